@@ -15,8 +15,7 @@ from torch import Tensor
 
 from dgn_engine.errors import ArgumentError
 from dgn_engine.kernels.arguments import check_architecture, check_inputs
-from dgn_engine.kernels.cntk import box_mean, rectified
-from dgn_engine.kernels.gram import KernelBlock
+from dgn_engine.kernels.cntk import box_mean, joined_examples, limits_by_pairs, rectified
 from dgn_engine.kernels.infinite import LimitKernels, Sigmas, each_sigma
 from dgn_engine.kernels.slabs import both_windows
 from dgn_engine.model import architecture as arch
@@ -54,21 +53,9 @@ def network_limit(
     _check_closed_form(architecture)
     layers = len(architecture.weighted)
     sigmas = [each_sigma("sigma_w", sigma_w, layers), each_sigma("sigma_b", sigma_b, layers)]
-    inputs = x.detach().to("cpu", torch.float64)
-    n, block = len(inputs), KernelBlock.whole(len(inputs))
-    if other is not None:
-        inputs = torch.cat([inputs, other.detach().to("cpu", torch.float64)])
-        block = KernelBlock(slice(0, n), slice(n, len(inputs)))
+    inputs, block = joined_examples(x.detach().to("cpu", torch.float64), other)
     pairs = _LimitPairs(architecture, inputs, sigmas[0], sigmas[1])
-    covariance, tangent = (torch.zeros(block.shape, dtype=torch.float64) for _ in range(2))
-    for row in range(block.rows.start, block.rows.stop):
-        for left in range(block.first_column(row), block.columns.stop, pairs.at_once):
-            columns = slice(left, min(block.columns.stop, left + pairs.at_once))
-            S, T = pairs.row(row, columns)
-            place, span = row - block.rows.start, block.column_places(columns)
-            covariance[place, span], tangent[place, span] = S, T
-            if block.symmetric:
-                covariance[span, place], tangent[span, place] = S, T
+    covariance, tangent = limits_by_pairs(block, pairs.at_once, pairs.row)
     return LimitKernels(tangent, covariance)
 
 
@@ -139,7 +126,8 @@ class _LimitPairs:
         self.maps = len(architecture.input_shape) == 3
         pools = (arch.AveragePool, arch.GlobalAveragePool)
         self.flat = self.maps and not any(isinstance(node, pools) for node in architecture.nodes)
-        areas = [shape[1] * shape[2] for shape in self._shapes() if len(shape) == 3]
+        shapes = [architecture.input_shape, *(shape for _, shape in architecture.shapes())]
+        areas = [shape[1] * shape[2] for shape in shapes if len(shape) == 3]
         largest = max(areas, default=1)
         self.at_once = max(1, TILE_BYTES // (8 * (largest if self.flat else largest**2)))
         self.variances: list[Tensor] = []  # of each gate (n, ...)
@@ -152,10 +140,6 @@ class _LimitPairs:
         variances = [(each[row : row + 1], each[columns]) for each in self.variances]
         itself = slice(0, int(columns.start == row))
         return self._walk(self._start(one, many), variances, itself)[0]
-
-    def _shapes(self) -> list[tuple[int, ...]]:
-        shapes = [shape for _, shape in self.architecture.shapes()]
-        return [self.architecture.input_shape, *shapes]
 
     def _own(self, left: int) -> list[Tensor]:
         """The variances of some examples at every gate."""
@@ -182,7 +166,9 @@ class _LimitPairs:
                 case arch.Dense() | arch.Conv():
                     scale, shift = self.sigma_w[weight] ** 2, self.sigma_b[weight] ** 2
                     weight += 1
-                    S, T = (scale * _linear(K, node) for K in (S, T))
+                    if isinstance(node, arch.Conv):
+                        S, T = box_mean(S, node), box_mean(T, node)
+                    S, T = scale * S, scale * T
                     S = S + shift
                     T = T + S
                 case arch.AveragePool():
@@ -210,10 +196,6 @@ class _LimitPairs:
                 S, slope = rectified(S, one, many, itself)
                 S, T = S / 2, T * slope / 2
         return (S, T), found
-
-
-def _linear(K: Tensor, node: arch.Dense | arch.Conv) -> Tensor:
-    return K if isinstance(node, arch.Dense) else box_mean(K, node)
 
 
 def _diagonal(K: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ masks and single numbers the range as well. No sentence prints a tensor.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from numbers import Real
 from types import NoneType
@@ -158,7 +158,7 @@ def check_masks(architecture: Architecture, masks: object, n: int) -> None:
     """The arg-max positions (n, C, H, W) of each max pooling."""
     pools = [
         (before, after)
-        for node, before, after in _steps(architecture)
+        for node, before, after in architecture.steps()
         if isinstance(node, (MaxPool, GlobalMaxPool))
     ]
     found = check_tensors("masks", masks, len(pools), "the network has {} max poolings")
@@ -171,13 +171,6 @@ def check_masks(architecture: Architecture, masks: object, n: int) -> None:
         positions = before[1] * before[2]
         if not 0 <= int(mask.min()) <= int(mask.max()) < positions:
             raise ArgumentError(f"{name} names positions outside 0…{positions - 1}.")
-
-
-def _steps(architecture: Architecture) -> Iterable[tuple[object, tuple[int, ...], tuple[int, ...]]]:
-    shape = architecture.input_shape
-    for node, after in architecture.shapes():
-        yield node, shape, after
-        shape = after
 
 
 def check_architecture(architecture: object) -> None:

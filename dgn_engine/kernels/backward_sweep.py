@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dgn_engine.model import architecture as arch
-from dgn_engine.model.stack import LayerParameters
+from dgn_engine.model.stack import LayerParameters, Trace
 
 
 @dataclass(frozen=True)
@@ -35,20 +35,14 @@ class LayerFactors:
 
 @dataclass(frozen=True)
 class ForwardPass:
-    """One forward pass as tensors: the weights, what each weight layer was fed, and slopes.
-
-    Of gate layer l, `gates[l]` multiplied q_l = `pre[l]`; `slopes[l]` is ∂z_l/∂q_l where gates
-    move with their own q_l. `parameters` and `inputs` by weight layer.
-    """
+    """One forward pass: the weights and parameters by weight layer, and slopes: of gate layer l
+    `slopes[l]` is ∂z_l/∂q_l where gates move with their own q_l."""
 
     architecture: arch.Architecture
     weights: Sequence[Tensor]
     parameters: Sequence[LayerParameters]
-    inputs: Sequence[Tensor]
-    pre: Sequence[Tensor]
-    gates: Sequence[Tensor]
+    trace: Trace
     slopes: Sequence[Tensor]
-    masks: Sequence[Tensor] = ()
 
 
 @dataclass(frozen=True)
@@ -74,32 +68,14 @@ def value_sweep(
 ) -> Iterator[BackwardDeltas]:
     """Deltas with every gate a constant, from the output layer down to the first weight layer;
     `at_gate` is told of every gate that lies behind a layer before its deltas are yielded."""
-    E = top
-    masks = list(run.masks)
-    kept: list[Tensor] = []  # of the open blocks: what goes to their ends, then to their forks
-    for step in _backwards(run.architecture):
-        node = step.node
-        if arch.is_gated(node):
-            if at_gate is not None:
-                at_gate(step.gate, E * run.pre[step.gate].unsqueeze(1))
-            E = E * run.gates[step.gate].unsqueeze(1)
-        match node:
-            case arch.Dense() | arch.Conv() | arch.ChannelScale():
-                yield BackwardDeltas(step.weight, E)
-                if not step.weight:
-                    return
-                E = weight_adjoint(node, run.weights[step.weight], E, step.shape)
-            case arch.Merge():
-                kept.append(node.pre * node.post * E)
-                E = node.post * E
-            case arch.Skip():
-                E, kept[-1] = kept[-1], E
-            case arch.Fork():
-                E = E + kept.pop()
-            case arch.Gating():
-                pass
-            case _:
-                E = pool_adjoint(node, E, step.shape, masks)
+
+    def through(gate: int, E: Tensor | None) -> Tensor:
+        assert E is not None
+        if at_gate is not None:
+            at_gate(gate, E * run.trace.pre[gate].unsqueeze(1))
+        return E * run.trace.gates[gate].unsqueeze(1)
+
+    return _sweep(run, top, through)
 
 
 def feature_sweep(run: ForwardPass, sources: Sequence[Tensor | None]) -> Iterator[BackwardDeltas]:
@@ -107,14 +83,27 @@ def feature_sweep(run: ForwardPass, sources: Sequence[Tensor | None]) -> Iterato
 
     The deltas above the highest source are zero.
     """
-    E: Tensor | None = None
-    masks = list(run.masks)
-    kept: list[Tensor | None] = []
+
+    def through(gate: int, E: Tensor | None) -> Tensor | None:
+        carried = None if E is None else E * run.slopes[gate].unsqueeze(1)
+        return _added(carried, sources[gate])
+
+    return _sweep(run, None, through)
+
+
+def _sweep(
+    run: ForwardPass,
+    top: Tensor | None,
+    through: Callable[[int, Tensor | None], Tensor | None],
+) -> Iterator[BackwardDeltas]:
+    """Deltas that begin with `top`; `through` takes them behind a gate layer."""
+    E = top
+    masks = list(run.trace.masks)
+    kept: list[Tensor | None] = []  # of the open blocks: what goes to their ends, then their forks
     for step in _backwards(run.architecture):
         node = step.node
         if arch.is_gated(node):
-            carried = None if E is None else E * run.slopes[step.gate].unsqueeze(1)
-            E = _added(carried, sources[step.gate])
+            E = through(step.gate, E)
         match node:
             case arch.Dense() | arch.Conv() | arch.ChannelScale():
                 yield BackwardDeltas(step.weight, E)
@@ -156,13 +145,11 @@ class _Step:
 
 def _backwards(architecture: arch.Architecture) -> Iterator[_Step]:
     steps: list[_Step] = []
-    shape = architecture.input_shape
     weight = gate = 0
-    for node, after in architecture.shapes():
+    for node, shape, _ in architecture.steps():
         steps.append(_Step(node, weight, gate, shape))
         weight += arch.is_weighted(node)
         gate += arch.is_gated(node)
-        shape = after
     return reversed(steps)
 
 

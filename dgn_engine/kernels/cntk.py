@@ -7,7 +7,7 @@ only p = p' matters, and the maps are (B, H, W).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,11 @@ from torch.nn import functional as F
 from dgn_engine.errors import ArgumentError
 from dgn_engine.kernels import slabs
 from dgn_engine.kernels.arguments import check_architecture, check_inputs
+from dgn_engine.kernels.contraction import wrapped
 from dgn_engine.kernels.gram import KernelBlock
 from dgn_engine.kernels.infinite import LimitKernels, relu_moments
 from dgn_engine.kernels.slabs import Real, Whole, box_sum
 from dgn_engine.model import architecture as arch
-from dgn_engine.model.architecture import Architecture
 
 _STEPS = 5
 _1_PI = 1.0 / np.pi
@@ -242,7 +242,7 @@ def _rectify(
 
 
 def map_limits(
-    architecture: Architecture,
+    architecture: arch.Architecture,
     images: Tensor,
     variances: Sequence[Tensor],
     block: KernelBlock | None = None,
@@ -271,11 +271,11 @@ def map_limits(
     loop = compiled_pairs()
     covariance, tangent = np.zeros(block.shape), np.zeros(block.shape)
 
-    def pairs(row: int, left: int, right: int) -> None:
-        place, span = row - block.rows.start, block.column_places(slice(left, right))
+    def pairs(row: int, columns: slice) -> None:
+        place, span = row - block.rows.start, block.column_places(columns)
         loop(
             row,
-            left,
+            columns.start,
             inputs,
             deviations,
             route.levels,
@@ -334,10 +334,7 @@ def convolutional_limit(
                 kernel[kinds][:, kinds] for kernel in (found.covariance, found.tangent)
             )
             return LimitKernels(tangent, covariance)
-    n, block = len(images), KernelBlock.whole(len(images))
-    if other is not None:
-        images = torch.cat([images, other.detach().to("cpu", torch.float64)])
-        block = KernelBlock(slice(0, n), slice(n, len(images)))
+    images, block = joined_examples(images, other)
     variances = _variances(architecture, images)
     fast = map_limits(architecture, images, variances, block)
     covariance, tangent = fast or _map_limits(architecture, images, variances, block)
@@ -366,7 +363,7 @@ def _own_covariances(
         return diagonal, diagonal
     flat = any(isinstance(node, arch.Flatten) for node in architecture.nodes)
     found = [
-        _pairs(architecture, images, variances, row, slice(row, row + 1), flat)[0]
+        _pairs(architecture, images, variances, flat, row, slice(row, row + 1))[0]
         for row in range(len(images))
     ]
     own = torch.cat(found)
@@ -378,24 +375,37 @@ def _map_limits(
 ) -> tuple[Tensor, Tensor]:
     """Σ and T (n, m) after the pooling or flattening."""
     flat = any(isinstance(node, arch.Flatten) for node in architecture.nodes)
-    covariance, tangent = (torch.zeros(block.shape, dtype=torch.float64) for _ in range(2))
-    for row in range(block.rows.start, block.rows.stop):
-        for columns in _columns(variances, row, block, flat):
-            S, T = _pairs(architecture, images, variances, row, columns, flat)
-            place, span = row - block.rows.start, block.column_places(columns)
-            covariance[place, span], tangent[place, span] = S, T
-            if block.symmetric:
-                covariance[span, place], tangent[span, place] = S, T
-    return covariance, tangent
+    pairs = partial(_pairs, architecture, images, variances, flat)
+    return limits_by_pairs(block, _pairs_at_once(variances, flat), pairs)
 
 
-def _columns(variances: list[Tensor], row: int, block: KernelBlock, flat: bool) -> list[slice]:
+def _pairs_at_once(variances: list[Tensor], flat: bool) -> int:
     positions = max(layer[0].numel() for layer in variances)
-    pairs = max(1, TILE_BYTES // (8 * (positions if flat else positions**2)))
-    end = block.columns.stop
-    return [
-        slice(left, min(end, left + pairs)) for left in range(block.first_column(row), end, pairs)
-    ]
+    return max(1, TILE_BYTES // (8 * (positions if flat else positions**2)))
+
+
+def joined_examples(x: Tensor, other: Tensor | None) -> tuple[Tensor, KernelBlock]:
+    """Both sets one after the other, and the block of these with the others; of x (n, ...), float64
+    on the CPU."""
+    n = len(x)
+    if other is None:
+        return x, KernelBlock.whole(n)
+    both = torch.cat([x, other.detach().to("cpu", torch.float64)])
+    return both, KernelBlock(slice(0, n), slice(n, len(both)))
+
+
+def limits_by_pairs(
+    block: KernelBlock, at_once: int, pairs: Callable[[int, slice], tuple[Tensor, Tensor]]
+) -> tuple[Tensor, Tensor]:
+    """Covariance and tangent (n, m) of a block, from those (B,) of a row with some columns."""
+    covariance, tangent = (torch.zeros(block.shape, dtype=torch.float64) for _ in range(2))
+    for row, columns in block.stretches(at_once):
+        S, T = pairs(row, columns)
+        place, span = row - block.rows.start, block.column_places(columns)
+        covariance[place, span], tangent[place, span] = S, T
+        if block.symmetric:
+            covariance[span, place], tangent[span, place] = S, T
+    return covariance, tangent
 
 
 def _variances(architecture: arch.Architecture, images: Tensor) -> list[Tensor]:
@@ -411,9 +421,7 @@ def _variances(architecture: arch.Architecture, images: Tensor) -> list[Tensor]:
 
 def _window_mean(maps: Tensor, node: arch.Conv) -> Tensor:
     """Mean over the window, padding counted as zeros, for maps (B, H, W)."""
-    stack, margin = maps[:, None], node.padding
-    if node.circular and margin:
-        stack, margin = F.pad(stack, (margin,) * 4, mode="circular"), 0
+    stack, margin = wrapped(node, maps[:, None])
     stack = F.pad(stack, (margin,) * 4)
     return F.avg_pool2d(stack, node.kernel, node.stride)[:, 0]
 
@@ -422,9 +430,9 @@ def _pairs(
     architecture: arch.Architecture,
     images: Tensor,
     variances: list[Tensor],
+    flat: bool,
     row: int,
     columns: slice,
-    flat: bool,
 ) -> tuple[Tensor, Tensor]:
     """Covariance and tangent (B,) of pairs (row, s'), up to the pooling or flattening."""
     pattern = "cyx,bcyx->byx" if flat else "cyx,bcvu->byxvu"

@@ -28,11 +28,9 @@ Contraction = Literal["total", "perclass", "full"]
 # Legend: n examples, c logits, C_i and C_o channels, P output positions, r = kernel².
 def wrapped(layer: Conv, z: Tensor) -> tuple[Tensor, int]:
     """Maps (n, C, H, W) padded where the layer wraps around, and the zero padding still due."""
-    if not layer.circular:
-        return z, layer.padding
-    if not layer.padding:
-        return z, 0
-    return F.pad(z, (layer.padding,) * 4, mode="circular"), 0
+    if layer.circular and layer.padding:
+        return F.pad(z, (layer.padding,) * 4, mode="circular"), 0
+    return z, layer.padding
 
 
 def windows(layer: Conv, z: Tensor) -> Tensor:

@@ -25,7 +25,6 @@ from dgn_engine.kernels.path_kernels import Normalise
 from dgn_engine.kernels.precision import full_precision
 from dgn_engine.kernels.walk import widths_outside_blocks
 from dgn_engine.model import architecture as arch
-from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.stack import apply_weight
 
 PASS_BYTES = 64 << 20  # of the largest layer of the examples that pass at once
@@ -49,10 +48,7 @@ class PathScales:
             match node:
                 case arch.Dense() | arch.Conv():
                     passed *= _summands(node) / (node.outputs if by_width else 1.0)
-                case arch.Fork():
-                    begun.append(passed)
-                    passed = 1.0
-                case arch.Skip():
+                case arch.Fork() | arch.Skip():
                     begun.append(passed)
                     passed = 1.0
                 case arch.Merge():
@@ -237,7 +233,7 @@ class PathEstimator:
 
     def __init__(
         self,
-        architecture: Architecture,
+        architecture: arch.Architecture,
         inputs: PathInputs,
         generator: torch.Generator,
         by_width: bool = False,
@@ -315,7 +311,7 @@ class PathEstimator:
 @torch.no_grad()
 @full_precision
 def estimate_path_kernel(
-    architecture: Architecture,
+    architecture: arch.Architecture,
     gates: Sequence[Tensor],
     x_value: Tensor,
     draws: int,
@@ -335,7 +331,7 @@ def estimate_path_kernel(
 @torch.no_grad()
 @full_precision
 def estimate_overlap(
-    architecture: Architecture,
+    architecture: arch.Architecture,
     inputs: PathInputs,
     draws: int,
     generator: torch.Generator,
@@ -350,7 +346,7 @@ def estimate_overlap(
 
 
 def _estimated(
-    architecture: Architecture,
+    architecture: arch.Architecture,
     inputs: PathInputs,
     draws: int,
     generator: torch.Generator,

@@ -116,7 +116,8 @@ class _Delta:
         total = torch.zeros_like(tau[0])
         for layer, scale in enumerate(scales):
             total += scale * self._same_layer(layer, grams) * _others(tau, {layer})
-        rows = max(1, TILE_BYTES // (8 * len(tau) ** 2 * tau[0].shape[1] * self._widest()))
+        widest = max(gates.shape[1] for gates in self.one.gates)
+        rows = max(1, TILE_BYTES // (8 * len(tau) ** 2 * tau[0].shape[1] * widest))
         for left in range(0, len(total), rows):
             part = slice(left, min(len(total), left + rows))
             total[part] += self._two_layers(part, grams, tau, scales)
@@ -130,9 +131,6 @@ class _Delta:
         for place, (source, route) in enumerate(zip(network.wiring, network.routes, strict=True)):
             scales[source] = self.sigmas[place] ** 2 * route.tile
         return scales
-
-    def _widest(self) -> int:
-        return max(gates.shape[1] for gates in self.one.gates)
 
     def _weights(self) -> list[Tensor]:
         return [weight.double() for weight in self.network.feature.tensors()[0]]

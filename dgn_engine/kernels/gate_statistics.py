@@ -99,7 +99,10 @@ def gate_statistics(
     _check_memory(architecture, x, settings)
     shared = k.SharedKernels(network, x)
     exact = _is_exact(architecture, len(x), settings)
-    kernels = _exact(shared) if exact else _estimated(shared, settings)
+    if exact:
+        kernels = _Kernels(shared.overlap(), shared.sensitive(), shared.npk("trace"))
+    else:
+        kernels = _estimated(shared, settings)
     chosen = settings.layers or tuple(range(len(shared.gates)))
     names = architecture.gate_names
     layers = tuple(
@@ -154,10 +157,6 @@ class _Kernels:
     npk: Tensor
     error: Tensor | None = None
     relative: float | None = None
-
-
-def _exact(shared: k.SharedKernels) -> _Kernels:
-    return _Kernels(shared.overlap(), shared.sensitive(), shared.npk("trace"))
 
 
 def _estimated(shared: k.SharedKernels, settings: GateStatisticsSettings) -> _Kernels:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import timeit
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -35,9 +35,7 @@ def input_gram(x: Tensor, other: Tensor | None = None) -> Tensor:
 
 def flat_gram(x: Tensor, other: Tensor | None = None) -> Tensor:
     """`input_gram` without its checks, for each tile."""
-    rows = x.flatten(1)
-    columns = rows if other is None else other.flatten(1)
-    return product(rows, columns)
+    return product(x.flatten(1), (x if other is None else other).flatten(1))
 
 
 def product(one: Tensor, two: Tensor, into: Tensor | None = None) -> Tensor:
@@ -65,16 +63,9 @@ def onednn_is_faster() -> bool:
             return False
     except (AttributeError, RuntimeError):
         return False
-    onednn = min(_seconds(lambda: _onednn(sample, sample)) for _ in range(5))
-    blas = min(_seconds(lambda: sample @ sample.T) for _ in range(5))
+    onednn = min(timeit.repeat(lambda: _onednn(sample, sample), number=1))
+    blas = min(timeit.repeat(lambda: sample @ sample.T, number=1))
     return blas > WORTH_IT * onednn
-
-
-def _seconds(call: object) -> float:
-    assert callable(call)
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
 
 
 @dataclass(frozen=True)
@@ -100,6 +91,13 @@ class KernelBlock:
     def first_column(self, row: int) -> int:
         """Where the pairs of example `row` begin."""
         return row if self.symmetric else self.columns.start
+
+    def stretches(self, most: int) -> Iterator[tuple[int, slice]]:
+        """Each row with `most` of its columns at a time; of a symmetric block the upper half."""
+        end = self.columns.stop
+        for row in range(self.rows.start, self.rows.stop):
+            for left in range(self.first_column(row), end, most):
+                yield row, slice(left, min(end, left + most))
 
     def column_places(self, columns: slice) -> slice:
         return slice(columns.start - self.columns.start, columns.stop - self.columns.start)

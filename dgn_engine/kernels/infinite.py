@@ -33,6 +33,7 @@ TOLERANCE = 1e-10
 SAME = 1e-12  # correlations this close to one count as one
 SAME_AT_ONCE = 1024  # pairs of those, integrated at once
 Moments = tuple[Tensor, Tensor, Tensor]
+"""A covariance (n, m) and the variances of rows (n,) and columns (m,)."""
 Sigmas = float | Sequence[float]
 DEEPEST = 10_000  # weight layers: as many as the deepest network ever trained (Xiao et al. 2018)
 
@@ -132,9 +133,6 @@ def _on_grid(function: Function, std: Tensor) -> Tensor:
     return function(std[:, None] * _grid())
 
 
-"""A covariance (n, m) and the variances of rows (n,) and columns (m,)."""
-
-
 @dataclass(frozen=True)
 class LimitKernels(HtmlFields):
     """The limit of a tangent kernel as the width grows, (n, n) or (n, m), float64.
@@ -173,16 +171,7 @@ def relu_limit(
     `tangent` counts biases, `covariance` is that of the outputs (NNGP).
     Sources: Jacot et al. 2018; Cho & Saul 2009; [NPF].
     """
-    first, *rest = _layers(x, depth, sigma_w, sigma_b)
-    covariance, squares, other_squares = first.after(_start(x, other))
-    alike = _alike(x, other)
-    tangent = covariance
-    for layer in rest:
-        moment, slope = relu_moments(covariance, squares, other_squares, alike)
-        # 2E[χ(q)²] is the variance of q.
-        covariance, squares, other_squares = layer.after((moment, squares, other_squares))
-        tangent = tangent * slope * layer.weight + covariance
-    return _finite(LimitKernels(tangent, covariance), depth)
+    return _homogeneous_limit(x, depth, other, sigma_w, sigma_b, linear=False)
 
 
 def linear_limit(
@@ -194,14 +183,35 @@ def linear_limit(
 ) -> LimitKernels:
     """The deep linear network (all gates one) in the same weights: K̃^(d) = d·2^{d-1}Σ; with
     `sigma_w` and `sigma_b` as `relu_limit` takes them."""
+    return _homogeneous_limit(x, depth, other, sigma_w, sigma_b, linear=True)
+
+
+def _homogeneous_limit(
+    x: Tensor,
+    depth: int,
+    other: Tensor | None,
+    sigma_w: Sigmas | None,
+    sigma_b: Sigmas,
+    linear: bool,
+) -> LimitKernels:
     first, *rest = _layers(x, depth, sigma_w, sigma_b)
-    moments = first.after(_start(x, other))
+    moments, alike = first.after(_start(x, other)), _alike(x, other)
     tangent = moments[0]
     for layer in rest:
-        one, two, three = (2 * part for part in moments)
-        moments = layer.after((one, two, three))
-        tangent = 2 * tangent * layer.weight + moments[0]
+        passed, slope = _passed_on(moments, alike, linear)
+        moments = layer.after(passed)
+        tangent = tangent * slope * layer.weight + moments[0]
     return _finite(LimitKernels(tangent, moments[0]), depth)
+
+
+def _passed_on(moments: Moments, same: Tensor, linear: bool) -> tuple[Moments, Tensor]:
+    """2E[χχ'] with 2E[χ²] on both sides, and 2E[χ'χ'], of the ReLU or the identity χ."""
+    covariance, squares, other_squares = moments
+    if linear:
+        passed = (2 * covariance, 2 * squares, 2 * other_squares)
+        return passed, torch.full_like(covariance, 2.0)
+    moment, slope = relu_moments(covariance, squares, other_squares, same)
+    return (moment, squares, other_squares), slope  # 2E[χ(q)²] is the variance of q
 
 
 def soft_relu_limit(
@@ -229,11 +239,7 @@ def soft_relu_limit(
     given = sigma_w is not None or as_printed
     first, *rest = _layers(x, depth, sigma_w if given else math.sqrt(2), sigma_b)
     moments, alike = first.after(_start(x, other)), _alike(x, other)
-    whole = value = mixed = mixed_back = moments[0]
-    error = 0.0
-
-    def gamma(q: Tensor) -> Tensor:
-        return gate(q)
+    parts, error = [moments[0]] * 4, 0.0
 
     def chi(q: Tensor) -> Tensor:
         return q * gate(q)
@@ -241,18 +247,19 @@ def soft_relu_limit(
     def slope(q: Tensor) -> Tensor:
         return gate(q) + q * gate.derivative(q)
 
-    pairs = ((chi, chi), (slope, slope), (gamma, gamma), (slope, gamma), (gamma, slope))
+    pairs = ((chi, chi), (slope, slope), (gate, gate), (slope, gate), (gate, slope))
     for layer in rest:
         std, other_std = moments[1].sqrt(), moments[2].sqrt()
         found, bound = expectations(pairs, std, other_std, _correlation(*moments, alike))
         error = max(error, bound)
-        after, full, gates, forth, back = (2.0 * moment for moment in found)
+        after, *changes = (2.0 * moment for moment in found)
         squares, other_squares = (2 * diagonal(chi, chi, s) for s in (std, other_std))
         moments = layer.after((after, squares, other_squares))
-        whole = whole * full * layer.weight + moments[0]
-        value = value * gates * layer.weight + moments[0]
-        mixed = mixed * forth * layer.weight + moments[0]
-        mixed_back = mixed_back * back * layer.weight + moments[0]
+        parts = [
+            part * change * layer.weight + moments[0]
+            for part, change in zip(parts, changes, strict=True)
+        ]
+    whole, value, mixed, mixed_back = parts
     cross = mixed + mixed_back - 2 * value
     result = LimitKernels(whole, moments[0], value, whole - value - cross, cross, error)
     return _finite(result, depth)
@@ -296,13 +303,8 @@ def gated_limit(
         if changes is not None:
             feature = feature + tangent * changes * covariance
         covariance = covariance * gates
-        moment, slope = 2 * moments[0], torch.full_like(gates, 2.0)
-        squares = moments[1:]
-        if linear_features:
-            squares = (2 * moments[1], 2 * moments[2])
-        else:
-            moment, slope = relu_moments(*moments, alike)
-        moments = layer.after((moment, *squares))
+        passed, slope = _passed_on(moments, alike, linear_features)
+        moments = layer.after(passed)
         tangent = tangent * slope + moments[0]
     value = depth * covariance
     if beta is None:
@@ -317,10 +319,7 @@ def _gate_moments(
     if not gate.soft:
         return relu_moments(*moments, same)[1], None, 0.0
 
-    def gamma(q: Tensor) -> Tensor:
-        return gate(q)
-
-    pairs = ((gamma, gamma), (gate.derivative, gate.derivative))
+    pairs = ((gate, gate), (gate.derivative, gate.derivative))
     std, other_std = moments[1].sqrt(), moments[2].sqrt()
     (gates, changes), bound = expectations(pairs, std, other_std, _correlation(*moments, same))
     return 2 * gates, 2 * changes, bound

@@ -125,7 +125,7 @@ class ModuleFunction:
         return RowBytes(max(0, one - each), each, largest)
 
     def _made(self, x: Tensor, basis: Tensor) -> int:
-        with self.undisturbed(), _MadeBytes() as made:
+        with self.undisturbed(), _MadeBytes() as made:  # type: ignore[no-untyped-call] # torch leaves it so
             self.rows(x, basis)
         count: int = made.total + made.unfolded
         return count
@@ -184,7 +184,7 @@ class ModuleFunction:
     def _vectorises(self, example: Tensor) -> str:
         """'' where `torch.func` gives autograd's gradients; otherwise why not, in a sentence."""
         basis = self.output.new_ones((1, self.classes))
-        with _Prelu() as prelu:
+        with _Prelu() as prelu:  # type: ignore[no-untyped-call] # torch leaves it so
             plain = self._one_by_one(example, basis)
         try:
             rows = self._vectorised(example, basis)
@@ -200,11 +200,22 @@ class ModuleFunction:
         """The logits of one example; refused where they are not its function alone."""
         try:
             with refuse_draws(), self._fixed_buffers():
-                one, again, last, both = self._passes(x, before_softmax)
+                with torch.enable_grad():
+                    first = self._first_logits(x[:1], before_softmax)
+                if not first.requires_grad:
+                    raise ArgumentError(
+                        "The module's output does not depend on any trained parameter as autograd "
+                        "sees it; look for detach() or no_grad() in its forward."
+                    )
+                with torch.no_grad():
+                    again = self._logits(partial(self.module, x[:1]), 1)
+                    last = self._logits(partial(self.module, x[-1:]), 1)
+                    both = self._logits(partial(self.module, torch.stack([x[0], x[-1]])), 2)
         except ModuleDrawsError:
             raise ArgumentError(
                 "The module draws random numbers" + self._advice(EVAL_OR_LEAVE) + "."
             ) from None
+        one = first.detach()
         if not _is_close(one, again):
             raise ArgumentError(
                 "The module gives other outputs when it is called again: it is random"
@@ -216,21 +227,6 @@ class ModuleFunction:
                 "others, so there is no kernel of two examples."
             )
         return one
-
-    def _passes(self, x: Tensor, before_softmax: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The logits of the first example, twice; of the last; and of both as one batch."""
-        with torch.enable_grad():
-            one = self._first_logits(x[:1], before_softmax)
-        if not one.requires_grad:
-            raise ArgumentError(
-                "The module's output does not depend on any trained parameter as autograd sees "
-                "it; look for detach() or no_grad() in its forward."
-            )
-        with torch.no_grad():
-            again = self._logits(partial(self.module, x[:1]), 1)
-            last = self._logits(partial(self.module, x[-1:]), 1)
-            both = self._logits(partial(self.module, torch.stack([x[0], x[-1]])), 2)
-        return one.detach(), again, last, both
 
     def _first_logits(self, x: Tensor, before_softmax: bool) -> Tensor:
         """Those of one example (1, C), and whether they are what a softmax is given."""
@@ -342,9 +338,7 @@ class _MadeBytes(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch le
     `unfolded`: the largest input that a convolution may unfold within.
     """
 
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call] # torch leaves it so
-        self.total = self.unfolded = 0
+    total = unfolded = 0
 
     def __torch_dispatch__(
         self,
@@ -370,9 +364,7 @@ class _Prelu(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves
     """Whether PReLU is `met`. torch 2.10 to 2.13: vmap over logits within vmap over examples fails,
     and in silence is wrong where they are as many."""
 
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call] # torch leaves it so
-        self.met = False
+    met = False
 
     def __torch_dispatch__(
         self,

@@ -49,11 +49,8 @@ class KernelAverage:
             self._origin = sample.clone()
             self._sum, self._squares = torch.zeros_like(sample), torch.zeros_like(sample)
             if self._symmetric:
-                self._with_own, self._with_trace = (
-                    torch.zeros_like(sample),
-                    torch.zeros_like(sample),
-                )
-                self._diagonals = torch.zeros_like(sample)
+                self._with_own, self._with_trace = self._sum.clone(), self._sum.clone()
+                self._diagonals = self._sum.clone()
                 self._trace_squares = 0.0
         self.count += 1
         apart = sample - self._origin

@@ -148,8 +148,7 @@ def gradient_flow(
     def left(values: Tensor, t: float) -> Tensor:
         return torch.exp(-values * t)
 
-    moments = torch.tensor([float(t) for t in times], dtype=torch.float64)
-    return _trajectory(kernel, targets, moments, 1.0, left, grown, block, initial, initial_test)
+    return _trajectory(kernel, targets, times, 1.0, left, grown, block, initial, initial_test)
 
 
 @torch.no_grad()
@@ -186,14 +185,13 @@ def gradient_descent(
         remaining: Tensor = (1 - rate * values) ** t
         return remaining
 
-    times = torch.tensor([float(t) for t in steps], dtype=torch.float64)
-    return _trajectory(kernel, targets, times, rate, left, grown, block, initial, initial_test)
+    return _trajectory(kernel, targets, steps, rate, left, grown, block, initial, initial_test)
 
 
 def _trajectory(
     kernel: Tensor,
     targets: Tensor,
-    times: Tensor,
+    times: Sequence[float],
     unit: float,
     left: OfEigenvalues,
     grown: OfEigenvalues,
@@ -223,7 +221,7 @@ def _trajectory(
     values = torch.where(values > cutoff, values, 0.0)
     joint = kernel.dim() == 4
     begun = vectors.T @ (start - y).reshape(len(K), -1)
-    moments = times.tolist()
+    moments = [float(t) for t in times]
 
     def outputs(basis: Tensor, of: OfEigenvalues, t: float, like: Tensor) -> Tensor:
         """(n, C), also where the logits were joined to one column."""
@@ -235,7 +233,7 @@ def _trajectory(
     if block is not None:
         B, zero = _block(block, y, joint)
         before = zero if initial_test is None else _outputs("initial_test", initial_test, zero)
-        reach = float(times.max()) * unit
+        reach = max(moments) * unit
         to_test = _seen(B @ vectors, values == 0, cutoff, reach, kernel.dtype)
         test = torch.stack([before - outputs(to_test, grown, t, before) for t in moments])
     elif initial_test is not None:
@@ -245,7 +243,8 @@ def _trajectory(
             raise ArgumentError(
                 f"The outputs are no longer finite: training diverges above rate {2 / largest:.3g}."
             )
-    return KernelTrajectory(times, train, test, 2 / largest, smallest)
+    at = torch.tensor(moments, dtype=torch.float64)
+    return KernelTrajectory(at, train, test, 2 / largest, smallest)
 
 
 def _seen(to_test: Tensor, null: Tensor, cutoff: float, reach: float, dtype: torch.dtype) -> Tensor:

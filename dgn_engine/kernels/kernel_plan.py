@@ -12,7 +12,7 @@ from torch import nn
 
 from dgn_engine.errors import UserError
 from dgn_engine.kernels.ntk import Logits
-from dgn_engine.kernels.peak_memory import WORKING, PeakMemory, largest_count
+from dgn_engine.kernels.peak_memory import WORKING, PeakMemory, gib, largest_count
 from dgn_engine.kernels.quantities import QUANTITIES, QUANTITIES_OF_K, WITH_SPECTRUM
 from dgn_engine.model.network import GatedNetwork
 
@@ -71,7 +71,7 @@ class KernelPlan:
             kernel = kernel_of(each.name)
             if each.is_computed or (each.name != kernel and not self.uses(kernel)):
                 continue  # without a kernel there are no eigenvalues of it
-            by_need.setdefault(_gib(each.needed), []).append(each.name)
+            by_need.setdefault(gib(each.needed), []).append(each.name)
             if each.name == kernel and each.alone <= self.allowed:
                 alone.append(kernel)
         if not by_need:
@@ -79,7 +79,7 @@ class KernelPlan:
         left = "; ".join(f"{', '.join(names)} ({need} GiB)" for need, names in by_need.items())
         fewer = f", or at most {self.fits:,} inputs" if self.fits else "; fewer inputs do not help"
         note = (
-            f"Left out, as {_gib(self.allowed)} GiB are allowed: {left}. To have everything: "
+            f"Left out, as {gib(self.allowed)} GiB are allowed: {left}. To have everything: "
             f"--memory {_rounded_up(self.whole)}{fewer}."
         )
         if alone:
@@ -200,14 +200,10 @@ def _plan(
     if not computed:
         what = "their kernels" if only is None else ", ".join(only)
         raise UserError(
-            f"{n:,} inputs need {_gib(whole)} GiB for {what}, more than the {_gib(allowed)} GiB "
+            f"{n:,} inputs need {gib(whole)} GiB for {what}, more than the {gib(allowed)} GiB "
             f"allowed; {fits:,} inputs fit (or --memory)."
         )
     return KernelPlan(tuple(found), allowed, whole, fits)
-
-
-def _gib(count: int) -> str:
-    return f"{count / 2**30:,.3g}"
 
 
 def _rounded_up(count: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import prod
 from typing import Literal
 
 import torch
@@ -20,7 +21,7 @@ from dgn_engine.kernels.arguments import (
 from dgn_engine.kernels.backward_sweep import output_delta
 from dgn_engine.kernels.contraction import Contraction
 from dgn_engine.kernels.precision import full_precision
-from dgn_engine.kernels.tangent_sweep import TangentKernels, examples_passed, sweep, what_trains
+from dgn_engine.kernels.tangent_sweep import TangentKernels, examples_passed, sweep
 from dgn_engine.model.architecture import Architecture, Conv
 from dgn_engine.model.network import GatedNetwork, NetworkTrace
 from dgn_engine.regimes import Trained
@@ -72,7 +73,6 @@ def tangent_kernels(
         check_trace("trace", trace, len(x))
     if other_trace is not None and other is not None:
         check_trace("other_trace", other_trace, len(other))
-    trains = what_trains(network, trains)
     one = examples_passed(network, network.trace(x) if trace is None else trace, trains, folded)
     two = one
     if other is not None:
@@ -129,28 +129,23 @@ def logit_chunks(
         budget = MAP_BYTES if maps else DENSE_BYTES
     largest = 1
     for node, shape in architecture.shapes():
-        size = shape[0] if len(shape) == 1 else shape[0] * shape[1] * shape[2]
         weights = node.outputs * node.inputs * node.kernel**2 if isinstance(node, Conv) else 0
-        largest = max(largest, 3 * size + 2 * weights)
+        largest = max(largest, 3 * prod(shape) + 2 * weights)
     each = max(1, min(classes, budget // (n * largest * item)))
     return [slice(left, min(classes, left + each)) for left in range(0, classes, each)]
 
 
 def _joined(parts: Iterable[TangentKernels], logits: Logits, classes: int) -> TangentKernels:
     """Chunks of logits put together: stacked for 'perclass', summed otherwise, one by one."""
-    found: dict[str, list[Tensor]] = {}
+    found: list[list[Tensor]] = [[], [], []]
     for part in parts:
-        for name in ("value", "feature", "cross"):
-            kernel: Tensor | None = getattr(part, name)
-            if kernel is None:
-                continue
-            kept = found.setdefault(name, [])
-            if kept and logits != "perclass":
+        for kept, kernel in zip(found, (part.value, part.feature, part.cross), strict=True):
+            if kernel is not None and kept and logits != "perclass":
                 kept[0] += kernel
-            else:
+            elif kernel is not None:
                 kept.append(kernel)
-    joined: dict[str, Tensor] = {}
-    for name, kernels in found.items():
-        whole = kernels[0] if len(kernels) == 1 else torch.cat(kernels)
-        joined[name] = whole.div_(classes) if logits == "mean" else whole
-    return TangentKernels(joined.get("value"), joined.get("feature"), joined.get("cross"))
+    whole = [None if not each else each[0] if len(each) == 1 else torch.cat(each) for each in found]
+    for kernel in whole:
+        if kernel is not None and logits == "mean":
+            kernel.div_(classes)
+    return TangentKernels(*whole)

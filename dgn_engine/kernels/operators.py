@@ -7,8 +7,10 @@ solves with it. Blocks of two sets of examples multiply likewise.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from itertools import pairwise
 from math import prod
+from operator import add
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -255,15 +257,13 @@ class _Jacobian:
         """J times what `transposed_times` gives: (n,), the group's logits added, or (n, C)."""
         found = []
         for part in _chunks(len(self.x), self._chunk):
-            total: Tensor | None = None
+            shares = []
             for (rows, side), gradient in zip(self._layers(part, top), sums, strict=True):
                 images = rows @ gradient.T
                 images = images.reshape(*images.shape[:2], -1, side.shape[3])
                 share = (images * side).sum((1, 3))
-                share = share if self.logits == "full" else share.sum(1)
-                total = share if total is None else total + share
-            assert total is not None
-            found.append(total)
+                shares.append(share if self.logits == "full" else share.sum(1))
+            found.append(reduce(add, shares))
         return torch.cat(found)
 
 
@@ -272,9 +272,7 @@ def _through(from_: _Jacobian, to: _Jacobian, vector: Vector) -> Vector:
     divided by C."""
     v = torch.from_numpy(np.ascontiguousarray(vector)).to(from_.x).reshape(len(from_.x), -1)
     parts = (to.times(from_.transposed_times(v, top), top) for top in from_.tops())
-    found = next(parts)
-    for part in parts:
-        found = found + part
+    found: Tensor = reduce(add, parts)
     if from_.logits == "mean":
         found = found / from_.classes
     product: Vector = found.reshape(-1).cpu().numpy()
@@ -366,22 +364,12 @@ class _FeatureProduct:
     def times(self, v: Tensor, transposed: bool = False) -> Tensor:
         rows, columns = self._block.rows, self._block.columns
         from_, to = (rows, columns) if transposed else (columns, rows)
-        total: Tensor | None = None
-        for part, features in self._features(from_):
-            share = v[part] @ features
-            total = share if total is None else total + share
-        assert total is not None
+        total = reduce(add, (v[part] @ features for part, features in self._features(from_)))
         return torch.cat([features @ total for _, features in self._features(to)]) / self._widths
 
     def _features(self, examples: slice) -> Iterator[tuple[slice, Tensor]]:
         """Places among `examples`, and Φ of these (b, Π sizes), float64."""
         for part in _chunks(examples.stop - examples.start, self._chunk):
             where = slice(examples.start + part.start, examples.start + part.stop)
-            features: Tensor | None = None
-            for factor in self._factors:
-                one = factor[where].to("cpu", torch.float64).flatten(1)
-                features = (
-                    one if features is None else (features[:, :, None] * one[:, None]).flatten(1)
-                )
-            assert features is not None
-            yield part, features
+            factors = (f[where].to("cpu", torch.float64).flatten(1) for f in self._factors)
+            yield part, reduce(lambda a, b: (a[:, :, None] * b[:, None]).flatten(1), factors)

@@ -76,8 +76,8 @@ def value_product(
     weights = [a.double() * b.double() for a, b in zip(one, two, strict=True)]
     z = weights[0].new_ones(architecture.input_shape[0])
     kept: list[Tensor] = []
-    shape, place = architecture.input_shape, 0
-    for node, after in architecture.shapes():
+    place = 0
+    for node, shape, _ in architecture.steps():
         match node:
             case arch.Flatten():
                 z = z.repeat_interleave(prod(shape[1:]))
@@ -96,7 +96,6 @@ def value_product(
             case arch.ChannelScale():
                 z = weights[place] * z
         place += arch.is_weighted(node)
-        shape = after
     return float(z.sum())
 
 

@@ -241,7 +241,7 @@ def npk_cost(architecture: Architecture, n: int) -> float:
         cost += pairs * 2 * shape[0] * (shape[1] * shape[2]) ** 2
     else:
         cost += 2.0 * n * n * prod(shape)
-    for node, after in architecture.shapes():
+    for node, shape, after in architecture.steps():
         if isinstance(node, Conv):
             before = (shape[1] + 2 * node.padding) * (shape[2] + 2 * node.padding)
             positions = after[1] * after[2]
@@ -252,7 +252,6 @@ def npk_cost(architecture: Architecture, n: int) -> float:
             cost += pairs * 8 * after[0] * (after[1] * after[2]) ** 2
         elif isinstance(node, Dense) and node.gated:
             cost += 2.0 * n * n * node.outputs
-        shape = after
     return cost
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from math import prod
 
 import torch
@@ -23,7 +22,6 @@ from dgn_engine.kernels.quantities import WITH_SPECTRUM
 from dgn_engine.kernels.recursion import pair_numbers, tile_bytes_on
 from dgn_engine.kernels.walk import Factor
 from dgn_engine.model import architecture as arch
-from dgn_engine.model.architecture import channels_matter
 from dgn_engine.model.network import GatedNetwork
 
 WORKING = 32 << 20  # of libraries, and of what is made once, whatever n is
@@ -67,8 +65,8 @@ def check_budget(
     )
     beside = "" if others is None else f" beside {others:,} others"
     raise UserError(
-        f"{n:,} inputs{beside} need {_gib(needed)} GiB for their kernels, more than the "
-        f"{_gib(budget_bytes)} GiB allowed; {fits:,} inputs fit{more}."
+        f"{n:,} inputs{beside} need {gib(needed)} GiB for their kernels, more than the "
+        f"{gib(budget_bytes)} GiB allowed; {fits:,} inputs fit{more}."
     )
 
 
@@ -84,28 +82,20 @@ def largest_count(fits: Callable[[int], bool], above: int) -> int:
     return most
 
 
-def _gib(count: int) -> str:
+def gib(count: int) -> str:
     return f"{count / 2**30:,.3g}"
 
 
 # How many terms the path-kernel recursion keeps at once, counted without tensors.
 #
 # A twin of `walk` that follows only which gates multiply each term.
-@dataclass(frozen=True)
-class TermCount:
-    """`alive`: most terms of Λ and S at once, those of open blocks included; `product_numbers`: of
-    one example, in the products of gates that they ask for."""
-
-    alive: int
-    product_numbers: int
-
-
-def count_terms(architecture: arch.Architecture) -> TermCount:
-    """Of Λ and its derivative S, through all nodes but the last."""
+def count_terms(architecture: arch.Architecture) -> tuple[int, int]:
+    """Most terms of Λ and its derivative S at once, those of open blocks included; and the numbers
+    of one example in the products of gates that they ask for. Through all nodes but the last."""
     count = _Count()
-    matter = channels_matter(architecture.nodes)[1:]
-    place, shape = 0, architecture.input_shape
-    for (node, after), by_channel in zip(architecture.shapes(), matter, strict=True):
+    matter = arch.channels_matter(architecture.nodes)[1:]
+    place = 0
+    for (node, shape, after), by_channel in zip(architecture.steps(), matter, strict=True):
         match node:
             case arch.Dense() | arch.Conv():
                 count.settle(prod(shape))
@@ -116,16 +106,14 @@ def count_terms(architecture: arch.Architecture) -> TermCount:
             place += 1
         if not by_channel:
             count.settle(prod(after))
-        shape = after
-    return TermCount(count.alive, sum(count.products.values()))
+    return count.alive, sum(count.products.values())
 
 
 class _Count:
     """Terms of Λ and of S, and what the open blocks hold."""
 
     def __init__(self) -> None:
-        self.terms: Terms = [()]
-        self.dual: Terms = [()]
+        self.both: tuple[Terms, Terms] = ([()], [()])
         self.waiting: list[tuple[Terms, Terms]] = []
         self.products: dict[tuple[Factor, ...], int] = {}
         self.alive = 0
@@ -133,31 +121,26 @@ class _Count:
     def settle(self, size: int) -> None:
         """All terms are summed, for which each needs the product of its gates."""
         others = sum(len(one) + len(two) for one, two in self.waiting)
-        self.alive = max(self.alive, len(self.terms) + len(self.dual) + others)
-        for gates in (*self.terms, *self.dual):
+        terms, dual = self.both
+        self.alive = max(self.alive, len(terms) + len(dual) + others)
+        for gates in (*terms, *dual):
             for length in range(2, len(gates) + 1):
                 self.products[gates[:length]] = size
-        self.terms, self.dual = [()], [()]
+        self.both = [()], [()]
 
     def gate(self, place: int) -> None:
-        self.dual = [
-            *((*gates, (False, place)) for gates in self.dual),
-            *((*gates, (True, place)) for gates in self.terms),
-        ]
-        self.terms = [(*gates, (False, place)) for gates in self.terms]
+        terms, dual = ([(*gates, (False, place)) for gates in part] for part in self.both)
+        self.both = terms, [*dual, *((*gates, (True, place)) for gates in self.both[0])]
 
     def branch(self, node: arch.Fork | arch.Skip | arch.Merge) -> None:
         match node:
             case arch.Fork():
-                self.waiting.append((self.terms, self.dual))
+                self.waiting.append(self.both)
             case arch.Skip():
-                begun = self.waiting.pop()
-                self.waiting.append((self.terms, self.dual))
-                self.terms, self.dual = begun
+                self.both, self.waiting[-1] = self.waiting[-1], self.both
             case arch.Merge():
-                block, block_dual = self.waiting.pop()
-                self.terms = _merged(block, self.terms)
-                self.dual = _merged(block_dual, self.dual)
+                block, skip = self.waiting.pop(), self.both
+                self.both = _merged(block[0], skip[0]), _merged(block[1], skip[1])
 
 
 def _merged(block: Terms, skip: Terms) -> Terms:
@@ -257,18 +240,18 @@ class PeakMemory:
     @property
     def recursing(self) -> int:
         """Λ with S: copies of gates, one tile of pairs, and the kernels while they are scaled."""
-        count = count_terms(self.architecture)
+        alive, product_numbers = count_terms(self.architecture)
         copied = self.gates + prod(self.architecture.input_shape) if not self.square else 0
-        each = self.item * (copied + count.product_numbers)
+        each = self.item * (copied + product_numbers)
         maps = any(isinstance(node, arch.Conv) for node in self.architecture.nodes)
         tile = 0
         if maps:
             item = 8 if self.architecture.residual else self.item
             pair = pair_numbers(self.architecture)
             columns = min(self.m, max(1, tile_bytes_on(self.device) // (self.item * pair)))
-            tile = columns * item * ((count.alive + 4) * pair + 2 * self._padded_pair())
+            tile = columns * item * ((alive + 4) * pair + 2 * self._padded_pair())
             each += 8 * (prod(self.architecture.input_shape) + self.gates // 4)  # as bits
-        vectors = 8 * (count.alive + 6) * self._tile(self.m)
+        vectors = 8 * (alive + 6) * self._tile(self.m)
         return self.t * each + tile + vectors + 8 * 3 * self.pairs
 
     def _checking(self, with_k: bool) -> int:
@@ -311,11 +294,10 @@ class PeakMemory:
 
     def _padded_pair(self) -> int:
         """Numbers of the largest map of one pair, padding included."""
-        most, shape = 1, self.architecture.input_shape
-        for node, after in self.architecture.shapes():
+        most = 1
+        for node, shape, _ in self.architecture.steps():
             if isinstance(node, arch.Conv):
                 most = max(most, prod(side + 2 * node.padding for side in shape[1:]) ** 2)
-            shape = after
         return most
 
     def _delta_numbers(self) -> int:

@@ -237,11 +237,11 @@ class PackedMaps:
         """Of a block, of a symmetric one the upper half."""
         route, kernel, loop = self._route, np.zeros(block.shape), compiled_pairs()
 
-        def pairs(row: int, left: int, right: int) -> None:
-            out = kernel[row - block.rows.start, block.column_places(slice(left, right))]
+        def pairs(row: int, columns: slice) -> None:
+            out = kernel[row - block.rows.start, block.column_places(columns)]
             loop(
                 row,
-                left,
+                columns.start,
                 self._bits,
                 self._images,
                 route.levels,

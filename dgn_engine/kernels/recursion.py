@@ -36,7 +36,6 @@ from dgn_engine.kernels.walk import (
     widths_outside_blocks,
 )
 from dgn_engine.model import architecture as arch
-from dgn_engine.model.architecture import channels_matter
 
 TILE_BYTES = 4 << 20  # one tile of pairs stays in the cache: measured faster than larger ones
 CARD_TILE_BYTES = 32 << 20  # so on a card, whose cache is larger and whose launches take longer
@@ -162,7 +161,7 @@ class _RecursionInputs:
     def walk(self, walk: Walk, part: slice) -> None:
         """Take the nodes of this part, gates, masks and scales counted from the first node on."""
         nodes = self.architecture.nodes
-        matter = channels_matter(nodes)[1:]
+        matter = arch.channels_matter(nodes)[1:]
         before = nodes[: part.start]
         place = sum(arch.is_gated(node) for node in before)
         pooled = sum(isinstance(node, arch.MaxPool) for node in before)
@@ -261,10 +260,7 @@ def _tiles(
     architecture: arch.Architecture, block: KernelBlock, item: int, tile_bytes: int
 ) -> Iterator[tuple[int, slice]]:
     """Row s with columns s' (s' ≥ s where symmetric), a bounded number of pairs at a time."""
-    pairs = max(1, tile_bytes // (item * pair_numbers(architecture)))
-    for row in range(block.rows.start, block.rows.stop):
-        for left in range(block.first_column(row), block.columns.stop, pairs):
-            yield row, slice(left, min(block.columns.stop, left + pairs))
+    return block.stretches(max(1, tile_bytes // (item * pair_numbers(architecture))))
 
 
 def pair_numbers(architecture: arch.Architecture) -> int:
@@ -273,7 +269,7 @@ def pair_numbers(architecture: arch.Architecture) -> int:
     if len(shape) < 3:
         return 1
     most = (shape[1] * shape[2]) ** 2
-    matter = channels_matter(architecture.nodes)[1:]
+    matter = arch.channels_matter(architecture.nodes)[1:]
     for (node, shape), by_channel in zip(architecture.shapes(), matter, strict=True):
         if len(shape) == 3:
             channels = shape[0] if by_channel and keeps_channels(node) else 1

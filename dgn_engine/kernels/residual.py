@@ -67,7 +67,9 @@ def sub_network(architecture: arch.Architecture, kept: Collection[int]) -> SubNe
             present = True
         elif present:
             nodes.append(node)
-        for what, there in _parts(node):
+        pooled = isinstance(node, (arch.MaxPool, arch.GlobalMaxPool))
+        parts = {"gates": arch.is_gated(node), "weights": arch.is_weighted(node), "masks": pooled}
+        for what, there in parts.items():
             if there and present:
                 places[what].append(seen[what])
             seen[what] += there
@@ -79,14 +81,6 @@ def sub_network(architecture: arch.Architecture, kept: Collection[int]) -> SubNe
         weights=tuple(places["weights"]),
         masks=tuple(places["masks"]),
         factor=factor,
-    )
-
-
-def _parts(node: arch.Node) -> tuple[tuple[str, bool], ...]:
-    return (
-        ("gates", arch.is_gated(node)),
-        ("weights", arch.is_weighted(node)),
-        ("masks", isinstance(node, (arch.MaxPool, arch.GlobalMaxPool))),
     )
 
 

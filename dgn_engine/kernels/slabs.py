@@ -16,6 +16,7 @@ import functools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from operator import add
 
 import numpy as np
 import numpy.typing as npt
@@ -24,20 +25,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dgn_engine.kernels.gram import KernelBlock, accumulator
-from dgn_engine.model.architecture import (
-    Architecture,
-    AveragePool,
-    Conv,
-    Flatten,
-    GlobalAveragePool,
-)
+from dgn_engine.model import architecture as arch
 
 Real = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
 PAIRS_AT_ONCE = 16  # between two of these the interpreter may interrupt
 
 
-def both_windows(K: Tensor, node: AveragePool) -> Tensor:
+def both_windows(K: Tensor, node: arch.AveragePool) -> Tensor:
     """Sum over both windows independently: path counts, the mean's 1/kernel² belongs to β."""
     for ends in ((1, 2, 3, 4), (3, 4, 1, 2)):
         K = K.permute(0, *ends)
@@ -68,7 +63,7 @@ def position_gram(maps: Tensor, row: int, columns: slice) -> Tensor:
     return gram.reshape(-1, height, width, height, width)
 
 
-def box_sum(K: Tensor, node: Conv) -> Tensor:
+def box_sum(K: Tensor, node: arch.Conv) -> Tensor:
     """Σ_r K[p+r; p'+r] over the window, for K (B, H, W, H', W'): separable in the two axes."""
     margin = node.padding
     if margin:
@@ -89,13 +84,12 @@ def _pad(K: Tensor, margin: int, circular: bool) -> Tensor:
 
 def _window_sum(K: Tensor, axis: int, kernel: int, stride: int) -> Tensor:
     steps = (K.shape[axis] - kernel) // stride
-    total: Tensor | None = None
+    parts = []
     for offset in range(kernel):
         index = [slice(None)] * 5
         index[axis] = index[axis + 2] = slice(offset, offset + steps * stride + 1, stride)
-        part = K[tuple(index)]
-        total = part if total is None else total + part
-    assert total is not None
+        parts.append(K[tuple(index)])
+    total: Tensor = functools.reduce(add, parts)
     return total
 
 
@@ -197,17 +191,11 @@ class SlabRoute:
         n, m = block.shape
         return float((positions**2).sum()) * n * ((n + 1) / 2 if block.symmetric else m)
 
-    def fill(self, pairs: Callable[[int, int, int], None], block: KernelBlock) -> None:
-        """Call `pairs(row, left, right)` for stretches of the block, of a symmetric one for the
+    def fill(self, pairs: Callable[[int, slice], None], block: KernelBlock) -> None:
+        """Call `pairs(row, columns)` for stretches of the block, of a symmetric one for the
         upper half, on torch's threads; the numbers are those of the examples."""
-        end = block.columns.stop
-        places = [
-            (row, left, min(end, left + PAIRS_AT_ONCE))
-            for row in range(block.rows.start, block.rows.stop)
-            for left in range(block.first_column(row), end, PAIRS_AT_ONCE)
-        ]
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-            for _ in pool.map(lambda place: pairs(*place), places):
+            for _ in pool.map(lambda place: pairs(*place), list(block.stretches(PAIRS_AT_ONCE))):
                 pass
 
 
@@ -221,22 +209,22 @@ def available() -> bool:
     return True
 
 
-def route(architecture: Architecture) -> SlabRoute | None:
+def route(architecture: arch.Architecture) -> SlabRoute | None:
     """Levels, layers and displacements of a chain of convolutions; None where slabs would mix."""
-    convolutions: list[Conv] = []
+    convolutions: list[arch.Conv] = []
     shapes = [architecture.input_shape]
     head: object = None
     for node, shape in architecture.shapes():
-        if not isinstance(node, Conv):
+        if not isinstance(node, arch.Conv):
             head = node
             break
         if not node.gated:
             return None
         convolutions.append(node)
         shapes.append(shape)
-    if not convolutions or not isinstance(head, (GlobalAveragePool, Flatten)):
+    if not convolutions or not isinstance(head, (arch.GlobalAveragePool, arch.Flatten)):
         return None
-    flat = isinstance(head, Flatten)
+    flat = isinstance(head, arch.Flatten)
     cyclic = _cyclic(convolutions, shapes, flat)
     if cyclic is None:
         return None
@@ -248,7 +236,7 @@ def route(architecture: Architecture) -> SlabRoute | None:
 
 
 def _cyclic(
-    layers: Sequence[Conv], shapes: Sequence[tuple[int, ...]], flat: bool
+    layers: Sequence[arch.Conv], shapes: Sequence[tuple[int, ...]], flat: bool
 ) -> list[bool] | None:
     """Whether each level holds the pairs y' = (y + δ) mod height, rather than y' = y + δ.
 
@@ -283,7 +271,7 @@ def _levels(
     return np.array(levels, dtype=np.int64), floats
 
 
-def _shifts(layers: Sequence[Conv], levels: Whole, flat: bool) -> tuple[Whole, bool]:
+def _shifts(layers: Sequence[arch.Conv], levels: Whole, flat: bool) -> tuple[Whole, bool]:
     """Every δ of the last level, followed down to the inputs, and whether none is empty."""
     height, _, wraps = levels[-1, :3]
     tops = range(1) if flat else range(0 if wraps else 1 - int(height), int(height))

@@ -25,12 +25,7 @@ from dgn_engine.kernels.arguments import (
 from dgn_engine.kernels.gram import accumulator
 from dgn_engine.kernels.kernel_average import KernelAverage, KernelEstimate
 from dgn_engine.kernels.precision import full_precision
-from dgn_engine.kernels.tangent_sweep import (
-    TangentKernels,
-    examples_passed,
-    sweep_layers,
-    what_trains,
-)
+from dgn_engine.kernels.tangent_sweep import examples_passed, sweep_layers
 from dgn_engine.model.network import GatedNetwork, NetworkTrace
 from dgn_engine.regimes import Trained
 
@@ -64,7 +59,7 @@ class TangentEstimator:
         if trace is not None:
             check_trace("trace", trace, len(x))
         trace = network.trace(x) if trace is None else trace
-        self._passed = examples_passed(network, trace, what_trains(network, trains), folded)
+        self._passed = examples_passed(network, trace, trains, folded)
         self.logits = network.architecture.classes
         self._tops = _rotation(self.logits, generator).to(x)
         self._averages = {part: KernelAverage(population=self.logits) for part in PARTS}
@@ -88,23 +83,17 @@ class TangentEstimator:
         layers = max(len(self._passed.value.parameters), 1)
         layers += 0 if self._passed.feature is None else len(self._passed.feature.parameters)
         top = self._tops[None, self.draws, None]
-        steps, taken = sweep_layers(self._passed, self._passed, top, "total"), 0
-        while True:
-            try:
-                next(steps)
-            except StopIteration as ended:
-                self._add(ended.value)
-                yield 1.0
-                return
-            taken += 1
-            yield min(taken / (layers + 1), 1.0)
-
-    def _add(self, found: TangentKernels) -> None:
-        for part, average in self._averages.items():
-            kernel: Tensor | None = getattr(found, part)
-            if kernel is not None:
-                average.add(kernel.to(accumulator(kernel)))
-        self.draws += 1
+        steps = sweep_layers(self._passed, self._passed, top, "total")
+        for taken, found in enumerate(steps, 1):
+            if found is None:
+                yield min(taken / (layers + 1), 1.0)
+                continue
+            for part, average in self._averages.items():
+                kernel: Tensor | None = getattr(found, part)
+                if kernel is not None:
+                    average.add(kernel.to(accumulator(kernel)))
+            self.draws += 1
+            yield 1.0
 
     def kernels(self, normalise: TangentScale = "none") -> dict[str, KernelEstimate]:
         """The estimates of 'value', 'feature' and 'cross', as far as these exist; exact and

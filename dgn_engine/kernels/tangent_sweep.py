@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 
 import torch
 from torch import Tensor
@@ -49,11 +51,8 @@ class TangentKernels(HtmlFields):
     @property
     def whole(self) -> Tensor:
         """K = K^V + K^F + K^X."""
-        total: Tensor | None = None
-        for part in (self.value, self.feature, self.cross):
-            if part is not None:
-                total = part if total is None else total + part
-        assert total is not None
+        parts = (self.value, self.feature, self.cross)
+        total: Tensor = reduce(add, [part for part in parts if part is not None])
         return total
 
 
@@ -73,13 +72,14 @@ class ExamplesPassed:
     value_counts: bool = True
     trained_slopes: tuple[int, ...] = ()
 
-    @property
-    def moves(self) -> bool:
-        """Whether anything trains."""
+    def __post_init__(self) -> None:
         passes = [self.value] if self.value_counts else []
         passes += [] if self.feature is None else [self.feature]
         layers = [layer for each in passes for layer in each.parameters]
-        return any(self.trained_slopes) or any(layer.any_trained for layer in layers)
+        if not (any(self.trained_slopes) or any(layer.any_trained for layer in layers)):
+            raise ArgumentError(
+                "Every parameter is frozen (requires_grad is False): there is no tangent kernel."
+            )
 
 
 @dataclass(frozen=True)
@@ -89,26 +89,12 @@ class SlopeFactors:
     gradients: Tensor
 
 
-def what_trains(network: GatedNetwork, trains: Trained | None) -> Trained:
-    """What was asked for, else what the network says, else both."""
-    trains = network.trains if trains is None else trains
-    return ("value", "feature") if trains is None else trains
-
-
 def examples_passed(
-    network: GatedNetwork, trace: NetworkTrace, trains: Trained, folded: bool
+    network: GatedNetwork, trace: NetworkTrace, trains: Trained | None, folded: bool
 ) -> ExamplesPassed:
-    block = _passed(network, trace, trains, folded)
-    if not block.moves:
-        raise ArgumentError(
-            "Every parameter is frozen (requires_grad is False): there is no tangent kernel."
-        )
-    return block
-
-
-def _passed(
-    network: GatedNetwork, trace: NetworkTrace, trains: Trained, folded: bool
-) -> ExamplesPassed:
+    """Trained is what was asked for, else what the network says, else both."""
+    if trains is None:
+        trains = ("value", "feature") if network.trains is None else network.trains
     gate, pre = network.gate, trace.gate_pre
     soft = gate.soft and (network.own_gates or "feature" in trains)
     slope = tuple(gate.derivative(q) for q in pre) if soft else None
@@ -143,16 +129,8 @@ def _trained_slopes(stack: Stack) -> tuple[int, ...]:
 
 
 def _pass(stack: Stack, trace: Trace, slopes: tuple[Tensor, ...], folded: bool) -> ForwardPass:
-    return ForwardPass(
-        stack.architecture,
-        stack.tensors()[0],
-        stack.layer_parameters(folded),
-        trace.inputs,
-        trace.pre,
-        trace.gates,
-        slopes,
-        trace.masks,
-    )
+    parameters = stack.layer_parameters(folded)
+    return ForwardPass(stack.architecture, stack.tensors()[0], parameters, trace, slopes)
 
 
 def _factors(block: ExamplesPassed, top: Tensor) -> Iterator[LayerFactors | SlopeFactors]:
@@ -171,7 +149,7 @@ def _factors(block: ExamplesPassed, top: Tensor) -> Iterator[LayerFactors | Slop
         place = step.place
         feature = next(beside).delta if beside is not None else None
         if block.value_counts:
-            parameters, inputs = run.parameters[place], run.inputs[place]
+            parameters, inputs = run.parameters[place], run.trace.inputs[place]
             yield LayerFactors(layers[place], parameters, inputs, step.delta, feature)
     yield from map(SlopeFactors, slopes)
     if block.feature is None:
@@ -180,7 +158,7 @@ def _factors(block: ExamplesPassed, top: Tensor) -> Iterator[LayerFactors | Slop
     for step in feature_sweep(block.feature, sources):
         if step.delta is not None:
             parameters = block.feature.parameters[step.place]
-            inputs = block.feature.inputs[step.place]
+            inputs = block.feature.trace.inputs[step.place]
             yield LayerFactors(layers[step.place], parameters, inputs, None, step.delta)
 
 
@@ -204,7 +182,7 @@ def _into_slopes(slopes: list[Tensor], block: ExamplesPassed) -> AtGate:
     def at_gate(place: int, gradient: Tensor) -> None:
         count = block.trained_slopes[place]
         if count:
-            below = gradient * (block.value.pre[place] <= 0).unsqueeze(1)
+            below = gradient * (block.value.trace.pre[place] <= 0).unsqueeze(1)
             by_channel = below.reshape(*below.shape[:3], -1).sum(3)
             slopes.append(by_channel if count > 1 else by_channel.sum(2, keepdim=True))
 
@@ -215,32 +193,27 @@ def sweep(
     one: ExamplesPassed, two: ExamplesPassed, top: Tensor, how: Contraction
 ) -> TangentKernels:
     """Sum the shares of all layers for the logits in `top`."""
-    steps = sweep_layers(one, two, top, how)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as ended:
-            found: TangentKernels = ended.value
-            return found
+    *_, found = sweep_layers(one, two, top, how)
+    assert found is not None
+    return found
 
 
 def sweep_layers(
     one: ExamplesPassed, two: ExamplesPassed, top: Tensor, how: Contraction
-) -> Generator[None, None, TangentKernels]:
-    """`sweep` layer by layer: yields before each, returns the kernels."""
+) -> Iterator[TangentKernels | None]:
+    """`sweep` layer by layer: yields None before each, and the kernels at the end."""
     same = two is one
-    shape = (len(one.value.inputs[0]), len(two.value.inputs[0]))
-    value, feature, cross = (KernelSum(how, shape, same) for _ in range(3))
+    shape = (len(one.value.trace.inputs[0]), len(two.value.trace.inputs[0]))
+    kernels = KernelSum(how, shape, same), KernelSum(how, shape, same), KernelSum(how, shape, same)
     pairs = zip(_factors(one, top), _factors(two, top), strict=True)
     for a, b in ((a, a) for a in _factors(one, top)) if same else pairs:
-        yield
+        yield None
         if isinstance(a, SlopeFactors) or isinstance(b, SlopeFactors):
             assert isinstance(a, SlopeFactors)
             assert isinstance(b, SlopeFactors)
-            add_layer([(value, LayerTerm(None, None, a.gradients, b.gradients))])
+            add_layer([(kernels[0], LayerTerm(None, None, a.gradients, b.gradients))])
             continue
         positions = _positions(a)
-        kernels = (value, feature, cross)
         if a.parameters.weight:
             pairwise = is_pairwise(a.layer, how, max(shape), top.shape[1], positions)
             left = factor(a.layer, a.parameters.bias, a.inputs, pairwise)
@@ -257,11 +230,7 @@ def sweep_layers(
             ours = _normal_sides(a, norm)
             theirs = ours if same else _normal_sides(b, other)
             add_layer(_terms(kernels, None, None, ours, theirs))
-    return TangentKernels(
-        None if value.empty else value.total(),
-        None if feature.empty else feature.total(),
-        None if cross.empty else cross.total(),
-    )
+    yield TangentKernels(*(None if part.empty else part.total() for part in kernels))
 
 
 _Sides = tuple[Tensor | None, Tensor | None]
@@ -294,31 +263,33 @@ def _positions(factors: LayerFactors) -> int:
     return delta.shape[3:].numel()
 
 
+def _both_deltas(factors: LayerFactors, made: Callable[[Tensor], Tensor]) -> _Sides:
+    """For the deltas at constant gates and for those through the gates."""
+    value, feature = factors.value, factors.feature
+    return None if value is None else made(value), None if feature is None else made(feature)
+
+
 def _sides(factors: LayerFactors, pairwise: bool) -> _Sides:
-    """Of weight and bias, for the deltas at constant gates and for those through the gates."""
+    """Of weight and bias."""
     layer, parameters, inputs = factors.layer, factors.parameters, factors.inputs
 
-    def made(delta: Tensor | None) -> Tensor | None:
-        if delta is None:
-            return None
+    def made(delta: Tensor) -> Tensor:
         if parameters.scale is not None:
             delta = delta * parameters.scale.reshape(-1, *[1] * (delta.dim() - 3))
         return side(layer, parameters.bias, inputs, delta, pairwise)
 
-    return made(factors.value), made(factors.feature)
+    return _both_deltas(factors, made)
 
 
 def _bias_sides(factors: LayerFactors) -> _Sides:
     """Of a bias whose weight is frozen: gradients (n, c, channels)."""
     scale = factors.parameters.scale
 
-    def made(delta: Tensor | None) -> Tensor | None:
-        if delta is None:
-            return None
+    def made(delta: Tensor) -> Tensor:
         sums = delta.reshape(*delta.shape[:3], -1).sum(3)
         return sums if scale is None else sums * scale
 
-    return made(factors.value), made(factors.feature)
+    return _both_deltas(factors, made)
 
 
 def _normal_sides(factors: LayerFactors, norm: NormParameters) -> _Sides:
@@ -328,16 +299,14 @@ def _normal_sides(factors: LayerFactors, norm: NormParameters) -> _Sides:
         u = apply_weight(factors.layer, *norm.unit, factors.inputs)
         u = u.reshape(n, 1, u.shape[1], -1)
 
-    def made(delta: Tensor | None) -> Tensor | None:
-        if delta is None:
-            return None
+    def made(delta: Tensor) -> Tensor:
         delta = delta.reshape(*delta.shape[:3], -1).expand(n, -1, -1, -1)
         if norm.scale is not None:
             delta = delta * norm.scale[:, None]
         parts = [] if u is None else [(delta * u).sum(3)]
         return torch.cat([*parts, delta.sum(3)] if norm.shift else parts, 2)
 
-    return made(factors.value), made(factors.feature)
+    return _both_deltas(factors, made)
 
 
 @torch.no_grad()
@@ -347,7 +316,7 @@ def layer_sides(
     """Of each trained layer its factor Z (n, P, a) and its side D (n or 1, P, c, b): the gradient
     of logit c in `top` (see `output_delta`) is Σ_p D[p, c] Z[p]ᵀ, and K the sum over the layers of
     the products of their gradients. `trains`, `folded` as in `tangent_kernels`."""
-    block = examples_passed(network, network.trace(x), what_trains(network, trains), folded)
+    block = examples_passed(network, network.trace(x), trains, folded)
     ones = x.new_ones((len(x), 1, 1))  # beside gradients (n, c, parameters)
     for each in _factors(block, top):
         if isinstance(each, SlopeFactors):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import TypeGuard
 
 from dgn_engine.errors import UserError, Where
@@ -127,12 +128,7 @@ def weight_shape(layer: Weighted) -> tuple[int, ...]:
 
 def fan_in(layer: Weighted) -> int:
     """Inputs that one unit sums: a for dense, C·kernel² for convolutions, 1 of a scaled channel."""
-    match layer:
-        case Dense():
-            return layer.inputs
-        case ChannelScale():
-            return 1
-    return layer.inputs * layer.kernel**2
+    return prod(weight_shape(layer)[1:])
 
 
 def node_name(place: int, node: Node) -> Where:
@@ -187,10 +183,7 @@ def shape_after(node: Node, shape: tuple[int, ...], place: int) -> tuple[int, ..
             rows, columns = ((s + 2 * margin - node.kernel) // node.stride + 1 for s in shape[1:])
             return (shape[0], rows, columns)
         case Flatten():
-            size = 1
-            for side in shape:
-                size *= side
-            return (size,)
+            return (prod(shape),)
 
 
 def with_skips(nodes: Sequence[Node]) -> tuple[Node, ...]:
@@ -283,6 +276,13 @@ class Architecture:
         ):
             raise UserError("A network needs gated layers followed by one output layer.")
 
+    def steps(self) -> Iterator[tuple[Node, tuple[int, ...], tuple[int, ...]]]:
+        """Each node with the shapes before it and after it in the chain (no batch axis)."""
+        before = self.input_shape
+        for node, after in self.shapes():
+            yield node, before, after
+            before = after
+
     def shapes(self) -> Iterator[tuple[Node, tuple[int, ...]]]:
         """Each node with the shape that leaves it (no batch axis); after a `Skip` that is the
         shape of what its `Fork` kept."""
@@ -339,13 +339,12 @@ class Architecture:
     @property
     def pooled_paths(self) -> int:
         """How many positions average pooling averages in all: path counts leave its 1/P to β."""
-        count, shape = 1, self.input_shape
-        for node, after in self.shapes():
+        count = 1
+        for node, shape, _ in self.steps():
             if isinstance(node, GlobalAveragePool):
                 count *= shape[1] * shape[2]
             elif isinstance(node, AveragePool):
                 count *= node.kernel**2
-            shape = after
         return count
 
     @property

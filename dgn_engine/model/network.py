@@ -104,8 +104,13 @@ class GatedNetwork(nn.Module):
         if self.own_gates:
             value = self.value.run(x, _gates_of(self.value, self.gate))
             return NetworkTrace(value, None, value.pre)
-        if self.given_gates is not None:
-            return self._trace_given(self.given_gates, x)
+        fed = self.input_of_value(x)
+        wires = tuple(zip(self.wiring, self.routes, strict=True))
+        if self.given_gates is not None:  # by no network: their pre-activations are zero, so that
+            # no gate is sensitive
+            gates = [route(self.given_gates[source]) for source, route in wires]
+            value = self.value.run(fed, lambda layer, _: gates[layer])
+            return NetworkTrace(value, None, tuple(torch.zeros_like(gate) for gate in gates))
         if self.drawn_gates:
             raise UserError(
                 "Its gates are coins thrown for the training examples of its run (FRG): "
@@ -115,21 +120,12 @@ class GatedNetwork(nn.Module):
         linear = self.feature_activation == "linear"
         own = _gates_of(self.feature, HARD)
         feature = self.feature.run(x, lambda at, q: torch.ones_like(q) if linear else own(at, q))
-        wires = tuple(zip(self.wiring, self.routes, strict=True))
         pre = tuple(route(feature.pre[source]) for source, route in wires)
         gate = _gates_of(self.feature, self.gate)
         gates = [route(gate(source, feature.pre[source])) for source, route in wires]
         masks = self._routed(feature.masks)
-        fed = self.input_of_value(x)
         value = self.value.run(fed, lambda layer, _: gates[layer], masks)
         return NetworkTrace(value, feature, pre)
-
-    def _trace_given(self, given: tuple[Tensor, ...], x: Tensor) -> NetworkTrace:
-        """No network made these gates: their pre-activations are zero, so no gate is sensitive."""
-        wires = zip(self.wiring, self.routes, strict=True)
-        gates = tuple(route(given[source]) for source, route in wires)
-        value = self.value.run(self.input_of_value(x), lambda layer, _: gates[layer])
-        return NetworkTrace(value, None, tuple(torch.zeros_like(gate) for gate in gates))
 
     def _routed(self, masks: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Max-pooling masks, sent along with the gates of the layer they pool."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -34,16 +35,13 @@ class RandomGates:
                 f"FRG keeps {units:,} gates for each of {examples:,} examples, more than 2 GiB; "
                 "use fewer examples with data.train_limit, or a smaller network."
             )
+        # In float32 whatever the network's dtype is: another dtype is another draw.
+        uniform = partial(torch.rand, generator=generator, dtype=torch.float32)
         self._layers = [
-            send_to_device(_uniform((examples, *shape), generator) < probability, device)
+            send_to_device(uniform((examples, *shape)) < probability, device)
             for shape in architecture.gated_shapes
         ]
 
     def at(self, rows: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
         """The gates of the examples `rows` (m,): layer l as (m, *gated_shapes[l]), 0 or 1."""
         return tuple(layer[rows].to(dtype) for layer in self._layers)
-
-
-def _uniform(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    """In float32 whatever the network's dtype is: another dtype is another draw."""
-    return torch.rand(shape, generator=generator, dtype=torch.float32)

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dgn_engine.model import architecture as arch
-from dgn_engine.model.architecture import Architecture, Conv
 from dgn_engine.model.choices import Initialisation
 
 EPSILON = 1e-5  # torch's own
@@ -67,12 +66,12 @@ class BatchNorms(nn.Module):
     gathered meanwhile; else by those gathered so far. Fresh, it changes nothing.
     """
 
-    def __init__(self, architecture: Architecture) -> None:
+    def __init__(self, architecture: arch.Architecture) -> None:
         super().__init__()
         self.widths = {
             place: layer.outputs
             for place, layer in enumerate(architecture.weighted)
-            if isinstance(layer, Conv) and layer.normal
+            if isinstance(layer, arch.Conv) and layer.normal
         }
         widths = self.widths.values()
         self.scales = nn.ParameterList([torch.ones(width) for width in widths])
@@ -88,12 +87,8 @@ class BatchNorms(nn.Module):
         """γ, shift, mean and variance of a weight layer."""
         number = self._order[place]
         scale, shift = cast(Tensor, self.scales[number]), cast(Tensor, self.shifts[number])
-        return (
-            scale,
-            shift,
-            self.get_buffer(f"mean_{place}"),
-            self.get_buffer(f"variance_{place}"),
-        )
+        mean, variance = (self.get_buffer(f"{name}_{place}") for name in ("mean", "variance"))
+        return scale, shift, mean, variance
 
     def folded(
         self, place: int, weight: Tensor, bias: Tensor | None

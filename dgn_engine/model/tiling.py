@@ -32,7 +32,12 @@ def tiled(architecture: Architecture, tiling: tuple[int, ...]) -> Architecture:
         elif isinstance(node, Skip):
             before = kept.pop()
         elif isinstance(node, Gating):
-            _check_tied(tiling[place], before, place)
+            if tiling[place] != before:  # it has the units of the layers that are added
+                raise UserError(
+                    f"gating.tiling gives gate layer {place + 1} the number {tiling[place]}, but "
+                    f"it stands behind an addition of layers with {before}; the numbers must be "
+                    "equal."
+                )
             place += 1
         elif isinstance(node, (Dense, Conv)):
             after = tiling[place] if node.gated else 1
@@ -41,12 +46,3 @@ def tiled(architecture: Architecture, tiling: tuple[int, ...]) -> Architecture:
             before = after
         nodes.append(node)
     return replace(architecture, nodes=tuple(nodes))
-
-
-def _check_tied(tiles: int, before: int, place: int) -> None:
-    """A gate behind an addition has the units of the layers that are added."""
-    if tiles != before:
-        raise UserError(
-            f"gating.tiling gives gate layer {place + 1} the number {tiles}, but it stands behind "
-            f"an addition of layers with {before}; the numbers must be equal."
-        )

@@ -46,7 +46,7 @@ def check_equal(chain: ModuleChain, trace: ModuleTrace, module: nn.Module) -> No
     module's own. What it uses may not change while it runs, and it may draw nothing at random.
     """
     _check_kept(chain, trace.copy, module)
-    stack = ModuleStack(chain.architecture, chain.sources, trace.copy, chain.slopes)
+    stack = chain.stack(trace.copy)
     gate = _gate_of(stack)
     x, output, final = (trace.values[number] for number in (0, trace.last, trace.returned))
     assert x is not None
@@ -94,7 +94,7 @@ def check_still_equal(
         final = _run_again(copy, x, "On probe examples")
         output = softmax.before(final)
     _check_kept(chain, copy, module)
-    stack = ModuleStack(chain.architecture, chain.sources, copy, chain.slopes)
+    stack = chain.stack(copy)
     found = stack.run(x, _gate_of(stack)).output
     if not torch.isfinite(found).all() and not torch.isfinite(output).all():
         return  # its training diverged: nothing can be compared
@@ -315,8 +315,7 @@ def follow_again(followed: FollowedNetwork, module: nn.Module, x: Tensor) -> Fol
         # not gradients: autograd has its own at a kink, as where what is pooled is equal
         check_still_equal(anew.chain, anew.end, module, x, gradients=False)
         return anew
-    stack = ModuleStack(chain.architecture, chain.sources, module, chain.slopes)
-    return replace(followed, network=_network_of(stack))
+    return replace(followed, network=_network_of(chain.stack(module)))
 
 
 def _network_of(stack: ModuleStack) -> GatedNetwork:
@@ -374,8 +373,7 @@ class _ReadModule:
     end: End
 
     def stack(self) -> ModuleStack:
-        chain = self.chain
-        return ModuleStack(chain.architecture, chain.sources, self.module, chain.slopes, self.state)
+        return self.chain.stack(self.module, self.state)
 
 
 def _read(module: nn.Module, input_shape: tuple[int, ...]) -> _ReadModule:

@@ -144,16 +144,17 @@ class CallSite:
     def argument(self, place: int, name: str, default: Any = None) -> Any:
         return self.args[place] if place < len(self.args) else self.kwargs.get(name, default)
 
-    def held(self, tensor: Tensor | None) -> str | None:
+    def held(self, tensor: Tensor) -> str:
         """The name of a parameter or buffer."""
-        if tensor is None:
-            return None
         if id(tensor) not in self.names:
             self.refuse(
                 f"computes what it passes to {self.function} from other tensors (weight_norm, "
                 "spectral_norm, pruning or code of its own); only plain parameters are supported."
             )
         return self.names[id(tensor)]
+
+    def held_or_none(self, tensor: Tensor | None) -> str | None:
+        return None if tensor is None else self.held(tensor)
 
     def one(self, value: int | Sequence[int], what: str) -> int:
         """The one number of a square kernel, stride or padding."""
@@ -171,7 +172,6 @@ class CallSite:
 def _linear(site: CallSite) -> Operation:
     weight = site.argument(1, "weight")
     held = site.held(weight)
-    assert held is not None
     outputs, inputs = weight.shape
     if site.shape[-1:] != (inputs,):
         arriving = site.shape[0] if len(site.shape) == 1 else site.shape
@@ -179,13 +179,12 @@ def _linear(site: CallSite) -> Operation:
     if len(site.shape) != 1:
         site.refuse(f"is applied to each row of {site.shape}; only vectors are supported.")
     node = arch.Dense(inputs, outputs, gated=False)
-    return WeightCall(node, held, site.held(site.argument(2, "bias")))
+    return WeightCall(node, held, site.held_or_none(site.argument(2, "bias")))
 
 
 def _conv(site: CallSite) -> Operation:
     weight = site.argument(1, "weight")
     held = site.held(weight)
-    assert held is not None
     outputs, inputs, *sides = weight.shape
     kernel = site.one(tuple(sides), "kernel")
     stride = site.one(site.argument(3, "stride", 1), "stride")
@@ -202,7 +201,7 @@ def _conv(site: CallSite) -> Operation:
         site.refuse(f"takes {inputs} channels, but {site.shape} arrives.")
     margin = site.one(padding, "padding")
     node = arch.Conv(inputs, outputs, kernel, stride, margin, gated=False)
-    return WeightCall(node, held, site.held(site.argument(2, "bias")))
+    return WeightCall(node, held, site.held_or_none(site.argument(2, "bias")))
 
 
 def _norm(site: CallSite) -> Operation:
@@ -211,16 +210,14 @@ def _norm(site: CallSite) -> Operation:
     mean, variance = site.argument(1, "running_mean"), site.argument(2, "running_var")
     if site.kwargs.get("training", False) or mean is None or variance is None:
         site.refuse("couples the examples; call eval() first.")
-    scale, shift = site.kwargs.get("weight"), site.kwargs.get("bias")
-    names = [site.held(each) for each in (mean, variance, scale, shift)]
-    assert names[0] is not None
-    assert names[1] is not None
-    epsilon = float(site.kwargs.get("eps", 1e-5))
-    return NormCall(site.shape[0], names[0], names[1], names[2], names[3], epsilon)
-
-
-def _relu(site: CallSite) -> Operation:
-    return GateCall(0.0)
+    return NormCall(
+        site.shape[0],
+        site.held(mean),
+        site.held(variance),
+        site.held_or_none(site.kwargs.get("weight")),
+        site.held_or_none(site.kwargs.get("bias")),
+        float(site.kwargs.get("eps", 1e-5)),
+    )
 
 
 def _clamp(site: CallSite) -> Operation:
@@ -229,28 +226,10 @@ def _clamp(site: CallSite) -> Operation:
     return GateCall(0.0)
 
 
-def _leaky(site: CallSite) -> Operation:
-    return GateCall(float(site.argument(1, "negative_slope", 0.01)))
-
-
-def _prelu(site: CallSite) -> Operation:
-    held = site.held(site.argument(1, "weight"))
-    assert held is not None
-    return GateCall(held)
-
-
-def _absolute(site: CallSite) -> Operation:
-    return GateCall(-1.0)
-
-
 def _dropout(site: CallSite) -> Operation | None:
     p, training = site.argument(1, "p", 0.5), site.argument(2, "training", True)
     if training and p > 0:
         site.refuse("is random in training; call eval() first.")
-    return None
-
-
-def _same(site: CallSite) -> Operation | None:
     return None
 
 
@@ -350,10 +329,6 @@ def _pad(site: CallSite) -> Operation:
     return PadCall(site.one(sides, "padding"), mode == "circular")
 
 
-def _reshape(site: CallSite) -> Operation:
-    return ReshapeCall()
-
-
 def _softmax(site: CallSite) -> Operation:
     end = end_of(site.function, site.args, site.kwargs, site.args[0])
     if not end:
@@ -365,13 +340,13 @@ OPERATIONS: dict[str, Callable[[CallSite], Operation | None]] = {
     "linear": _linear,
     "conv2d": _conv,
     "batch_norm": _norm,
-    "relu": _relu,
+    "relu": lambda _: GateCall(0.0),
     "clamp": _clamp,
     "clamp_min": _clamp,
-    "leaky_relu": _leaky,
-    "prelu": _prelu,
-    "abs": _absolute,
-    "absolute": _absolute,
+    "leaky_relu": lambda site: GateCall(float(site.argument(1, "negative_slope", 0.01))),
+    "prelu": lambda site: GateCall(site.held(site.argument(1, "weight"))),
+    "abs": lambda _: GateCall(-1.0),
+    "absolute": lambda _: GateCall(-1.0),
     "max_pool2d": _max_pool,
     "avg_pool2d": _average_pool,
     "adaptive_avg_pool2d": _adaptive,
@@ -382,11 +357,11 @@ OPERATIONS: dict[str, Callable[[CallSite], Operation | None]] = {
     "softmax": _softmax,
     "log_softmax": _softmax,
     **dict.fromkeys(("dropout", "dropout2d", "feature_dropout", "alpha_dropout"), _dropout),
-    **dict.fromkeys(("contiguous", "clone", "to", "double", "type_as"), _same),
+    **dict.fromkeys(("contiguous", "clone", "to", "double", "type_as"), lambda _: None),
     **dict.fromkeys(("add", "sub", "subtract"), _sum),
     **dict.fromkeys(("mul", "multiply", "div", "divide", "true_divide", "neg", "negative"), _scale),
     **dict.fromkeys(
         ("flatten", "view", "reshape", "squeeze", "unsqueeze", "getitem", "view_as", "reshape_as"),
-        _reshape,
+        lambda _: ReshapeCall(),
     ),
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from torch import nn
+
 from dgn_engine.errors import UserError
 from dgn_engine.model import architecture as arch
 from dgn_engine.model.adapt.module_calls import (
@@ -18,7 +20,7 @@ from dgn_engine.model.adapt.module_calls import (
     WeightCall,
     parameters_of,
 )
-from dgn_engine.model.adapt.module_stack import LayerSource
+from dgn_engine.model.adapt.module_stack import LayerSource, ModuleStack, ModuleState
 from dgn_engine.model.adapt.module_trace import ModuleTrace, TracedCall
 
 _COMMUTING = (arch.MaxPool, arch.GlobalMaxPool, arch.Flatten)
@@ -34,6 +36,9 @@ class ModuleChain:
     sources: tuple[LayerSource, ...]
     fed: tuple[int, ...]
     slopes: tuple[float | str, ...]
+
+    def stack(self, module: nn.Module, state: ModuleState | None = None) -> ModuleStack:
+        return ModuleStack(self.architecture, self.sources, module, self.slopes, state)
 
 
 @dataclass
@@ -99,9 +104,10 @@ def _links(
     while end != start:
         call = makers[end]
         if end in seen:
+            inside = call.where[0].lower() + call.where[1:]
             raise UserError(
-                f"The output of {_inside(call.where)} takes several ways that do not meet again "
-                "in one addition; only residual blocks are supported."
+                f"The output of {inside} takes several ways that do not meet again in "
+                "one addition; only residual blocks are supported."
             )
         seen.add(end)
         if not isinstance(call.operation, SumCall):
@@ -148,10 +154,6 @@ def _check_parameters(pieces: Sequence[Piece]) -> None:
                     "not supported."
                 )
         owned.update(parameters_of(call.operation))
-
-
-def _inside(where: str) -> str:
-    return where[0].lower() + where[1:]
 
 
 def _joined(pieces: Sequence[Piece]) -> list[_Link]:

@@ -85,7 +85,7 @@ def refuse_draws(draws_of_numpy: bool = False) -> Iterator[None]:
     alone = _is_alone()
     if draws_of_numpy and not alone:
         raise ModuleDrawsError
-    guard = _DrawGuard()
+    guard = _DrawGuard()  # type: ignore[no-untyped-call] # torch leaves it so
     before = np.random.get_state(legacy=False)
     try:
         with guard, guard.calls_seen():
@@ -124,9 +124,7 @@ class _DrawGuard(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch le
     `refused`: with what something was refused.
     """
 
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call] # torch leaves it so
-        self.refused: PassRefusedError | None = None
+    refused: PassRefusedError | None = None
 
     def __torch_dispatch__(
         self,

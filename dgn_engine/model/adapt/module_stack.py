@@ -34,12 +34,10 @@ class ModuleState:
     volatile: frozenset[tuple[str, str]] = frozenset()
 
     @classmethod
-    def of(
-        cls, module: nn.Module, volatile: frozenset[tuple[str, str]] = frozenset()
-    ) -> ModuleState:
+    def of(cls, module: nn.Module) -> ModuleState:
         seen: dict[int, int] = {}
         parts = named_parts(module, remove_duplicate=False)
-        return cls({name: dict(_settings(part, seen)) for name, part in parts}, volatile)
+        return cls({name: dict(_settings(part, seen)) for name, part in parts})
 
     def changed_by(self, later: ModuleState) -> frozenset[tuple[str, str]]:
         """The (layer, setting) in which a later state differs; '' stands for a layer's presence."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from math import prod
 
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Node
@@ -42,8 +41,3 @@ def image_channels(name: str, input_shape: tuple[int, ...]) -> int:
     if len(input_shape) != 3:
         raise UserError(f"Network '{name}' needs images, but the data are vectors; choose 'fc'.")
     return input_shape[0]
-
-
-def flat(input_shape: tuple[int, ...]) -> int:
-    """Number of inputs of a flattened example."""
-    return prod(input_shape)

@@ -6,16 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dgn_engine.model.architecture import (
-    Architecture,
-    Conv,
-    Dense,
-    Fork,
-    GlobalMaxPool,
-    MaxPool,
-    Merge,
-    Node,
-)
+from dgn_engine.model import architecture as arch
 from dgn_engine.model.nets._net import Net, image_channels
 from dgn_engine.plugins import OptionValue, PluginOption
 
@@ -24,29 +15,29 @@ LOGITS = 0.125
 
 def build(
     input_shape: tuple[int, ...], classes: int, options: Mapping[str, OptionValue]
-) -> Architecture:
+) -> arch.Architecture:
     """Channels w, 2w, 4w, 8w; three max poolings halve the maps, so they need 8×8 pixels."""
     w = int(options["width"])
     nodes = (
-        Conv(image_channels("davidnet", input_shape), w, normal=True),
-        Conv(w, 2 * w, normal=True),
-        MaxPool(),
+        arch.Conv(image_channels("davidnet", input_shape), w, normal=True),
+        arch.Conv(w, 2 * w, normal=True),
+        arch.MaxPool(),
         *_residual(2 * w),
-        Conv(2 * w, 4 * w, normal=True),
-        MaxPool(),
-        Conv(4 * w, 8 * w, normal=True),
-        MaxPool(),
+        arch.Conv(2 * w, 4 * w, normal=True),
+        arch.MaxPool(),
+        arch.Conv(4 * w, 8 * w, normal=True),
+        arch.MaxPool(),
         *_residual(8 * w),
-        GlobalMaxPool(),
-        Dense(8 * w, classes, gated=False, factor=LOGITS),
+        arch.GlobalMaxPool(),
+        arch.Dense(8 * w, classes, gated=False, factor=LOGITS),
     )
-    return Architecture(input_shape, nodes)
+    return arch.Architecture(input_shape, nodes)
 
 
-def _residual(channels: int) -> tuple[Node, ...]:
+def _residual(channels: int) -> tuple[arch.Node, ...]:
     """z + two layers of z, each with its own gate; no gate after the addition."""
-    layer = Conv(channels, channels, normal=True)
-    return (Fork(), layer, layer, Merge())
+    layer = arch.Conv(channels, channels, normal=True)
+    return (arch.Fork(), layer, layer, arch.Merge())
 
 
 NET = Net(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
 from dgn_engine.model.architecture import Architecture
-from dgn_engine.model.nets._net import Net, dense_chain, flat
+from dgn_engine.model.nets._net import Net, dense_chain
 from dgn_engine.plugins import OptionValue, PluginOption
 
 
@@ -13,7 +14,7 @@ def build(
     input_shape: tuple[int, ...], classes: int, options: Mapping[str, OptionValue]
 ) -> Architecture:
     width, depth = int(options["width"]), int(options["depth"])
-    inputs = flat(input_shape)
+    inputs = prod(input_shape)
     return Architecture((inputs,), dense_chain(inputs, width, depth - 1, classes))
 
 

@@ -10,43 +10,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dgn_engine.model.architecture import (
-    Architecture,
-    Conv,
-    Dense,
-    Fork,
-    Gating,
-    GlobalAveragePool,
-    Merge,
-    Node,
-    Skip,
-)
+from dgn_engine.model import architecture as arch
 from dgn_engine.model.nets._net import Net, image_channels
 from dgn_engine.plugins import OptionValue, PluginOption
 
 
 def build(
     input_shape: tuple[int, ...], classes: int, options: Mapping[str, OptionValue]
-) -> Architecture:
+) -> arch.Architecture:
     """1 + 4·stages gate layers, of which 2·stages stand behind an addition."""
     width, stages = int(options["width"]), int(options["stages"])
-    nodes: list[Node] = [Conv(image_channels("resnet18", input_shape), width)]
+    nodes: list[arch.Node] = [arch.Conv(image_channels("resnet18", input_shape), width)]
     for stage in range(stages):
         before, width = width, width * (2 if stage else 1)
         stride = 2 if stage else 1
         nodes += _block(before, width, stride, float(options["post"]))
         nodes += _block(width, width, 1, float(options["post"]))
-    return Architecture(
-        input_shape, (*nodes, GlobalAveragePool(), Dense(width, classes, gated=False))
+    return arch.Architecture(
+        input_shape, (*nodes, arch.GlobalAveragePool(), arch.Dense(width, classes, gated=False))
     )
 
 
-def _block(inputs: int, width: int, stride: int, post: float) -> tuple[Node, ...]:
-    branch = (Conv(inputs, width, stride=stride), Conv(width, width, gated=False))
-    skip: tuple[Node, ...] = ()
+def _block(inputs: int, width: int, stride: int, post: float) -> tuple[arch.Node, ...]:
+    branch = (arch.Conv(inputs, width, stride=stride), arch.Conv(width, width, gated=False))
+    skip: tuple[arch.Node, ...] = ()
     if stride > 1:
-        skip = (Skip(), Conv(inputs, width, kernel=1, stride=stride, padding=0, gated=False))
-    return (Fork(), *branch, *skip, Merge(post=post), Gating())
+        skip = (
+            arch.Skip(),
+            arch.Conv(inputs, width, kernel=1, stride=stride, padding=0, gated=False),
+        )
+    return (arch.Fork(), *branch, *skip, arch.Merge(post=post), arch.Gating())
 
 
 NET = Net(

@@ -7,9 +7,10 @@ d_blk - 1 gated layers and the output layer. H is then a sum over 2^b sub-networ
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
 from dgn_engine.model.architecture import Architecture, Dense, Fork, Merge, Node
-from dgn_engine.model.nets._net import Net, dense_chain, flat
+from dgn_engine.model.nets._net import Net, dense_chain
 from dgn_engine.plugins import OptionValue, PluginOption
 
 
@@ -19,7 +20,7 @@ def build(
     """(b + 2)·d_blk weight layers on the flattened input."""
     blocks, depth, width = (int(options[name]) for name in ("blocks", "depth", "width"))
     merge = Merge(float(options["pre"]), float(options["post"]))
-    inputs = flat(input_shape)
+    inputs = prod(input_shape)
     inner = (Dense(width, width),) * depth
     block: tuple[Node, ...] = (Fork(), *inner, merge)
     nodes: tuple[Node, ...] = (

@@ -197,7 +197,9 @@ def test_a_convolutional_limit_in_many_tiles_is_the_one_of_each_pair(
     monkeypatch.setattr(cntk, "TILE_BYTES", 3 * 8 * positions + 5)
     variances = cntk._variances(architecture, x)
     flat = architecture is FLAT
-    assert edges(cntk._columns(variances, 2, gram.KernelBlock.whole(7), flat)) == [(2, 5), (5, 7)]
+    at_once = cntk._pairs_at_once(variances, flat)
+    of_row = [cut for row, cut in gram.KernelBlock.whole(7).stretches(at_once) if row == 2]
+    assert edges(of_row) == [(2, 5), (5, 7)]
     found = k.convolutional_limit(architecture, x)
     for (s, t), pair in pairs.items():
         for one, two in ((found.tangent, pair.tangent), (found.covariance, pair.covariance)):
@@ -215,7 +217,7 @@ def test_slabs_take_every_pair_once_and_count_their_work(monkeypatch: pytest.Mon
         route.work(whole) == (16**2 + 16**2) * 28
     )  # positions squared, two layers, pairs with s ≤ t
     seen: list[tuple[int, int]] = []
-    route.fill(lambda row, left, right: seen.extend((row, t) for t in range(left, right)), whole)
+    route.fill(lambda row, cut: seen.extend((row, t) for t in range(cut.start, cut.stop)), whole)
     assert sorted(seen) == [(s, t) for s in range(7) for t in range(s, 7)]
 
 
