@@ -13,7 +13,6 @@ from dgn_engine.data._split import resplit, split_in_words
 from dgn_engine.data._variants import (
     noisy_labels,
     only_first,
-    only_first_tests,
     only_pair,
     random_pixels,
 )
@@ -106,9 +105,9 @@ def load_examples(config: DataConfig, report: Report = quiet) -> Examples:
     if config.binary is not None:
         examples = only_pair(examples, config.binary)
     if config.train_limit:
-        examples = only_first(examples, config.train_limit)
+        examples = only_first(examples, config.train_limit, "train")
     if config.test_limit:
-        examples = only_first_tests(examples, config.test_limit)
+        examples = only_first(examples, config.test_limit, "test")
     examples = _prepared(examples, config)
     if config.pixels == "random":
         examples = random_pixels(examples, config.variant_seed)

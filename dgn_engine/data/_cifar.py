@@ -11,7 +11,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
@@ -27,9 +27,6 @@ from dgn_engine.storage.checkpoints import limits, wire
 from dgn_engine.storage.checkpoints.batch_child import DATA, LABELS
 from dgn_engine.storage.checkpoints.checkpoint_reader import TIMEOUT, ask_child
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
-
-if TYPE_CHECKING:
-    from dgn_engine.data._torchvision import CifarSource
 
 Batch = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 MOST = 1 << 28  # bytes of one file
@@ -58,48 +55,44 @@ class CifarSet:
         return (data_root(root) / self.folder).is_dir()
 
     def load(self, config: DataConfig, report: Report) -> Examples:
-        from dgn_engine.data._torchvision import cifar_source  # seconds: only when it is wanted
+        from dgn_engine.data._torchvision import import_torchvision  # seconds: only here
 
-        source, root = cifar_source(self.kind), data_root(config.root)
-        if not all((root / source.folder / name).is_file() for name, _ in _files(source)):
+        source, root = getattr(import_torchvision(), self.kind), data_root(config.root)
+        folder, listed = root / source.base_folder, [*source.train_list, *source.test_list]
+        wanted = [(folder / name, md5, self.labels) for name, md5 in listed]
+        meta = (folder / source.meta["filename"], source.meta["md5"], source.meta["key"])
+        paths = [path for path, _, _ in (*wanted, meta)]
+        if not all(path.is_file() for path in paths):
             if not config.download:
                 raise missing(self.title, root)
-            self._download(source, root, report)
+            self._download(source.url, root, paths, report)
         report(f"reading {self.title}", None)
-        folder = root / source.folder
-        wanted = [(folder / name, md5, self.labels) for name, md5 in (*source.train, *source.test)]
-        meta = (folder / source.meta[0], source.meta[1], source.names_key)
         *found, named = _read_all([*wanted, meta], partial(report, f"reading {self.title}", None))
         names = named.metadata
         if not names:
             raise _damaged(meta[0])
         batches = [_batch(one[0], read) for one, read in zip(wanted, found, strict=True)]
-        train = _joined(batches[: len(source.train)])
-        test = _joined(batches[len(source.train) :])
+        train = _joined(batches[: len(source.train_list)])
+        test = _joined(batches[len(source.train_list) :])
         return examples_from_levels(self.name, train, test, tuple(names.values()))
 
-    def _download(self, source: CifarSource, root: Path, report: Report) -> None:
-        archive = root / source.url.rpartition("/")[2]
-        fetch([source.url], archive, published_file(self.kind, archive.name), self.title, report)
+    def _download(self, url: str, root: Path, paths: list[Path], report: Report) -> None:
+        archive = root / url.rpartition("/")[2]
+        fetch([url], archive, published_file(self.kind, archive.name), self.title, report)
         report(f"unpacking {self.title}", None)
-        wanted = {f"{source.folder}/{name}": name for name, _ in _files(source)}
+        wanted = {f"{path.parent.name}/{path.name}": path for path in paths}
         try:
-            (root / source.folder).mkdir(exist_ok=True)
+            paths[0].parent.mkdir(exist_ok=True)
             with tarfile.open(archive, "r:gz") as tar:
                 for member in tar:
                     # Only the files that we know by name are taken: nothing can climb out.
                     stream = tar.extractfile(member) if member.isreg() else None
                     if member.name in wanted and stream is not None:
-                        target = root / source.folder / wanted[member.name]
-                        with replace_file(target) as file:
+                        with replace_file(wanted[member.name]) as file:
                             file.write(stream.read(MOST))
             archive.unlink()
         except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
             raise UserError(f"Cannot unpack {archive}: {error}.") from None
-
-
-def _files(source: CifarSource) -> tuple[tuple[str, str], ...]:
-    return (*source.train, *source.test, source.meta)
 
 
 def _batch(path: Path, read: CheckpointContents) -> Batch:

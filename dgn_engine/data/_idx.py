@@ -53,18 +53,17 @@ class IdxSet:
             self._download(self.folder(config.root), report)
         report(f"reading {self.title}", None)
         folder = self.folder(config.root)
-        (train_x, train_y), (test_x, test_y) = (
+        train, test = (
             (read_idx(folder / images, 3)[:, None], read_idx(folder / labels, 1))
             for images, labels in FILES
         )
-        train, test = (train_x, train_y), (test_x, test_y)
         return examples_from_levels(self.name, train, test, self.class_names)
 
     def _download(self, folder: Path, report: Report) -> None:
-        from dgn_engine.data._torchvision import mnist_source  # seconds: only when it is wanted
+        from dgn_engine.data._torchvision import import_torchvision  # seconds: only here
 
-        source = mnist_source(self.kind)
-        for name in source.resources:
+        source = getattr(import_torchvision(), self.kind)
+        for name, _ in source.resources:
             packed, plain = folder / name, folder / name.removesuffix(".gz")
             if plain.is_file():
                 continue

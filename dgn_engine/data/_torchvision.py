@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.machinery import PathFinder
@@ -20,48 +19,6 @@ _SCHEMAS = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
 )
-
-
-@dataclass(frozen=True)
-class MnistSource:
-    """Where the four files of an MNIST-like set come from, and their names."""
-
-    mirrors: tuple[str, ...]
-    resources: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class CifarSource:
-    """One archive, and the md5 of each file in its folder."""
-
-    url: str
-    folder: str
-    train: tuple[tuple[str, str], ...]
-    test: tuple[tuple[str, str], ...]
-    meta: tuple[str, str]
-    names_key: str  # of the class names, in the meta file
-
-
-def mnist_source(kind: str) -> MnistSource:
-    """Mirrors and files of torchvision's `MNIST` or `FashionMNIST`."""
-    table = getattr(import_torchvision(), kind)
-    return MnistSource(
-        tuple(str(mirror) for mirror in table.mirrors),
-        tuple(str(name) for name, _ in table.resources),
-    )
-
-
-def cifar_source(kind: str) -> CifarSource:
-    """Address and checksums of torchvision's `CIFAR10` or `CIFAR100`."""
-    table = getattr(import_torchvision(), kind)
-    return CifarSource(
-        url=str(table.url),
-        folder=str(table.base_folder),
-        train=tuple((str(name), str(md5)) for name, md5 in table.train_list),
-        test=tuple((str(name), str(md5)) for name, md5 in table.test_list),
-        meta=(str(table.meta["filename"]), str(table.meta["md5"])),
-        names_key=str(table.meta["key"]),
-    )
 
 
 def import_torchvision() -> ModuleType:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -70,28 +71,14 @@ def only_pair(examples: Examples, pair: tuple[int, int]) -> Examples:
     )
 
 
-def only_first(examples: Examples, limit: int) -> Examples:
-    """At most `limit` training examples, balanced over the classes; the test set stays whole."""
-    if limit >= len(examples.train_y):
+def only_first(examples: Examples, limit: int, part: Literal["train", "test"]) -> Examples:
+    """At most `limit` examples of a part, balanced over the classes; the other stays whole."""
+    images, labels = f"{part}_x", f"{part}_y"
+    if limit >= len(getattr(examples, labels)):
         return examples
-    places = balanced(examples.train_y, limit)
-    return replace(
-        examples.named(f"limit {limit}"),
-        train_x=examples.train_x[places],
-        train_y=examples.train_y[places],
-    )
-
-
-def only_first_tests(examples: Examples, limit: int) -> Examples:
-    """At most `limit` test examples, balanced over the classes."""
-    if limit >= len(examples.test_y):
-        return examples
-    places = balanced(examples.test_y, limit)
-    return replace(
-        examples.named(f"test limit {limit}"),
-        test_x=examples.test_x[places],
-        test_y=examples.test_y[places],
-    )
+    places = balanced(getattr(examples, labels), limit)
+    kept = {name: getattr(examples, name)[places] for name in (images, labels)}
+    return replace(examples.named("test " * (part == "test") + f"limit {limit}"), **kept)
 
 
 def frozen_stream(*key: object) -> np.random.RandomState:
@@ -123,12 +110,10 @@ def random_pixels(examples: Examples, seed: int) -> Examples:
     They have the mean and the variance of all pixels of the training set and are not cut off at
     0 and 1. Labels and test images stay true.
     """
-    mean, deviation = (
-        examples.train_x.mean(dtype=np.float64),
-        examples.train_x.std(dtype=np.float64),
-    )
+    images = examples.train_x
+    mean, deviation = images.mean(dtype=np.float64), images.std(dtype=np.float64)
     stream = frozen_stream("random pixels", seed)
-    pixels = np.empty_like(examples.train_x)
+    pixels = np.empty_like(images)
     for image in pixels:  # one at a time: normal() makes float64
         image[...] = stream.normal(mean, deviation, image.shape)
     return replace(examples.named(f"random pixels seed {seed}"), train_x=pixels)

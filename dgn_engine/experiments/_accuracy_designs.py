@@ -11,17 +11,19 @@ import math
 from collections.abc import Sequence
 
 from dgn_engine.experiments._power import Design
-from dgn_engine.experiments._published import printed
+from dgn_engine.experiments._published import number_in
 from dgn_engine.protocol.experiments import Printed
 
 FC, CNN = "FC(w=128,d=6)/Adam/MNIST", "GCONV/Adam/CIFAR-10"  # rows of [NPF] Table 2
-_COLUMNS = {
-    "FR-II": "FRNPF(II)",
-    "FR-DI": "FRNPF(DI)",
-    "DL": "DNPFL",
-    "FL": "FLNPF",
+TABLE2 = "npf_npk_2020_table2"
+TABLE2_COLUMNS = {  # and the regime of each
+    "FRNPF(II)": "FR-II",
+    "FRNPF(DI)": "FR-DI",
+    "DNPFL": "DL",
+    "FLNPF": "FL",
     "ReLU": "ReLU",
 }
+COLUMNS_OF = {regime: column for column, regime in TABLE2_COLUMNS.items()}
 TEST_EXAMPLES = 10_000  # of MNIST and of CIFAR-10
 # Variance over the test examples of a difference of two accuracies, over the sum of their errors:
 # 0.11 to 0.30 of pairs of these regimes on MNIST (three seeds, 4 epochs, 2026-11).
@@ -38,7 +40,7 @@ def of_regimes(expected: float, network: str, *regimes: str) -> Design:
         expected: the contrast in points, if the paper is exactly right.
         network: `FC` or `CNN`.
     """
-    terms = [(1.0, _cell(network, regime)) for regime in regimes]
+    terms = [(1.0, number_in(TABLE2, network, COLUMNS_OF[regime])) for regime in regimes]
     return _design(expected, terms, f"± of [NPF] Table 2, {network}")
 
 
@@ -57,9 +59,3 @@ def _design(expected: float, terms: Sequence[tuple[float, Printed]], source: str
         errors = sum(factor**2 * (100 - cell.value) for factor, cell in terms)
         variance = ALONE * 100 * errors / TEST_EXAMPLES
     return Design(expected, spread, source, variance)
-
-
-def _cell(network: str, regime: str) -> Printed:
-    found = printed("npf_npk_2020_table2", network, _COLUMNS[regime])
-    assert found is not None
-    return found

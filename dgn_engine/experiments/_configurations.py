@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.config import (
+    DataConfig,
+    GatingConfig,
+    NetConfig,
+    Optimiser,
+    RunConfig,
+    TrainingConfig,
+)
 from dgn_engine.experiments._experiment import Request
 from dgn_engine.plugins import OptionValue
 
@@ -71,6 +78,15 @@ def stands_in(request: Request, paper: str) -> tuple[str, ...]:
     if request.data in ("", "digits"):
         return (f"{DIGITS} stand for {paper}",)
     return (f"'{request.data}' stands for {paper}",)
+
+
+def steps_of(request: Request, optimiser: Optimiser, notebook: float) -> tuple[float, ...]:
+    """Return the steps to choose among; 'as-in-code' has that of the notebook."""
+    if request.protocol == "as-in-code":
+        return (notebook,)
+    if optimiser == "adam":
+        return (3e-4,)
+    return request.steps or ((0.1,) if request.quick else SGD_STEPS)
 
 
 def step_remark(label: str, step: float, steps: Sequence[float]) -> tuple[str, ...]:

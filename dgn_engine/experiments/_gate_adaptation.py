@@ -11,12 +11,12 @@ from dataclasses import replace
 
 from dgn_engine.config import RunConfig
 from dgn_engine.experiments import Claim
-from dgn_engine.experiments._accuracy_designs import of_printed
+from dgn_engine.experiments._accuracy_designs import COLUMNS_OF, TABLE2, of_printed
 from dgn_engine.experiments._claims import above, judge
 from dgn_engine.experiments._configurations import with_training
 from dgn_engine.experiments._grid import Grid, TrainedCell, contrast, gate_source, training
 from dgn_engine.experiments._power import Design
-from dgn_engine.experiments._published import printed
+from dgn_engine.experiments._published import number_in
 from dgn_engine.protocol.experiments import Printed
 from dgn_engine.sweep.unit import Training
 
@@ -39,14 +39,6 @@ PAIRS: tuple[Pair, ...] = (
     (LEARNT, FROZEN),
     (ADAPTIVE, SOFT_FROZEN),
 )
-_COLUMNS = {
-    "FR-II": "FRNPF(II)",
-    "FR-II-soft": "FRNPF(II)",
-    "FL": "FLNPF",
-    "DL": "DNPFL",
-    "soft-ReLU": "ReLU",
-    "ReLU": "ReLU",
-}
 LEARNS = "'learns' is chosen as half of the way from chance to training both"
 
 
@@ -79,9 +71,8 @@ def printed_designs(network: str) -> dict[Pair, Design]:
     """Return what [NPF] Table 2 prints of such gates, where [DGN]'s numbers are stripped."""
 
     def cell(label: str) -> Printed:
-        found = printed("npf_npk_2020_table2", network, _COLUMNS[REGIMES[label]])
-        assert found is not None
-        return found
+        hard = {"FR-II-soft": "FR-II", "soft-ReLU": "ReLU"}.get(REGIMES[label], REGIMES[label])
+        return number_in(TABLE2, network, COLUMNS_OF[hard])
 
     source = f"[NPF] Table 2, {network}; [DGN]'s own numbers are stripped from the text at hand"
     return {
@@ -90,18 +81,14 @@ def printed_designs(network: str) -> dict[Pair, Design]:
     }
 
 
-def alone_claim(
-    alone: TrainedCell, both: TrainedCell, classes: int, design: Design, prefix: str = ""
-) -> Claim:
+def alone_claim(alone: TrainedCell, both: TrainedCell, classes: int, design: Design) -> Claim:
     """Judge that gates which are trained alone, under frozen random values, learn.
 
     'Learns' is: at least half of the way from chance to soft-GaLU, which trains both.
     """
-    front = f"{prefix}: " if prefix else ""
-    chance = 100 / classes
     half = contrast((1.0, alone), (-0.5, both))
-    words = f"{front}gates alone − half of {ADAPTIVE}"
-    return judge("dgn-7", words, above(half, chance / 2), LEARNS, design)
+    words = f"gates alone − half of {ADAPTIVE}"
+    return judge("dgn-7", words, above(half, 100 / classes / 2), LEARNS, design)
 
 
 def adaptation_claims(

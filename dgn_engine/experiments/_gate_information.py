@@ -301,7 +301,7 @@ def _row(label: str, cell: TrainedCell, curves: SeedCurves) -> Row:
 
 
 def _figure(kinds: list[SeedCurves], own: float, name: str) -> Figure:
-    lines = [PlottedLine(kind.name, *mean_curve(kind)) for kind in kinds]
+    lines = [mean_curve(kind) for kind in kinds]
     title = "Value networks: mean over the seeds, 95 % interval"
     across = PlottedLine(f"{name} itself", (), (own,))
     return Figure("learning", title, "epoch", "test accuracy (%)", (*lines, across))

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dgn_engine.experiments._claims import LEAST
-from dgn_engine.sweep.statistics import mean_and_half_width, ratio_of_means
+from dgn_engine.experiments._grid import averaged
+from dgn_engine.protocol.experiments import PlottedLine
+from dgn_engine.sweep.statistics import ratio_of_means
 
 RISE = 0.5  # points of test accuracy: a kind that changes by more in its last quarter goes on
 _ONE = 2.0  # times as much may one seed by itself
@@ -245,29 +247,18 @@ def _change_in_words(kind: SeedCurves, end: CurveEnding) -> str:
     return f"{verb} by {abs(change):.2f} points behind {kind.name}{seed}"
 
 
-def mean_curve(
-    curves: SeedCurves,
-) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
-    """Return epochs, mean accuracies over the seeds and half-widths of their 95 % interval.
+def mean_curve(curves: SeedCurves) -> PlottedLine:
+    """Return mean accuracies over the seeds at the ends of the epochs, with their 95 % interval.
 
     A run that ended early because it was flat keeps its last accuracy; one with trouble counts as
     far as it goes.
     """
     longest = max((len(curve) for curve in curves.test), default=0)
-    epochs, means, halves = [], [], []
-    for place in range(longest):
-        values = tuple(
-            curve[min(place, len(curve) - 1)]
-            for seed, curve in enumerate(curves.test)
-            if curve and (place < len(curve) or seed not in curves.trouble)
-        )
-        if not values:
-            continue
-        mean, half = mean_and_half_width(values)
-        epochs.append(place + 1.0)
-        means.append(mean)
-        halves.append(0.0 if math.isnan(half) else half)
-    return tuple(epochs), tuple(means), tuple(halves) if any(halves) else ()
+    kept = [
+        [*curve, *list(curve[-1:]) * (0 if seed in curves.trouble else longest - len(curve))]
+        for seed, curve in enumerate(curves.test)
+    ]
+    return averaged(curves.name, range(1, longest + 1), kept)
 
 
 def _change(curve: Sequence[float]) -> float:

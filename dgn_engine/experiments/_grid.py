@@ -288,6 +288,17 @@ def averaged(label: str, x: Sequence[float], curves: Sequence[Sequence[float]]) 
     return PlottedLine(label, tuple(float(at) for at, _ in kept), tuple(means), spread)
 
 
+def start_and_end(
+    label: str, curves: Sequence[Sequence[float]], cell: CalculatedCell, runs: TrainedCell
+) -> Iterator[Row]:
+    """Yield rows of curves over the kept epochs; no training was needed for the start."""
+    epochs = cell["epochs"][0]
+    for when, place in (("start", 0), ("end", -1)):
+        values = tuple(curve[place] for curve in curves)
+        seconds = cell.known_seconds + (runs.seconds if place else 0.0)
+        yield Row(f"{label} at the {when}", values, unit="", epochs=epochs[place], seconds=seconds)
+
+
 def learning_curves(title: str, cells: Mapping[str, TrainedCell], name: str = "learning") -> Figure:
     """Return a figure of test accuracies over the epochs, by label."""
     lines = tuple(cell.accuracy_line(label) for label, cell in cells.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ import torch
 from safetensors.torch import load
 from torch import Tensor
 
+from dgn_engine.kernels import spectrum
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.regime_entry import configure_for
 from dgn_engine.regimes import find_regime
@@ -60,6 +62,13 @@ class KeptNetworks:
         regime = find_regime(head["__metadata__"]["regime"])
         self._network.load_state_dict(tensors)
         configure_for(self._network, regime)
+
+
+def nu_of(kernel: Tensor, targets: Tensor) -> dict[str, float]:
+    """Return ν of a kernel (n, n), its rank, its cut-off, and the target's energy left out."""
+    seen = spectrum(kernel.detach(), targets)
+    nu, outside = seen.nu or math.nan, seen.outside or 0.0
+    return {"nu": nu, "rank": seen.rank, "cutoff": seen.cutoff, "outside": outside}
 
 
 def left_out_of_nu(

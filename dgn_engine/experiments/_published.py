@@ -29,6 +29,14 @@ def printed(table: str, row: str, column: str) -> Printed | None:
     return Printed(float(value))
 
 
+def number_in(table: str, row: str, column: str) -> Printed:
+    """Return one cell of a table in which the paper prints something."""
+    found = printed(table, row, column)
+    if found is None:
+        raise LookupError(f"{table} prints nothing in '{row}', '{column}'")
+    return found
+
+
 def table_rows(table: str) -> tuple[str, ...]:
     """Return the names of a table's rows, or of the numbers that a figure's text prints."""
     found = _papers()[table]

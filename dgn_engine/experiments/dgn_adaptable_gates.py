@@ -24,10 +24,10 @@ from dgn_engine.experiments._gate_adaptation import (
     six_regimes,
 )
 from dgn_engine.experiments._grid import CalculatedCell, Grid, averaged, calculation, training
-from dgn_engine.experiments._kept_networks import KeptNetworks, left_out_of_nu
+from dgn_engine.experiments._kept_networks import KeptNetworks, left_out_of_nu, nu_of
 from dgn_engine.experiments._power import Design
 from dgn_engine.experiments.npf_nu import KERAS_RHO
-from dgn_engine.kernels import class_targets, neural_path_kernel, spectrum, tangent_kernels
+from dgn_engine.kernels import class_targets, neural_path_kernel, tangent_kernels
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.sweep.unit import CalculationInputs, Unit
 from dgn_engine.sweep.unit_results import UnitResults
@@ -103,16 +103,9 @@ def nus_of_stages(work: CalculationInputs) -> dict[str, Any]:
     for epoch, network in kept:
         found["epochs"].append(epoch)
         for name, gram in _grams(network, kept.x).items():
-            seen = spectrum(gram.detach(), targets)
-            numbers = {
-                "nu": seen.nu or math.nan,
-                "rank": seen.rank,
-                "cutoff": seen.cutoff,
-                "outside": seen.outside or 0.0,
-            }
-            of_name = found.setdefault(name, {key: [] for key in numbers})
-            for key, number in numbers.items():
-                of_name[key].append(number)
+            of_name = found.setdefault(name, {})
+            for key, number in nu_of(gram, targets).items():
+                of_name.setdefault(key, []).append(number)
     return found
 
 

@@ -42,7 +42,7 @@ from dgn_engine.experiments._dual_networks import (
 )
 from dgn_engine.experiments._grid import Grid, TrainedCell, contrast, gate_source, minus, training
 from dgn_engine.experiments._power import Design
-from dgn_engine.experiments._published import comparable, printed
+from dgn_engine.experiments._published import comparable, number_in, printed
 from dgn_engine.sweep.unit import Training
 from dgn_engine.sweep.unit_results import UnitResults
 
@@ -325,9 +325,7 @@ def _differences(request: Request, name: str, cells: Cells, relu: TrainedCell) -
 
 
 def _printed(name: str, regime: str) -> float:
-    found = printed(TABLE, name, regime)
-    assert found is not None
-    return found.value
+    return number_in(TABLE, name, regime).value
 
 
 def _against_cntk(cells: Cells, relu: TrainedCell) -> Iterator[Claim]:

@@ -14,7 +14,6 @@ from dgn_engine.experiments import (
     Findings,
     Plan,
     PlottedLine,
-    Printed,
     Request,
     Row,
 )
@@ -30,7 +29,7 @@ from dgn_engine.experiments._grid import (
     training,
 )
 from dgn_engine.experiments._power import Design
-from dgn_engine.experiments._published import comparable, printed
+from dgn_engine.experiments._published import comparable, number_in, printed
 from dgn_engine.experiments._test_set_error import binomial_variance, one_image
 from dgn_engine.storage.runs.folder_layout import WEIGHTS
 from dgn_engine.sweep.unit import Training, UnitFile
@@ -251,14 +250,8 @@ def _plus(one: Sample, other: Sample) -> Sample:
 def _design(*terms: tuple[int, str, int]) -> Design:
     """Return the design of Σ coefficient · the printed cell of a column and a level of noise."""
     return designs.of_printed(
-        *((factor, _printed(level, column)) for factor, column, level in terms)
+        *((factor, number_in(TABLE, str(level), column)) for factor, column, level in terms)
     )
-
-
-def _printed(level: int, column: str) -> Printed:
-    found = printed(TABLE, str(level), column)
-    assert found is not None
-    return found
 
 
 EXPERIMENT = Experiment(

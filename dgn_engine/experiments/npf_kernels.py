@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request, Row
+from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request
 from dgn_engine.experiments._claims import below, judge
 from dgn_engine.experiments._configurations import base, data_of, dense, stands_in, with_training
 from dgn_engine.experiments._experiment import NOTEBOOKS
-from dgn_engine.experiments._grid import Grid, averaged, calculation, training
+from dgn_engine.experiments._grid import Grid, averaged, calculation, start_and_end, training
 from dgn_engine.experiments._kept_networks import KeptNetworks
 from dgn_engine.experiments._power import Design
 from dgn_engine.kernels import tangent_kernels
@@ -85,16 +85,10 @@ def findings(request: Request, results: UnitResults) -> Findings:
     kernels, runs = grid.calculated("kernels"), grid.trained("dl")
     epochs = kernels["epochs"][0]
     rows = tuple(
-        Row(
-            f"{name} of {kernel} {when}",
-            tuple(curve[place] for curve in kernels[f"{name}_{part}"]),
-            unit="",
-            epochs=epochs[place],
-            seconds=kernels.known_seconds + (runs.seconds if place else 0.0),
-        )
+        row
         for name in NUMBERS
         for part, kernel in PARTS.items()
-        for when, place in (("at the start", 0), ("at the end", -1))
+        for row in start_and_end(f"{name} of {kernel}", kernels[f"{name}_{part}"], kernels, runs)
     )
     judged = tuple(
         judge(

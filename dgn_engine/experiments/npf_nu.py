@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 from dgn_engine.config import TrainingConfig
-from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request, Row
+from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request
 from dgn_engine.experiments._claims import below, judge
 from dgn_engine.experiments._configurations import base, data_of, dense, stands_in
 from dgn_engine.experiments._experiment import NOTEBOOKS
-from dgn_engine.experiments._grid import Grid, averaged, calculation, training
-from dgn_engine.experiments._kept_networks import KeptNetworks, left_out_of_nu
+from dgn_engine.experiments._grid import Grid, averaged, calculation, start_and_end, training
+from dgn_engine.experiments._kept_networks import KeptNetworks, left_out_of_nu, nu_of
 from dgn_engine.experiments._power import Design
-from dgn_engine.kernels import class_targets, neural_path_kernel, spectrum
+from dgn_engine.kernels import class_targets, neural_path_kernel
 from dgn_engine.sweep.unit import CalculationInputs, Unit
 from dgn_engine.sweep.unit_results import UnitResults
 
@@ -65,37 +65,22 @@ def nu_of_stages(work: CalculationInputs) -> dict[str, Any]:
     """
     (folder,) = work.needs.values()
     kept = KeptNetworks(folder, PER_CLASS)
-    found: dict[str, list[float]] = {
-        name: [] for name in ("epochs", "nu", "rank", "cutoff", "outside")
-    }
+    found: dict[str, list[float]] = {"epochs": []}
     targets = class_targets(kept.y, kept.classes)
     for epoch, network in kept:
         gates = network.trace(kept.x).value.gates
         kernel = neural_path_kernel(network.architecture, gates, kept.x)
-        seen = spectrum(kernel.detach(), targets)
         found["epochs"].append(epoch)
-        found["nu"].append(seen.nu or math.nan)
-        found["rank"].append(seen.rank)
-        found["cutoff"].append(seen.cutoff)
-        found["outside"].append(seen.outside or 0.0)
+        for name, number in nu_of(kernel, targets).items():
+            found.setdefault(name, []).append(number)
     return found
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
     grid = Grid(results, request.seed_range(*SEEDS))
     nus, runs = grid.calculated("nu"), grid.trained("relu")
-    epochs = nus["epochs"][0]
-    rows = tuple(
-        Row(
-            label,
-            tuple(nu[place] for nu in nus["nu"]),
-            unit="",
-            epochs=epochs[place],
-            seconds=nus.known_seconds + (runs.seconds if place else 0.0),
-        )
-        for label, place in (("ν of H at the start", 0), ("ν of H at the end", -1))
-    )
-    line = averaged("ν of the NPK", epochs, nus["nu"])
+    rows = tuple(start_and_end("ν of H", nus["nu"], nus, runs))
+    line = averaged("ν of the NPK", nus["epochs"][0], nus["nu"])
     figure = Figure(
         "nu", "ν of the neural path kernel while training", "epoch", "ν", (line,), log_y=True
     )

@@ -16,7 +16,7 @@ from dgn_engine.experiments import (
     Printed,
     Request,
 )
-from dgn_engine.experiments._accuracy_designs import of_printed
+from dgn_engine.experiments._accuracy_designs import TABLE2, of_printed
 from dgn_engine.experiments._claims import UNMEASURED, above, judge, within
 from dgn_engine.experiments._configurations import (
     base,
@@ -28,7 +28,7 @@ from dgn_engine.experiments._configurations import (
 )
 from dgn_engine.experiments._experiment import NOTEBOOKS
 from dgn_engine.experiments._grid import Grid, TrainedCell, averaged, contrast, training
-from dgn_engine.experiments._published import comparable, printed
+from dgn_engine.experiments._published import comparable, number_in
 from dgn_engine.sweep.unit import UnitFile
 from dgn_engine.sweep.unit_results import UnitResults
 from dgn_engine.training.weight_keeper import KEPT, best_until_file, epoch_file
@@ -36,7 +36,7 @@ from dgn_engine.training.weight_keeper import KEPT, best_until_file, epoch_file
 STAGES = range(1, 7)
 PRINTED = {1: 72.0, 6: 79.68}
 FROZEN, CNTK = 67.08, 77.43
-TABLE, ROW = "npf_npk_2020_table2", "GCONV/Adam/CIFAR-10"  # the same networks, with a ±
+ROW = "GCONV/Adam/CIFAR-10"  # of Table 2: the same networks, with a ±
 TREND = tuple((stage - 3.5) / 17.5 for stage in STAGES)  # least squares: Σ(k − 3.5)² = 17.5
 BELOW, AT = 4.2, 2.1  # points: a half and a quarter of the printed 80.43 − 72.0
 SEEDS = (3, 5)
@@ -152,11 +152,7 @@ def _claims(
 
 def _printed() -> tuple[Printed, Printed, Printed, Printed]:
     """Return FLNPF-1, FLNPF-6, FRNPF and ReLU with the ± of Table 2; the figure prints none."""
-    found = {name: printed(TABLE, ROW, name) for name in ("FLNPF", "FRNPF(II)", "ReLU")}
-    learnt, random, relu = found.values()
-    assert learnt is not None
-    assert random is not None
-    assert relu is not None
+    learnt, random, relu = (number_in(TABLE2, ROW, c) for c in ("FLNPF", "FRNPF(II)", "ReLU"))
     return (
         replace(learnt, value=PRINTED[1]),
         replace(learnt, value=PRINTED[6]),

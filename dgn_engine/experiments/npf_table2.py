@@ -8,33 +8,32 @@ from itertools import product
 
 from dgn_engine.config import NetConfig, Optimiser, RunConfig
 from dgn_engine.experiments import Claim, Experiment, Figure, Findings, Plan, Request, Row
-from dgn_engine.experiments._accuracy_designs import of_printed
+from dgn_engine.experiments._accuracy_designs import COLUMNS_OF, TABLE2, of_printed
+from dgn_engine.experiments._accuracy_designs import TABLE2_COLUMNS as COLUMNS
 from dgn_engine.experiments._accuracy_figures import beside_printed
 from dgn_engine.experiments._claims import UNMEASURED, above, judge, within
 from dgn_engine.experiments._configurations import (
     BEST_STEP,
-    SGD_STEPS,
     base,
     data_of,
     dense,
     option,
     stands_in,
     step_remark,
+    steps_of,
     with_training,
 )
 from dgn_engine.experiments._experiment import NOTEBOOKS
 from dgn_engine.experiments._grid import Grid, TrainedCell, contrast, five_regimes, learning_curves
 from dgn_engine.experiments._power import Design
-from dgn_engine.experiments._published import comparable, printed
+from dgn_engine.experiments._published import comparable, number_in
 from dgn_engine.sweep.unit_results import UnitResults
 
-TABLE = "npf_npk_2020_table2"
 WIDTH, QUICK_WIDTH, DEPTH = 128, 64, 6
 SEEDS = (3, 5)
 SAID_OF = "GCONV/Adam/CIFAR-10"  # the row of which the paper says that FL is within a point of ReLU
 AS_PRINTED = "npf-8"  # of the other rows: no sentence of the paper, but its numbers
 MARGINS = {"mnist": 0.5, "cifar10": 2.0}  # points, for the other rows, which print 0.3 to 4
-COLUMNS = {"FRNPF(II)": "FR-II", "FRNPF(DI)": "FR-DI", "DNPFL": "DL", "FLNPF": "FL", "ReLU": "ReLU"}
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
         remarks += step_remark(label, step, steps)
         line = {}
         for column, regime in COLUMNS.items():
-            found = comparable(request, printed(TABLE, setting.row, column), setting.row)
+            found = comparable(request, number_in(TABLE2, setting.row, column), setting.row)
             row = cells[regime].row(f"{label} {column}", *found, place=(label, column))
             rows.append(row)
             line[column] = row
@@ -155,10 +154,7 @@ def _claims(
 
 
 def _design(setting: _Setting, upper: str, lower: str) -> Design:
-    of_regime = {regime: printed(TABLE, setting.row, column) for column, regime in COLUMNS.items()}
-    one, other = of_regime[upper], of_regime[lower]
-    assert one is not None
-    assert other is not None
+    one, other = (number_in(TABLE2, setting.row, COLUMNS_OF[name]) for name in (upper, lower))
     return of_printed((1, one), (-1, other))
 
 
@@ -168,20 +164,15 @@ def _chosen(request: Request) -> list[_Setting]:
 
 
 def _steps(request: Request, setting: _Setting) -> tuple[float, ...]:
-    if request.protocol == "as-in-code":
-        return (setting.step,)
-    if setting.optimiser == "adam":
-        return (3e-4,)
-    return request.steps or ((0.1,) if request.quick else SGD_STEPS)
+    return steps_of(request, setting.optimiser, setting.step)
 
 
 def _config(request: Request, setting: _Setting, step: float) -> RunConfig:
     net = NetConfig(setting.net)
     if setting.net == "fc":
         net = dense(QUICK_WIDTH if request.quick else WIDTH, DEPTH)
-    config = base(
-        request, net, data_of(request, setting.paper_data), request.epochs_or(40, setting.epochs)
-    )
+    data, epochs = data_of(request, setting.paper_data), request.epochs_or(40, setting.epochs)
+    config = base(request, net, data, epochs)
     return with_training(config, optimiser=setting.optimiser, learning_rate=step)
 
 

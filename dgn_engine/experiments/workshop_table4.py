@@ -11,13 +11,13 @@ from dgn_engine.experiments._accuracy_designs import of_printed
 from dgn_engine.experiments._claims import UNMEASURED, above, judge, within
 from dgn_engine.experiments._configurations import (
     BEST_STEP,
-    SGD_STEPS,
     base,
     data_of,
     dense,
     option,
     stands_in,
     step_remark,
+    steps_of,
     with_training,
 )
 from dgn_engine.experiments._experiment import NOTEBOOKS
@@ -241,9 +241,7 @@ def _chosen(request: Request) -> list[_Arch]:
 
 
 def _steps(request: Request, arch: _Arch) -> tuple[float, ...]:
-    if request.protocol == "as-in-code":
-        return (arch.step,)
-    return (3e-4,) if arch.optimiser == "adam" else request.steps or SGD_STEPS
+    return steps_of(request, arch.optimiser, arch.step)
 
 
 def _config(request: Request, arch: _Arch, step: float) -> RunConfig:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from dgn_engine.config import OF_FILE, NetConfig
@@ -41,14 +40,19 @@ from dgn_engine.importing.from_sequential import (
     stack_of_layers,
 )
 from dgn_engine.importing.from_tensors import (
-    import_notes,
     imported_gates,
     imported_stack,
     in_order,
     named_architecture,
 )
 from dgn_engine.importing.geometry_words import parse_geometry
-from dgn_engine.importing.match_layers import LayerMatching, Part, match_layers, matching_of
+from dgn_engine.importing.match_layers import (
+    LayerMatching,
+    Part,
+    arrays_of,
+    match_layers,
+    matching_of,
+)
 from dgn_engine.importing.open_questions import (
     RESNET,
     TORCHVISION,
@@ -287,7 +291,7 @@ def _of_family(
     known = recognise(kept, input_shape, eps or EPSILON, () if own else _stem(kept))
     assert known is not None  # `questions_of` has seen that it is one
     _check_family_stated(listing, known)
-    stack = imported_stack(known.listing, known.architecture, dtype)
+    stack, _ = imported_stack(known.listing, known.architecture, dtype)
     return _Found(stack, known.remarks, known.title)
 
 
@@ -512,17 +516,11 @@ def gates_for(
         listing = _as_listing(found.network.value, listing)
     ordered = in_order(listing)
     check_keys(listing.file_name, listing.arrays)
-    stack = imported_gates(ordered, architecture, dtype)
-    return stack, tuple(note for note in import_notes(ordered, architecture, gates=True) if note)
+    return imported_gates(ordered, architecture, dtype)
 
 
 def _as_listing(stack: Stack, listing: CheckpointContents) -> CheckpointContents:
-    """The weights and biases of a network in the order of its layers, as if a file held them."""
-    arrays = {}
-    for place, (weight, bias) in enumerate(zip(*stack.tensors(), strict=True)):
-        arrays[f"{place}.weight"] = np.asarray(weight.detach().numpy())
-        if bias is not None:
-            arrays[f"{place}.bias"] = np.asarray(bias.detach().numpy())
+    arrays = arrays_of(stack)
     dtypes = {name: array.dtype.name for name, array in arrays.items()}
     return replace(listing, arrays=arrays, dtypes=dtypes, metadata={}, layers=())
 
@@ -548,7 +546,7 @@ def _named(
     ordered = in_order(replace(listing, arrays=in_said_order(listing)))
     architecture = named_architecture(ordered, net, input_shape)
     try:
-        stack = imported_stack(ordered, architecture, dtype)
+        stack, notes = imported_stack(ordered, architecture, dtype)
     except UserError as refusal:
         came = [a.shape for a in listing.arrays.values() if a.ndim in (2, 4)]
         wanted = [weight_shape(layer) for layer in architecture.weighted]
@@ -556,8 +554,7 @@ def _named(
             f"{refusal} {net.name} on these examples wants {_shapes(wanted)}; "
             f"the file has {_shapes(came)}."
         ) from None
-    notes = import_notes(ordered, architecture, gates=False)
-    return _Found(stack, tuple(note for note in notes if note))
+    return _Found(stack, notes)
 
 
 def _shapes(shapes: list[tuple[int, ...]]) -> str:

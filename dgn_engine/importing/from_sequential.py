@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -99,7 +100,7 @@ def fold_norms(module: nn.Sequential) -> tuple[nn.Sequential, tuple[str, ...]]:
 
 def _folded_back(module: nn.Sequential) -> nn.Sequential:
     """Each BatchNorm right behind a layer of weights folded into that."""
-    layers: dict[str, nn.Module] = {}
+    layers: OrderedDict[str, nn.Module] = OrderedDict()
     for name, layer in module.named_children():
         before = next(reversed(layers.values())) if layers else None
         if isinstance(layer, _BatchNorm) and _is_of(layer, before):
@@ -107,10 +108,7 @@ def _folded_back(module: nn.Sequential) -> nn.Sequential:
             layers[next(reversed(layers))] = _scaled(before, layer)
         else:
             layers[name] = layer
-    folded = nn.Sequential()
-    for name, layer in layers.items():
-        folded.add_module(name, layer)
-    return folded.eval()
+    return nn.Sequential(layers).eval()
 
 
 def _is_of(norm: _BatchNorm, layer: nn.Module | None) -> bool:
@@ -134,7 +132,7 @@ def _folded_forward(module: nn.Sequential, remarks: list[str]) -> nn.Sequential:
     W (s x + t) + b = (W s) x + (W t + b), where s = γ / √(σ² + ε) and t = β − μ s. A convolution
     that pads with zeros would see t at the border too, so there the BatchNorm stays.
     """
-    layers = dict(module.named_children())
+    layers = OrderedDict(module.named_children())
     names = list(layers)
     for place, name in enumerate(names):
         norm = layers[name]
@@ -153,11 +151,8 @@ def _folded_forward(module: nn.Sequential, remarks: list[str]) -> nn.Sequential:
                 f"The BatchNorm {name} behind no layer stays a scale and a shift of its own, and K "
                 "is over these too."
             )
-    folded = nn.Sequential()
-    for name, layer in layers.items():
-        if not isinstance(layer, nn.Identity):
-            folded.add_module(name, layer)
-    return folded.eval()
+    kept = ((name, layer) for name, layer in layers.items() if not isinstance(layer, nn.Identity))
+    return nn.Sequential(OrderedDict(kept)).eval()
 
 
 def _as_scale(norm: _BatchNorm) -> nn.Module:

@@ -48,11 +48,12 @@ def named_architecture(
 
 
 def imported_stack(
-    listing: CheckpointContents,
-    architecture: Architecture,
-    dtype: torch.dtype,
-) -> Stack:
-    """All weights of the file as a network, biases where there are any; the head must fit too."""
+    listing: CheckpointContents, architecture: Architecture, dtype: torch.dtype
+) -> tuple[Stack, tuple[str, ...]]:
+    """All weights of the file as a network, biases where there are any; the head must fit too.
+
+    With it what a user should know of them: what was folded, what biases mean.
+    """
     match = match_layers(listing, architecture)
     if not match.fits:
         raise UserError(_plain_verdict(match).replace("Gates of", "The weights of", 1))
@@ -71,30 +72,18 @@ def imported_stack(
             f"{listing.file_name} holds '{plain(rest, 80)}', which is as long as a layer is wide "
             "but by its name no layer's bias; without it the network would be another."
         )
-    return _filled(match, architecture, dtype)
+    notes = match.verdict.partition(". ")[2]
+    return _filled(match, architecture, dtype), (notes,) if notes else ()
 
 
 def imported_gates(
-    listing: CheckpointContents,
-    architecture: Architecture,
-    dtype: torch.dtype,
-) -> Stack:
-    """The weights that make the gates; an output layer that does not fit stays zero."""
+    listing: CheckpointContents, architecture: Architecture, dtype: torch.dtype
+) -> tuple[Stack, tuple[str, ...]]:
+    """The weights that make the gates, and notes; an output layer that does not fit stays zero."""
     match = match_layers(listing, architecture)
     if not match.fits:
         raise UserError(_plain_verdict(match))
-    return _filled(match, architecture, dtype)
-
-
-def import_notes(
-    listing: CheckpointContents,
-    architecture: Architecture,
-    gates: bool,
-) -> list[str]:
-    """What a user should know of weights that were taken: what was folded, what biases mean."""
-    match = match_layers(listing, architecture)
-    verdict = _plain_verdict(match)
-    return [verdict if gates else verdict.partition(". ")[2]]
+    return _filled(match, architecture, dtype), (match.verdict,)
 
 
 def _filled(match: LayerMatching, architecture: Architecture, dtype: torch.dtype) -> Stack:

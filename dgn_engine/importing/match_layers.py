@@ -81,42 +81,43 @@ def match_layers(
         for place, layer in enumerate(layers)
     ]
     file = listing.file_name
-    misfit = next((p for p in range(len(layers) - 1) if pairs[p].reason), None)
-    normalised = _normalisation(arrays)
-    regime = regime_of(listing)
-    if part == "gates" and regime is not None and regime.drawn_gates:
-        verdict = (
-            f"Gates of {file} cannot be taken: in {regime.name} they are drawn for each training "
-            "example and made by no network. Nothing was changed."
-        )
-        return LayerMatching(tuple(pair.row for pair in pairs), False, verdict)
-    if unsaid := unsaid_of_weights(listing):
-        verdict = f"Gates of {file} cannot be taken: {unsaid} Nothing was changed."
-        return LayerMatching(tuple(pair.row for pair in pairs), False, verdict)
-    if normalised:
-        verdict = (
-            f"Gates of {file} cannot be taken: it does not say what '{plain(normalised, 80)}' "
-            f"({left_over_in_words(normalised, arrays)}) does to them.{_known(listing)} Nothing "
-            "was changed."
-        )
-        return LayerMatching(tuple(pair.row for pair in pairs), False, verdict)
-    foreign = foreign_keys(names)
-    if foreign is not None:
-        verdict = (
-            f"Gates of {file} cannot be taken: it holds '{plain(foreign.name, 80)}', which is of "
-            f"{foreign.what}. {foreign.remedy} Nothing was changed.".replace("  ", " ")
-        )
-        return LayerMatching(tuple(pair.row for pair in pairs), False, verdict)
-    if misfit is not None:
-        verdict = (
-            f"Gates of {file} do not fit layer {misfit + 1}: {pairs[misfit].reason}."
-            f"{_known(listing)} Nothing was changed."
-        )
+    if obstacle := _obstacle(listing, part, arrays, names, pairs):
+        verdict = f"Gates of {file} {obstacle} Nothing was changed."
         return LayerMatching(tuple(pair.row for pair in pairs), False, verdict)
     norms = [pair.row.tensor for pair in pairs if not pair.reason]
     folded = any(tensor in folding.into for tensor in norms)
     over = len(names) - len(layers)
     return _taken(pairs, architecture, file, over, epsilon if folded else None)
+
+
+def _obstacle(
+    listing: CheckpointContents,
+    part: Part,
+    arrays: dict[str, Array],
+    names: list[str],
+    pairs: list[_Pair],
+) -> str:
+    """Why nothing is taken of a file, as the end of 'Gates of FILE …'; or ''."""
+    regime = regime_of(listing)
+    if part == "gates" and regime is not None and regime.drawn_gates:
+        return (
+            f"cannot be taken: in {regime.name} they are drawn for each training example and made "
+            "by no network."
+        )
+    if unsaid := unsaid_of_weights(listing):
+        return f"cannot be taken: {unsaid}"
+    if normalised := _normalisation(arrays):
+        return (
+            f"cannot be taken: it does not say what '{plain(normalised, 80)}' "
+            f"({left_over_in_words(normalised, arrays)}) does to them.{_known(listing)}"
+        )
+    if foreign := foreign_keys(names):
+        holds = f"it holds '{plain(foreign.name, 80)}', which is of {foreign.what}."
+        return f"cannot be taken: {holds} {foreign.remedy}".rstrip()
+    for place, pair in enumerate(pairs[:-1], start=1):
+        if pair.reason:
+            return f"do not fit layer {place}: {pair.reason}.{_known(listing)}"
+    return ""
 
 
 def _taken(
@@ -141,17 +142,22 @@ def _taken(
 def matching_of(stack: Stack, architecture: Architecture, file: str) -> LayerMatching:
     """Return the weights of a network that was read from a file as those of an architecture with
     the same nodes, of which only the number of logits may be another."""
-    arrays: dict[str, Array] = {}
-    for place, (weight, bias) in enumerate(zip(*stack.tensors(), strict=True)):
-        arrays[f"{place}.weight"] = weight.detach().numpy()
-        if bias is not None:
-            arrays[f"{place}.bias"] = bias.detach().numpy()
-    unfolded = FoldedBatchNorm(arrays, {})
+    unfolded = FoldedBatchNorm(arrays_of(stack), {})
     pairs = [
         _pair(place, layer, f"{place}.weight", unfolded, architecture)
         for place, layer in enumerate(architecture.weighted)
     ]
     return _taken(pairs, architecture, file)
+
+
+def arrays_of(stack: Stack) -> dict[str, Array]:
+    """The weights and biases of a network in the order of its layers, as if a file held them."""
+    arrays: dict[str, Array] = {}
+    for place, (weight, bias) in enumerate(zip(*stack.tensors(), strict=True)):
+        arrays[f"{place}.weight"] = weight.detach().numpy()
+        if bias is not None:
+            arrays[f"{place}.bias"] = bias.detach().numpy()
+    return arrays
 
 
 def left_over(listing: CheckpointContents, architecture: Architecture) -> str:

@@ -18,10 +18,10 @@ from dgn_engine.importing.file_sequence import (
 from dgn_engine.importing.foreign_keys import Door, UnnamedNetwork
 from dgn_engine.importing.geometry_words import pooling_word
 from dgn_engine.importing.sequence_reading import (
+    BATCHNORM_QUESTION,
+    NORM_EPS_QUESTION,
     activation_question,
-    batchnorm_question,
     ignored_question,
-    norm_eps_question,
     open_questions,
     order_question,
 )
@@ -153,9 +153,9 @@ def questions_of_weights(listing: CheckpointContents) -> list[OpenQuestion]:
     order = [order_question(sequence_in(listing))] if has_doubtful_order(listing) else []
     if not any(name.endswith(".running_mean") for name in arrays):
         return order
-    found = order if reading.norm_eps is not None else [*order, norm_eps_question()]
+    found = order if reading.norm_eps is not None else [*order, NORM_EPS_QUESTION]
     if not reading.batchnorm and not stands_right_behind(listing):
-        found.append(batchnorm_question())
+        found.append(BATCHNORM_QUESTION)
     return found
 
 
@@ -250,7 +250,7 @@ def _questions_of_family(listing: CheckpointContents) -> list[OpenQuestion]:
             return found
     norms = any(name.endswith(".running_mean") for name in arrays)
     if norms and reading.norm_eps is None and stated_eps(listing) is None:
-        found.append(norm_eps_question())
+        found.append(NORM_EPS_QUESTION)
     return found
 
 

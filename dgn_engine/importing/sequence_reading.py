@@ -30,6 +30,12 @@ from dgn_engine.text.printable import plain
 
 _NAMED = 3  # tensors in a sentence, at most
 _ORDERED = 8  # weights in an option, at most
+BATCHNORM_QUESTION = OpenQuestion(
+    "batchnorm",
+    "whether its BatchNorm stands before or after the activation",
+    "--batchnorm before",
+)
+NORM_EPS_QUESTION = OpenQuestion("norm_eps", "the ε of its BatchNorm", "--norm-eps 1e-5")
 _FLATTEN = StatedLayer("flatten", "Flatten", {"start_dim": 1, "end_dim": -1})
 
 
@@ -90,7 +96,7 @@ def open_questions(
         found = [question for question in found if question.about != "geometry"]
         found.append(OpenQuestion("geometry", words, f"--geometry {example}"))
         if reading.norm_eps is None:
-            found.append(norm_eps_question())
+            found.append(NORM_EPS_QUESTION)
         return found
     segments = _segments(file, sequence)
     if geometry is not None or not sequence.convolutions:
@@ -98,12 +104,12 @@ def open_questions(
         found += [] if room is None else [room]
     unsure = any(s.norm is not None and not s.norm_place and not s.is_last for s in segments)
     if unsure and not reading.batchnorm and not (geometry is not None and geometry.places):
-        found.append(batchnorm_question())
+        found.append(BATCHNORM_QUESTION)
     if reading.norm_eps is None and any(
         layer.kind == "BatchNorm" and _stated_eps(layer, children) is None
         for layer in sequence.layers
     ):
-        found.append(norm_eps_question())
+        found.append(NORM_EPS_QUESTION)
     return found
 
 
@@ -159,15 +165,6 @@ def activation_question(named: Sequence[str] = ()) -> OpenQuestion:
         words += f" (the file names {in_list(named)}, not where)"
     option = named[0] if named else "relu"
     return OpenQuestion("activation", words, f"--activation {option}")
-
-
-def batchnorm_question() -> OpenQuestion:
-    words = "whether its BatchNorm stands before or after the activation"
-    return OpenQuestion("batchnorm", words, "--batchnorm before")
-
-
-def norm_eps_question() -> OpenQuestion:
-    return OpenQuestion("norm_eps", "the ε of its BatchNorm", "--norm-eps 1e-5")
 
 
 def layers_as_said(

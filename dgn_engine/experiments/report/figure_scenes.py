@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,8 +35,7 @@ _PRINTED: tuple[Dash, ...] = ("dot", "dashdot", "dash")
 _WHISKER = 1.5  # interquartile ranges
 
 
-@dataclass(frozen=True)
-class BoxPlot:
+class BoxPlot(NamedTuple):
     """Quartiles and median of the values at one place; whiskers reach the furthest value within
     1.5 interquartile ranges of the box (Tukey).
     """
@@ -254,19 +254,14 @@ def _points(line: PlottedLine, x: Sequence[float], role: Role, log: bool) -> Ite
 
 def _boxes(found: Sequence[BoxPlot], role: Role) -> Iterator[Curve]:
     """Each edge of the boxes as a curve of its own, so that x never falls."""
-    at = np.array([box.at for box in found])
+    at, low, first, median, third, high = np.array(found, dtype=np.float64).reshape(-1, 6).T
     sides = np.stack([at - BOX, at - BOX, at + BOX, at + BOX], axis=1)
     ends = sides[:, 1:3]
-    heights = {
-        name: np.array([getattr(box, name) for box in found])
-        for name in ("low", "first", "median", "third", "high")
-    }
-    first, third = heights["first"], heights["third"]
     yield Curve("", *_paths(sides, np.stack([first, third, third, first], axis=1)), role=role)
     yield Curve("", *_paths(ends, np.stack([first, first], axis=1)), role=role)
-    median = np.stack([heights["median"]] * 2, axis=1)
-    yield Curve("median", *_paths(ends, median), role="text", thick=True)
-    for edge, far in ((first, heights["low"]), (third, heights["high"])):
+    middle = np.stack([median, median], axis=1)
+    yield Curve("median", *_paths(ends, middle), role="text", thick=True)
+    for edge, far in ((first, low), (third, high)):
         yield Curve("", *_broken(at, np.stack([edge, far], axis=1)), role=role)
 
 

@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig
@@ -189,60 +189,43 @@ _OPTIMISERS = {"adam": "Adam", "sgd": "SGD", "rmsprop": "RMSprop"}
 _STARTS = {"kaiming": "N(0, 2/fan-in)", "glorot": "Glorot's start", "bernoulli": "±σ"}
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """Settings that runs of one kind share; steps and epochs may differ within it."""
-
-    net: str
-    data: str
-    optimiser: str
-    loss: str
-    until: str
-    batch: int
-    gates: str
-
-
 def _training_notes(units: Sequence[Unit]) -> Iterator[str]:
     """Say how the runs are trained, a sentence for each kind of network, data and optimiser."""
-    kinds: dict[_Kind, list[RunConfig]] = {}
+    kinds: dict[tuple[str, ...], list[RunConfig]] = {}
     for unit in units:
         if isinstance(unit, Training):
             kinds.setdefault(_kind(unit.config), []).append(unit.config)
-    for kind, configs in kinds.items():
+    for (network, batch, until, loss, gates), configs in kinds.items():
         steps = {f"{config.training.learning_rate:g}" for config in configs}
         epochs = sorted({config.training.epochs for config in configs})
         soft = any(find_regime(config.gating.regime).soft for config in configs)
         yield (
-            f"{kind.net} on {kind.data}: {kind.optimiser}, "
-            f"step {' or '.join(sorted(steps, key=float, reverse=True))}, batch {kind.batch}, "
+            f"{network}, step {' or '.join(sorted(steps, key=float, reverse=True))}, {batch}, "
             f"{' or '.join(f'{number:,}' for number in epochs)} "
-            f"{'epoch' if epochs == [1] else 'epochs'}{kind.until}, {kind.loss}"
-            f"{f'; soft gates are {kind.gates}' if soft else ''}"
+            f"{'epoch' if epochs == [1] else 'epochs'}{until}, {loss}"
+            f"{f'; soft gates are {gates}' if soft else ''}"
         )
 
 
-def _kind(config: RunConfig) -> _Kind:
+def _kind(config: RunConfig) -> tuple[str, ...]:
+    """What runs of one kind share, in words; steps and epochs may differ within it."""
     training = config.training
     until = f", to a train accuracy of {100 * training.until:g} %" if training.until else ""
     if 0 < training.patience < training.epochs:
         until += f" at most, ended by {training.patience} in which train accuracy is flat"
-    return _Kind(
-        _net(config.net),
-        _data(config.data),
-        _OPTIMISERS[training.optimiser],
-        training.loss.replace("-", " ").replace("squared", "squared loss"),
+    return (
+        f"{_net(config.net)} on {_data(config.data)}: {_OPTIMISERS[training.optimiser]}",
+        f"batch {training.batch}",
         until,
-        training.batch,
+        training.loss.replace("-", " ").replace("squared", "squared loss"),
         _gate(config.gating),
     )
 
 
 def _data(data: DataConfig) -> str:
-    return (
-        data.name
-        if data.binary is None
-        else f"{data.name} (classes {data.binary[0]} and {data.binary[1]})"
-    )
+    if data.binary is None:
+        return data.name
+    return f"{data.name} (classes {data.binary[0]} and {data.binary[1]})"
 
 
 def _net(net: NetConfig) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from dgn_engine.experiments.report.result_layout import RESULTS, default_folder
@@ -13,21 +13,6 @@ from dgn_engine.storage.regular_files import read_text
 
 _SCALES = ("quick", "full")
 _MADE = re.compile(r'"made": "(\d{4}-\d{2}-\d{2})')
-_NUMBERS_AND_WORDS = (
-    "seeds",
-    "seed_start",
-    "epochs",
-    "only",
-    "data",
-    "data_root",
-    "train_limit",
-    "test_limit",
-    "augmentation",
-    "device",
-    "executor",
-    "workers",
-    "devices",
-)
 
 
 def results_found(root: Path, names: Iterable[str]) -> Mapping[str, str]:
@@ -63,7 +48,10 @@ def _day(path: Path) -> str:
 
 @dataclass(frozen=True)
 class ReproduceRequest:
-    """An experiment with its settings; 0 and '' leave the choice to the experiment."""
+    """An experiment with its settings; 0 and '' leave the choice to the experiment.
+
+    From `seeds` on each is an option of `dgn`, in this order.
+    """
 
     name: str
     scale: str = "quick"
@@ -71,17 +59,17 @@ class ReproduceRequest:
     seeds: int = 0
     seed_start: int = 0
     epochs: int = 0
+    only: str = ""
     data: str = ""
     data_root: str = ""
-    workers: int = 0
-    only: str = ""
-    steps: tuple[float, ...] = ()
-    augmentation: str = "none"
     train_limit: int = 0
     test_limit: int = 0
+    augmentation: str = "none"
     device: str = "auto"
     executor: str = "auto"
+    workers: int = 0
     devices: str = ""
+    steps: tuple[float, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -91,10 +79,9 @@ class ReproduceRequest:
     @property
     def arguments(self) -> tuple[str, ...]:
         said = ["reproduce", self.name, f"--{self.scale}", "--protocol", self.protocol]
-        for name in _NUMBERS_AND_WORDS:
-            value = getattr(self, name)
-            if value not in (0, "", "auto", "none"):
-                said += [f"--{name.replace('_', '-')}", str(value)]
-        if self.steps:
-            said += ["--steps", ",".join(repr(step) for step in self.steps)]
+        for field in fields(self)[3:]:
+            value = getattr(self, field.name)
+            if value not in (0, "", "auto", "none", ()):
+                text = ",".join(map(repr, value)) if isinstance(value, tuple) else str(value)
+                said += [f"--{field.name.replace('_', '-')}", text]
         return (*said, "--out", str(self.folder))

@@ -75,13 +75,13 @@ class ProgressTally:
         self._now = now
         self._work = {unit.id: work_of(unit) for unit in units}
         self._trainings = {unit.id for unit in units if isinstance(unit, Training)}
-        self._last: dict[str, UnitProgress] = {}
+        self.last: dict[str, UnitProgress] = {}
         self._began = now()
         self._start: tuple[float, float] | None = None  # time, work done: before the first step
         self._best: RunningUnit | None = None
 
     def add(self, progress: UnitProgress) -> None:
-        self._last[progress.unit] = progress
+        self.last[progress.unit] = progress
         if self._start is None and progress.state != "skipped" and self._steps(progress):
             self._start = self._now(), self._done()
         score = progress.score
@@ -92,9 +92,9 @@ class ProgressTally:
 
     def progress(self, state: str = "running") -> ReproductionProgress:
         total = sum(self._work.values()) or 1.0
-        done = sum(self._work.get(unit, 0.0) * _share(last) for unit, last in self._last.items())
+        done = sum(self._work.get(unit, 0.0) * _share(last) for unit, last in self.last.items())
         now = self._now()
-        units = self._last.values()
+        units = self.last.values()
         return ReproductionProgress(
             name=self._name,
             state=state,
@@ -121,32 +121,28 @@ class ProgressTally:
 
     def _done(self) -> float:
         """Return the work that was done; of units that ended early that of their steps."""
-        return sum(self._work.get(u, 0.0) * _trained(last) for u, last in self._last.items())
+        return sum(self._work.get(u, 0.0) * _trained(last) for u, last in self.last.items())
 
     def _left(self, now: float) -> float | None:
         if self._start is None:
             return None
         began, before = self._start
         done = self._done()
-        over = {unit for unit, last in self._last.items() if last.state in OVER}
+        over = {unit for unit, last in self.last.items() if last.state in OVER}
         ended = [
-            self._last[unit].trained
+            self.last[unit].trained
             for unit in over & self._trainings
-            if self._last[unit].state == "done"
+            if self.last[unit].state == "done"
         ]
         usual = sum(ended) / len(ended) if ended else 1.0
         to_come = sum(
-            work * max(0.0, usual - (_trained(self._last[unit]) if unit in self._last else 0.0))
+            work * max(0.0, usual - (_trained(self.last[unit]) if unit in self.last else 0.0))
             for unit, work in self._work.items()
             if unit not in over
         )
         if done - before <= LEAST * (done + to_come):
             return 0.0 if not to_come else None
         return to_come * (now - began) / (done - before)
-
-    @property
-    def last(self) -> dict[str, UnitProgress]:
-        return self._last
 
 
 def work_of(unit: Unit) -> float:

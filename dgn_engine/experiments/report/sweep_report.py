@@ -76,14 +76,13 @@ def sweep_document(
         seconds=sum(line.seconds for line in lines if math.isfinite(line.seconds)),
         rows=tuple(report_row(_row(group, fields, of)) for group in groups if group.over),
         figures=tuple(_figures(fields, groups, of)),
-        units=tuple(ReportUnit(one.id, one.state, one.seconds, _trouble(one)) for one in lines),
+        units=tuple(
+            ReportUnit(one.id, one.state, one.seconds, one.trouble * (one.state == "failed"))
+            for one in lines
+        ),
         notices=tuple(notices),
         command=tuple(command),
     )
-
-
-def _trouble(line: SummaryRow) -> str:
-    return line.trouble if line.state == "failed" else ""
 
 
 def _groups(lines: Sequence[SummaryRow]) -> list[_Group]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from statistics import stdev
 
 from dgn_engine.experiments.report.document import Document, ReportRow
@@ -16,23 +16,6 @@ from dgn_engine.experiments.report.paper_table import PaperTable, paper_table
 from dgn_engine.text.printable import csv_cell
 
 KINDS = ("md", "csv", "tex")
-CSV_HEADS = (
-    "label",
-    "row",
-    "column",
-    "unit",
-    "mean",
-    "half_width",
-    "sd",
-    "n",
-    "of",
-    "printed",
-    "printed_sd",
-    "difference",
-    "welch_p",
-    "epochs",
-    "seconds",
-)
 
 
 def table_files(document: Document) -> dict[str, bytes]:
@@ -43,7 +26,11 @@ def table_files(document: Document) -> dict[str, bytes]:
     files = dict(zip((f"{document.name}-rows.{kind}" for kind in KINDS), full, strict=True))
     grid = paper_table(document)
     if grid is not None:
-        short = (_markdown(grid), csv_text(_in_order(grid)), latex_grid(document, grid))
+        short = (
+            "\n".join((*markdown_grid(grid), "")),
+            csv_text(_in_order(grid)),
+            latex_grid(document, grid),
+        )
         files |= zip((f"{document.name}.{kind}" for kind in KINDS), short, strict=True)
     return {name: text.encode() for name, text in files.items()}
 
@@ -51,11 +38,10 @@ def table_files(document: Document) -> dict[str, bytes]:
 def csv_text(rows: Sequence[ReportRow]) -> str:
     """Return one line for each row with every number in full; an empty cell where there is none."""
     content = io.StringIO()
-    writer = csv.writer(content, lineterminator="\n")
-    writer.writerow(CSV_HEADS)
-    for row in rows:
-        cells = _numbers(row)
-        writer.writerow([_plain(cells[head]) for head in CSV_HEADS])
+    lines = [{head: _plain(value) for head, value in _numbers(row).items()} for row in rows]
+    writer = csv.DictWriter(content, lines[0], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
     return content.getvalue()
 
 
@@ -91,15 +77,6 @@ def _in_order(grid: PaperTable) -> list[ReportRow]:
     return [grid.cells[place] for place in places if place in grid.cells]
 
 
-def _markdown(grid: PaperTable) -> str:
-    return "\n".join(markdown_grid(grid)) + "\n"
-
-
 def _markdown_rows(document: Document) -> str:
     heads, rows = table(ROW_HEADS, [row_cells(document, row) for row in document.rows])
-    return "\n".join(_with_note(markdown_table(heads, rows), rows_note(document))) + "\n"
-
-
-def _with_note(lines: Iterator[str], note: str) -> Iterator[str]:
-    yield from lines
-    yield f"\n{note}"
+    return "\n".join((*markdown_table(heads, rows), f"\n{rows_note(document)}\n"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -11,9 +12,8 @@ from dgn_engine.experiments.report import formatting
 from dgn_engine.experiments.report.document import Document, ReportRow
 from dgn_engine.experiments.report.result_layout import REPORT
 from dgn_engine.text.printable import console, styled
-from dgn_engine.text.written_numbers import duration
 
-_HEADS = ("", "measured", "printed", "difference", "p (Welch)", "n", "epochs", "time")
+_HEADS = (*formatting.ROW_HEADS[:7], "time")
 _STYLES = {"held": "green", "not held": "red"}
 
 
@@ -22,37 +22,17 @@ def print_document(document: Document, folder: Path, stream: TextIO) -> None:
     for sentence in (*document.notices, *document.answer):
         out.print(sentence, soft_wrap=True)
     if document.rows:
-        heads, rows = formatting.table(_HEADS, [_cells(row) for row in document.rows])
-        table = _table(*heads)
+        heads, rows = formatting.table(_HEADS, [_cells(document, row) for row in document.rows])
+        table = _table(heads)
         for cells in rows:
             table.add_row(*cells)
         out.print(table)
     if document.claims:
-        table = _table(
-            "claim",
-            "statistic",
-            "value",
-            "95 % interval",
-            "n",
-            "p",
-            "verdict",
-            "after Holm",
-            "power",
-        )
+        table = _table(formatting.CLAIM_HEADS[:-1])
         for claim in document.claims:
+            *start, verdict, holm, power, _remark = formatting.claim_cells(claim, document.scale)
             style = _STYLES.get(claim.verdict, "dim")
-            verdict = formatting.verdict(claim, document.scale)
-            table.add_row(
-                f"{claim.id}: {claim.statement}",
-                claim.statistic,
-                formatting.number(claim.value),
-                formatting.interval(claim),
-                formatting.replicates(claim.n, claim.of),
-                formatting.chance(claim.p),
-                styled(verdict, style),
-                formatting.after_holm(claim, document.scale),
-                formatting.power(claim),
-            )
+            table.add_row(*start, styled(verdict, style), holm, power)
         out.print(table)
     if document.answer:  # how it came about is part of it
         for sentence in (*document.remarks, *document.choices):
@@ -64,20 +44,13 @@ def print_document(document: Document, folder: Path, stream: TextIO) -> None:
     out.print(f"{document.state}: {folder / REPORT}.html", soft_wrap=True)
 
 
-def _cells(row: ReportRow) -> tuple[str, ...]:
-    return (
-        row.label,
-        formatting.measured(row),
-        formatting.printed(row.printed, row.unit),
-        formatting.number(row.difference, row.unit, signed=True),
-        formatting.chance(row.welch_p),
-        formatting.replicates(len(row.values), row.of),
-        formatting.epochs(row.epochs),
-        duration(row.seconds) if row.seconds else formatting.NOTHING,
-    )
+def _cells(document: Document, row: ReportRow) -> tuple[str, ...]:
+    cells = dict(zip(formatting.ROW_HEADS, formatting.row_cells(document, row), strict=True))
+    cells["measured"] = formatting.measured(row)  # units take room
+    return tuple(cells[head] for head in _HEADS)
 
 
-def _table(*heads: str) -> Table:
+def _table(heads: Sequence[str]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     words_ = ("", "claim", "statistic", "verdict", "after Holm", "power")
     for head in heads:

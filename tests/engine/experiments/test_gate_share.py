@@ -264,9 +264,10 @@ def test_the_more_it_changes_the_more_epochs_are_suggested(change: float, epochs
 
 def test_the_mean_curve_holds_the_last_accuracy_of_runs_that_ended_early() -> None:
     kind = curves([80.0, 90.0], [70.0, 80.0, 90.0], [60.0], trouble={2: "diverged at step 7"})
-    epochs, means, halves = mean_curve(kind)
-    assert epochs == (1.0, 2.0, 3.0)
-    assert means == (70.0, 85.0, 90.0)
-    assert halves[0] == pytest.approx(float(t.ppf(0.975, 2)) * 10 / math.sqrt(3))
-    assert halves[2] == 0.0
-    assert mean_curve(curves()) == ((), (), ())
+    line = mean_curve(kind)
+    assert line.x == (1.0, 2.0, 3.0)
+    assert line.y == (70.0, 85.0, 90.0)
+    assert line.spread[0] == pytest.approx(float(t.ppf(0.975, 2)) * 10 / math.sqrt(3))
+    assert line.spread[2] == 0.0
+    nothing = mean_curve(curves())
+    assert (nothing.x, nothing.y, nothing.spread) == ((), (), ())

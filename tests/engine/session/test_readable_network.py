@@ -38,7 +38,9 @@ def test_both_say_what_they_are_read_on(both: tuple[ReadableNetwork, ReadableNet
     np.testing.assert_array_equal(run.probed.train_labels, inspected.probed.train_labels)
     assert len(run.probed.train_labels) == EXAMPLES
     rows = np.arange(3)
-    np.testing.assert_array_equal(run.probed.training_images(rows), inspected.probed.training_images(rows))
+    np.testing.assert_array_equal(
+        run.probed.training_images(rows), inspected.probed.training_images(rows)
+    )
     assert inspected.probed.training_images(rows).shape == (3, 1, 8, 8)
     np.testing.assert_array_equal(run.probed.probe_images, inspected.probed.probe_images)
 

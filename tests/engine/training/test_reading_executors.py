@@ -73,7 +73,9 @@ def test_a_refined_reading_is_of_the_step_at_which_it_was_submitted(
 ) -> None:
     run, answers = make_run("DL"), Answers()
     expected = all_probes()["gates"].read(run.probed.context(), {}, None)
-    executor.submit([RefinedJob("gates", {}, answers.deliver)], StepContexts(run.probed.context(), 0))
+    executor.submit(
+        [RefinedJob("gates", {}, answers.deliver)], StepContexts(run.probed.context(), 0)
+    )
     assert executor.refines
     assert answers == []
     for _ in range(3):
@@ -104,7 +106,11 @@ def test_nothing_is_delivered_of_a_job_that_was_cancelled(
 def test_an_executor_that_is_closed_says_why_and_begins_anew_with_the_next_job(
     executor: ReadingExecutor, make_run: Make
 ) -> None:
-    contexts, ended, answers = StepContexts(make_run("DL").probed.context(), 0), Answers(), Answers()
+    contexts, ended, answers = (
+        StepContexts(make_run("DL").probed.context(), 0),
+        Answers(),
+        Answers(),
+    )
     assert not executor.close("nobody is told")
     executor.submit([RefinedJob("npk", {}, ended.deliver, ticket=7)], contexts)
     assert executor.close("training needs the memory")
