@@ -50,8 +50,7 @@ FAMILIES: dict[str, tuple[tuple[str, ...], str]] = {
         "the weights anew as `.safetensors`, or as a plain `state_dict()`.",
     ),
     "Runs and sessions": (
-        ("dgn_engine/storage", "dgn_engine/cli/run/change_runs.py",
-         "dgn_engine/cli/run/limit_runs.py"),
+        ("dgn_engine/storage", "dgn_engine/cli/run/change_runs.py"),
         "A run folder is in use, incomplete, of another version or has no room. `dgn runs verify "
         "RUN` says what is wrong, `dgn runs repair RUN` mends what can be mended. "
         "See [Runs on disk](../runs.md).",

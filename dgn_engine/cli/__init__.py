@@ -86,7 +86,9 @@ def main(argv: Sequence[str] | None = None, pace: Callable[[], float] = full_spe
         arguments.pace = pace
     try:
         parser.check_bounds(arguments)
-        _check_out(getattr(arguments, "out", None))
+        out = getattr(arguments, "out", None)
+        if out is not None and not is_utf8(str(Path(out).absolute())):
+            raise UserError(f"Cannot write {out}: its name is not UTF-8; choose another one.")
         with _warnings_on_stderr(arguments.command):
             return commands[arguments.command].carry_out(arguments)
     except UserError as refusal:
@@ -131,12 +133,6 @@ def _warnings_on_stderr(command: str) -> Iterator[None]:
         yield
 
 
-def _check_out(out: str | Path | None) -> None:
-    """Raise `UserError` for a place that cannot be named in what is recorded there."""
-    if out is not None and not is_utf8(str(Path(out).absolute())):
-        raise UserError(f"Cannot write {out}: its name is not UTF-8; choose another one.")
-
-
 def _offered(entry: EntryPoint) -> Subcommand:
     """A command of another package; where it cannot be imported, one that says so when it is asked
     for."""
@@ -170,7 +166,6 @@ class _Parser(argparse.ArgumentParser):
         return arguments
 
     def check_bounds(self, arguments: argparse.Namespace) -> None:
-        """Raise `UserError` for a number that is out of its bounds."""
         for parser in self._chosen(arguments):
             for action in parser._actions:
                 if isinstance(action, BoundedNumber):

@@ -13,14 +13,8 @@ from dgn_engine.importing import MODEL
 from dgn_engine.protocol.file_reading import ACTIVATIONS, FileReading
 
 HOW = "imagenet, cifar10, cifar100, mnist or m1,m2,m3/s1,s2,s3"
-
-
 _SCALES = ("trace", "width", "cosine")  # of kernels: what --normalise once meant in `dgn kernels`
-
-
 READING = ("activation", "geometry", "batchnorm", "norm_eps", "ignore", "order")
-
-
 PROBE = "probe"
 # Of options of gates; a network that is given uses them so unless they say otherwise.
 USUAL = MappingProxyType({"eps": 0, "value_input": "image", "feature_activation": "relu"})

@@ -41,7 +41,6 @@ class NumberBounds:
 
     @property
     def way_out(self) -> str:
-        """What a number must be, in words."""
         if self.counts:
             return f"must be a number of {self.counts}, {self.least:g} or more"
         if self.most is not None:

@@ -64,7 +64,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="OPTION=VALUE",
         help="an option of the panel's header: show=kernel, or ntk.show=norms",
     )
-
     parser.add_argument(
         "--animate",
         metavar="FROM:TO",
@@ -87,7 +86,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> str:
-    """Return what draws: a film or figures."""
     drawn = "draw_figures" if arguments.animate is None else "draw_film"
     return f"dgn_engine.cli.run.draw_figure:{drawn}"
 

@@ -61,16 +61,11 @@ def run(arguments: argparse.Namespace) -> str:
     """Refuse options that contradict each other; return what measures."""
     for option in given_options(arguments, *_FIXED):
         raise UserError(f"Leave out {option}: it follows from the measure.")
-    _move_config(arguments)
+    path = arguments.file  # where --model is given, a single path is that of CONFIG.toml
+    if arguments.model and path and arguments.config is None and path.suffix == ".toml":
+        arguments.config, arguments.file = path, None
     check_network(arguments, arguments.file)
     return "dgn_engine.cli.run.measure_gates:measure_gates"
-
-
-def _move_config(arguments: argparse.Namespace) -> None:
-    """With --model a single path is that of CONFIG.toml, which argparse takes for the file."""
-    path = arguments.file
-    if arguments.model and path and arguments.config is None and path.suffix == ".toml":
-        arguments.config, arguments.file = arguments.file, None
 
 
 COMMAND = Subcommand(

@@ -102,13 +102,6 @@ def _quantities(text: str) -> tuple[str, ...]:
 def run(arguments: argparse.Namespace) -> str:
     """Refuse options that contradict each other; return what computes."""
     check_model_options(arguments)
-    _check_options(arguments)
-    if arguments.out:
-        check_output(arguments.out)
-    return "dgn_engine.cli.run.compute_kernels:compute_kernels"
-
-
-def _check_options(arguments: argparse.Namespace) -> None:
     if arguments.eps > 0 and arguments.beta is None:
         raise UserError("--eps needs --beta: hard gates have no ε.")
     if arguments.expect_accuracy is not None and arguments.inputs and not arguments.labels:
@@ -117,6 +110,9 @@ def _check_options(arguments: argparse.Namespace) -> None:
         raise UserError("--normalise needs --inputs: a run says itself how its pixels were.")
     if arguments.option and not arguments.net:
         raise UserError("--option needs --net: it is of a network that is named.")
+    if arguments.out:
+        check_output(arguments.out)
+    return "dgn_engine.cli.run.compute_kernels:compute_kernels"
 
 
 COMMAND = Subcommand("Compute every kernel of a network on given inputs.", add_arguments, run)

@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> str:
     if arguments.rows and arguments.name == ALL:
         raise UserError("--rows lists the rows of one experiment; say which, or --list.")
     if arguments.rows:
-        return "dgn_engine.cli.run.list_rows:list_rows"
+        return "dgn_engine.cli.run.reproduce_papers:list_rows"
     chosen = "reproduce_all" if arguments.name == ALL else "reproduce_one"
     return f"dgn_engine.cli.run.reproduce_papers:{chosen}"
 

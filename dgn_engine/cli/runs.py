@@ -16,8 +16,8 @@ _VERBS = {
     "keep": f"{_CHANGE}:keep_checkpoint",
     "export": f"{_CHANGE}:export_folder",
     "import": f"{_CHANGE}:import_run",
-    "limits": "dgn_engine.cli.run.limit_runs:limit_runs",
-    "thin": "dgn_engine.cli.run.limit_runs:thin_oldest",
+    "limits": f"{_CHANGE}:limit_runs",
+    "thin": f"{_CHANGE}:thin_oldest",
     "delete": f"{_CHANGE}:delete_folder",
 }
 
@@ -53,7 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> str:
-    """Return what carries out the verb."""
     return _VERBS[arguments.verb]
 
 

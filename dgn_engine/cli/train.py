@@ -103,7 +103,8 @@ def run(arguments: argparse.Namespace) -> int | str:
     if arguments.branch_from is not None:
         _check_branch(arguments)
         return f"{trained}:train_branch"
-    _refuse_branch_options(arguments)
+    for option in given_options(arguments, *_OF_BRANCH):
+        raise UserError(f"{option} is of a branch: say of which run with --branch-from RUN.")
     if arguments.resume is not None:
         _check_resume(arguments)
         return f"{trained}:resume_run"
@@ -123,11 +124,6 @@ def _check_resume(arguments: argparse.Namespace) -> None:
         raise UserError(
             f"--resume takes everything from the folder; leave out {option}, or begin another run."
         )
-
-
-def _refuse_branch_options(arguments: argparse.Namespace) -> None:
-    for option in given_options(arguments, *_OF_BRANCH):
-        raise UserError(f"{option} is of a branch: say of which run with --branch-from RUN.")
 
 
 def _check_branch(arguments: argparse.Namespace) -> None:

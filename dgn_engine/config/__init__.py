@@ -445,17 +445,12 @@ def _part_of(part: str, spelt: _Spelt) -> Any:
     return _build(PARTS[part], spelt.tree, part)
 
 
+@dataclass(frozen=True)
 class _Spelt:
     """A table that is equal to another where both are spelt alike: 1 is not true."""
 
-    def __init__(self, tree: dict[str, Any], words: str) -> None:
-        self.tree, self.words = tree, words
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Spelt) and self.words == other.words
-
-    def __hash__(self) -> int:
-        return hash(self.words)
+    tree: dict[str, Any] = field(compare=False)
+    words: str
 
 
 def _build(kind: Any, tree: object, part: str) -> Any:

@@ -84,16 +84,9 @@ def _report(
     of, mark = ("NPK", "") if "nu" in nu else ("K", "_ntk")
     eigenvalues = {name: array for name, array in arrays.items() if name.startswith("eigenvalues")}
     if as_json:
-        tree: dict[str, Any] = {
-            "settings": settings,
-            "notes": notes,
-            "kernels": figures,
-        }
-        tree |= nu
-        tree |= {name: [float(v) for v in array] for name, array in eigenvalues.items()}
-        say_json(tree)
+        lists = {name: [float(v) for v in array] for name, array in eigenvalues.items()}
+        say_json({"settings": settings, "notes": notes, "kernels": figures, **nu, **lists})
         return
-
     table = Table("kernel", "trace", "Frobenius norm", "smallest", "largest")
     for name, row in figures.items():
         cells = (row[key] for key in ("trace", "norm", "min", "max"))

@@ -36,7 +36,6 @@ except ModuleNotFoundError as error:
 
 
 def draw_figures(arguments: argparse.Namespace) -> int:
-    """Write the figure and print what was written."""
     if arguments.out is not None:
         check_output(_named_path(arguments))
     specs = find_panels(arguments.panel)
@@ -50,7 +49,6 @@ def draw_figures(arguments: argparse.Namespace) -> int:
 
 
 def draw_film(arguments: argparse.Namespace) -> int:
-    """Write the animation and print what it shows."""
     if arguments.step is not None:
         raise UserError("--step names one step and --animate many; leave one of them out.")
     if arguments.format is not None:

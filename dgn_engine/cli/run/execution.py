@@ -9,28 +9,24 @@ from pathlib import Path
 from typing import TextIO
 
 from dgn_engine.cli import FAILED
-from dgn_engine.cli.run.progress_bar import UnitProgressBar
 from dgn_engine.confinement.child_process import usable_cores
 from dgn_engine.experiments.report.cost import cost_in_words
 from dgn_engine.experiments.report.document import Document
 from dgn_engine.experiments.report.reproduce import plan_of, report_again, reproduce
+from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress
 from dgn_engine.experiments.report.result_layout import FIGURES, TABLES
 from dgn_engine.experiments.report.terminal import print_document
 from dgn_engine.experiments.report.write_report import ReproductionTask, notices
 from dgn_engine.session.stop_signals import StopSignals
 from dgn_engine.sweep.checks import StartCheck, check_folder, check_start
 from dgn_engine.sweep.cluster_tls import ClusterTls, tls_warning
+from dgn_engine.sweep.schedule import UnitProgress
 from dgn_engine.sweep.scheduler import Executor
 from dgn_engine.sweep.unit import Unit
 from dgn_engine.sweep.workers import find_executor, works_here
 from dgn_engine.text.printable import complain
-
-
-def checked_executor(
-    arguments: argparse.Namespace, units: Sequence[Unit], folder: Path
-) -> Executor:
-    """The executor that the options name, once the units are known to be possible."""
-    return checked_start(arguments, units, folder)[0]
+from dgn_engine.text.written_numbers import duration, percent
+from dgn_engine.training.run_progress_bar import BarWords, TerminalBar
 
 
 def checked_start(
@@ -70,7 +66,7 @@ def carry_out(
     if arguments.report_only:
         document = report_again(task)
     else:
-        executor = checked_executor(arguments, plan_of(task).units, task.folder)
+        executor, _ = checked_start(arguments, plan_of(task).units, task.folder)
         if not arguments.quiet:
             for sentence in notices(task):
                 complain(f"{task.name}: {sentence}")
@@ -89,3 +85,37 @@ def carry_out(
 def exit_code(document: Document, stop: StopSignals) -> int:
     """0 when done, 3 when a run failed for good, 128 + n when the signal n interrupted it."""
     return {"done": 0, "failed": FAILED}.get(document.state, stop.exit_code)
+
+
+class UnitProgressBar(TerminalBar):
+    """Many runs: one bar for all of them and a line for each that ended."""
+
+    def __init__(self, name: str, stream: TextIO, quiet: bool) -> None:
+        bar = BarWords("{task.percentage:>3.0f} %  {task.fields[words]}")
+        super().__init__(stream, quiet, bar, soft_wrap=True)
+        self._task = self.bar.add_task(name, total=1.0, words="")
+
+    def show(self, now: ReproductionProgress, changed: UnitProgress | None) -> None:
+        words = in_words(now)
+        self.bar.update(self._task, completed=now.fraction, words=words)
+        if changed is None:
+            return
+        if changed.notice:
+            self.console.print(changed.notice)
+        if changed.state not in ("done", "diverged", "failed"):
+            return
+        score = "" if changed.score is None else f" {percent(changed.score, 2)}"
+        self.console.print(
+            f"{now.done + now.failed:>4}/{now.total} {changed.unit}: {changed.state}{score}"
+            + ("" if self.live else f"   {words}")
+        )
+
+
+def in_words(now: ReproductionProgress) -> str:
+    """'12/60 done, 1 failed · 4 min left · best 97.31 % (fc-adam-0.0003-ReLU-s0)'."""
+    parts = [f"{now.done}/{now.total} done" + (f", {now.failed} failed" if now.failed else "")]
+    if now.left is not None:
+        parts.append(f"{duration(now.left)} left")
+    if now.best is not None and now.best.score is not None:
+        parts.append(f"best {percent(now.best.score, 2)} ({now.best.unit})")
+    return " · ".join(parts)

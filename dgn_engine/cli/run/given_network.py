@@ -75,13 +75,9 @@ def _find_run(path: Path) -> tuple[Path, int | None] | None:
     name, at, step = str(path).rpartition("@")
     stepped = bool(at) and step.isdecimal() and not path.exists()
     place, wanted = (Path(name), int(step)) if stepped else (path, None)
-    folder = _run_folder(place)
+    there = folder_layout.runs_root() / place
+    folder = place if place.exists() or not (there / folder_layout.RUN).is_file() else there
     return (folder, wanted) if stepped or folder.is_dir() or is_session(folder) else None
-
-
-def _run_folder(path: Path) -> Path:
-    there = folder_layout.runs_root() / path
-    return path if path.exists() or not (there / folder_layout.RUN).is_file() else there
 
 
 def _read_session(file: Path, step: int | None) -> CheckpointContents:
@@ -124,15 +120,6 @@ def read_own_examples(listing: CheckpointContents, arguments: argparse.Namespace
         )
     wanted = 0 if arguments.examples == PROBE else int(arguments.examples)
     return own_examples(state_of(listing), wanted, arguments.data_root or "")
-
-
-def needs_own_examples(state: NetworkState, file: str) -> UserError:
-    """Why inputs of another file are refused where gates are drawn."""
-    return UserError(
-        f"In {state.regime.name} the gates of {file} are coins thrown for the training examples of "
-        "its run, and other inputs have none: leave out --inputs and say --examples probe, or "
-        "--examples N for the first N."
-    )
 
 
 def own_settings(state: NetworkState) -> dict[str, Any]:
@@ -227,12 +214,9 @@ def add_fitting_readings(
     if not found or alone:  # `--activation relu` alone would read like advice
         return refusal
     sides = "×".join(str(side) for side in input_shape)
-    examples = found[0].examples
-    how = (
-        f", with their accuracy on {examples:,} examples"
-        if examples
-        else ("" if y is not None else more)
-    )
+    how = more if y is None else ""
+    if examples := found[0].examples:
+        how = f", with their accuracy on {examples:,} examples"
     lines = [f"Readings that fit {sides}, among others{how}:"]
     for fitting in found:
         right = "" if fitting.accuracy is None else f"{percent(fitting.accuracy):>7} "

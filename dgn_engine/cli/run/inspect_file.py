@@ -13,7 +13,7 @@ from dgn_engine.cli.run.user_model import follow_model
 from dgn_engine.confinement.trial import confinement_here
 from dgn_engine.errors import UserError
 from dgn_engine.importing.from_file import verdict_on
-from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
+from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.storage.checkpoints.stated_entries import hints
 from dgn_engine.storage.checkpoints.stated_layers import in_words
 from dgn_engine.text.printable import printable_name, say, say_json
@@ -71,7 +71,7 @@ def contents_of(listing: CheckpointContents) -> dict[str, Any]:
             "name": name,
             "shape": list(array.shape),
             "dtype": listing.dtypes[name],
-            "finite": _finite(array),
+            "finite": bool(np.isfinite(array).all()),
         }
         for name, array in listing.arrays.items()
     ]
@@ -96,10 +96,6 @@ def contents_of(listing: CheckpointContents) -> dict[str, Any]:
         "hints": list(hints(listing)),
         "asks": [question.about for question in verdict.questions],
     }
-
-
-def _finite(array: Array) -> bool:
-    return bool(np.isfinite(array).all())
 
 
 def _lines(tree: dict[str, Any], part: str) -> list[str]:

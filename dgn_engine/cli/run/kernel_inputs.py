@@ -18,7 +18,6 @@ from dgn_engine.cli.run.given_network import (
     add_fitting_readings,
     check_expected,
     in_words,
-    needs_own_examples,
     network_settings,
     normalised_when_trained,
     own_settings,
@@ -148,23 +147,16 @@ def open_network(arguments: argparse.Namespace) -> OpenedNetwork:
     try:
         found = read_network(listing, arguments, x.shape)
     except OpenQuestions as refusal:
-        raise _with_readings(refusal, listing, x, labels) from None
+        y = None if labels is None else torch.from_numpy(labels)
+        inputs = torch.from_numpy(x).float()
+        more = " (with --labels also how often each is right)"
+        raise add_fitting_readings(refusal, listing, x.shape[1:], inputs, y, more) from None
     assumption = [found.assumption] if found.assuming else []
     notes = [f"It is {found.title}.", *found.remarks, *assumption]
     if listing.others:
         notes.append(f"--part {listing.others[0]} takes those under '{listing.others[0]}'.")
     notes.append(trained_weights(found.network, arguments.folded))
     return OpenedNetwork(found.network, x, labels, notes, folded=arguments.folded, found=found)
-
-
-def _with_readings(
-    refusal: UserError, listing: CheckpointContents, x: Array, labels: Array | None
-) -> UserError:
-    """The refusal of a file that leaves something open, with the readings that fit the inputs."""
-    y = None if labels is None else torch.from_numpy(labels)
-    inputs = torch.from_numpy(x).float()
-    more = " (with --labels also how often each is right)"
-    return add_fitting_readings(refusal, listing, x.shape[1:], inputs, y, more)
 
 
 def with_accuracy(
@@ -196,10 +188,19 @@ def _open_ours(
     labels: Array | None,
     own: OwnExamples | None,
 ) -> OpenedNetwork:
-    _only_with_plain_weights(arguments)
+    decided = ("gates", "beta", "permute", "net", *READING, "value_input", "feature_activation")
+    for option in given_options(arguments, *decided, usual=USUAL):
+        raise UserError(
+            f"{arguments.network.name} holds a network of ours with its gates in it; leave out "
+            f"{option}."
+        )
     state = state_of(listing)
     if state.regime.drawn_gates and own is None:
-        raise needs_own_examples(state, listing.file_name)
+        raise UserError(
+            f"In {state.regime.name} the gates of {listing.file_name} are coins thrown for the "
+            "training examples of its run, and other inputs have none: leave out --inputs and say "
+            "--examples probe, or --examples N for the first N."
+        )
     dtype = getattr(torch, arguments.dtype)
     network = our_network(listing, x.shape[1:], dtype, architecture_for)
     over = trained_weights(network, arguments.folded)
@@ -232,7 +233,9 @@ def read_network(
     that the options ask for."""
     dtype: torch.dtype = getattr(torch, arguments.dtype)
     if arguments.gates is None:
-        _only_with_gates(arguments)
+        needing = ("permute", "value_input", "feature_activation")
+        for option in given_options(arguments, *needing, usual=USUAL):
+            raise UserError(f"{option} needs --gates: without it the network makes its own gates.")
     found = network_of(listing, shape[1:], dtype)
     network, remarks = found.network, found.remarks
     architecture = network.architecture
@@ -251,23 +254,6 @@ def read_network(
         network.wiring = arguments.permute
     own = not soft and arguments.gates is None
     return replace(found, remarks=remarks, assuming=found.assuming if own else "")
-
-
-def _only_with_plain_weights(arguments: argparse.Namespace) -> None:
-    """Refuse options that a file of this program decides."""
-    decided = ("gates", "beta", "permute", "net", *READING, "value_input", "feature_activation")
-    for option in given_options(arguments, *decided, usual=USUAL):
-        raise UserError(
-            f"{arguments.network.name} holds a network of ours with its gates in it; leave out "
-            f"{option}."
-        )
-
-
-def _only_with_gates(arguments: argparse.Namespace) -> None:
-    """Refuse options without effect where the network makes its own gates."""
-    needing = ("permute", "value_input", "feature_activation")
-    for option in given_options(arguments, *needing, usual=USUAL):
-        raise UserError(f"{option} needs --gates: without it the network makes its own gates.")
 
 
 def _array(path: Path, *names: str) -> Array:

@@ -22,7 +22,11 @@ def list_runs(arguments: argparse.Namespace) -> int:
         index.forget_index(root)
     gc.disable()  # of ten thousand runs everything is kept until the end
     try:
-        return _print_json(root) if arguments.json else _print_table(root)
+        if not arguments.json:
+            return _print_table(root)
+        # The rows of the window's table; a number that is not known is null.
+        say_json([to_plain(run, "null") for run in index.list_runs(str(root)).runs], indent=2)
+        return 0
     finally:
         gc.enable()
 
@@ -45,12 +49,6 @@ def _print_table(root: Path) -> int:
     total, limit = sum(run.bytes for run in runs), limits_that_hold(root).all
     if total > limit:
         complain(f"{total_in_words(total, limit)}; 'dgn runs thin' thins out the oldest.")
-    return 0
-
-
-def _print_json(root: Path) -> int:
-    """Print the rows of the window's table; a number that is not known is null."""
-    say_json([to_plain(run, "null") for run in index.list_runs(str(root)).runs], indent=2)
     return 0
 
 

@@ -86,7 +86,8 @@ def measure_gates(arguments: argparse.Namespace) -> int:
     file = given.file
     if given.made_from:
         file = _stored(given, folder, arguments.report_only)
-        config = replace(config, net=_net_in(file, config.net, given.file))
+        if config.net.name == f"{OF_FILE}{given.file}":
+            config = replace(config, net=replace(config.net, name=f"{OF_FILE}{file}"))
     experiment = gate_information(
         file, config, arguments.seeds, examples.fingerprint, given.name, given.made_from
     )
@@ -154,7 +155,8 @@ def _given_network(
     if part or said.options:  # every process reads it from a file that says what it is
         listing = _self_contained(listing, examples)
         file = path.absolute()
-        words = (*(("--part", part) if part else ()), *shlex.split(_typed(said)), str(file))
+        typed = replace(said, net=None).options  # a network that is named: in the configuration
+        words = (*(("--part", part) if part else ()), *shlex.split(typed), str(file))
         stem = f"{file.stem}-{part}" if part else file.stem
         name = f"{file.name} ({part})" if part else file.name
         made_from = f"'{part}' of {file}" if part else str(file)
@@ -186,11 +188,6 @@ def _as_said(
     return replace(listing, reading=reading)
 
 
-def _typed(said: FileReading) -> str:
-    """The options that say it; the network that is named stands in the configuration."""
-    return replace(said, net=None).options
-
-
 def _self_contained(listing: CheckpointContents, examples: Examples) -> CheckpointContents:
     shape = examples.train_x.shape[1:]
     try:
@@ -220,21 +217,14 @@ def _stored(given: _GivenNetwork, folder: Path, there: bool) -> Path:
     if file.exists():
         return file
     if there or (folder / PLAN).exists():
-        why = (
-            "holds no results yet"
-            if not (folder / PLAN).exists()
-            else (f"holds the results of another network, or of {given.name} before it changed")
-        )
+        why = "holds no results yet"
+        if (folder / PLAN).exists():
+            why = f"holds the results of another network, or of {given.name} before it changed"
         raise UserError(f"{folder} {why}; choose another folder with --out.")
     check_output_folder(folder, (file.name,))
     state = {name: torch.from_numpy(array) for name, array in given.listing.arrays.items()}
     save_network(file, state, given.listing.metadata)
     return file
-
-
-def _net_in(file: Path, net: NetConfig, named: Path) -> NetConfig:
-    """The network of the file, where it is named by it, by its path."""
-    return replace(net, name=f"{OF_FILE}{file}") if net.name == f"{OF_FILE}{named}" else net
 
 
 def _checked_accuracy(
@@ -318,7 +308,6 @@ def _write_arrays(document: Document, folder: Path) -> None:
     """The accuracies by seed and epoch for whoever calculates on, once they are all there."""
     if not document.details:
         return
-
     content = io.BytesIO()
     arrays: dict[str, Any] = arrays_of(document.details)
     np.savez(content, **arrays)

@@ -1,4 +1,4 @@
-"""Reproduce an experiment of the papers, or all of them."""
+"""Reproduce an experiment of the papers, or all of them, or list the rows of one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import argparse
 import sys
 import time
 import traceback
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 
@@ -23,11 +26,15 @@ from dgn_engine.experiments import (
 )
 from dgn_engine.experiments.report.formatting import verdicts
 from dgn_engine.experiments.report.result_layout import default_folder
+from dgn_engine.experiments.report.row_costs import RowCost, row_costs, whole_cost
+from dgn_engine.experiments.report.run_scale import scale_of
 from dgn_engine.experiments.report.write_report import ReproductionTask
 from dgn_engine.session.stop_signals import StopSignals
-from dgn_engine.text.printable import complain, console
+from dgn_engine.text.byte_counts import bytes_in_words
+from dgn_engine.text.printable import complain, console, say, say_json
 from dgn_engine.text.written_numbers import duration
 
+_HEADS = ("row", "runs", "one CPU core", "packed", "storage", "")
 _PLAIN = ("seeds", "seed_start", "epochs", "only", "data", "data_root", "train_limit", "test_limit")
 
 
@@ -84,29 +91,14 @@ def _request(arguments: argparse.Namespace, protocol: str) -> Request:
     if any(step <= 0 for step in arguments.steps):
         raise UserError("--steps are learning rates; each must be greater than 0.")
     named = [f"{step:g}" for step in arguments.steps]
-    for step in named:
-        if named.count(step) > 1:
-            raise UserError(f"--steps names {step} {_times(named.count(step))}; once is enough.")
-    return Request(
-        scale="full" if arguments.full else "quick",
-        protocol=protocol,  # type: ignore[arg-type]  # one of the experiment's own
-        seeds=arguments.seeds or 0,
-        seed_start=arguments.seed_start or 0,
-        epochs=arguments.epochs or 0,
-        only=arguments.only,
-        data=arguments.data,
-        data_root=arguments.data_root,
-        download=arguments.download,
-        steps=arguments.steps,
-        device=arguments.device,
-        augmentation=arguments.augmentation,
-        train_limit=arguments.train_limit or 0,
-        test_limit=arguments.test_limit or 0,
-    )
-
-
-def _times(number: int) -> str:
-    return "twice" if number == 2 else f"{number} times"
+    for step, count in Counter(named).items():
+        if count > 1:
+            times = "twice" if count == 2 else f"{count} times"
+            raise UserError(f"--steps names {step} {times}; once is enough.")
+    names = (*_PLAIN, "download", "steps", "device", "augmentation")
+    given = {name: getattr(arguments, name) for name in names}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    return Request("full" if arguments.full else "quick", protocol, **chosen)  # type: ignore[arg-type]  # one of the experiment's own
 
 
 @dataclass(frozen=True)
@@ -148,11 +140,68 @@ def _reproduce_in_turn(arguments: argparse.Namespace, name: str, stop: StopSigna
 
 
 def _print_ends(ends: list[_End]) -> None:
+    rows = [(end.name, end.state, duration(end.seconds), end.verdicts) for end in ends]
+    total = duration(sum(end.seconds for end in ends))
+    rows.append((f"{len(ends)} experiments", "", total, ""))
+    _print_table(("experiment", "state", "time", "claims"), ("time",), rows, 120)
+
+
+def _print_table(
+    heads: Sequence[str], right: Sequence[str], rows: Iterable[Sequence[str]], wide: int
+) -> None:
+    """`right`: heads of the columns set to the right; `wide`: columns where is no terminal."""
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for head in ("experiment", "state", "time", "claims"):
-        table.add_column(head, justify="right" if head == "time" else "left", overflow="fold")
-    for end in ends:
-        table.add_row(end.name, end.state, duration(end.seconds), end.verdicts)
-    total = sum(end.seconds for end in ends)
-    table.add_row(f"{len(ends)} experiments", "", duration(total), "")
-    console(sys.stdout, width=None if sys.stdout.isatty() else 120).print(table)
+    for head in heads:
+        table.add_column(head, justify="right" if head in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console(sys.stdout, width=None if sys.stdout.isatty() else wide).print(table)
+
+
+def list_rows(arguments: argparse.Namespace) -> int:
+    """Print a line for each row and one for all of it; nothing is run."""
+    task = task_of(arguments, arguments.name, arguments.out)
+    lines = [*row_costs(task), whole_cost(task)]
+    scale = scale_of(task.experiment, task.request).word
+    if arguments.json:
+        tree = {
+            "experiment": task.name,
+            "scale": scale,
+            "protocol": task.request.protocol,
+            "rows": [_plain(line) for line in lines[:-1]],
+            "all": _plain(lines[-1]),
+        }
+        say_json(tree, indent=1)
+        return 0
+    say(f"{task.name}, {scale}, {task.request.protocol} (estimated; nothing is run)")
+    if len(lines) == 1:
+        say("It has no rows that --only chooses among.")
+    _print_table(_HEADS, _HEADS[1:-1], map(_cells, lines), 160)
+    return 0
+
+
+def _cells(line: RowCost) -> tuple[str, ...]:
+    cost = line.cost
+    if cost is None:
+        return (line.label, "", "", "", "", line.remark)
+    more = f"and {cost.calculations:,} calculations, not counted" if cost.calculations else ""
+    if not cost.runs:
+        return (line.label, "0", "", "", "", more)
+    times = (duration(cost.seconds), duration(cost.packed), bytes_in_words(cost.storage))
+    return (line.label, f"{cost.runs:,}", *times, more)
+
+
+def _plain(line: RowCost) -> dict[str, Any]:
+    cost = line.cost
+    if cost is None:
+        return {"label": line.label, "cost": None, "remark": line.remark}
+    return {
+        "label": line.label,
+        "cost": {
+            "runs": cost.runs,
+            "calculations": cost.calculations,
+            "seconds": round(cost.seconds, 3),
+            "packed_seconds": round(cost.packed, 3),
+            "storage_bytes": round(cost.storage),
+        },
+    }

@@ -11,8 +11,7 @@ from pathlib import Path
 from rich.table import Table
 
 from dgn_engine.cli import FAILED
-from dgn_engine.cli.run.execution import checked_start
-from dgn_engine.cli.run.progress_bar import UnitProgressBar
+from dgn_engine.cli.run.execution import UnitProgressBar, checked_start
 from dgn_engine.experiments.report.document import State
 from dgn_engine.experiments.report.formatting import NOTHING
 from dgn_engine.experiments.report.reproduction_progress import ProgressTally
@@ -49,7 +48,11 @@ def carry_out_sweep(arguments: argparse.Namespace, sweep: Sweep, root: Path) -> 
         states = executor.run(units, root, update, stop.requested)
     rows = rows_of(sweep, states, tally.last, root)
     over = all(state in OVER for state in states.values())
-    _write_report(arguments, sweep, rows, "done" if over else "interrupted", root)
+    state: State = "done" if over else "interrupted"
+    command = ("sweep", str(arguments.sweep.absolute()), "--out", str(root))
+    document = sweep_document(arguments.sweep.stem, sweep, rows, state, root, command)
+    write_results(root, sweep, rows, state, to_plain(document, nonfinite="null"))
+    write_files(document, root)
     _print_groups(sweep, rows)
     failed = _print_failures(rows, root)
     if not arguments.quiet:
@@ -58,20 +61,6 @@ def carry_out_sweep(arguments: argparse.Namespace, sweep: Sweep, root: Path) -> 
         complain("dgn sweep: interrupted; the same command goes on with it.")
         return stop.exit_code
     return FAILED if failed else 0
-
-
-def _write_report(
-    arguments: argparse.Namespace,
-    sweep: Sweep,
-    rows: Sequence[SummaryRow],
-    state: State,
-    root: Path,
-) -> None:
-    """Write results.json and results.csv, then the report for people with its figures."""
-    command = ("sweep", str(arguments.sweep.absolute()), "--out", str(root))
-    document = sweep_document(arguments.sweep.stem, sweep, rows, state, root, command)
-    write_results(root, sweep, rows, state, to_plain(document, nonfinite="null"))
-    write_files(document, root)
 
 
 def _print_groups(sweep: Sweep, rows: Sequence[SummaryRow]) -> None:

@@ -44,8 +44,6 @@ from dgn_engine.training.devices import set_threads
 from dgn_engine.training.metrics import evenly_spaced, test_accuracy
 
 _TRIED = 500  # test examples on which readings are compared
-
-
 _COLUMNS = (
     "gate layer",
     "shape",

@@ -56,7 +56,10 @@ def describe(folder: Path, name: str) -> list[str]:
         *([f"  {reader.log.lost_in_words}"] if reader.log.lost_in_words else []),
         *_scores(reader),
         *_changes(reader),
-        *_checkpoints(reader),
+        *(
+            f"  checkpoint {one.path.name}" + (f" ({one.kept})" if one.kept else "")
+            for one in reader.checkpoints
+        ),
         *_frames(reader),
     ]
 
@@ -120,22 +123,14 @@ def _wiring(event: Rewired) -> str:
     return f"{words} at step {event.step:,}."
 
 
-def _checkpoints(reader: RunReader) -> list[str]:
-    return [
-        f"  checkpoint {one.path.name}" + (f" ({one.kept})" if one.kept else "")
-        for one in reader.checkpoints
-    ]
-
-
 def _frames(reader: RunReader) -> list[str]:
     """What there is, and where it was thinned out, how much went and why."""
     words = frames_in_words(reader.frames)
     size = binary_size_in_words(sum(f.bytes for f in reader.frames))
     found = [f"  frames: {len(reader.frames)}, {size}" + (f", of {words}" if words else "")]
     frames, checkpoints, limit = reader.log.summary.thinned
-    gone = [f"{frames:,} frames"] * bool(frames) + [f"{checkpoints:,} checkpoints"] * bool(
-        checkpoints
-    )
+    gone = [f"{frames:,} frames"] * bool(frames)
+    gone += [f"{checkpoints:,} checkpoints"] * bool(checkpoints)
     if gone:
         found.append(
             f"  thinned out by age: {' and '.join(gone)} "

@@ -81,7 +81,6 @@ def resume_run(arguments: argparse.Namespace) -> int:
 
 
 def train_branch(arguments: argparse.Namespace) -> int:
-    """Train a branch of a recorded run, in a folder of its own."""
     given = [name for name in PLACES if getattr(arguments, name) is not None]
     values = {name: getattr(arguments, name) for name in given}
     if "lr" in values:
@@ -134,7 +133,8 @@ def _train(
     say(outcome.summary)
     path = branch if folder is None else folder.path
     if path is not None and not arguments.quiet and not outcome.unsaved:
-        complain(f"Recorded in {path}.{_frames_in_words(path)}")
+        words = frames_in_words(RunReader(path).frames)  # long runs are thinned to a cap
+        complain(f"Recorded in {path}." + (f" Frames of {words}." if words else ""))
     if outcome.unsaved:
         complain(f"dgn train: {outcome.unsaved}")
         return UNSAVED
@@ -160,9 +160,3 @@ def _divergence_in_words(outcome: Outcome, path: Path | None) -> str:
         f"{said}, and the newest checkpoint is of step {steps[-1]:,}: 'dgn train --branch-from "
         f"{path} --at-step {steps[-1]} --lr …' goes on from there."
     )
-
-
-def _frames_in_words(path: Path) -> str:
-    """Of how many steps there are frames: those of long runs are thinned to a cap."""
-    words = frames_in_words(RunReader(path).frames)
-    return f" Frames of {words}." if words else ""

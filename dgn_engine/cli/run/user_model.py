@@ -139,10 +139,17 @@ def model_kernels(arguments: argparse.Namespace) -> ModelKernels:
         made, remark = _made(arguments, listing, device, dtype)
         inputs, classes = _inputs_that_fit(made, torch.from_numpy(x).to(device), dtype)
         found, accuracy = _with_accuracy(made, inputs, labels, classes, arguments)
-    notes = [_title(made, arguments), *([remark] if remark else []), *found.notes]
+    count, state = _numbers(made.module.parameters()), _state_in_words(arguments)
+    title = f"It is {made.title}, {count:,} parameters, in evaluation mode, {state}."
+    notes = [title, *filter(None, [remark]), *found.notes]
     if accuracy is not None:
         notes.append(f"It is right on {percent(accuracy)} of the {len(x):,} inputs.")
-    settings = _counted(made) | found.settings
+    parameters = list(made.module.parameters())
+    settings = {
+        "module": made.title,
+        "parameters": count,
+        "trained_parameters": _numbers(p for p in parameters if p.requires_grad),
+    } | found.settings
     return ModelKernels(
         found.arrays, settings | ({} if accuracy is None else {"accuracy": accuracy}), notes
     )
@@ -480,25 +487,10 @@ def _over(module: nn.Module) -> str:
     )
 
 
-def _title(made: MadeModel, arguments: argparse.Namespace) -> str:
-    count = _numbers(made.module.parameters())
-    state = _state_in_words(arguments)
-    return f"It is {made.title}, {count:,} parameters, in evaluation mode, {state}."
-
-
 def _state_in_words(arguments: argparse.Namespace) -> str:
     if arguments.weights is not None:
         return f"with the weights of {arguments.weights.name}"
     return "with the weights that it was made with (torch's seed was 0)"
-
-
-def _counted(made: MadeModel) -> dict[str, Any]:
-    parameters = list(made.module.parameters())
-    return {
-        "module": made.title,
-        "parameters": _numbers(parameters),
-        "trained_parameters": _numbers(p for p in parameters if p.requires_grad),
-    }
 
 
 def _numbers(parameters: Iterable[Tensor]) -> int:

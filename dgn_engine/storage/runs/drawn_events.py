@@ -49,7 +49,8 @@ class _KindOfEvent:
         for name, value in values.items():
             for sign in (1.0, -1.0):
                 key = name, sign > 0
-                if math.isfinite(value) and not sign * value >= self._lowest(key):
+                lowest = self._ends[key][0] if key in self._ends else math.inf
+                if math.isfinite(value) and not sign * value >= lowest:
                     self._ends[key] = sign * value, one
         if one.number % self._every == 0:
             if len(self._kept) == self._most:
@@ -58,11 +59,7 @@ class _KindOfEvent:
             if one.number % self._every == 0:
                 self._kept.append(one)
 
-    def _lowest(self, key: tuple[str, bool]) -> float:
-        return self._ends[key][0] if key in self._ends else math.inf
-
     def events(self) -> list[_Numbered]:
-        """Those that are held, in order."""
         found = {one.number: one for one in self._kept}
         for one in (*self._last, *(end for _, end in self._ends.values())):
             found[one.number] = one

@@ -68,14 +68,8 @@ def encode(frame: Frame, run: str = "", serial: int | None = None) -> bytes:
         "packed": packed,
         "readings": readings,
     }
-    if shrunk:
-        head["shrunk"] = shrunk
-    if run:
-        head["run"] = run
-    if serial is not None:
-        head["serial"] = serial
-    if frame.probe_digest:
-        head["examples"] = frame.probe_digest
+    told = {"shrunk": shrunk, "run": run, "serial": serial, "examples": frame.probe_digest}
+    head |= {name: value for name, value in told.items() if value not in (None, "", {})}
     if frame.regime:
         head |= {"regime": frame.regime, "wiring": frame.wiring}
     head_text = json.dumps(to_plain(head, "word"), allow_nan=False)

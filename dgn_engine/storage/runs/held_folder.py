@@ -32,7 +32,6 @@ class HeldFolder:
 
     @property
     def is_named(self) -> bool:
-        """Whether its path still names it."""
         return self._anchor.is_named
 
     def take(self) -> None:

@@ -31,6 +31,7 @@ _STAMPED = (
     folder_layout.NOTES,
 )
 
+_FILES = (folder_layout.RUN, folder_layout.LOG)
 Statuses = Mapping[str, os.stat_result]
 
 
@@ -44,7 +45,6 @@ def read_index(root: Path) -> list[IndexEntry]:
 
 
 def forget_index(root: Path) -> None:
-    """Every folder is read anew the next time."""
     index_database.forget(root)
 
 
@@ -165,8 +165,5 @@ def _stamp(statuses: Statuses) -> str:
     parts: list[str] = []
     for name in _STAMPED:
         if (one := statuses.get(name)) is not None:
-            parts += (f"{name}:{one.st_size}.{one.st_ino}.{one.st_mtime_ns}.{one.st_ctime_ns}",)
+            parts.append(f"{name}:{one.st_size}.{one.st_ino}.{one.st_mtime_ns}.{one.st_ctime_ns}")
     return " ".join(parts)
-
-
-_FILES = (folder_layout.RUN, folder_layout.LOG)

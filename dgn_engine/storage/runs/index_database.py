@@ -39,7 +39,6 @@ _PASSING = (  # trouble of the moment, which says nothing about what is stored
 
 
 def database_path() -> Path:
-    """Return where the database is kept."""
     return user_cache() / FOLDER / FILE
 
 
@@ -74,7 +73,6 @@ def remember(root: Path, facts: Mapping[str, bytes], gone: Iterable[str]) -> Non
 
 
 def forget(root: Path) -> None:
-    """Forget every run of this folder."""
     with suppress(*_TROUBLE), _opened(make=False) as database, database:
         database.execute("DELETE FROM runs WHERE root = ?", (_key(root),))
 

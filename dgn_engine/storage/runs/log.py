@@ -152,7 +152,10 @@ class LogWriter:
         self._doubtful = False  # a sync failed
         try:
             self.reopen()
-            self._sync_what_is_there()
+            # A writer that was killed may have left lines unsynced; a new file has no name yet.
+            self.sync()
+            self._path.parent.sync()
+            self._synced = 0.0
         except BaseException:
             self.close()
             raise
@@ -212,28 +215,20 @@ class LogWriter:
             self._first = _mark(raw[: raw.index(b"\n") + 1])
 
     def sync(self) -> None:
-        if self._dirty and self._file is not None:
+        file = self._file
+        if self._dirty and file is not None:
             if self._doubtful:
-                self._write_again(self._file)
+                file.seek(self._end - len(self._unsynced))
+                if file.write(self._unsynced) != len(self._unsynced):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             try:
-                os.fsync(self._file.fileno())
+                os.fsync(file.fileno())
             except OSError:
                 self._doubtful = True
                 raise
             self._dirty = self._doubtful = False
             self._unsynced.clear()
         self._synced = time.monotonic()
-
-    def _write_again(self, file: io.FileIO) -> None:
-        file.seek(self._end - len(self._unsynced))
-        if file.write(self._unsynced) != len(self._unsynced):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    def _sync_what_is_there(self) -> None:
-        """A writer that was killed may have left lines unsynced, and a new file has no name yet."""
-        self.sync()
-        self._path.parent.sync()
-        self._synced = 0.0
 
     def reopen(self) -> bool:
         """Open anew at the end of the last whole line: after trouble, half a line may be there.

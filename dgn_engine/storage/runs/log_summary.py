@@ -208,18 +208,15 @@ class LogFold:
             self._recent.pop()
 
     def summary(self) -> LogSummary:
-        swaps = [pair for pair in self._changes if isinstance(pair[1], RegimeSwapped)]
-        regime, since = "", 0
-        if swaps:
-            number, swap = swaps[-1]
-            assert isinstance(swap, RegimeSwapped)
-            regime, since = swap.after, bisect_left(self._tested, number)
-        since = max(since, bisect_left(self._tested, self._doubtful))
+        regime, since = "", -1
+        for number, event in self._changes:
+            if isinstance(event, RegimeSwapped):
+                regime, since = event.after, number
         return LogSummary(
             outcome=self._outcome,
             step=max((step for _, step in self._recent), default=0),
             regime=regime,
-            best=self._best(since),
+            best=self._best(bisect_left(self._tested, max(since, self._doubtful))),
             best_of_all=self._best(0),
             last=self._score(len(self._scores) - 1) if self._scores else ScoreAt(),
             seconds=self._seconds,

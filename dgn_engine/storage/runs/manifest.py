@@ -68,8 +68,6 @@ _COUNT = 1 << 53
 _WEIGHTS = re.compile(
     rf"{folder_layout.WEIGHTS}|{folder_layout.KEPT}/[A-Za-z0-9_-][A-Za-z0-9_.-]*\.safetensors"
 )
-
-
 _CHANGED = "is another one than its writer left: the inventory has another digest"
 _EXTRA = "was put there by somebody else: the inventory does not have it"
 _SMALL = {
@@ -175,7 +173,8 @@ def read_manifest(info: Mapping[str, Any]) -> Manifest | None:
         return None
     try:
         manifest: Manifest = from_plain(Manifest, info[KEY])
-        return replace(manifest, marks=_marks_in(info), digests=_digests_in(info, manifest))
+        marks: Any = from_plain(tuple[tuple[int, str], ...], info.get(_MARKS, []))
+        return replace(manifest, marks=dict(marks), digests=_digests_in(info, manifest))
     except TypeError as error:
         raise ValueError(str(error)) from None
 
@@ -192,12 +191,6 @@ def known_facts(folder: InnerPath, manifest: Manifest | None) -> list[LogFact]:
     """What the sound checkpoints and the inventory say of a log; raises `OSError`."""
     stated = None if manifest is None else manifest.fact
     return [*facts_in(folder), *([stated] if stated is not None else [])]
-
-
-def _marks_in(info: Mapping[str, Any]) -> Marks:
-    """The checksums of lines beside an inventory; raises `ValueError` or `TypeError`."""
-    marks: list[tuple[int, str]] = from_plain(tuple[tuple[int, str], ...], info.get(_MARKS, []))
-    return dict(marks)
 
 
 def put_manifest(info: Mapping[str, Any], manifest: Manifest | None) -> dict[str, Any]:
@@ -336,14 +329,9 @@ def verify(folder: Path) -> list[Damage]:
 
 
 def _verify_all(root: InnerPath) -> list[Damage]:
-    links = list(_find_links(root))
-    named = {one.path for one in links}
-    return [*links, *(one for one in _verify(root) if one.path not in named)]
-
-
-def _find_links(folder: InnerPath) -> Iterator[Damage]:
-    for path in folder_layout.links(folder):
-        yield Damage(path.within, "is a link, which is not followed")
+    links = [path.within for path in folder_layout.links(root)]
+    found = [Damage(path, "is a link, which is not followed") for path in links]
+    return [*found, *(one for one in _verify(root) if one.path not in links)]
 
 
 def _verify(folder: InnerPath) -> list[Damage]:
@@ -404,14 +392,14 @@ def find_unsound(
     is wrong with each. `manifest`: None where it is not known what should be there; `marks`: those
     that the log has."""
     yield from find_wrong_kinds(folder)
-    refuted = _refuted_checkpoints(folder, manifest or NOTHING, marks)
+    is_foreign = is_foreign_log(folder, manifest or NOTHING, marks)
     known = (manifest or NOTHING).digests
     of_checkpoints = _digest_checkpoints(folder) if known.checkpoints else {}
     orders: dict[int, str] = {}
     for one in _checkpoints(folder):
         if not one.sound:
             yield one.path, Damage(one.place.within, one.trouble)
-        elif one.path.name in refuted:
+        elif not is_foreign and is_refuted(marks, _expected(one)):
             yield one.path, Damage(one.path.within, f"{run_identity.OF_ANOTHER} than the log")
         elif one.order in orders:
             yield one.path, Damage(one.path.within, f"is a copy of {orders[one.order]}")
@@ -502,14 +490,6 @@ def _find_strange(folder: InnerPath) -> Iterator[Damage]:
                 yield Damage((inner / name).within, "is no part of a run", harmless=True)
 
 
-def _refuted_checkpoints(folder: InnerPath, manifest: Manifest, marks: Marks) -> set[str]:
-    """Names of the checkpoints whose log is not the one in the folder, where that is the run's."""
-    if is_foreign_log(folder, manifest, marks):
-        return set()
-    held = _checkpoints(folder, thorough=False)
-    return {one.path.name for one in held if is_refuted(marks, _expected(one))}
-
-
 def is_foreign_log(folder: InnerPath, manifest: Manifest, marks: Marks) -> bool:
     """Whether the log that has these `marks` is that of another run: its first or last line is not
     the one that the inventory has; without an inventory, no checkpoint was written beside it."""
@@ -520,14 +500,9 @@ def is_foreign_log(folder: InnerPath, manifest: Manifest, marks: Marks) -> bool:
     return bool(told) and all(is_refuted(marks, those) for those in told)
 
 
-def marks_of_log(folder: InnerPath, manifest: Manifest) -> Marks:
-    """Checksums of those lines of the log that inventory and checkpoints know; none where there is
-    no log."""
-    return _scanned_log(folder, manifest).marks
-
-
-def _scanned_log(folder: InnerPath, manifest: Manifest) -> LogScan:
-    """The log, of which nothing is left to take."""
+def scanned_log(folder: InnerPath, manifest: Manifest) -> LogScan:
+    """The log, all of it read: its `marks` are those that inventory and checkpoints know; none
+    where there is no log."""
     log = LogScan(folder / folder_layout.LOG, {}, _marked(folder, manifest))
     with suppress(OSError):
         deque(log, maxlen=0)
@@ -567,7 +542,7 @@ def is_foreign_info(folder: InnerPath) -> bool:
         return False
     if not held and not frames:
         return False
-    log = _scanned_log(folder, manifest)
+    log = scanned_log(folder, manifest)
     other = any(_verify_config(folder, config)) or log.is_foreign
     return other or is_refuted(log.marks, manifest.marks)
 

@@ -123,7 +123,6 @@ class RecordedSteps:
 
 
 def size_of(frame: Frame) -> int:
-    """Bytes of a frame's arrays."""
     arrays = (array for reading in frame.readings.values() for array in reading.arrays.values())
     return sum(array.nbytes for array in arrays)
 

@@ -9,7 +9,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.messages import Event, Failed
@@ -25,17 +25,13 @@ TOGETHER = 256  # lines that wait to be passed on at most
 WAITING_FRAMES = 4  # a frame more is dropped: the disk is slower than the probes
 
 
-@dataclass(frozen=True)
-class _Note:
+class _Note(NamedTuple):
     name: str
     fields: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class _NoteBatch:
-    """Lines that are written together: each wake and each call of the system holds up training."""
-
-    notes: tuple[_Note, ...]
+# Lines are written together: each wake and each call of the system holds up training.
+_NoteBatch = tuple[_Note, ...]
 
 
 @dataclass(frozen=True)
@@ -69,15 +65,11 @@ class _WaitingJobs:
         if isinstance(job, _Checkpoint):
             self.jobs = deque(other for other in self.jobs if not isinstance(other, _Checkpoint))
         elif len(self.jobs) >= HELD_LINES:
-            lines = (index for index, other in enumerate(self.jobs) if _may_be_lost(other))
-            del self.jobs[next(lines)]
+            lines = ((n, one) for n, one in enumerate(self.jobs) if isinstance(one, _Note))
+            stays = RecordingPaused.__name__
+            del self.jobs[next(n for n, line in lines if line.name != stays)]
             self.lost += 1
         self.jobs.append(job)
-
-
-def _may_be_lost(job: _Note | _Checkpoint | Frame) -> bool:
-    """Return whether it is a line, and not the one that recording paused."""
-    return isinstance(job, _Note) and job.name != RecordingPaused.__name__
 
 
 class Recorder:
@@ -119,7 +111,7 @@ class Recorder:
         """Write now what waits for the next line."""
         later, self._later = self._later, []
         if later and not self._ended.is_set():
-            self._jobs.put(_NoteBatch(tuple(later)))
+            self._jobs.put(tuple(later))
 
     def add_frame(self, frame: Frame, patience: float = 0.0) -> bool:
         """Write a frame, unless too many wait for so many seconds; whether it was accepted."""
@@ -203,7 +195,7 @@ class Recorder:
                 job.lines = self.folder.log.lines
             job.done.set()
         else:
-            parts = job.notes if isinstance(job, _NoteBatch) else (job,)
+            parts = job if isinstance(job, tuple) else (job,)
             for part in parts:
                 self._step = _step_of(part, self._step)
             waits = bool(self.paused)
@@ -222,12 +214,10 @@ class Recorder:
             return False
         return True
 
-    def _write(self, job: _Job | _Note) -> None:
+    def _write(self, job: _Job) -> None:
         match job:
-            case _Note():
-                self.folder.note(job.name, job.fields)
-            case _NoteBatch():
-                self.folder.note_all([(one.name, one.fields) for one in job.notes])
+            case tuple():
+                self.folder.note_all(job)
             case Frame():
                 self.folder.add_frame(job)
             case WriteMarker():
@@ -261,7 +251,8 @@ class Recorder:
         try:
             self.folder.recover(last)
             while self._waiting.jobs:
-                self._write(self._waiting.jobs[0])
+                job = self._waiting.jobs[0]
+                self._write((job,) if isinstance(job, _Note) else job)
                 self._waiting.jobs.popleft()
             self.folder.sync()  # before the note: one more failure here must not write it twice
             event = RecordingResumed(self._step, self._waiting.lost)

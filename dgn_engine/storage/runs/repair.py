@@ -48,8 +48,8 @@ from dgn_engine.storage.runs.manifest import (
     is_foreign_log,
     known_facts,
     known_manifest,
-    marks_of_log,
     put_manifest,
+    scanned_log,
     verify,
 )
 from dgn_engine.text.byte_counts import bytes_in_words
@@ -153,7 +153,9 @@ def _recorded_config(folder: InnerPath, foreign: bool) -> tuple[RunConfig, str]:
 def _find_ids(folder: InnerPath) -> tuple[str, dict[str, Any]]:
     """The id of the run by what lies in its folder ('' where nothing states it), and what its
     `run.json` says of those before."""
-    stated = _stated_ids(folder)
+    by_checkpoints, by_frames = _stated_by_checkpoints(folder), _stated_by_frames(folder)
+    # Those of the newest first.
+    stated = list(dict.fromkeys(one for one, _ in (*by_checkpoints, *by_frames)))
     full = {run_identity.tag_of(one): one for one in stated}
     stretches = _stretches_of_log(folder)
     tags = [tag for tag, _, _ in stretches]
@@ -171,22 +173,15 @@ def _find_ids(folder: InnerPath) -> tuple[str, dict[str, Any]]:
         return (own, {}) if stated else ("", {run_identity.FORMER: [own]})
     ends = [first for _, first, _ in stretches[1:]]
     counts = {
-        one: [end, *_count_stated(folder, one)] for one, end in zip(before, ends, strict=True)
+        one: [end, _count_stated(by_frames, one), _count_stated(by_checkpoints, one)]
+        for one, end in zip(before, ends, strict=True)
     }
     return own, {run_identity.FORMER: before, run_identity.COUNTS: counts}
 
 
-def _stated_ids(folder: InnerPath) -> list[str]:
-    """The ids that its checkpoints and frames state, those of the newest first."""
-    pairs = (*_stated_by_checkpoints(folder), *_stated_by_frames(folder))
-    return list(dict.fromkeys(one for one, _ in pairs))
-
-
-def _count_stated(folder: InnerPath, run: str) -> tuple[int, int]:
-    """How many frames and checkpoints there were when the last ones of this run were written."""
-    frames = [serial for one, serial in _stated_by_frames(folder) if one == run]
-    orders = [order for one, order in _stated_by_checkpoints(folder) if one == run]
-    return 1 + max(frames, default=-1), 1 + max(orders, default=-1)
+def _count_stated(stated: Sequence[tuple[str, int]], run: str) -> int:
+    """How many frames or checkpoints there were when the last one of this run was written."""
+    return 1 + max((number for one, number in stated if one == run), default=-1)
 
 
 def _stated_by_checkpoints(folder: InnerPath) -> list[tuple[str, int]]:
@@ -237,14 +232,14 @@ def _repair_config(folder: InnerPath) -> list[str]:
 
 def _repair_log(folder: InnerPath) -> list[str]:
     """Sound lines keep their numbers, because checkpoints name them."""
-    path, known = folder / folder_layout.LOG, _known(folder)
-    written, marks = count_lines(folder, known or NOTHING), marks_of_log(folder, known or NOTHING)
+    path, known = folder / folder_layout.LOG, _known(folder) or NOTHING
+    written, marks = count_lines(folder, known), scanned_log(folder, known).marks
     why = "was missing"
     try:
-        if not is_foreign_log(folder, known or NOTHING, marks):
+        if not is_foreign_log(folder, known, marks):
             log = LogContents(path, written=written)
-            changed = changed_lines(folder, known or NOTHING, log.missing)
-            end = None if known is None or known == NOTHING else known.lines
+            changed = changed_lines(folder, known, log.missing)
+            end = None if known == NOTHING else known.lines
             return _mend_log(folder, log, end, changed)
         why = "was put aside: it is of another run"
     except FileNotFoundError:
@@ -331,13 +326,13 @@ def _what_is_known(gaps: GapReading) -> list[str]:
 
 def _read_gaps(folder: InnerPath, lines: Sequence[LogLine], written: int) -> GapReading:
     known, info = _known(folder), run_info.read(folder)
-    facts = known_facts(folder, known)
-    return read_gaps(lines, written, run_info.first_regime(info), facts, _tag(folder))
+    facts, tag = known_facts(folder, known), run_identity.tag_of(run_identity.id_of(info))
+    return read_gaps(lines, written, run_info.first_regime(info), facts, tag)
 
 
 def _drop_unsound(folder: InnerPath) -> list[str]:
     known = _known(folder)
-    marks = marks_of_log(folder, known or NOTHING)
+    marks = scanned_log(folder, known or NOTHING).marks
     paths = [path for path, _ in find_unsound(folder, known, marks)]
     for path in paths:
         folder_layout.set_aside(folder, path)
@@ -360,14 +355,10 @@ def _reduce_manifest(folder: InnerPath) -> list[str]:
     if left.digests.stretch:
         stretch, digests = digest_log(folder / folder_layout.LOG).digests()
         left = replace(left, digests=replace(left.digests, stretch=stretch, log=digests))
-    left = replace(left, marks=marks_of_log(folder, left))
+    left = replace(left, marks=scanned_log(folder, left).marks)
     if left != known:
         run_info.write(folder, put_manifest(info, left))
     return [f"{damage}: struck out of the inventory." for damage in gone]
-
-
-def _tag(folder: InnerPath) -> str:
-    return run_identity.tag_of(run_identity.id_of(run_info.read(folder)))
 
 
 def _known(folder: InnerPath) -> Manifest | None:

@@ -40,7 +40,6 @@ class Snapshot:
         return all(bool(t.isfinite().all()) for t in weights)
 
     def all_finite(self) -> bool:
-        """Whether weights and optimiser state are all finite."""
         return all(bool(t.isfinite().all()) for t in self.tensors.values())
 
 

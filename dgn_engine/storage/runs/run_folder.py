@@ -40,7 +40,6 @@ from dgn_engine.storage.runs.manifest import (
     put_manifest,
 )
 from dgn_engine.storage.runs.run_checkpoints import Snapshot, StoredCheckpoint
-from dgn_engine.storage.runs.serial_numbers import NextNumbers
 from dgn_engine.storage.runs.written_log import WrittenLog
 from dgn_engine.text.printable import is_utf8
 
@@ -164,7 +163,7 @@ class RunFolder:
         self.folder = HeldFolder(path)
         self.root = self.folder.root
         self._room = FolderRoom(self.root, frames_cap)
-        self.tell: Callable[[Event], None] = _nobody_hears
+        self.tell: Callable[[Event], None] = lambda _: None  # without window and progress bar
         self._looked = 0.0
         try:
             self.folder.take()
@@ -260,8 +259,8 @@ class RunFolder:
         lines = serial = 0
         if newest is not None:
             lines, serial = newest.lines, newest.frames
-        given = NextNumbers(self.log.lines, self._serial, self._order)
-        self.note("RunContinued", {**fields, "lines": lines, **given.to_fields()})
+        given = {"frames": self._serial, "checkpoints": self._order}  # what is superseded goes
+        self.note("RunContinued", {**fields, "lines": lines, **given})
         self.log.writer.sync()
         self.log.regime = run_info.first_regime(self.info.tree)
         if newest is not None:
@@ -425,10 +424,6 @@ def _files_of(info: Mapping[str, Any], config: RunConfig, log: bytes) -> dict[st
         folder_layout.LOG: log,
         folder_layout.LOCK: b"",
     }
-
-
-def _nobody_hears(_: Event) -> None:
-    """A folder that is written without a window and without a progress bar."""
 
 
 def create_named(root: Path, config: RunConfig) -> RunFolder:

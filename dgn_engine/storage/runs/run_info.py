@@ -146,18 +146,6 @@ def read(folder: FilePath) -> dict[str, Any]:
     return info
 
 
-def _is_threads(value: Any) -> bool:
-    return is_count(value, THREADS) and value > 0
-
-
-def _are_words(value: Any) -> bool:
-    return isinstance(value, list) and all(map(is_word, value))
-
-
-def _are_versions(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(is_word, value.values()))
-
-
 def _are_frames(value: Any) -> bool:
     match value:
         case {"probes": [*probes], "every": every}:
@@ -169,13 +157,13 @@ def _are_frames(value: Any) -> bool:
 # themselves.
 _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "id": is_word,
-    "former_ids": _are_words,
+    "former_ids": lambda value: isinstance(value, list) and all(map(is_word, value)),
     "created": is_word,
-    "versions": _are_versions,
+    "versions": lambda value: isinstance(value, dict) and all(map(is_word, value.values())),
     "device": is_word,
     "processor": is_word,
     "data_fingerprint": is_word,
-    "threads": _is_threads,
+    "threads": lambda value: is_count(value, THREADS) and value > 0,
     _FRAMES: _are_frames,
     "branch": lambda value: isinstance(value, dict),
 }

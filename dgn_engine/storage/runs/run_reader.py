@@ -127,20 +127,17 @@ class RunReader:
         newest = self.checkpoints[-1]
         if step is not None:
             newest = self._of_step(self.checkpoints, step, "checkpoint")
-        self._check_newest(newest, step)
-        return newest
-
-    def _check_newest(self, found: run_checkpoints.StoredCheckpoint, step: int | None) -> None:
-        """An older state is not taken for the newest, nor for the last one of its step."""
         for one in (one for one in self._all_checkpoints if not one.sound):
-            newer = _place(one) > _place(found) and (step is None or one.step == step)
+            # An older state is not taken for the newest, nor for the last one of its step.
+            newer = _place(one) > _place(newest) and (step is None or one.step == step)
             if newer and step is None:
                 raise UserError(
                     f"{one.place} {one.trouble}; the newest sound checkpoint of "
-                    f"{self.name} is of step {found.step:,}: {self.name}@{found.step}."
+                    f"{self.name} is of step {newest.step:,}: {self.name}@{newest.step}."
                 )
             if newer:
                 raise UserError(f"{one.place} {one.trouble}.")
+        return newest
 
     @property
     def step(self) -> int:
@@ -198,16 +195,10 @@ def frames_in_words(frames: Sequence[frame_files.StoredFrame]) -> str:
 
 def _nearest(step: int, steps: Sequence[int]) -> str:
     """'the nearest are of steps 0 and 200', of steps that are not this one."""
-    around = (
-        max((one for one in steps if one < step), default=None),
-        min((one for one in steps if one > step), default=None),
-    )
-    near = [f"{one:,}" for one in around if one is not None]
-    return (
-        f"the nearest are of steps {' and '.join(near)}"
-        if near[1:]
-        else f"the nearest is of step {near[0]}"
-    )
+    near = [max((one for one in steps if one < step), default=None)]
+    near += [min((one for one in steps if one > step), default=None)]
+    words = " and ".join(f"{one:,}" for one in near if one is not None)
+    return f"the nearest {'is of step' if None in near else 'are of steps'} {words}"
 
 
 def words_of_losses(folder: Path) -> str:

@@ -39,13 +39,9 @@ def delete_run(folder: Path) -> None:
             for name in folder_layout.FOLDERS:
                 if (root / name).is_dir():
                     (root / name).remove_tree()
-            own = (
-                folder_layout.NOTES,
-                folder_layout.ANSWERS,
-                folder_layout.MIRROR,
-                folder_layout.LOCK,
-            )
-            for name in (*folder_layout.FILES, *own):
+            # Last what stays on this machine, and the lock.
+            own = (folder_layout.NOTES, folder_layout.ANSWERS, folder_layout.MIRROR)
+            for name in (*folder_layout.FILES, *own, folder_layout.LOCK):
                 (root / name).unlink(missing_ok=True)
         finally:
             lock.release()

@@ -30,10 +30,6 @@ class NextNumbers:
     frames: int
     checkpoints: int
 
-    def to_fields(self) -> dict[str, int]:
-        """As `RunContinued` keeps them: what it supersedes is removed after it is logged."""
-        return {"frames": self.frames, "checkpoints": self.checkpoints}
-
 
 def find_next_numbers(folder: FilePath, manifest: Manifest, log: Iterable[LogLine]) -> NextNumbers:
     """By everything in a run's folder that names a number; raises `OSError`."""
