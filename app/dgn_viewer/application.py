@@ -57,7 +57,7 @@ class GuiGarbageCollector(QObject):
         self._timer.timeout.connect(collect)
         gc.disable()
         self._timer.start(INTERVAL)
-        self.destroyed.connect(_enable_collection)
+        self.destroyed.connect(lambda: gc.enable())
 
     def spare_what_is_there(self) -> None:
         """Look at nothing that exists by now: torch alone is hundreds of thousands of objects, and
@@ -77,15 +77,6 @@ def collect() -> None:
         if count <= limit:
             return
         gc.collect(generation)
-
-
-def _enable_collection() -> None:
-    gc.enable()
-
-
-def install_gui_garbage_collector(parent: QObject) -> GuiGarbageCollector:
-    """Collect garbage in the GUI thread until `parent` goes or `stop` is called."""
-    return GuiGarbageCollector(parent)
 
 
 @dataclass(frozen=True)
@@ -132,11 +123,7 @@ def new_engine(options: Options) -> EngineClient:
 class Viewer:
     """Owns what runs: whoever builds one calls `close`, which ends thread, timers and hooks."""
 
-    def __init__(
-        self,
-        options: Options,
-        engine: EngineClient | None = None,
-    ) -> None:
+    def __init__(self, options: Options, engine: EngineClient | None = None) -> None:
         self.application = qt_application()
         self.faults = Faults()
         self.engine = engine if engine is not None else new_engine(options)
@@ -146,7 +133,7 @@ class Viewer:
         self.window.experiments.data_root = options.data_root
         if options.size is not None:
             self.window.resize(QSize(*options.size))
-        self.collector: GuiGarbageCollector = install_gui_garbage_collector(self.window)
+        self.collector = GuiGarbageCollector(self.window)
         self._options = options
         self._closed = False
         self.pump.event_arrived.connect(self.window.on_event)

@@ -32,13 +32,11 @@ class EventFilter(QObject):
         self.watch(*watched)
 
     def watch(self, *objects: QObject) -> None:
-        """Watch these as well."""
         for watched in objects:
             watched.installEventFilter(self)
             self._watched.append(watched)
 
     def stop(self) -> None:
-        """Watch nothing any more."""
         for watched in self._watched:
             if isValid(watched):
                 watched.removeEventFilter(self)

@@ -15,11 +15,7 @@ from dgn_engine.protocol.branches import ComparisonOpened
 from dgn_engine.protocol.files import FileListed, WeightsSaved, WeightsTaken
 from dgn_engine.protocol.messages import Command, Event
 from dgn_engine.protocol.run_state import RunState
-from dgn_engine.protocol.runs import (
-    RunExported,
-    RunsThinned,
-    SessionSaved,
-)
+from dgn_engine.protocol.runs import RunExported, RunsThinned, SessionSaved
 from dgn_engine.protocol.training import (
     Change,
     ChangesListed,
@@ -96,8 +92,7 @@ class Notices(QObject):
         self._listed = ChangesListed()  # of the run
         self._last: Told | None = None  # of its newest change, where no event says more of it
         self._said: Told | None = None  # by an event, of what is listed next
-        self._timer = QTimer(self)
-        self._timer.setInterval(_EVERY_MS)
+        self._timer = QTimer(self, interval=_EVERY_MS)
         self._timer.timeout.connect(self._age)
 
     @property
@@ -132,7 +127,7 @@ class Notices(QObject):
         if notice is not None:
             if isinstance(event, Diverged) and event.back_to is not None:
                 notice = replace(notice, offers=(self._way_back(event.step, event.back_to),))
-            entry = self._tell(notice, getattr(event, "step", None))
+            entry = self.tell(notice, getattr(event, "step", None))
             if isinstance(event, (RegimeSwapped, WeightsTaken)):
                 self._fresh = self._said = entry
 
@@ -153,7 +148,7 @@ class Notices(QObject):
             if said is None and known[-1].setting:
                 what, step = known[-1].what, known[-1].step
                 words = f"Undo {what} of step {step:,} alone; the weights stay as they are."
-            self._fresh = self._tell(Notice("info", words))
+            self._fresh = self.tell(Notice("info", words))
             return
         made = done[-1:]
         goes_on = (
@@ -162,20 +157,15 @@ class Notices(QObject):
             and done[:-1] == known[:-1]
             and ((made[0].step, made[0].setting) == (known[-1].step, known[-1].setting))
         )
-        if (
-            not made
-            or done == known
-            or not (
-                goes_on or done[:-1] in (known, known[1:])  # the oldest may be forgotten
-            )
-        ):
+        follows = done[:-1] in (known, known[1:])  # the oldest may be forgotten
+        if not made or done == known or not (goes_on or follows):
             return
         if goes_on and last is not None:
             self._leave(last)
             if last in self.entries:
                 self.entries.remove(last)
         words = step_words(made[0])
-        self._fresh = self._last = self._tell(Notice("info", capitalised(words)), made[0].step)
+        self._fresh = self._last = self.tell(Notice("info", capitalised(words)), made[0].step)
 
     def _way_back(self, step: int, back_to: int) -> NoticeButton:
         """The button that puts the run back, for as long as it stands where it diverged."""
@@ -187,11 +177,8 @@ class Notices(QObject):
 
         return NoticeButton(f"Go back to step {back_to:,}", partial(self._send, GoBack()), possible)
 
-    def tell(self, notice: Notice) -> None:
-        """Give a notice; the same one again stands for the one before."""
-        self._tell(notice)
-
-    def _tell(self, notice: Notice, at: int | None = None) -> Told:
+    def tell(self, notice: Notice, at: int | None = None) -> Told:
+        """Give a notice, of step `at` or of now; the same one again stands for the one before."""
         state = self._run_state()
         number = state.run.run if state.run is not None else 0
         step = at if at is not None else state.step if state.run is not None else None

@@ -58,9 +58,7 @@ class Pump(QObject):
     def __init__(self, engine: EngineClient, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._engine = engine
-        self._timer = QTimer(self)
-        self._timer.setTimerType(Qt.TimerType.PreciseTimer)
-        self._timer.setInterval(TICK_MS)
+        self._timer = QTimer(self, timerType=Qt.TimerType.PreciseTimer, interval=TICK_MS)
         self._timer.timeout.connect(self.tick)
         # Queued: it comes from the engine's thread.
         self._news.connect(self.tick, Qt.ConnectionType.QueuedConnection)
@@ -71,7 +69,6 @@ class Pump(QObject):
         self._timer.start()
 
     def take_over(self, engine: EngineClient) -> None:
-        """Take what this engine has from now on."""
         self._engine.notify(_nobody)
         self._engine = engine
         self.stopped = False

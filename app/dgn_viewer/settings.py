@@ -25,7 +25,6 @@ _T = TypeVar("_T")
 
 
 def default_path() -> Path:
-    """The settings file in the user's configuration folder."""
     return user_config() / "settings.ini"
 
 

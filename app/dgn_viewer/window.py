@@ -175,7 +175,7 @@ class Window(QMainWindow):
         if self.history.on_frame(frame):
             self.run_views.status.show_frame(frame)
             self.time.cursor.keeper.on_frame(frame)
-            self.guides.refresh()
+            self.guides.tour.refresh()
             self.display.follow(frame.watching)
             self.display.refresh()
             self.guides.begin_due_tour()
@@ -270,7 +270,6 @@ class Window(QMainWindow):
     # Inside
 
     def _connect(self) -> None:
-        """Connect what happens in one part with what others do about it."""
         docks, views, cursor = self.docks, self.run_views, self.time.cursor
         parts = (views.toolbar, views.strip, self.inspector, self.recorded, self.files.recent)
         for part in (*parts, self.guides.acts, cursor, self.time.compared):
@@ -290,5 +289,6 @@ class Window(QMainWindow):
         docks.arrangement.arranged.connect(self.columns.page.fit)
         self.files.drops.other_dropped.connect(self.inspector.files.leave)
         self.recorded.settings_wanted.connect(self.pages.settings)
-        for owner in (self.time, self.experiments, self.exports, self.recorded.remote):
+        for owner in (self.time, self.experiments, self.exports):
             self.closed.connect(owner.close)
+        self.closed.connect(self.recorded.remote.stop)

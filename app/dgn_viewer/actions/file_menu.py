@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 from dgn_engine.protocol.branches import CloseComparison
-from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.actions.action_rows import (
     SEPARATOR,
     ActionRow,
@@ -193,29 +192,17 @@ def file_menu(
 
 
 def recent_rows(recent: RecentFiles) -> tuple[ActionRow, ...]:
-    """Return a row for each of the files and runs that were opened last."""
-    return tuple(
-        ActionRow(
-            id=f"recent.{index + 1}",
-            title="Open recent",
-            callback=partial(recent.open, index),
-            tip="Open it again",
-            enabled=partial(_can_open, recent, index),
-            visible=partial(_is_recent, recent, index),
-            text_now=partial(_recent_text, recent, index),
-            fixed=False,
-        )
-        for index in range(MOST)
+    return tuple(_recent_row(recent, index) for index in range(MOST))
+
+
+def _recent_row(recent: RecentFiles, index: int) -> ActionRow:
+    return ActionRow(
+        id=f"recent.{index + 1}",
+        title="Open recent",
+        callback=partial(recent.open, index),
+        tip="Open it again",
+        enabled=lambda now: now.ready and recent.is_there(index),
+        visible=lambda _: index < len(recent.items),
+        text_now=lambda _: recent.text(index) or "Open recent",
+        fixed=False,
     )
-
-
-def _can_open(recent: RecentFiles, index: int, now: RunState) -> bool:
-    return now.ready and recent.is_there(index)
-
-
-def _is_recent(recent: RecentFiles, index: int, _now: RunState) -> bool:
-    return index < len(recent.items)
-
-
-def _recent_text(recent: RecentFiles, index: int, _now: RunState) -> str:
-    return recent.text(index) or "Open recent"

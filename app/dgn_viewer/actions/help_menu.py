@@ -41,7 +41,7 @@ def help_menu(guides: Guides, pages: InspectorPages, sheet: ShortcutSheet) -> Me
             ActionRow(
                 id="help.tour",
                 title="Tour",
-                callback=guides.start_tour,
+                callback=guides.tour.start,
                 tip="Six callouts that point at the live run, and can act on it",
                 enabled=shows_run_and_ready,
             ),

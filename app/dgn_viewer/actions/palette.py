@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import (
-    QFrame,
-    QHeaderView,
-    QLineEdit,
-    QTreeWidget,
-    QTreeWidgetItem,
-    QWidget,
-)
+from PySide6.QtWidgets import QFrame, QHeaderView, QLineEdit, QTreeWidget, QTreeWidgetItem, QWidget
 
 from dgn_viewer.actions.action_rows import ActionRow
 from dgn_viewer.actions.registry import Actions
@@ -139,7 +132,6 @@ class Palette(QFrame):
                 action.trigger()
 
     def _on_key(self, event: QKeyEvent) -> bool:
-        """Arrows move in the list, Enter does, Escape closes."""
         current = self.list.currentItem()
         row = self.list.indexOfTopLevelItem(current) if current is not None else -1
         match event.key():

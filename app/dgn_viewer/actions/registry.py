@@ -49,7 +49,6 @@ class Actions(QObject):
         return tuple(row for row in self.rows if fnmatchcase(row.id, pattern))
 
     def add_menus(self, *menus: Menu) -> None:
-        """Make QActions of the rows in these menus."""
         self.menus = (*self.menus, *menus)
         entries = (entry for _, entry in walk_menus(menus))
         self.add(tuple(entry for entry in entries if isinstance(entry, ActionRow)))

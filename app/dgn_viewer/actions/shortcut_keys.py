@@ -32,7 +32,6 @@ class ShortcutKeys(QObject):
         return dict(self._own)
 
     def add(self, row: ActionRow, action: QAction) -> None:
-        """Put its keys on an action."""
         self._actions[row.id] = row, action
         self._put(row.id)
 
@@ -93,7 +92,6 @@ class ShortcutKeys(QObject):
         return ""
 
     def tip(self, row: ActionRow) -> str:
-        """What an action does, with its keys."""
         text, keys = row.tip or row.title.removesuffix("…"), self._sequences(row)
         if not keys:
             return text

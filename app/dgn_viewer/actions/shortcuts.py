@@ -9,7 +9,7 @@ from PySide6.QtGui import QFocusEvent, QKeyEvent, QKeySequence, QMouseEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QWidget
 
 from dgn_viewer.actions.registry import Actions
-from dgn_viewer.widgets.layouts import PlainLabel, column, scrolling
+from dgn_viewer.widgets.layouts import PlainLabel, column, empty, scrolling
 
 _ROWS = 14  # in one column of the sheet, where the window has room for all columns
 _AROUND = 16  # pixels of the window that stay in sight on each side
@@ -60,28 +60,19 @@ class ShortcutSheet(QFrame):
 
     def _fill(self, rows: tuple[tuple[str, str], ...], columns: int) -> QSize:
         """Lay the rows out in so many columns; returns the size that they take."""
-        self._clear()
-        title = PlainLabel("Keyboard shortcuts", self._sheet)
-        title.setProperty("role", "title")
+        empty(self._grid)
+        title = PlainLabel("Keyboard shortcuts", self._sheet, role="title")
         self._grid.addWidget(title, 0, 0, 1, 2 * columns)
         high = ceil(len(rows) / columns)
         self._grid.setVerticalSpacing(8 if high <= _ROWS else 2)
         for place, (keys, text) in enumerate(rows):
             beside, row = divmod(place, high)
-            key_label = PlainLabel(keys, self._sheet)
-            key_label.setProperty("role", "heading")
+            key_label = PlainLabel(keys, self._sheet, role="heading")
             self._grid.addWidget(key_label, row + 1, 2 * beside)
             words = PlainLabel(text.removesuffix("…"), self._sheet)
             self._grid.addWidget(words, row + 1, 2 * beside + 1)
         self._grid.activate()
         return self._sheet.sizeHint()
-
-    def _clear(self) -> None:
-        while (item := self._grid.takeAt(0)) is not None:
-            widget = item.widget()
-            if widget is not None:
-                widget.hide()
-                widget.deleteLater()
 
     def event(self, event: QEvent) -> bool:
         """Keep keys from acting on what lies behind while the sheet is open."""

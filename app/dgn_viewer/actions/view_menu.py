@@ -178,7 +178,6 @@ def view_menu(
 
 
 def look_back_menu(time: TimeControls) -> Menu:
-    """Return the menu of what moves the step cursor."""
     cursor = time.cursor
 
     def can_look_back(_now: RunState) -> bool:
@@ -262,7 +261,6 @@ def look_back_menu(time: TimeControls) -> Menu:
 
 
 def layout_rows(docks: PanelDocks) -> tuple[ActionRow, ...]:
-    """Return a row per layout that the program brings."""
     return tuple(
         ActionRow(
             id=f"view.layout.{name}",
@@ -289,7 +287,6 @@ def theme_rows(theme: WindowTheme) -> tuple[ActionRow, ...]:
 
 
 def panel_rows(docks: PanelDocks, panels: Mapping[str, PanelSpec]) -> tuple[ActionRow, ...]:
-    """Return a row per panel: open or close it."""
     return tuple(
         ActionRow(
             id=f"panel.{name}",

@@ -71,7 +71,7 @@ class ChartControls(QObject):
             _MenuEntry(
                 0, "Save animation…", lambda _: animate and animate(), lambda _: animate is not None
             ),
-            _MenuEntry(2, "Follow again", self._follow, self._strayed),
+            _MenuEntry(2, "Follow again", lambda key: self.view.charts.follow(key), self._strayed),
             _MenuEntry(2, "As the panel draws it", self._reset, lambda key: key in self.settings),
             _MenuEntry(
                 3, "What am I seeing?", lambda _: about and about(), lambda _: about is not None
@@ -80,11 +80,7 @@ class ChartControls(QObject):
 
     @property
     def view(self) -> SceneView:
-        """What the charts are shown in."""
-        return self.make()
-
-    def make(self) -> SceneView:
-        """Return the view, which is made where nothing was shown in it yet."""
+        """What the charts are shown in; made where nothing was shown yet."""
         if self._made is None:
             self._made = self._make_view()
             self._made.menu_wanted.connect(self.open_menu)
@@ -214,9 +210,6 @@ class ChartControls(QObject):
         for older in window.findChildren(RangePopup):
             older.close()
         RangePopup(title, reach, log, take, window).open(at)
-
-    def _follow(self, key: str) -> None:
-        self.view.charts.follow(key)
 
     def _strayed(self, key: str) -> bool:
         charts = self.view.charts

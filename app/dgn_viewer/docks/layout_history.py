@@ -40,9 +40,7 @@ class LayoutHistory(QObject):
         self._done: list[_Arrangement] = []
         self._undone: list[_Arrangement] = []
         self._putting = False
-        self._quiet = QTimer(self)
-        self._quiet.setSingleShot(True)
-        self._quiet.setInterval(QUIET)
+        self._quiet = QTimer(self, singleShot=True, interval=QUIET)
         self._quiet.timeout.connect(self.take)
         docks.changed.connect(self._stir)
         docks.arrangement.arranged.connect(self._stir)
@@ -60,7 +58,6 @@ class LayoutHistory(QObject):
         return bool(self._undone)
 
     def undo(self) -> None:
-        """Put the panels back to where they were before the last change."""
         self.take()
         self._go(self._done, self._undone)
 

@@ -47,7 +47,7 @@ class LinkedSteps(QObject):
         self._views.append(view)
         view.step_wanted.connect(lambda step: self.wanted.emit(round(step)))
         view.step_marked.connect(lambda step: self.mark(round(step)))
-        view.steps_zoomed.connect(self._zoom)
+        view.steps_zoomed.connect(lambda low, high: self._go((low, high)))
         view.steps_followed.connect(self.follow)
 
     def mark(self, step: int) -> None:
@@ -85,9 +85,6 @@ class LinkedSteps(QObject):
             self._show()
         if zoom != before:
             self.changed.emit()
-
-    def _zoom(self, low: float, high: float) -> None:
-        self._go((low, high))
 
     def _go(self, steps: Steps) -> None:
         """One chart was zoomed by hand."""

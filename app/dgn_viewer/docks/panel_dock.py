@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QSize, Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import (
-    QHBoxLayout,
-    QStackedWidget,
-    QToolButton,
-    QWidget,
-)
+from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QToolButton, QWidget
 
 from dgn_engine.protocol.watching import CancelReading, GoOnReading, SetProbeExamples
 from dgn_engine.scene.axes import at_step
@@ -31,13 +26,7 @@ from dgn_engine.views.reading_age import Age, ReadingAges
 from dgn_viewer.docks.chart_controls import ChartControls
 from dgn_viewer.docks.linked_selection import LinkedSelection
 from dgn_viewer.docks.linked_steps import LinkedSteps
-from dgn_viewer.docks.panel_message import (
-    PanelMessage,
-    State,
-    footer,
-    is_pending,
-    message,
-)
+from dgn_viewer.docks.panel_message import PanelMessage, State, footer, is_pending, message
 from dgn_viewer.docks.reading_controls import ProbeExamplesDial, RefinementBar
 from dgn_viewer.docks.text_line import FactsLine, TextLine
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers
@@ -76,7 +65,6 @@ class PanelHeader:
         self.export = self._make_button("Export this panel")
 
     def layout(self) -> QHBoxLayout:
-        """Lay its parts out in a row."""
         parts = (*self._combos.values(), self.dial, self.about, self.export)
         return row((self.facts, 1), *parts, spacing=4)
 
@@ -158,7 +146,6 @@ class PictureAge(QObject):
         self._ages.follow(run)
 
     def reach(self, step: int) -> None:
-        """The run is at this step."""
         self._ages.reach(step, self._clock())
 
     def take(self, read: Mapping[str, int]) -> None:

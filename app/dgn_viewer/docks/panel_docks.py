@@ -155,9 +155,7 @@ class PanelArrangement(QObject):
         self._adopting = False  # a restored layout is a preset's, laid out for some height
         self._large = MaximisedPanel(window, docks)
         self.sizes = PanelSizes(window, docks, specs, self._large)
-        self._refitting = QTimer(self)
-        self._refitting.setSingleShot(True)
-        self._refitting.setInterval(0)
+        self._refitting = QTimer(self, singleShot=True, interval=0)
         self._refitting.timeout.connect(self._refit)
 
     @property
@@ -166,7 +164,6 @@ class PanelArrangement(QObject):
         return self._large.name
 
     def maximise(self, name: str) -> None:
-        """Fill the window with this panel."""
         with self._settled():
             self._large.enter(name)
 
@@ -200,7 +197,6 @@ class PanelArrangement(QObject):
         return self._preset if self._is_preset() else ""
 
     def stands_as(self, preset: str) -> bool:
-        """Whether it is this layout that is shown."""
         return self._preset == preset and self._is_preset()
 
     def comparing_changed(self) -> bool:
@@ -282,7 +278,6 @@ class PanelArrangement(QObject):
         return done
 
     def resize(self, _event: object = None) -> None:
-        """The window has another size."""
         if self._preset:
             self._refitting.start()
 
@@ -310,7 +305,6 @@ class PanelArrangement(QObject):
         return float(max(r.bottom() for r in rects) + 1 - min(r.top() for r in rects))
 
     def _is_preset(self) -> bool:
-        """Whether the panels stand as the preset has put them."""
         if not self._preset or self._tree is None:
             return False
         now, specs = self.layout(), self._specs.items()
@@ -425,7 +419,7 @@ class PanelDocks(QObject):
     def make_scene_views(self) -> None:
         """Import what draws charts, which takes long, and make room for them in every panel."""
         for host in self.hosts.values():
-            host.charts.make()
+            _ = host.charts.view
 
     def go_to_step(self, step: int) -> bool:
         """Show this step on the time axes of the panels in sight; False where there are none."""

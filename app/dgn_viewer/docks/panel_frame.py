@@ -35,8 +35,7 @@ class DockTitle(QFrame):
         title = dock.windowTitle()
         self._theme = LIGHT
         self._large = False
-        self._name = name = ElidedLabel(title, mode=Qt.TextElideMode.ElideMiddle)
-        name.setProperty("role", "heading")
+        self._name = name = ElidedLabel(title, role="heading")
         self._maximise = self._button(f"Maximise {title}, or back (double click)")
         self._maximise.clicked.connect(self.maximised)
         self._maximise.setHidden(not fills)
@@ -45,8 +44,7 @@ class DockTitle(QFrame):
         self._float.clicked.connect(lambda: _toggle_floating(dock))
         self._close = self._button(f"Close {title}")
         self._close.clicked.connect(dock.close)
-        self._age = age = ElidedLabel("", mode=Qt.TextElideMode.ElideRight)
-        age.setProperty("role", "small")
+        self._age = age = ElidedLabel(mode=Qt.TextElideMode.ElideRight, role="small")
         age.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         age.hide()
         buttons = (self._maximise, self._float, self._close)

@@ -97,10 +97,8 @@ class PanelMessage(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._heading = PlainLabel()
-        self._heading.setProperty("role", "heading")
-        self._sentence = PlainLabel()
-        self._sentence.setProperty("role", "muted")
+        self._heading = PlainLabel(role="heading")
+        self._sentence = PlainLabel(role="muted")
         self._sentence.setWordWrap(True)
         for label in (self._heading, self._sentence):
             label.setAlignment(Qt.AlignmentFlag.AlignCenter)

@@ -53,9 +53,7 @@ class PanelScheduler(QObject):
         self._watched: tuple[ProbeRequest, ...] | None = None
         self._asked = False
         self._rearranged = False  # panels came or went since probes were asked for
-        self._timer = QTimer(self)
-        self._timer.setSingleShot(True)
-        self._timer.setTimerType(Qt.TimerType.PreciseTimer)
+        self._timer = QTimer(self, singleShot=True, timerType=Qt.TimerType.PreciseTimer)
         self._timer.timeout.connect(self._turn)
         docks.changed.connect(self._look_elsewhere)
         for name, host in docks.hosts.items():
@@ -157,9 +155,8 @@ class PanelScheduler(QObject):
         if name is not None:
             self._draw(name)
             self._watch()
-            self._timer.start(
-                0
-            )  # what else is due comes after painting and the input that has arrived
+            # What else is due comes after painting and the input that has arrived.
+            self._timer.start(0)
         else:
             wait = min(min(due.values()) - now, LONGEST_WAIT)
             self._timer.start(max(1, math.ceil(1000 * wait)))

@@ -5,11 +5,7 @@ from __future__ import annotations
 import math
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import (
-    QProgressBar,
-    QToolButton,
-    QWidget,
-)
+from PySide6.QtWidgets import QProgressBar, QToolButton, QWidget
 
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.panel_readings import compared_readings, readings_of
@@ -42,8 +38,7 @@ class RefinementBar(QWidget):
         self._bar.setRange(0, 1000)
         self._bar.setFixedWidth(48)
         self._bar.setAccessibleName(f"Progress of the reading ({spec.title})")
-        self._left = PlainLabel()
-        self._left.setProperty("role", "small")
+        self._left = PlainLabel(role="small")
         self._cancel = QToolButton()
         self._cancel.setObjectName("cancel_reading")
         self._cancel.setToolTip("Cancel: the picture stays as it is")

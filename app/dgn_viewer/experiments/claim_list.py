@@ -9,7 +9,7 @@ from dgn_engine.experiments.report import formatting
 from dgn_engine.protocol.experiments import Claim
 from dgn_engine.scene.theme import Theme
 from dgn_viewer.style.stylesheet import tip
-from dgn_viewer.widgets.layouts import PlainLabel
+from dgn_viewer.widgets.layouts import PlainLabel, empty
 
 MARKS = {"held": "✓", "not held": "✗"}
 
@@ -29,8 +29,8 @@ class ClaimList(QWidget):
         self._grid.setColumnStretch(0, 1)
 
     def show_claims(self, claims: tuple[Claim, ...], theme: Theme, scale: str = "") -> None:
-        self._clear()
-        self._claims = claims
+        empty(self._grid)
+        self.verdicts, self._claims = [], claims
         for place, claim in enumerate(claims):
             statement = _label(f"{claim.id}: {claim.statement}")
             statement.setWordWrap(True)
@@ -56,14 +56,6 @@ class ClaimList(QWidget):
             weight = "600" if claim.verdict in colours else "normal"
             colour = colours.get(claim.verdict, theme.muted)
             label.setStyleSheet(f"color: {colour}; font-weight: {weight};")
-
-    def _clear(self) -> None:
-        self.verdicts = []
-        while (item := self._grid.takeAt(0)) is not None:
-            widget = item.widget()
-            if widget is not None:
-                widget.hide()
-                widget.deleteLater()
 
 
 def evidence(claim: Claim) -> str:

@@ -31,8 +31,7 @@ class DgnProcess(QObject):
         super().__init__(parent)
         self._folder = Path()
         self._child: ChildProcess | None = None
-        self._timer = QTimer(self)
-        self._timer.setInterval(EVERY)
+        self._timer = QTimer(self, interval=EVERY)
         self._timer.timeout.connect(self._poll)
         self._last: ReproductionProgress | None = None
 

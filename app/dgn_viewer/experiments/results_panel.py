@@ -123,7 +123,6 @@ class ResultsPanel(QFrame):
         self._body(document)
 
     def show_trouble(self, trouble: str) -> None:
-        """Show that the process ended without a result."""
         self.bar.setRange(0, 1000)
         self.bar.setValue(0)
         self._state("It ended without a result.", running=False)

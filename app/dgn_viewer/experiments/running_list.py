@@ -36,7 +36,6 @@ class RunningList(QWidget):
         self._grid.addWidget(self.more, MOST + 1, 0, 1, 4)
 
     def show_running(self, now: ReproductionProgress) -> None:
-        """Fill the lines; what is over goes away."""
         shown = now.running[:MOST]
         while len(self.lines) < len(shown):
             self.lines.append(_Line(self._grid, len(self.lines) + 1))
@@ -82,7 +81,6 @@ _RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 
 def _small(text: str, side: Qt.AlignmentFlag) -> QLabel:
-    label = PlainLabel(text)
-    label.setProperty("role", "small")
+    label = PlainLabel(text, role="small")
     label.setAlignment(side)
     return label

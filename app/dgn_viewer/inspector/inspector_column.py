@@ -7,13 +7,7 @@ from functools import cached_property
 
 from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent
-from PySide6.QtWidgets import (
-    QDockWidget,
-    QFrame,
-    QMainWindow,
-    QToolButton,
-    QWidget,
-)
+from PySide6.QtWidgets import QDockWidget, QFrame, QMainWindow, QToolButton, QWidget
 
 from dgn_engine.protocol.branches import CompareFile
 from dgn_engine.protocol.file_reading import FileReading
@@ -84,8 +78,7 @@ class Inspector(QFrame):
         self.page: Page | None = None
         self.state = RunState()
         self.files = ListedFiles(self, send)
-        self._title = ElidedLabel()
-        self._title.setProperty("role", "title")
+        self._title = ElidedLabel(role="title")
         self._close = QToolButton()
         self._close.setIconSize(QSize(16, 16))
         self._close.setToolTip("Close (Esc)")
@@ -131,15 +124,7 @@ class Inspector(QFrame):
         self.open(self.runs_page)
         self.runs_page.await_list(self.state.working)
 
-    def show_page(
-        self,
-        page: ChangesPage
-        | ComparePage
-        | ExamplesPage
-        | ExperimentPage
-        | ProgramPage
-        | SettingsPage,
-    ) -> None:
+    def show_page(self, page: Page) -> None:
         """A page that somebody else has made; some follow the engine, from its state of now on."""
         if isinstance(page, (ChangesPage, ComparePage)):
             page.on_event(UndoChanged(), self.state)
@@ -212,7 +197,6 @@ class Inspector(QFrame):
             super().keyPressEvent(event)
 
     def open(self, page: Page) -> None:
-        """Show this page in the place of the one before."""
         if isinstance(self.page, FilePage) and page is not self.page:
             self._send(CloseFile(self.page.listed.ticket))
         self._take_down()
@@ -224,7 +208,6 @@ class Inspector(QFrame):
         self.page_opened.emit()
 
     def put_away(self) -> None:
-        """Show no page any more."""
         self._take_down()
         self.closed.emit()
 
@@ -332,7 +315,8 @@ class InspectorDock(QDockWidget):
         self.hide()
 
     def _on_page(self) -> None:
-        self._wanted = wanted_width(self._inspector.page)
+        page = self._inspector.page
+        self._wanted = page.wanted_width if isinstance(page, RunsPage) else WIDTH
         if self.isHidden():
             self.opening.emit()
         self.show()
@@ -368,8 +352,3 @@ class InspectorDock(QDockWidget):
         if (room := self._window.layout()) is not None:
             room.activate()
         self.setMinimumWidth(least)  # so that the window may be made small
-
-
-def wanted_width(page: Page | None) -> int:
-    """Pixels that a page would like to have."""
-    return page.wanted_width if isinstance(page, RunsPage) else WIDTH

@@ -63,7 +63,7 @@ class RunForm(QWidget):
         options = (self.data.options, self.net.options)
         for section in (*(section for _, section in self._sections), *options):
             section.changed.connect(self.changed)
-        self.keep_wiring.toggled.connect(self._pass_on)
+        self.keep_wiring.toggled.connect(self.changed)
         self._show_rows()
 
     def offer(self, catalogue: Catalogue) -> None:
@@ -104,9 +104,6 @@ class RunForm(QWidget):
     def problem(self) -> str:
         """Why a field cannot be taken as it is filled in; '' where all can."""
         return problem_in(self)
-
-    def _pass_on(self) -> None:
-        self.changed.emit()
 
     def _show_rows(self) -> None:
         for _, section in self._sections:

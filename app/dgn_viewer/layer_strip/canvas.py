@@ -47,9 +47,7 @@ class StripCanvas(QWidget):
         self._over: int | None = None  # the column under it
         self._reason: tuple[int, str] | None = None
         self._lit: int | None = None  # the column of the layer that the panels outline
-        self._forget = QTimer(self)
-        self._forget.setSingleShot(True)
-        self._forget.setInterval(_REASON_MS)
+        self._forget = QTimer(self, singleShot=True, interval=_REASON_MS)
         self._forget.timeout.connect(self._clear_reason)
         self.setFixedHeight(HEIGHT)
         self._brushes = self._make_brushes()

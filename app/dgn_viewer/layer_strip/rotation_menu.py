@@ -37,7 +37,6 @@ class RotationRequests:
         self._send(state, order)
 
     def straighten(self, state: StripState, order: Order) -> None:
-        """Ask for no turn at all."""
         if self.shown(state).turned:
             self._asked = dict.fromkeys(order, (0, 0))
             self._send(state, order)
@@ -80,16 +79,14 @@ class RotationMenu(QMenu):
         rows.setContentsMargins(12, 8, 12, 8)
         rows.setHorizontalSpacing(8)
         rows.setVerticalSpacing(6)
-        title = PlainLabel(f"Turn the gates of {name}")
-        title.setProperty("role", "heading")
+        title = PlainLabel(f"Turn the gates of {name}", role="heading")
         rows.addRow(title)
         self.rotation.setAccessibleName(f"Rotate {name} by so many units")
         self.shift.setAccessibleName(f"Shift {name} by so many rows and columns")
         rows.addRow("channels" if is_map else "units", self.rotation)
         rows.addRow("rows and columns", self.shift)
         rows.setRowVisible(self.shift, is_map)
-        about = PlainLabel("Cyclic, the same for every example.")
-        about.setProperty("role", "small")
+        about = PlainLabel("Cyclic, the same for every example.", role="small")
         rows.addRow(about)
         action = QWidgetAction(self)
         action.setDefaultWidget(page)

@@ -6,25 +6,19 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QFontMetricsF, QMouseEvent, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import (
-    QFrame,
-    QLabel,
-    QScrollArea,
-    QToolBar,
-    QWidget,
-)
+from PySide6.QtWidgets import QFrame, QLabel, QScrollArea, QWidget
 
 from dgn_engine.protocol.messages import Command, Event, Failed, Refused
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.training import RegimeSwapped, Rewire, Rewired, RunStarted
 from dgn_engine.scene.theme import LIGHT, Theme
-from dgn_engine.views.strip_state import Order, StripState, Turn, strip_state
+from dgn_engine.views.strip_state import StripState, Turn, strip_state
 from dgn_viewer.layer_strip.canvas import StripCanvas
 from dgn_viewer.layer_strip.geometry import HEIGHT
 from dgn_viewer.layer_strip.rotation_menu import RotationMenu, RotationRequests
 from dgn_viewer.style.stylesheet import tip
 from dgn_viewer.timeline.looking_back import background
-from dgn_viewer.widgets.layouts import PlainLabel, column, push_button, row
+from dgn_viewer.widgets.layouts import FixedBar, PlainLabel, column, push_button, row
 
 _SIDE = 208  # width of the column of words …
 _NARROW_SIDE = 128  # … and where the chips need the room: the sentence is then in the tip
@@ -48,7 +42,7 @@ class LayersStrip(QFrame):
         self._state = StripState()
         self._theme = LIGHT
         self.canvas = StripCanvas()
-        self.canvas.wanted.connect(self._rewire)
+        self.canvas.wanted.connect(lambda order: send(Rewire(order)))
         self.canvas.turned.connect(self._turn_by)
         self.canvas.menu_wanted.connect(self._open_menu)
         self.canvas.homed.connect(self.reset_wiring)
@@ -63,7 +57,6 @@ class LayersStrip(QFrame):
         self._show()
 
     def on_event(self, event: Event, state: RunState) -> None:
-        """Follow the engine; `state` is the one after the event."""
         match event:
             case Rewired():
                 self.canvas.answered()
@@ -74,7 +67,6 @@ class LayersStrip(QFrame):
         self._show()
 
     def show_state(self, state: RunState, past: int | None = None) -> None:
-        """Show this state; `past`: the step that it was the state of, None: now."""
         before = self._state
         self.state, self._state = state, strip_state(state, past)
         if self._state != before:
@@ -138,9 +130,6 @@ class LayersStrip(QFrame):
         )
         self.menu.open_at(place)
 
-    def _rewire(self, order: Order) -> None:
-        self._send(Rewire(order))
-
     def _show(self) -> None:
         state = self._turning.shown(self._state)
         self.canvas.show_state(state)
@@ -192,14 +181,11 @@ class LayersStrip(QFrame):
         self.setFixedHeight(HEIGHT + 1 + (10 if scrolls else 0))
 
 
-class StripBar(QToolBar):
+class StripBar(FixedBar):
     """The row of the window that holds the strip; it cannot be moved."""
 
     def __init__(self, strip: LayersStrip, window: QWidget) -> None:
-        super().__init__("Layers strip", window)
-        self.setObjectName("bar.strip")
-        self.setMovable(False)
-        self.setContextMenuPolicy(Qt.ContextMenuPolicy.PreventContextMenu)
+        super().__init__("bar.strip", "Layers strip", window)
         self.setStyleSheet("QToolBar { padding: 0; border: none; }")
         self.addWidget(strip)
 
@@ -212,7 +198,6 @@ class StripBar(QToolBar):
 
 
 def _label(role: str) -> QLabel:
-    label = PlainLabel()
-    label.setProperty("role", role)
+    label = PlainLabel(role=role)
     label.setFixedWidth(_SIDE - 12)
     return label

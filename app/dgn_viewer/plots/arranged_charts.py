@@ -10,14 +10,7 @@ from PySide6.QtCore import QObject, QPointF, QRectF, Qt
 from PySide6.QtWidgets import QScrollBar, QWidget
 
 from dgn_engine.scene.axes import Range, chart_range
-from dgn_engine.scene.chart_layout import (
-    SCROLL,
-    TAB_ROW,
-    ChartPlace,
-    Fitted,
-    Margins,
-    fitted,
-)
+from dgn_engine.scene.chart_layout import SCROLL, TAB_ROW, ChartPlace, Fitted, Margins, fitted
 from dgn_engine.scene.elements import Chart, same
 from dgn_engine.scene.mark_labels import Chip, steps_around
 from dgn_engine.scene.typeset import html
@@ -95,7 +88,6 @@ class ArrangedCharts(QObject):
             self.arrange()
 
     def dim(self, opacity: float) -> None:
-        """Draw all of them at this opacity."""
         self._opacity = opacity
         for item in self.items.values():
             item.setOpacity(opacity)
@@ -276,7 +268,6 @@ class TimeAxes:
         self.put({})
 
     def zoom(self, low: float, high: float) -> None:
-        """Show these steps on every time axis."""
         for item in self._charts.items.values():
             if item.chart.timed:
                 item.show_steps(low, high)

@@ -67,10 +67,6 @@ class ChartStyle:
         return TextStyle(self.family, 12, True, self.theme.numbers)
 
     @property
-    def small_title(self) -> TextStyle:
-        return TextStyle(self.family, 11, numbers=self.theme.numbers)
-
-    @property
     def label(self) -> TextStyle:
         return TextStyle(self.family, 11, numbers=self.theme.numbers)
 
@@ -109,7 +105,7 @@ def margins(chart: Chart, style: ChartStyle, x: Range, y: Range) -> Margins:
     """Room around the data of a chart that shows the drawn ranges `x` and `y`."""
     line = style.label.height
     if chart.small:
-        top = style.small_title.height + 4.0 if chart.title else 4.0
+        top = style.label.height + 4.0 if chart.title else 4.0
         return Margins(2.0, top, 2.0, 2.0)
     left = right = PAD
     # Fewer ticks, of a low chart, may have longer labels.
@@ -167,7 +163,7 @@ def _paint_title(
     painter: QPainter, chart: Chart, style: ChartStyle, box: QRectF, room: Margins
 ) -> tuple[CutText, ...]:
     """Over the data; a long title begins further left, over the labels of the rows."""
-    type_ = style.small_title if chart.small else style.title
+    type_ = style.label if chart.small else style.title
     colour = style.colour("accent" if chart.small and chart.chosen else "text")
     if chart.small and not chart.chosen:
         colour = style.colour("muted")

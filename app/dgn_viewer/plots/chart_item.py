@@ -28,12 +28,7 @@ from dgn_viewer.plots.chart_frame import (
     frame_state,
     undrawn,
 )
-from dgn_viewer.plots.chart_notes import (
-    cross_lines,
-    follow_box,
-    paint_follow,
-    paint_notes,
-)
+from dgn_viewer.plots.chart_notes import cross_lines, follow_box, paint_follow, paint_notes
 from dgn_viewer.plots.data_items import CurveItems, PictureItem
 from dgn_viewer.plots.event_lane import EventLane
 from dgn_viewer.plots.lit_notes import lit_parts
@@ -212,11 +207,8 @@ class ChartItem(QGraphicsObject):
         self._notes.prepareGeometryChange()
         # Whole pixels: the frame then meets the picture without a blurred seam.
         self.box = QRectF(round(box.x), round(box.y), round(box.width), round(box.height))
-        self._outer = QRectF(
-            self.box.adjusted(
-                -room.left - 24, -room.top - 4, room.right + 24, room.bottom + 4
-            ).toAlignedRect()
-        )
+        around = (-room.left - 24, -room.top - 4, room.right + 24, room.bottom + 4)
+        self._outer = QRectF(self.box.adjusted(*around).toAlignedRect())
         self.field.setGeometry(self.box)
         if self.following:
             self._fit()
@@ -241,9 +233,8 @@ class ChartItem(QGraphicsObject):
     def data_at(self, place: QPointF) -> tuple[float, float]:
         """Data units under a place of the scene."""
         plot_area = self.plot_area()
-        x = plot_area.x[0] + (place.x() - self.box.left()) / self.box.width() * (
-            plot_area.x[1] - plot_area.x[0]
-        )
+        share = (place.x() - self.box.left()) / self.box.width()
+        x = plot_area.x[0] + share * (plot_area.x[1] - plot_area.x[0])
         share = (place.y() - self.box.top()) / self.box.height()
         share = share if plot_area.down else 1.0 - share
         y = plot_area.y[0] + share * (plot_area.y[1] - plot_area.y[0])
@@ -287,7 +278,6 @@ class ChartItem(QGraphicsObject):
         return self._lane[1]
 
     def point_at_chip(self, chip: Chip | None) -> None:
-        """Show which chip is under the pointer."""
         steps = None if chip is None else chip.steps
         if steps != self._pointed_steps:
             self._pointed_steps = steps

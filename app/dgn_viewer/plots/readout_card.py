@@ -42,7 +42,6 @@ class ReadoutCard:
         return int((self.room.width() - 2 * _PAD) // self.style.label.width("n"))
 
     def parts(self) -> list[PointerPart]:
-        """What there is to paint: the card, or nothing."""
         style, room, examples, pinned = self.style, self.room, self.examples, self.pinned
         if examples is not None:
             size = card_size(style, examples, pinned).boundedTo(room.size())
@@ -92,7 +91,6 @@ def _paint_examples(
 def _paint_lines(
     style: ChartStyle, card: QRectF, lines: tuple[str, ...], painter: QPainter
 ) -> None:
-    """The values in a small card."""
     type_ = style.label
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     painter.setPen(QPen(style.colour("line"), 1))

@@ -31,9 +31,7 @@ class PacedCall(QObject):
         super().__init__(parent)
         self._call = call
         self._wanted = False
-        self._timer = QTimer(self)
-        self._timer.setSingleShot(True)
-        self._timer.setInterval(every)
+        self._timer = QTimer(self, singleShot=True, interval=every)
         self._timer.timeout.connect(self._over)
 
     def space(self, every: int) -> None:
@@ -98,7 +96,6 @@ class ScenePointer(QObject):
         self._overlay.resize(self._canvas.viewport().size())
 
     def map(self, event: QMouseEvent) -> QPointF:
-        """Return where a mouse event is among the charts."""
         return QPointF(self._canvas.mapToScene(event.position().toPoint()))
 
     def on_move(self, event: QMouseEvent) -> bool:
@@ -130,7 +127,6 @@ class ScenePointer(QObject):
         return place is not None
 
     def let_go(self) -> None:
-        """Pin nothing any more."""
         self.links.let_go()
         self.point()
 

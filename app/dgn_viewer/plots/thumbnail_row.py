@@ -105,7 +105,7 @@ class OverviewPainter:
         self._known = {key: known for key, known in self._known.items() if key in keys}
 
     def paint(self, painter: QPainter, chart: Chart, box: QRectF, focused: bool) -> None:
-        type_ = self.style.small_title
+        type_ = self.style.label
         title = type_.shortened(chart.title, box.width())
         colour = self.style.colour("accent" if chart.chosen else "muted")
         type_.paint(painter, QPointF(box.left(), _TITLE - 4.0), title, colour)
@@ -195,7 +195,6 @@ class ThumbnailRow(QWidget):
         self.update()
 
     def light(self, selection: Selection) -> None:
-        """Outline what is selected."""
         if selection != self._painter.lit:
             self._painter.lit = selection
             self.update()
@@ -220,11 +219,10 @@ class ThumbnailRow(QWidget):
         self._keep_in_sight()
 
     def wheelEvent(self, event: QWheelEvent) -> None:
-        delta = event.pixelDelta() if not event.pixelDelta().isNull() else event.angleDelta()
+        exact = not event.pixelDelta().isNull()
+        delta = event.pixelDelta() if exact else event.angleDelta()
         along = delta.x() if abs(delta.x()) > abs(delta.y()) else delta.y()
-        self._scroll_to(
-            self.places.shift - along * (1.0 if not event.pixelDelta().isNull() else 0.75)
-        )
+        self._scroll_to(self.places.shift - along * (1.0 if exact else 0.75))
         event.accept()
 
     def mousePressEvent(self, event: QMouseEvent) -> None:

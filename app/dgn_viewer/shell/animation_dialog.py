@@ -52,10 +52,7 @@ class AnimationDialog(QDialog):
     reach_chosen = Signal(int, int)
 
     def __init__(
-        self,
-        context: WindowContext,
-        titles: Mapping[str, str],
-        chosen: Sequence[str],
+        self, context: WindowContext, titles: Mapping[str, str], chosen: Sequence[str]
     ) -> None:
         """`titles`: of the panels that can be chosen, by id."""
         super().__init__(context.window)
@@ -84,7 +81,6 @@ class AnimationDialog(QDialog):
         self.show_progress("", 0, 0)
 
     def show_reach(self, reach: tuple[int, int]) -> None:
-        """Fill these steps in."""
         for field, step in zip((self.first, self.last), reach, strict=True):
             field.blockSignals(True)
             field.setValue(step)
@@ -112,13 +108,11 @@ class AnimationDialog(QDialog):
             self.said.say(words)
 
     def refuse(self, why: str) -> None:
-        """Say why no animation was written."""
         self._count()
         self.said.say("")
         self.said.refuse(why)
 
     def ask(self) -> QFileDialog:
-        """Ask for a name."""
         kinds = "GIF (*.gif)"
         if find_program("ffmpeg") is not None:
             kinds += ";;MP4 film (*.mp4)"
@@ -177,7 +171,6 @@ class AnimationDialog(QDialog):
             box.toggled.connect(self._count)
 
     def _count(self) -> None:
-        """Say what it will be, or why it cannot be."""
         if self.writing:
             return
         words, possible = self._forecast()

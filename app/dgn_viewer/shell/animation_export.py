@@ -45,11 +45,7 @@ class AnimationExport:
     """Opens the dialog; one animation is written at a time."""
 
     def __init__(
-        self,
-        context: WindowContext,
-        docks: PanelDocks,
-        history: History,
-        cursor: StepCursor,
+        self, context: WindowContext, docks: PanelDocks, history: History, cursor: StepCursor
     ) -> None:
         self._context = context
         self._docks = docks
@@ -58,8 +54,7 @@ class AnimationExport:
         self._thread = FigureThread(context.window)
         self._progress: Progress | None = None
         self.dialog: AnimationDialog | None = None
-        self._look = QTimer(context.window)
-        self._look.setInterval(_LOOK_MS)
+        self._look = QTimer(context.window, interval=_LOOK_MS)
         self._look.timeout.connect(self._show_progress)
         self._listed: Source | None = None  # whose steps the dialog knows
         cursor.reach_changed.connect(self._on_reach)

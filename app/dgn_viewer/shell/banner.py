@@ -10,13 +10,7 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QAction
-from PySide6.QtWidgets import (
-    QPushButton,
-    QSizePolicy,
-    QToolBar,
-    QToolButton,
-    QWidget,
-)
+from PySide6.QtWidgets import QPushButton, QToolButton, QWidget
 
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.scene.run_text import branch_in_words, data_in_words, middle_cut, reading_of
@@ -29,7 +23,7 @@ from dgn_viewer.style.stylesheet import mixed
 from dgn_viewer.timeline.compared_cursor import ComparedCursor
 from dgn_viewer.timeline.step_cursor import StepCursor
 from dgn_viewer.widgets.elided_label import ElidedLabel
-from dgn_viewer.widgets.layouts import PlainLabel, row
+from dgn_viewer.widgets.layouts import FixedBar, PlainLabel
 
 _AS_IN_THE_FILE = "Every panel shows this network as it is in the file; nothing changes it"
 _CUTS = (60, 44, 32, 22)  # letters that names have where there is less and less room
@@ -129,7 +123,20 @@ def recording(now: RunState) -> Message | None:
     return Message(((f"{words} – not training", tip),), (*goes_on, *back))
 
 
-class Banner(QToolBar):
+class TintedRow(FixedBar):
+    """In a tint of the accent, as strong as `SHARE` says."""
+
+    SHARE = 0.12
+
+    def set_theme(self, theme: Theme) -> None:
+        tint = mixed(theme.window, theme.accent, self.SHARE)
+        self.setStyleSheet(
+            f"QToolBar {{ padding: 0; border: none; background: {tint}; }}"
+            f"#banner {{ background: {tint}; }} #banner QLabel {{ color: {theme.text}; }}"
+        )
+
+
+class Banner(TintedRow):
     """Shows the message that the state calls for; hidden where there is none."""
 
     def __init__(
@@ -141,19 +148,12 @@ class Banner(QToolBar):
         window: QWidget,
         margin: int = 2,
     ) -> None:
-        super().__init__(title, window)
-        self.setObjectName(name)  # saved layouts know the row by it
-        self.setMovable(False)
-        self.setContextMenuPolicy(Qt.ContextMenuPolicy.PreventContextMenu)
+        super().__init__(name, title, window)
         self._message = message
         self._sides = tuple((PlainLabel(letter), ElidedLabel("", least=12)) for letter in "AB")
         self.buttons = {name: _button(action) for name, action in actions.items()}
-        line = QWidget(self)
-        line.setObjectName("banner")
-        line.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
         parts = (*self._sides[0], *self._sides[1], *self.buttons.values())
-        row(*parts, into=line, margins=(12, margin, 8, margin), spacing=8)
-        self.addWidget(line)
+        self.add_line("banner", *parts, margins=(12, margin, 8, margin))
         self.set_theme(LIGHT)
         self.show_state(RunState())
 
@@ -173,7 +173,6 @@ class Banner(QToolBar):
         self.show()  # last: with all of its buttons it would be wider than a small screen
 
     def renew(self) -> None:
-        """Another step is shown."""
         self.show_state(self._now)
 
     def texts(self) -> tuple[str, ...]:
@@ -181,11 +180,7 @@ class Banner(QToolBar):
         return tuple(label.text() for _, label in self._sides if not label.isHidden())
 
     def set_theme(self, theme: Theme) -> None:
-        tint = mixed(theme.window, theme.accent, 0.12)
-        self.setStyleSheet(
-            f"QToolBar {{ padding: 0; border: none; background: {tint}; }}"
-            f"#banner {{ background: {tint}; }} #banner QLabel {{ color: {theme.text}; }}"
-        )
+        super().set_theme(theme)
         for (badge, _), tone in zip(self._sides, (theme.text, theme.compared), strict=True):
             badge.setStyleSheet(
                 f"color: {theme.panel}; background: {tone}; border-radius: 4px; "
@@ -197,11 +192,7 @@ class StandingBanner(Banner):
     """The network that is inspected, and what is compared with what, at which steps."""
 
     def __init__(
-        self,
-        a: StepCursor,
-        b: ComparedCursor,
-        actions: Mapping[str, QAction],
-        window: QWidget,
+        self, a: StepCursor, b: ComparedCursor, actions: Mapping[str, QAction], window: QWidget
     ) -> None:
         def message(now: RunState) -> Message | None:
             return inspection(now, ShownSteps(a.step, b.step, b.name))
@@ -211,23 +202,18 @@ class StandingBanner(Banner):
             cursor.changed.connect(self.renew)
 
 
-class QuestionRow(QToolBar):
+class QuestionRow(TintedRow):
     """A notice that something waits for, with its answers; hidden where there is none."""
 
+    SHARE = 0.28
+
     def __init__(self, notices: Notices, window: QWidget) -> None:
-        super().__init__("Question", window)
-        self.setObjectName("bar.question")
-        self.setMovable(False)
-        self.setContextMenuPolicy(Qt.ContextMenuPolicy.PreventContextMenu)
+        super().__init__("bar.question", "Question", window)
         self._notices = notices
         self._entry: Told | None = None
         self.sentence = ElidedLabel("", least=60)
         self._answers = AnswerRow()
-        line = QWidget(self)
-        line.setObjectName("banner")
-        line.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
-        row((self.sentence, 1), self._answers, into=line, margins=(12, 4, 8, 4), spacing=8)
-        self.addWidget(line)
+        self.add_line("banner", (self.sentence, 1), self._answers, margins=(12, 4, 8, 4))
         notices.changed.connect(self.renew)
         self.set_theme(LIGHT)
         self.renew()
@@ -237,7 +223,6 @@ class QuestionRow(QToolBar):
         return self._answers.buttons
 
     def renew(self) -> None:
-        """Ask what is to be asked now."""
         entry = self._notices.question()
         self.setVisible(entry is not None)
         if entry is self._entry:
@@ -245,13 +230,6 @@ class QuestionRow(QToolBar):
         self._entry = entry
         self.sentence.say(entry.notice.text if entry is not None else "")
         self._answers.put([] if entry is None else answers(self._notices, entry))
-
-    def set_theme(self, theme: Theme) -> None:
-        tint = mixed(theme.window, theme.accent, 0.28)
-        self.setStyleSheet(
-            f"QToolBar {{ padding: 0; border: none; background: {tint}; }}"
-            f"#banner {{ background: {tint}; }} #banner QLabel {{ color: {theme.text}; }}"
-        )
 
 
 def _button(action: QAction) -> QToolButton:

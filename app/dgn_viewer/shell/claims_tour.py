@@ -102,7 +102,7 @@ class ClaimActs(QObject):
     def steps(self) -> tuple[TourStep, ...]:
         """All of them; what an earlier tour has measured is forgotten."""
         self._runs = []
-        return (
+        steps = (
             TourStep(
                 "Gates learn",
                 "From 'Neural Path Features and Neural Path Kernel' [NPF], Figure 2: while a "
@@ -112,7 +112,6 @@ class ClaimActs(QObject):
                 "among the recorded ones.",
                 lambda: self._panel("spectrum"),
                 lambda: self._begin("learnt gates (DL)", tour_run()),
-                seen=self._seen,
             ),
             TourStep(
                 "Learnt gates are enough",
@@ -121,7 +120,6 @@ class ClaimActs(QObject):
                 "falls to chance and comes back. What was learnt lay in the gates.",
                 lambda: self._panel("training"),
                 self._keep_gates,
-                seen=self._seen,
             ),
             TourStep(
                 "Random gates are not",
@@ -130,7 +128,6 @@ class ClaimActs(QObject):
                 "gates.",
                 lambda: self._panel("training"),
                 lambda: self._begin_in("random gates (FR-II)", lambda entry: entry.frozen_noise),
-                seen=self._seen,
             ),
             TourStep(
                 "Gates alone learn",
@@ -139,7 +136,6 @@ class ClaimActs(QObject):
                 "learns all the same, by choosing paths.",
                 lambda: self._panel("gate_maps"),
                 lambda: self._begin_in("gates alone", lambda entry: entry.gates_alone),
-                seen=self._seen,
             ),
             TourStep(
                 "The order of the gates does not matter",
@@ -149,7 +145,6 @@ class ClaimActs(QObject):
                 "ends about as well as in order.",
                 lambda: self._strip,
                 lambda: self._begin("gates in reverse", _reversed()),
-                seen=self._seen,
             ),
             TourStep(
                 "The value network need not see the image",
@@ -158,7 +153,6 @@ class ClaimActs(QObject):
                 "learns about as well as before.",
                 lambda: self._panel("overlap"),
                 lambda: self._begin("ones instead of images", _blind()),
-                seen=self._seen,
             ),
             TourStep(
                 "Networks with branches add kernels",
@@ -168,7 +162,6 @@ class ClaimActs(QObject):
                 "it. Press Start there: it takes a minute beside this window.",
                 self._opened_page,
                 lambda: self._open_experiment("composite-resnet-kernel"),
-                seen=self._seen,
             ),
             TourStep(
                 "Where gates come from",
@@ -178,9 +171,9 @@ class ClaimActs(QObject):
                 "figure of the papers is in the menu Experiments, with a verdict on each claim.",
                 self._opened_page,
                 lambda: self._open_experiment("workshop-table4"),
-                seen=self._seen,
             ),
         )
+        return tuple(replace(step, seen=self._seen) for step in steps)
 
     def _panel(self, name: str) -> QWidget | None:
         return self._docks.hosts[name] if self._docks.arrangement.is_open(name) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import QPoint, QRectF, Qt
-from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
+from PySide6.QtGui import QColor, QFont, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
 from dgn_engine.protocol.files import Purpose
@@ -100,13 +100,17 @@ class DropZones(QWidget):
         middle = frame.center()
         symbol = icon(name, theme, 48, tone).pixmap(48, 48)
         painter.drawPixmap(int(middle.x()) - 24, int(middle.y()) - 84, symbol)
-        self._write(painter, QRectF(48, middle.y() - 20, self.width() - 96, 32), 20, True)
-        self._write(painter, QRectF(48, middle.y() + 16, self.width() - 96, 80), 14, False)
+        upper = QRectF(48, middle.y() - 20, self.width() - 96, 32)
+        lower = QRectF(48, middle.y() + 16, self.width() - 96, 80)
+        self._write(painter, upper, self._headline, theme.text, font(self, 20, bold=True))
+        self._write(painter, lower, self._sentence, theme.muted, font(self, 14))
 
-    def _write(self, painter: QPainter, room: QRectF, size: int, head: bool) -> None:
-        painter.setPen(QColor(self._theme.text if head else self._theme.muted))
-        painter.setFont(font(self, size, bold=head))
-        painter.drawText(room, int(_AROUND), self._headline if head else self._sentence)
+    def _write(
+        self, painter: QPainter, room: QRectF, words: str, tone: str, letters: QFont
+    ) -> None:
+        painter.setPen(QColor(tone))
+        painter.setFont(letters)
+        painter.drawText(room, int(_AROUND), words)
 
     def _paint_zones(self, painter: QPainter) -> None:
         wide = self.width() - 2 * _MARGIN
@@ -116,10 +120,8 @@ class DropZones(QWidget):
         painter.drawText(QRectF(_MARGIN, _MARGIN, wide, _HEAD - 8), int(_AROUND), name)
         for zone, room in zip(USES, self._rooms(), strict=True):
             self._paint_zone(painter, zone, room)
-        painter.setPen(QColor(self._theme.muted))
-        painter.setFont(font(self, 13))
         foot = QRectF(_MARGIN, self.height() - _MARGIN - _FOOT + 12, wide, _FOOT - 8)
-        painter.drawText(foot, int(_AROUND), self._sentence)
+        self._write(painter, foot, self._sentence, self._theme.muted, font(self, 13))
 
     def _paint_zone(self, painter: QPainter, zone: FileUse, room: QRectF) -> None:
         theme, lit = self._theme, zone.purpose == self.lit
@@ -147,10 +149,8 @@ class DropZones(QWidget):
             (zone.where, 15, False, text, 98, 44),
             (zone.about, 13, False, muted, 136, 96),
         ):
-            painter.setPen(QColor(colour))
-            painter.setFont(font(self, size, bold=bold))
             place = QRectF(inner.x(), top + below, inner.width(), high)
-            painter.drawText(place, int(_AROUND), words)
+            self._write(painter, place, words, colour, font(self, size, bold=bold))
 
     def _line(self, painter: QPainter, zone: FileUse, room: QRectF, text: str, muted: str) -> None:
         """Title and meaning of the zone that is low and wide."""

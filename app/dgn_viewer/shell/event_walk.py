@@ -13,12 +13,7 @@ from dgn_viewer.shell.window_context import WindowContext
 class EventWalk:
     """Where one is among the events of the current run. `draw`: draws the panels in sight now."""
 
-    def __init__(
-        self,
-        context: WindowContext,
-        docks: PanelDocks,
-        draw: Callable[[], None],
-    ) -> None:
+    def __init__(self, context: WindowContext, docks: PanelDocks, draw: Callable[[], None]) -> None:
         self._context, self._docks, self._draw = context, docks, draw
         self._step: int | None = None  # of the event that is shown
 

@@ -69,12 +69,7 @@ class ExperimentRunner(QObject):
 
     changed = Signal()
 
-    def __init__(
-        self,
-        context: WindowContext,
-        results: ResultsDock,
-        inspector: Inspector,
-    ) -> None:
+    def __init__(self, context: WindowContext, results: ResultsDock, inspector: Inspector) -> None:
         super().__init__(context.window)
         self._context = context
         self.results = results
@@ -111,7 +106,6 @@ class ExperimentRunner(QObject):
         return self._made.get(name, "")
 
     def open_page(self, entry: ExperimentEntry) -> None:
-        """Open the page of the inspector on which this experiment is begun."""
         catalogue = self._context.run_state().catalogue or Catalogue((), (), (), (), ())
         self._inspector.show_page(ExperimentPage(entry, catalogue, self.begin, self._busy()))
 
@@ -119,7 +113,6 @@ class ExperimentRunner(QObject):
         return BUSY if self.running else ""
 
     def _follow(self) -> None:
-        """Let an open page know that an experiment began or ended."""
         if isinstance(self._inspector.page, ExperimentPage):
             self._inspector.page.show_busy(self._busy())
 
@@ -148,7 +141,6 @@ class ExperimentRunner(QObject):
         self._context.notify(Notice("info", f"{unit} of '{self._title}' is trained here too."))
 
     def open_result(self) -> None:
-        """Ask for a folder and show the result in it."""
         folder = str(results_root())
         ask_folder(
             self._context.window, "Open result", folder, lambda path: self.show_folder(Path(path))
@@ -171,7 +163,6 @@ class ExperimentRunner(QObject):
         self._panel.show_document(result)
 
     def gate_information(self) -> None:
-        """Ask for a checkpoint and measure what its gates know."""
         ask_file(
             self._context,
             "Gate information of a checkpoint",

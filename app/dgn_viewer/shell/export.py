@@ -47,7 +47,6 @@ class Exports:
         self._open([host, *(one for one in hosts if one is not host)], (name,))
 
     def save_visible_panels(self) -> None:
-        """Open the dialog with every panel chosen that can be seen."""
         names = self._docks.visible()
         self._open([self._docks.hosts[name] for name in names], names)
 

@@ -21,14 +21,7 @@ from dgn_engine.views.event_notices import Notice
 from dgn_viewer.shell.export_form import KINDS, NUMBERS, ExportForm
 from dgn_viewer.shell.figure_thread import FigureThread
 from dgn_viewer.shell.window_context import WindowContext
-from dgn_viewer.widgets.layouts import (
-    PlainLabel,
-    column,
-    open_at,
-    push_button,
-    row,
-    scrolling,
-)
+from dgn_viewer.widgets.layouts import PlainLabel, column, open_at, push_button, row, scrolling
 from dgn_viewer.widgets.message_line import MessageLine
 
 _PAUSE_MS = 150  # without a change before the preview is drawn
@@ -69,9 +62,7 @@ class ExportDialog(QDialog):
         self.picture.setAccessibleName("Preview of the figure")
         self.caption = MessageLine(selectable=True)  # of the preview, or why there is none
         self.said = MessageLine(selectable=True)  # what became of saving and copying
-        self._pause = QTimer(self)
-        self._pause.setSingleShot(True)
-        self._pause.setInterval(_PAUSE_MS)
+        self._pause = QTimer(self, singleShot=True, interval=_PAUSE_MS)
         self._pause.timeout.connect(self._draw)
         self._lay_out()
         self.form.changed.connect(self._on_change)
@@ -79,7 +70,6 @@ class ExportDialog(QDialog):
         self.take_newest()
 
     def take_newest(self) -> None:
-        """Show the panels as they are now."""
         try:
             self._panels = self._capture()
         except UserError as refusal:

@@ -90,7 +90,6 @@ class ExportForm(QWidget):
         self.remember({})
 
     def offer(self, panels: Sequence[FigurePanel], chosen: Iterable[str]) -> None:
-        """Offer these panels and the names of their curves."""
         together = self._apart.value()
         self._which.clear()
         self._panels = {}
@@ -149,7 +148,6 @@ class ExportForm(QWidget):
         )
 
     def choices(self) -> dict[str, Any]:
-        """What is filled in, for the next time."""
         return {
             "width": self._width.value(),
             "inches": self._inches.value(),

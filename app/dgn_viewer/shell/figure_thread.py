@@ -39,8 +39,7 @@ class FigureThread(QObject):
         self._waiting: deque[_FigureJob] = deque()
         self._job: _FigureJob | None = None
         self._thread: threading.Thread | None = None
-        self._look = QTimer(self)
-        self._look.setInterval(_LOOK_MS)
+        self._look = QTimer(self, interval=_LOOK_MS)
         self._look.timeout.connect(self._take)
 
     @property

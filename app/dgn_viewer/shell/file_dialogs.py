@@ -87,12 +87,10 @@ class FileDialogs(QObject):
         self.drops = DropTarget(context, self.begin_with)
 
     def open_checkpoint(self) -> None:
-        """Ask for a checkpoint and have the engine list it."""
         send = self._context.send
         ask_file(self._context, "Open checkpoint", CHECKPOINTS, lambda path: send(OpenFile(path)))
 
     def open_configuration(self) -> None:
-        """Ask for a TOML file and begin a new run with it."""
         ask_file(
             self._context,
             "Open configuration",
@@ -111,7 +109,6 @@ class FileDialogs(QObject):
         self._context.send(StartRun(config))
 
     def compare_run(self) -> None:
-        """Ask for the folder of a recorded run and have it compared with this one."""
         title, folder = "Compare with a recorded run", self._context.settings.export_folder
         ask_folder(
             self._context.window, title, folder, lambda path: self._context.send(CompareRun(path))

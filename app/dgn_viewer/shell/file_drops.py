@@ -35,19 +35,13 @@ class DropTarget(QObject):
 
     other_dropped = Signal()
 
-    def __init__(
-        self,
-        context: WindowContext,
-        configure: Callable[[Path], None],
-    ) -> None:
+    def __init__(self, context: WindowContext, configure: Callable[[Path], None]) -> None:
         super().__init__(context.window)
         window = context.window
         self._context = context
         self._configure = configure
         self.overlay = DropZones(window)
-        self._leaving = QTimer(self)
-        self._leaving.setSingleShot(True)
-        self._leaving.setInterval(_GRACE_MS)
+        self._leaving = QTimer(self, singleShot=True, interval=_GRACE_MS)
         self._leaving.timeout.connect(self.overlay.hide)
         context.theme.changed.connect(self.overlay.set_theme)
         window.setAcceptDrops(True)

@@ -38,9 +38,6 @@ class Guides:
         for part in (self.help, self.tour):
             context.theme.changed.connect(part.set_theme)
 
-    def start_tour(self) -> None:
-        self.tour.start()
-
     def start_claims(self) -> None:
         self.tour.start(self.claims.steps())
 
@@ -48,12 +45,7 @@ class Guides:
         """Begin the tour with the first frame, unless it was seen before."""
         self._due = not self._context.settings.tour_seen
 
-    def refresh(self) -> None:
-        """Say on the tour what has been measured since."""
-        self.tour.refresh()
-
     def begin_due_tour(self) -> None:
-        """Begin the tour that was offered."""
         if self._due:
             self._due = False
             self._context.settings.tour_seen = True
@@ -65,7 +57,6 @@ class Guides:
         self.tour.skip()
 
     def _open_experiment(self, name: str) -> None:
-        """Open the page of an experiment, where the catalogue has one of this name."""
         catalogue = self._context.run_state().catalogue
         for entry in catalogue.experiments if catalogue is not None else ():
             if entry.id == name:

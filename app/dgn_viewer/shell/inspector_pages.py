@@ -86,7 +86,6 @@ class InspectorPages:
         self._inspector.show_about(self._docks.hosts[panel].spec)
 
     def about_front(self) -> None:
-        """What the panel in front shows."""
         if name := self._docks.front():
             self.about(name)
 

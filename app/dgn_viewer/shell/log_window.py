@@ -41,7 +41,6 @@ class LogWindow(QWidget):
         )
 
     def open(self) -> None:
-        """Show the window with what the log says now."""
         self.read()
         self.show()
         self.raise_()

@@ -6,13 +6,7 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QCursor, QMouseEvent
-from PySide6.QtWidgets import (
-    QApplication,
-    QFrame,
-    QPushButton,
-    QToolButton,
-    QWidget,
-)
+from PySide6.QtWidgets import QApplication, QFrame, QPushButton, QToolButton, QWidget
 
 from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_engine.views.event_notices import Kind, NoticeButton, Told
@@ -27,7 +21,6 @@ _KINDS: dict[Kind, str] = {"info": "Notice", "refused": "Refused", "failed": "Fa
 
 
 def colour_of(kind: Kind, theme: Theme) -> str:
-    """The colour of a notice's icon and edge."""
     return theme.accent if kind == "info" else theme.refused
 
 
@@ -40,7 +33,6 @@ class AnswerRow(QWidget):
         self._row = row(0, into=self, spacing=4)
 
     def put(self, buttons: list[QPushButton]) -> None:
-        """Show these in the place of those before."""
         for old in self.buttons:
             self._row.removeWidget(old)
             old.hide()
@@ -52,7 +44,6 @@ class AnswerRow(QWidget):
 
 
 def answers(notices: Notices, entry: Told) -> list[QPushButton]:
-    """A button for each thing that can still be done about a notice."""
     return [
         push_button(button.text, _answering(notices, entry, button), "small")
         for button in notices.buttons(entry)
@@ -60,7 +51,6 @@ def answers(notices: Notices, entry: Told) -> list[QPushButton]:
 
 
 def _answering(notices: Notices, entry: Told, button: NoticeButton) -> Callable[[], None]:
-    """What a button of a notice does when it is pressed."""
 
     def take() -> None:
         focused = QApplication.focusWidget()
@@ -127,15 +117,12 @@ class NoticeLine(QFrame):
 
     @property
     def entry(self) -> Told | None:
-        """The notice that is shown."""
         return self._entry
 
     def offers(self) -> list[QPushButton]:
-        """The buttons of what can be done about the notice."""
         return self._answers.buttons
 
     def renew(self) -> None:
-        """Show what is to be shown now."""
         entry = self._notices.shown()
         buttons = self._notices.buttons(entry) if entry is not None else ()
         behind = self._notices.behind()

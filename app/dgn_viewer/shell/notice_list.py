@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QSize, Qt
 from PySide6.QtGui import QFontDatabase, QGuiApplication, QKeyEvent
-from PySide6.QtWidgets import (
-    QFrame,
-    QPlainTextEdit,
-    QPushButton,
-    QToolButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QFrame, QPlainTextEdit, QPushButton, QToolButton, QVBoxLayout, QWidget
 
 from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_engine.views.event_notices import Told
@@ -19,14 +12,7 @@ from dgn_viewer.event_filter import EventFilter
 from dgn_viewer.notices import Notices
 from dgn_viewer.shell.notice_line import ICONS, AnswerRow, answers, colour_of
 from dgn_viewer.style.stylesheet import icon
-from dgn_viewer.widgets.layouts import (
-    PlainLabel,
-    column,
-    plain_label,
-    push_button,
-    row,
-    scrolling,
-)
+from dgn_viewer.widgets.layouts import PlainLabel, column, plain_label, push_button, row, scrolling
 
 _WIDTH, _HEIGHT = 600, 420
 _MARGIN = 8
@@ -41,8 +27,7 @@ class NoticeRow(QFrame):
         self._notices = notices
         self._names: tuple[str, ...] = ("not yet",)
         step = "" if entry.step is None else f"\nstep {entry.step:,}"
-        when = PlainLabel(f"{entry.time}{step}")
-        when.setProperty("role", "small")
+        when = PlainLabel(f"{entry.time}{step}", role="small")
         self._icon = PlainLabel()
         self.label = plain_label(entry.notice.text, selectable=True, breaks=True)
         self.label.setAlignment(Qt.AlignmentFlag.AlignTop)
@@ -63,11 +48,9 @@ class NoticeRow(QFrame):
         self.renew()
 
     def buttons(self) -> dict[str, QPushButton]:
-        """The buttons by their text."""
         return {button.text(): button for button in self._buttons.buttons}
 
     def renew(self) -> None:
-        """Show the buttons that still mean something."""
         step = self._notices.leads_to(self.entry)
         offers = self._notices.buttons(self.entry)
         details = bool(self.entry.notice.details)
@@ -113,8 +96,7 @@ class NoticeList(QFrame):
         self._notices, self._window, self._above = notices, window, above
         self._theme = LIGHT
         self._shown: list[NoticeRow] = []
-        heading = PlainLabel("Recent notices")
-        heading.setProperty("role", "heading")
+        heading = PlainLabel("Recent notices", role="heading")
         self.close_button = QToolButton()
         self.close_button.setToolTip("Close the list")
         self.close_button.setAccessibleName("Close the list")

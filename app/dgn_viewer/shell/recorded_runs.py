@@ -41,8 +41,7 @@ EXPORTS = "The whole run (*.dgn);;Its scores (*.csv)"
 
 def in_trash(folder: str) -> bool:
     """Move a folder to the platform's trash; whether there is one that took it."""
-    file = QFile(folder)
-    return bool(file.moveToTrash())
+    return bool(QFile(folder).moveToTrash())
 
 
 class RecordedRuns(QObject):
@@ -77,7 +76,6 @@ class RecordedRuns(QObject):
         self._context.send(ListRuns())
 
     def open_session(self) -> None:
-        """Ask for a session file; the engine reads it."""
         send = self._context.send
         ask_file(self._context, "Open session", SESSIONS, lambda path: send(OpenSession(path)))
 
@@ -177,7 +175,9 @@ class RecordedRuns(QObject):
             self._over = listed.limit
             taken, limit = binary_size_in_words(total), binary_size_in_words(listed.limit)
             offers = (
-                NoticeButton("Thin out the oldest", self._thin, self._is_over),
+                NoticeButton(
+                    "Thin out the oldest", lambda: self._context.send(ThinRuns()), self._is_over
+                ),
                 NoticeButton("Settings…", self.settings_wanted.emit, self._is_over),
             )
             self._context.notify(
@@ -190,9 +190,6 @@ class RecordedRuns(QObject):
                     offers=offers,
                 )
             )
-
-    def _thin(self) -> None:
-        self._context.send(ThinRuns())
 
     def _is_over(self) -> bool:
         return self._over > 0

@@ -69,7 +69,6 @@ class MirrorThread:
         self._thread.start()
 
     def take(self) -> list[Message]:
-        """What it told since the last time."""
         found = []
         while not self._messages.empty():
             found.append(self._messages.get())
@@ -131,8 +130,7 @@ class RemoteRun(QObject):
         self._dropped = False
         self._address = ""
         self.dialog: RemoteDialog | None = None
-        self._look = QTimer(self)
-        self._look.setInterval(_LOOK_MS)
+        self._look = QTimer(self, interval=_LOOK_MS)
         self._look.timeout.connect(self._take)
 
     @property
@@ -187,9 +185,6 @@ class RemoteRun(QObject):
         if self.dialog is not None:
             self.dialog.show_following(False)
             self.dialog.said.say("")
-
-    def close(self) -> None:
-        self.stop()
 
     # Inside
 

@@ -33,6 +33,7 @@ _EDGE = 8  # pixels between a button and the edge of the window
 _EVERY_MS = 400  # numbers that change faster cannot be read …
 _LOOK_MS = 1000  # … and so long after the last frame it is looked whether steps are taken
 _STANDS = 2.0  # seconds without a step, and twice a step's time, after which no rate is told;
+# more where the engine sends frames less often, on a busy machine
 
 
 # A label whose words change all the time, in a room of its own.
@@ -68,9 +69,6 @@ class ChangingLabel(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._label.setGeometry(self.rect())
-
-
-# more where the engine sends frames less often, on a busy machine
 
 
 def _phase(now: RunState) -> str:
@@ -165,8 +163,7 @@ class StatusBar(QStatusBar):
         line = QWidget(self)
         self._row = row((self._left, 1), self._right, self._cancel, into=line)
         self.addWidget(line, 1)
-        self._timer = QTimer(self)
-        self._timer.setSingleShot(True)
+        self._timer = QTimer(self, singleShot=True)
         self._timer.timeout.connect(self._write)
         self._write()
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QAction, QMouseEvent
-from PySide6.QtWidgets import QLabel, QSizePolicy, QToolBar, QWidget
+from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
 from dgn_engine.config import SETTINGS
 from dgn_engine.model.choices import ValueInput
@@ -28,7 +28,7 @@ from dgn_viewer.timeline.looking_back import background
 from dgn_viewer.widgets.choice_box import BoxChoice, ChoiceBox
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.form_fields import number_field
-from dgn_viewer.widgets.layouts import PlainLabel
+from dgn_viewer.widgets.layouts import FixedBar, PlainLabel
 from dgn_viewer.widgets.number_field import NumberField
 
 _KEPT = ", kept"  # after a regime's id: a way into it, not a regime of its own
@@ -40,7 +40,7 @@ _INPUTS: dict[str, tuple[ValueInput, str]] = {
 }
 
 
-class RunToolbar(QToolBar):
+class RunToolbar(FixedBar):
     """Sends commands; every control shows the engine's last word, or what held at the step that is
     looked back at and cannot be changed then. `first`, `last`: its buttons."""
 
@@ -52,11 +52,8 @@ class RunToolbar(QToolBar):
         first: Sequence[QAction] = (),
         last: Sequence[QAction] = (),
     ) -> None:
-        super().__init__("Run")
-        self.setObjectName("run_toolbar")
-        self.setMovable(False)
+        super().__init__("run_toolbar", "Run")
         self.setIconSize(QSize(16, 16))
-        self.setContextMenuPolicy(Qt.ContextMenuPolicy.PreventContextMenu)
         self._send = send
         self.state = RunState()
         self._past: int | None = None  # the step that is looked back at
@@ -73,7 +70,6 @@ class RunToolbar(QToolBar):
         self.show_state(state, self._past)
 
     def show_state(self, state: RunState, past: int | None = None) -> None:
-        """Show this state; `past`: the step that it was the state of, None: now."""
         (before, then), self.state, self._past = (self.state, self._past), state, past
         if state.catalogue is not None and state.catalogue is not before.catalogue:
             self._offer(state.catalogue)
@@ -165,9 +161,6 @@ class RunToolbar(QToolBar):
         kept = regime.endswith(_KEPT)
         self._send(SwapRegime(regime.removesuffix(_KEPT), restart_value=not kept))
 
-    def _feed(self, name: str) -> None:
-        self._send(SetValueInput(_INPUTS[name][0]))
-
     # building
 
     def _make_fields(self) -> None:
@@ -179,7 +172,7 @@ class RunToolbar(QToolBar):
         self.value_input.offer(
             [BoxChoice(name, name, f"{name}: {about}") for name, (_, about) in _INPUTS.items()]
         )
-        self.value_input.asked.connect(self._feed)
+        self.value_input.asked.connect(lambda name: self._send(SetValueInput(_INPUTS[name][0])))
         self.beta = self._field(
             number_field(SETTINGS["gating"]["beta"]),
             "Steepness β of the soft gate 1/(1+exp(-βq))",
@@ -196,8 +189,7 @@ class RunToolbar(QToolBar):
             96,
         )
         self.pace.chosen.connect(lambda value: self._send(SetPace(value)))
-        self.summary = ElidedLabel("", least=24)
-        self.summary.setProperty("role", "muted")
+        self.summary = ElidedLabel("", least=24, role="muted")
         self.summary.setContentsMargins(8, 0, 8, 0)
 
     def _field(self, field: NumberField, about: str, width: int) -> NumberField:
@@ -225,8 +217,7 @@ class RunToolbar(QToolBar):
 
 
 def _caption(text: str, field: QWidget) -> QLabel:
-    label = PlainLabel(text)
-    label.setProperty("role", "small")
+    label = PlainLabel(text, role="small")
     label.setContentsMargins(6, 0, 2, 0)
     label.setBuddy(field)
     label.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Preferred)

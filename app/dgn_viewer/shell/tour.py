@@ -190,7 +190,6 @@ class Tour(QObject):
             self._point()
 
     def settle(self) -> None:
-        """Point at where the target is now."""
         if self._place >= 0:
             self._point()
 

@@ -110,11 +110,8 @@ class TourActs(QObject):
     def _choose_next(self, panel: str, option_id: str) -> None:
         host = self._docks.hosts[panel]
         option = next((one for one in host.spec.options if one.id == option_id), None)
-        values = (
-            [value for value, _ in option.values(self._context.view())]
-            if option is not None
-            else []
-        )
+        offered = option.values(self._context.view()) if option is not None else ()
+        values = [value for value, _ in offered]
         if len(values) > 1:
             chosen = dict(host.drawn.choices)
             self._before = (panel, chosen)

@@ -31,7 +31,7 @@ class WindowContext:
     window: QWidget
     send: Callable[[Command], None]
     settings: Settings
-    notify: Callable[[Notice], None]
+    notify: Callable[[Notice], object]
     run_state: Callable[[], RunState]
     shown_state: Callable[[], RunState]
     view: Callable[[], View]

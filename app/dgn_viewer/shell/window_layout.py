@@ -48,7 +48,6 @@ class FocusWalk:
         stops[(at + step) % len(stops)].setFocus(Qt.FocusReason.TabFocusReason)
 
     def _stops(self) -> list[QWidget]:
-        """Return the parts that can have the focus now, in their order."""
         chips = [chip for chip in self._strip.canvas.chips if chip.isEnabled()][:1]
         panels = [self._docks.hosts[name] for name in self._docks.visible()]
         page = [self._columns.inspector] if self._columns.page.isVisible() else []

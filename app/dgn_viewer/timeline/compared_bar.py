@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QCheckBox, QSizePolicy, QToolBar, QWidget
+from PySide6.QtWidgets import QCheckBox, QWidget
 
 from dgn_engine.scene.run_text import middle_cut
 from dgn_engine.scene.theme import LIGHT, Theme
@@ -11,7 +11,7 @@ from dgn_viewer.style.stylesheet import mixed, plain_tip
 from dgn_viewer.timeline.compared_cursor import ComparedCursor
 from dgn_viewer.timeline.step_cursor import StepCursor
 from dgn_viewer.timeline.step_slider import StepSlider
-from dgn_viewer.widgets.layouts import PlainLabel, push_button, row
+from dgn_viewer.widgets.layouts import FixedBar, PlainLabel, push_button, row
 
 _GUIDE = "The step of B that all panels show: drag, or press ← and →; no training waits for it"
 _NETWORK = "The network of B, as it was saved last, read on the examples of A"
@@ -19,14 +19,11 @@ _LONGEST = 24  # letters of a name
 _WITH_A = "B is shown at each step that A is shown at"
 
 
-class ComparedBar(QToolBar):
+class ComparedBar(FixedBar):
     """Shows the cursor of B and moves it; hidden while B has no recorded steps."""
 
     def __init__(self, cursor: ComparedCursor, a: StepCursor, window: QWidget) -> None:
-        super().__init__("Time of B", window)
-        self.setObjectName("bar.time_of_b")
-        self.setMovable(False)
-        self.setContextMenuPolicy(Qt.ContextMenuPolicy.PreventContextMenu)
+        super().__init__("bar.time_of_b", "Time of B", window)
         self._cursor, self._a = cursor, a
         self._badge = PlainLabel("B")
         self.slider = StepSlider()
@@ -43,22 +40,17 @@ class ComparedBar(QToolBar):
         self.with_a.setToolTip(plain_tip(_WITH_A))
         self.with_a.toggled.connect(lambda on: cursor.go_with(a.step, on))
         self.network = push_button("Network", cursor.show_network, "small", about=_NETWORK)
-        line = QWidget(self)
-        line.setObjectName("time_of_b_line")
-        line.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
         self.left, self.right = QWidget(), QWidget()  # of the slider
         row(self._badge, 1, into=self.left)
         row((self.label, 1), self.with_a, self.network, into=self.right, spacing=8)
         parts = (self.left, (self.slider, 1), self.right)
-        row(*parts, into=line, margins=(8, 0, 8, 0), spacing=8)
-        self.addWidget(line)
+        self.add_line("time_of_b_line", *parts, margins=(8, 0, 8, 0))
         cursor.changed.connect(self.renew)
         a.changed.connect(lambda: cursor.follow(a.step))
         self.set_theme(LIGHT)
         self.renew()
 
     def renew(self) -> None:
-        """Show where B is."""
         cursor = self._cursor
         step, last = cursor.step, cursor.last_step
         self.slider.show_time(step, last, cursor.steps, ())

@@ -56,7 +56,6 @@ class FrameKeeper:
             self._due = True
 
     def on_frame(self, frame: Frame) -> None:
-        """Hold this one where it is time."""
         now = time.monotonic()
         read = any(not reading.pending for reading in frame.readings.values())
         if self.held is None or not read:

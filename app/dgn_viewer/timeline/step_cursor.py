@@ -115,8 +115,7 @@ class StepCursor(QObject):
         self._wanted = WantedStep(self._reader, probes)  # no step: live
         self._charge = charge
         self._wait = wait
-        self._later = QTimer(self)
-        self._later.setSingleShot(True)
+        self._later = QTimer(self, singleShot=True)
         self._later.timeout.connect(self._wanted.read)
         self._thins = False  # frames that are held in memory
         self.reach: tuple[int, int] | None = None  # first and last step that were chosen
@@ -189,7 +188,6 @@ class StepCursor(QObject):
             self._ask(LATEST if not self.steps else self.steps[0], -LATEST)
 
     def live(self) -> None:
-        """Show what is there now."""
         self.player.stop()
         self._later.stop()
         self._moves = 0

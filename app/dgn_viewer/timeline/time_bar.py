@@ -7,7 +7,7 @@ from functools import partial
 
 from PySide6.QtCore import QEvent, QSize, Qt
 from PySide6.QtGui import QAction, QActionGroup
-from PySide6.QtWidgets import QMenu, QSizePolicy, QToolBar, QToolButton, QWidget
+from PySide6.QtWidgets import QMenu, QToolBar, QToolButton, QWidget
 
 from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_engine.views.history import History
@@ -16,7 +16,7 @@ from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.timeline.looking_back import background
 from dgn_viewer.timeline.step_cursor import SPEEDS, StepCursor
 from dgn_viewer.timeline.step_slider import StepSlider
-from dgn_viewer.widgets.layouts import PlainLabel, row
+from dgn_viewer.widgets.layouts import FixedBar, PlainLabel, row
 
 _GUIDE = (
     "Drag, press ← and →, or double-click a chart over steps, to look back; training goes on. "
@@ -51,7 +51,7 @@ def _align(sides: Iterable[QWidget]) -> None:
             side.setMinimumWidth(width)
 
 
-class TimeBar(QToolBar):
+class TimeBar(FixedBar):
     """Shows the step cursor and moves it; tinted while one looks back.
 
     `KEYS`: what moves it from anywhere in the window where no other part takes them.
@@ -62,10 +62,7 @@ class TimeBar(QToolBar):
     def __init__(
         self, cursor: StepCursor, history: History, play: QAction, live: QAction, window: QWidget
     ) -> None:
-        super().__init__("Time", window)
-        self.setObjectName("bar.time")
-        self.setMovable(False)
-        self.setContextMenuPolicy(Qt.ContextMenuPolicy.PreventContextMenu)
+        super().__init__("bar.time", "Time", window)
         self._cursor, self._history = cursor, history
         self._theme = LIGHT
         self._tinted: bool | None = None
@@ -81,15 +78,11 @@ class TimeBar(QToolBar):
         self.label = PlainLabel("", self)
         self.label.setMinimumWidth(120)
         self.label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        line = QWidget(self)
-        line.setObjectName("time_line")
-        line.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
         self.left, self.right = QWidget(), QWidget()  # of the slider
         row(self.play, 1, into=self.left)
         row((self.label, 1), self.live, into=self.right, spacing=8)
         parts = (self.left, (self.slider, 1), self.right)
-        row(*parts, into=line, margins=(8, 0, 8, 0), spacing=8)
-        self.addWidget(line)
+        self.add_line("time_line", *parts, margins=(8, 0, 8, 0))
         cursor.changed.connect(self.renew)
         cursor.reach_changed.connect(self.renew)
         cursor.steps_changed.connect(self.renew)
@@ -97,7 +90,6 @@ class TimeBar(QToolBar):
         self.renew()
 
     def renew(self) -> None:
-        """Show where the cursor is."""
         cursor, why = self._cursor, self._cursor.why_not
         step, last = cursor.step, cursor.last_step
         self.slider.setEnabled(not why)

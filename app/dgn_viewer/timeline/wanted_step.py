@@ -36,7 +36,6 @@ class WantedStep:
             self.step = min(step, last)
 
     def read(self) -> None:
-        """Ask for the step that is wanted."""
         if self.request is not None:
             self._reader.ask(self.request)
 

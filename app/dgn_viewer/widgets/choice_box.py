@@ -68,7 +68,6 @@ class ChoiceBox(QComboBox):
         return self._shown
 
     def short_texts(self) -> tuple[str, ...]:
-        """What the closed box may show."""
         return tuple(choice.short for choice in self._choices)
 
     def room(self) -> int:

@@ -50,7 +50,6 @@ class ElidedBox(QComboBox):
         super().showPopup()
 
     def shown_text(self) -> str:
-        """The chosen entry as it is painted."""
         room = self.width() - _AROUND
         middle = Qt.TextElideMode.ElideMiddle
         return self.fontMetrics().elidedText(self.currentText(), middle, room)

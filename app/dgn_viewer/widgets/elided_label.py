@@ -20,8 +20,9 @@ class ElidedLabel(PlainLabel):
         text: str = "",
         least: int = 40,
         mode: Qt.TextElideMode = Qt.TextElideMode.ElideMiddle,
+        role: str = "",
     ) -> None:
-        super().__init__()
+        super().__init__(role=role)
         self._least, self._mode = least, mode
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
         self.say(text)
@@ -41,7 +42,6 @@ class ElidedLabel(PlainLabel):
         return self.sizeHint()
 
     def shown_text(self) -> str:
-        """What is drawn now."""
         return self.shown(self.contentsRect().width())
 
     def paintEvent(self, event: QPaintEvent) -> None:

@@ -56,7 +56,6 @@ class ExampleGrid(QWidget):
         return QSize(round(ACROSS * (SIDE + GAP)), round(lines * (SIDE + GAP)))
 
     def place_of(self, index: int) -> QRectF:
-        """Where the picture of one of the examples is."""
         line, column = divmod(index, ACROSS)
         return QRectF(column * (SIDE + GAP) + 3, line * (SIDE + GAP) + 3, SIDE, SIDE)
 

@@ -212,8 +212,8 @@ class PairField(QWidget):
         self.first, self.second = IntegerField(0, 9999), IntegerField(0, 9999)
         for field in (self.first, self.second):
             field.setMinimumWidth(48)
-            field.valueChanged.connect(self._pass_on)
-            field.refused.connect(self._pass_on)
+            field.valueChanged.connect(self.changed)
+            field.refused.connect(self.changed)
         self.first.setAccessibleName("Class that becomes -1")
         self.second.setAccessibleName("Class that becomes +1")
         row(self.only, (self.first, 1), (self.second, 1), into=self, spacing=8)
@@ -238,9 +238,6 @@ class PairField(QWidget):
             if field.problem and not self.only.isChecked():  # what cannot be mended there
                 field.setValue(field.value())
             field.setEnabled(self.only.isChecked())
-        self.changed.emit()
-
-    def _pass_on(self) -> None:
         self.changed.emit()
 
 

@@ -31,8 +31,6 @@ Holds: TypeAlias = Callable[[Conditions], bool]
 
 
 class Section(QWidget):
-    """A heading and rows of label and field."""
-
     def __init__(self, title: str = "") -> None:
         super().__init__()
         self._rows = QFormLayout()
@@ -46,16 +44,14 @@ class Section(QWidget):
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(6)
         if title:
-            heading = PlainLabel(title)
-            heading.setProperty("role", "heading")
+            heading = PlainLabel(title, role="heading")
             column.addWidget(heading)
         column.addLayout(self._rows)
 
     def add(self, text: str, field: QWidget, about: str = "") -> None:
         """Add a row; a check box says its own name and has no label. Below a field of numbers
         stands why what was typed there cannot be taken."""
-        label = PlainLabel(text)
-        label.setProperty("role", "small")
+        label = PlainLabel(text, role="small")
         label.setFixedWidth(LABELS)
         label.setWordWrap(True)
         label.setBuddy(field)
@@ -105,8 +101,7 @@ class _Refusal(PlainLabel):
     """Why a field cannot be taken; as high as its lines, which the rows of a form do not ask."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.setProperty("role", "refused")
+        super().__init__(role="refused")
         self.setWordWrap(True)
 
     def setText(self, text: str) -> None:
@@ -141,20 +136,17 @@ class SettingSection(Section):
             field = field_for(setting)
             self.add("" if isinstance(field, QCheckBox) else setting.label, field, setting.tip)
             show_value(field, setting.default)
-            changes_of(field).connect(self._pass_on)
+            changes_of(field).connect(self.changed)
             if isinstance(field, NumberEntry | ListField):
-                field.refused.connect(self._pass_on)
+                field.refused.connect(self.changed)
             self.settings[setting.name], self.fields[setting.name] = setting, field
-
-    def _pass_on(self) -> None:
-        self.changed.emit()
 
     def offer(self, settings: Sequence[Setting]) -> None:
         self.clear()
         self.settings, self.fields = {}, {}
         self.extend(settings)
         self.setVisible(bool(settings))
-        self._pass_on()
+        self.changed.emit()
 
     def show_values(self, values: Mapping[str, Any]) -> None:
         """Fill these in; names without a row are left out."""

@@ -14,6 +14,8 @@ from PySide6.QtWidgets import (
     QLayout,
     QPushButton,
     QScrollArea,
+    QSizePolicy,
+    QToolBar,
     QVBoxLayout,
     QWidget,
 )
@@ -79,6 +81,14 @@ def _fill(
                 layout.addStretch(part)
 
 
+def empty(layout: QLayout) -> None:
+    """Take all widgets out of a layout, and delete them."""
+    while (item := layout.takeAt(0)) is not None:
+        if (widget := item.widget()) is not None:
+            widget.hide()
+            widget.deleteLater()
+
+
 def scrolling(page: QWidget | None = None) -> QScrollArea:
     """What shows a page, upwards and downwards, without a frame or a background of its own."""
     area = QScrollArea()
@@ -101,14 +111,34 @@ def breakable(text: str) -> str:
     )
 
 
+class FixedBar(QToolBar):
+    """A row of the window that cannot be moved; saved layouts know it by its name."""
+
+    def __init__(self, name: str, title: str, window: QWidget | None = None) -> None:
+        super().__init__(title, window)
+        self.setObjectName(name)
+        self.setMovable(False)
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.PreventContextMenu)
+
+    def add_line(self, name: str, *parts: Part, margins: Margins) -> None:
+        """Lay parts out in a widget of this name, for style sheets, that fills the bar."""
+        line = QWidget(self)
+        line.setObjectName(name)
+        line.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
+        row(*parts, into=line, margins=margins, spacing=8)
+        self.addWidget(line)
+
+
 class PlainLabel(QLabel):
     """Shows its text as it is, never as markup, with what cannot be seen escaped and numbers in the
     style that is chosen in the settings: every label of the window is one.
     """
 
-    def __init__(self, text: str = "", parent: QWidget | None = None) -> None:
+    def __init__(self, text: str = "", parent: QWidget | None = None, role: str = "") -> None:
         super().__init__(parent)
         self._given = ""
+        if role:
+            self.setProperty("role", role)
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setText(text)
 
@@ -132,9 +162,9 @@ class WrappedLabel(PlainLabel):
     What can be selected is not broken, and its numbers stay as they are: it would be copied so.
     """
 
-    def __init__(self, text: str, breaks: bool = True) -> None:
+    def __init__(self, text: str, role: str = "", breaks: bool = True) -> None:
         self._said, self._breaks = "", breaks
-        super().__init__(text)
+        super().__init__(text, role=role)
         self.setWordWrap(True)
 
     def setText(self, text: str) -> None:
@@ -155,9 +185,7 @@ def plain_label(
 
     `breaks`: long names are broken, also in what can be selected.
     """
-    label = WrappedLabel(text, breaks=not selectable if breaks is None else breaks)
-    if role:
-        label.setProperty("role", role)
+    label = WrappedLabel(text, role, breaks=not selectable if breaks is None else breaks)
     if selectable:
         label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     return label

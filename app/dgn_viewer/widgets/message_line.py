@@ -30,9 +30,7 @@ class MessageLine(WrappedLabel):
         super().__init__("", breaks=not selectable)
         if selectable:
             self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self._timer = QTimer(self)
-        self._timer.setSingleShot(True)
-        self._timer.setInterval(REFUSED_MS)
+        self._timer = QTimer(self, singleShot=True, interval=REFUSED_MS)
         self._timer.timeout.connect(self.end_refusal)
         self._refusal = ""
         self._words, self._role = words, "muted"
@@ -61,7 +59,6 @@ class MessageLine(WrappedLabel):
         self._show()
 
     def end_refusal(self) -> None:
-        """Show the lasting words again."""
         if self._refusal:
             self.refuse("")
 

@@ -39,7 +39,6 @@ class TypedNumber:
         self._zero = zero
 
     def strip(self, text: str) -> str:
-        """The text without its unit."""
         return text.removesuffix(self.suffix).strip()
 
     def is_begun(self, bare: str) -> bool:

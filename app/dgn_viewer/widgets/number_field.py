@@ -48,7 +48,6 @@ class NumberField(NumberEntry):
         self._quiet = False
 
     def show_nothing(self) -> None:
-        """Show a dash: there is no value yet."""
         self._quiet = True
         super().show_nothing()
         self._quiet = False

@@ -97,7 +97,9 @@ class Recorder:
         self._name, self._log = name, log
 
     def __getattr__(self, name: str) -> Any:
-        return Recorder(f"{self._name}.{name}" if self._name else name, self._log)
+        part = Recorder(f"{self._name}.{name}" if self._name else name, self._log)
+        setattr(self, name, part)  # so that what is set on it stays
+        return part
 
     def __call__(self, *arguments: Any) -> None:
         self._log.append((self._name, *arguments) if arguments else self._name)

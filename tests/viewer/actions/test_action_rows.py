@@ -121,7 +121,7 @@ ROWS: tuple[tuple[str, set[str], Any], ...] = (
     ("view.notices", ALWAYS, "notices.show_recent"),
     ("view.chart_menu", ALWAYS, "ntk.charts.open_menu"),
     ("help.guide", ALWAYS, "guides.help.open"),
-    ("help.tour", SHOWS_RUN - {"stopped"}, "guides.start_tour"),
+    ("help.tour", SHOWS_RUN - {"stopped"}, "guides.tour.start"),
     ("help.claims", SHOWS_RUN - {"stopped"}, "guides.start_claims"),
     ("help.panel", ALWAYS, "pages.about_front"),
     ("help.shortcuts", ALWAYS, "sheet.open"),

@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.scene.elements import Axis, Chart, Curve, Mark, Matrix, Scene
 from dgn_engine.scene.theme import DARK, LIGHT
-from dgn_viewer.application import install_gui_garbage_collector
+from dgn_viewer.application import GuiGarbageCollector
 from dgn_viewer.plots.scene_view import SceneView
 from tests.viewer.seen_charts import visible_range
 
@@ -246,11 +246,11 @@ def test_a_view_of_any_size_paints(view: SceneView) -> None:
 def test_the_collector_of_the_gui_stops_with_its_parent(qapp: QApplication) -> None:
     enabled = gc.isenabled()
     parent = QObject()
-    collector = install_gui_garbage_collector(parent)
+    collector = GuiGarbageCollector(parent)
     assert not gc.isenabled()
     collector.stop()
     assert gc.isenabled()
-    install_gui_garbage_collector(parent)
+    GuiGarbageCollector(parent)
     parent.deleteLater()
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     assert gc.isenabled()

@@ -82,7 +82,7 @@ def bench(
     monkeypatch.setenv("DGN_RUNS_ROOT", str(tmp_path / "runs"))
     bench = Bench(sent, tmp_path / "runs")
     yield bench
-    bench.remote.close()
+    bench.remote.stop()
     bench.parent.deleteLater()
 
 

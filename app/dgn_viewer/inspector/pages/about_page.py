@@ -44,9 +44,9 @@ class AboutPage(QWidget):
         if about.source:
             parts.append(_words(f"Source: {about.source}", "small"))
         if about.computed:
-            parts += [_heading("How it is computed here"), _words(about.computed)]
+            parts += [plain_label("How it is computed here", "heading"), _words(about.computed)]
         if self.trials:
-            parts.append(_heading("What to try next"))
+            parts.append(plain_label("What to try next", "heading"))
         for trial, button in self.trials:
             parts += [button, _words(trial.watch, "small")]
         column(*parts, 1, into=self, margins=(16, 4, 16, 16), spacing=12)
@@ -54,7 +54,6 @@ class AboutPage(QWidget):
         self.refresh()
 
     def refresh(self) -> None:
-        """Offer what can be tried now."""
         view = self._view()
         for trial, button in self.trials:
             possible = bool(trial.commands(view))
@@ -68,12 +67,6 @@ class AboutPage(QWidget):
     def _try(self, trial: Trial, _checked: bool = False) -> None:
         for command in trial.commands(self._view()):
             self._send(command)
-
-
-def _heading(text: str) -> QLabel:
-    label = plain_label(text)
-    label.setProperty("role", "heading")
-    return label
 
 
 def _words(text: str, role: str = "") -> QLabel:

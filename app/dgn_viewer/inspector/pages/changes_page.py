@@ -65,7 +65,6 @@ class ChangesPage(QFrame):
         self._fill()
 
     def on_event(self, event: Event, state: RunState) -> None:
-        """Follow the engine; `state` is the one after the event."""
         diverged = state.diverged is not None
         if (state.changes, diverged) != (self._listed, self._diverged):
             self._listed, self._diverged = state.changes, diverged

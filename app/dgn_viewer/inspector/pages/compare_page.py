@@ -91,15 +91,13 @@ class ComparePage(QFrame):
         self.sides = plain_label("", "muted")
         self.table = DifferenceTable(LIGHT)
         self.nothing = plain_label(_NONE, "muted")
-        self._timer = QTimer(self)
-        self._timer.setInterval(RENEW)
+        self._timer = QTimer(self, interval=RENEW)
         self._timer.timeout.connect(self._tick)
         self._ticks = 0
         self._lay_out()
         self._show()
 
     def on_event(self, event: Event, state: RunState) -> None:
-        """Follow the engine; `state` is the one after the event."""
         self.state = state
         match event:
             case Refused(what=what, reason=reason) if what == StartBranch.title:
@@ -120,7 +118,6 @@ class ComparePage(QFrame):
         self.renew()
 
     def renew(self) -> None:
-        """Show the numbers as they are now."""
         comparison, view = self.state.comparison, self._view()
         self.origin.follow(self._cursor())
         self._show_step()

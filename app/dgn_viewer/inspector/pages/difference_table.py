@@ -108,7 +108,6 @@ class DifferenceTable(QTableWidget):
             self._fill_line(note)
 
     def _fill_line(self, words: str, bold: bool = False) -> None:
-        """One text across all columns."""
         row = self.rowCount()
         self.insertRow(row)
         item = QTableWidgetItem(words)

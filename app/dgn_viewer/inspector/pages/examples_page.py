@@ -64,11 +64,8 @@ class _ClassButton(QPushButton):
     def paintEvent(self, event: QPaintEvent) -> None:
         option = QStyleOptionButton()
         self.initStyleOption(option)
-        room = (
-            self.style()
-            .subElementRect(QStyle.SubElement.SE_PushButtonContents, option, self)
-            .width()
-        )
+        inside = QStyle.SubElement.SE_PushButtonContents
+        room = self.style().subElementRect(inside, option, self).width()
         middle = Qt.TextElideMode.ElideMiddle
         option.text = self.fontMetrics().elidedText(option.text, middle, room)
         painter = QStylePainter(self)
@@ -119,17 +116,13 @@ class ExamplesPage(QFrame):
         self._show()
 
     def on_event(self, event: Event, state: RunState) -> None:
-        """Follow the engine; `state` is the one after the event."""
         self.state = state
         match event:
             case RunStarted():
                 self._shown = None
             case ProbeExamples():
-                other = (
-                    self._shown is None
-                    or self._shown.probe_set.class_names[:1] != (event.probe_set.class_names[:1])
-                )
-                self._shown = event
+                known = None if self._shown is None else self._shown.probe_set.class_names[:1]
+                other, self._shown = known != event.probe_set.class_names[:1], event
                 if other:
                     self._make_for_data()
                 if self._drawing and event.probe_set.drawn:
@@ -280,13 +273,13 @@ class ExamplesPage(QFrame):
         column(
             self.words,
             row(again, wrong, 1, spacing=8),
-            _heading("By class"),
+            plain_label("By class", "title"),
             self._class_place,
-            _heading("Draw one"),
+            plain_label("Draw one", "title"),
             self.why,
             self._canvas_place,
             row(self.clear, 1),
-            _heading("By hand"),
+            plain_label("By hand", "title"),
             row(self.of_class, 1, self.before, self.place, self.after, spacing=4),
             self.grid,
             1,
@@ -294,9 +287,3 @@ class ExamplesPage(QFrame):
             margins=(16, 4, 16, 16),
             spacing=8,
         )
-
-
-def _heading(text: str) -> QWidget:
-    label = plain_label(text)
-    label.setProperty("role", "title")
-    return label

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtWidgets import (
-    QButtonGroup,
-    QRadioButton,
-    QWidget,
-)
+from PySide6.QtWidgets import QButtonGroup, QRadioButton, QWidget
 
 from dgn_engine.errors import UserError
 from dgn_engine.experiments.report.reproduce_request import ReproduceRequest

@@ -6,12 +6,7 @@ from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QFontDatabase
-from PySide6.QtWidgets import (
-    QCheckBox,
-    QPlainTextEdit,
-    QRadioButton,
-    QWidget,
-)
+from PySide6.QtWidgets import QCheckBox, QPlainTextEdit, QRadioButton, QWidget
 
 from dgn_engine.config import DataConfig
 from dgn_engine.errors import UserError
@@ -187,7 +182,6 @@ class FilePage(QWidget):
             self._show()
 
     def _show(self) -> None:
-        """What is chosen, and what it would do."""
         purpose, copies = self.purpose, self.purpose in ("gates", "weights")
         offer = self._offer()
         use = next(use for use in USES if use.purpose == purpose)
@@ -254,10 +248,8 @@ class FilePage(QWidget):
 
     def _lay_out(self) -> None:
         listed = self.listed
-        name = ElidedLabel(listed.file_name, mode=Qt.TextElideMode.ElideMiddle)
-        name.setProperty("role", "heading")
-        path = ElidedLabel(listed.path, mode=Qt.TextElideMode.ElideMiddle)
-        path.setProperty("role", "small")
+        name = ElidedLabel(listed.file_name, mode=Qt.TextElideMode.ElideMiddle, role="heading")
+        path = ElidedLabel(listed.path, mode=Qt.TextElideMode.ElideMiddle, role="small")
         count = plain_label(f"Tensors in the file: {len(listed.tensors):,}", "small")
         buttons = row(self.go, self.with_biases, self.close_file, 1, spacing=8)
         use = (self.data, self.reading, self.verdict, self.table, self.pick, self.restart_value)

@@ -53,7 +53,6 @@ class MatchTable(QTableWidget):
         self.show_matches(matches, False)
 
     def show_matches(self, matches: Sequence[LayerMatch], picking: bool) -> None:
-        """Other layers, or the same with other tensors."""
         same = len(matches) == len(self.boxes) and picking
         self._matches = tuple(matches)
         if not same:

@@ -6,7 +6,7 @@ import platform
 
 from PySide6.QtCore import qVersion
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QLabel, QWidget
+from PySide6.QtWidgets import QWidget
 
 from dgn_engine import __version__
 from dgn_engine.experiments.report.papers import PAPERS
@@ -44,12 +44,12 @@ class ProgramPage(QWidget):
         papers = "\n\n".join(f"[{key}] {paper.whole}" for key, paper in PAPERS.items())
         column(
             plain_label("Train deep gated networks live and see what their gates know."),
-            _heading("Versions"),
+            PlainLabel("Versions", role="heading"),
             self.versions,
             row(self.copy, 1),
-            _heading("Papers"),
+            PlainLabel("Papers", role="heading"),
             plain_label(papers, selectable=True),
-            _heading("Licences"),
+            PlainLabel("Licences", role="heading"),
             plain_label(_LICENCES, selectable=True),
             1,
             into=self,
@@ -62,12 +62,6 @@ class ProgramPage(QWidget):
 
     def _copy(self) -> None:
         QGuiApplication.clipboard().setText(self.versions.text())
-
-
-def _heading(text: str) -> QLabel:
-    label = PlainLabel(text)
-    label.setProperty("role", "heading")
-    return label
 
 
 def _version(package: str) -> str:

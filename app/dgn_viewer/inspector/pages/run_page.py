@@ -41,16 +41,13 @@ class RunPage(QFrame):
         self.message.end_with(self.form.changed)
         self.estimate = MessageLine()  # what the filled-in run would take
         self._estimated: RunConfig | None = None  # what was asked about
-        self._pause = QTimer(self)
-        self._pause.setSingleShot(True)
-        self._pause.setInterval(PAUSE)
+        self._pause = QTimer(self, singleShot=True, interval=PAUSE)
         self._pause.timeout.connect(self._ask_estimate)
         self.form.changed.connect(self._on_filled)
         self._lay_out()
         self._show()
 
     def on_event(self, event: Event, state: RunState) -> None:
-        """Follow the engine; `state` is the one after the event."""
         first = self.state.run is None
         self.state = state
         match event:
@@ -75,7 +72,6 @@ class RunPage(QFrame):
         self._show()
 
     def show_state(self, state: RunState, past: int | None = None) -> None:
-        """Show this state; `past`: the step that it was the state of, None: now."""
         self.state = state
         words = "As now" if past is None else f"As at step {past:,}"
         self.as_now.setText(with_chosen_numbers(words))

@@ -97,7 +97,6 @@ class RunsView(QTableView):
             self.choose_first()
 
     def search(self, text: str) -> None:
-        """Show the runs that have all of these words."""
         self.shown.search(text)
         if not self.currentIndex().isValid():
             self.choose_first()
@@ -301,7 +300,6 @@ class RunsPage(QWidget):
         self._ask(tuple(run for run in self.runs.runs if run.folder in folders), for_good=True)
 
     def leave(self) -> None:
-        """Keep what was written into the field of notes."""
         self.notes.keep()
 
     def _refresh(self) -> None:
@@ -356,9 +354,6 @@ class RunsPage(QWidget):
         if run is not None:
             self.export_wanted.emit(run)
 
-    def _note(self, run: RecordedRun, name: str) -> None:
-        self._send(NoteRun(run.folder, name, run.notes))
-
     def _ask_to_delete(self) -> None:
         self._ask(self.table.selected(), for_good=False)
 
@@ -382,7 +377,9 @@ class RunsPage(QWidget):
         self.table.customContextMenuRequested.connect(self._open_menu)
         self.runs.ticked_changed.connect(lambda folders: self._send(ReadCurves(folders)))
         self.runs.ticked_changed.connect(self._refresh)
-        self.runs.renamed.connect(self._note)
+        self.runs.renamed.connect(
+            lambda run, name: self._send(NoteRun(run.folder, name, run.notes))
+        )
         self.runs.refused.connect(self.message.refuse)
         self.deletion.trash_wanted.connect(self.trash_wanted)
         self.deletion.answered.connect(self.table.setFocus)

@@ -106,7 +106,6 @@ class SettingsPage(QWidget):
         """Everything here has the colours of the application."""
 
     def choose(self, name: str) -> None:
-        """Select the row of an action."""
         for place in range(self.table.rowCount()):
             item = self.table.item(place, 0)
             if item is not None and item.data(_ID) == name:
@@ -166,8 +165,7 @@ class SettingsPage(QWidget):
             "and the window together. More brings newer pictures and slower training"
         )
         overhead.add("at most", self.budget, about)
-        heading = PlainLabel("Shortcuts")
-        heading.setProperty("role", "heading")
+        heading = PlainLabel("Shortcuts", role="heading")
         buttons = row((self.keys, 1), self.no_keys, self.own_keys, spacing=8)
         form = QWidget()
         parts = (window, overhead, self.limits, heading, self.table, buttons, self.message)
