@@ -120,7 +120,7 @@ class KeptState:
         self.installed = False
         self._parts: list[_StatePart] = []
         self._bytes = 0
-        self._flags = _process_flags()
+        self._flags = {name: read() for name, (read, _) in _FLAGS.items()}
 
     def restore(self) -> list[str]:
         """Put back what changed; the names of what did, without that of installed packages.
@@ -139,9 +139,9 @@ class KeptState:
                     failed.append(kept.name)
                 else:
                     changed += () if kept.installed else (kept.name,)
-            for name, now in _process_flags().items():
-                if now != self._flags[name]:
-                    _SETTERS[name](self._flags[name])
+            for name, (read, write) in _FLAGS.items():
+                if read() != self._flags[name]:
+                    write(self._flags[name])
                     changed.append(name)
         if failed:
             raise StateChangedError(f"the module changes {failed[0]}, which cannot be put back")
@@ -194,7 +194,7 @@ class KeptState:
                 torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
         def is_same() -> bool:
-            same = _is_alias(tensor, alias) and _is_equal(tensor.detach(), copy)
+            same = _is_alias(tensor, alias) and torch.equal(_bits(tensor.detach()), _bits(copy))
             if same:
                 put_version_back()
             return same
@@ -590,39 +590,37 @@ def _slot(slot: Any, value: object) -> object:
         return _ABSENT
 
 
-def _names(code: CodeType) -> frozenset[str]:
-    """What a function names, functions in it included."""
-    names = set(code.co_names)
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """The code of a function and of those in it."""
+    yield code
     for each in code.co_consts:
         if isinstance(each, CodeType):
-            names |= _names(each)
-    return frozenset(names)
+            yield from _codes(each)
+
+
+def _names(code: CodeType) -> frozenset[str]:
+    return frozenset(name for each in _codes(code) for name in each.co_names)
 
 
 def _global_names(code: CodeType) -> frozenset[str]:
     """What a function reads or writes of its module."""
-    names = {each.argval for each in dis.get_instructions(code) if each.opname in _GLOBAL}
-    for each in code.co_consts:
-        if isinstance(each, CodeType):
-            names |= _global_names(each)
-    return frozenset(names)
+    steps = (step for each in _codes(code) for step in dis.get_instructions(each))
+    return frozenset(step.argval for step in steps if step.opname in _GLOBAL)
 
 
 def _imports(code: CodeType, package: object) -> set[str]:
     """Modules that a function imports in its body, by absolute names."""
     names: set[str] = set()
-    steps = [each for each in dis.get_instructions(code) if each.opname != "EXTENDED_ARG"]
-    for place, each in enumerate(steps):
-        if each.opname != "IMPORT_NAME":
-            continue
-        level, name = steps[place - 2].argval, each.argval
-        if not isinstance(level, int) or not level:
-            names.add(name)
-        elif isinstance(package, str) and package.count(".") + 1 >= level:
-            names.add(resolve_name("." * level + name, package))
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            names |= _imports(const, package)
+    for part in _codes(code):
+        steps = [each for each in dis.get_instructions(part) if each.opname != "EXTENDED_ARG"]
+        for place, each in enumerate(steps):
+            if each.opname != "IMPORT_NAME":
+                continue
+            level, name = steps[place - 2].argval, each.argval
+            if not isinstance(level, int) or not level:
+                names.add(name)
+            elif isinstance(package, str) and package.count(".") + 1 >= level:
+                names.add(resolve_name("." * level + name, package))
     return names
 
 
@@ -649,20 +647,12 @@ def _is_value(now: object, before: object) -> bool:
 
 
 def _is_alias(tensor: Tensor, alias: Tensor) -> bool:
-    return (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype) == (
-        alias.data_ptr(),
-        alias.shape,
-        alias.stride(),
-        alias.dtype,
-    )
-
-
-def _is_equal(now: Tensor, before: Tensor) -> bool:
-    """Bit by bit, so that NaN is equal to itself alone."""
-    return torch.equal(_bits(now), _bits(before))
+    one, two = ((x.data_ptr(), x.shape, x.stride(), x.dtype) for x in (tensor, alias))
+    return one == two
 
 
 def _bits(tensor: Tensor) -> Tensor:
+    """To be compared so that NaN is equal to itself alone."""
     plain = tensor.resolve_conj().resolve_neg().contiguous()
     return plain.reshape(-1).view(torch.uint8) if plain.numel() else plain.reshape(-1)
 
@@ -738,16 +728,11 @@ def _stream(value: Any) -> tuple[Callable[[], bool], Callable[[], object]] | Non
     return lambda: is_same_state(read(), before), lambda: write(before)
 
 
-def _process_flags() -> dict[str, Any]:
-    return {
-        "torch's default dtype": torch.get_default_dtype(),
-        "torch's number of threads": torch.get_num_threads(),
-        "torch's deterministic algorithms": torch.get_deterministic_debug_mode(),
-    }
-
-
-_SETTERS: dict[str, Callable[[Any], object]] = {
-    "torch's default dtype": torch.set_default_dtype,
-    "torch's number of threads": torch.set_num_threads,
-    "torch's deterministic algorithms": torch.set_deterministic_debug_mode,
+_FLAGS: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
+    "torch's default dtype": (torch.get_default_dtype, torch.set_default_dtype),
+    "torch's number of threads": (torch.get_num_threads, torch.set_num_threads),
+    "torch's deterministic algorithms": (
+        torch.get_deterministic_debug_mode,
+        torch.set_deterministic_debug_mode,
+    ),
 }

@@ -129,11 +129,6 @@ class WatchedModule:
         more = ", …" if len(names) > 3 else ""
         return f"without your forward hooks of {', '.join(names[:3])}{more}" if names else ""
 
-    @property
-    def parameters(self) -> int:
-        """How many numbers its parameters are."""
-        return sum(p.numel() for p in self.copy.parameters())
-
     def renew(self, reached: ReachedState) -> None:
         """Copy the module as it is now, and read the network with gates from that copy.
 

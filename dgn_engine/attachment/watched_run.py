@@ -17,7 +17,7 @@ from dgn_engine.protocol.training import RunStarted
 from dgn_engine.protocol.watching import ProbeSet
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.training.devices import device_name
-from dgn_engine.training.layer_infos import layer_infos
+from dgn_engine.training.layer_infos import count_parameters, layer_infos
 
 DATA = "own data"  # in the place of a data set's name
 MOST = 4096  # probe examples
@@ -82,7 +82,7 @@ def started(
         device=device_name(watched.x.device),
         layers=layer_infos(network.architecture) if network is not None else (),
         wiring=network.wiring if network is not None else (),
-        parameters_value=watched.parameters,
+        parameters_value=count_parameters(watched.copy),
         parameters_feature=0,
         train_examples=0,
         test_examples=0,

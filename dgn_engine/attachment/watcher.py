@@ -129,7 +129,6 @@ class Watcher:
 
     @property
     def active(self) -> bool:
-        """Whether steps are recorded."""
         return self._record is not None
 
     @property
@@ -375,7 +374,6 @@ class WatchRecord:
 
     @property
     def seconds(self) -> float:
-        """Processor seconds of the thread that writes."""
         return self._recorder.busy
 
     def pass_on(self, now: float, step: int) -> None:
@@ -513,7 +511,6 @@ class ModuleReadings:
 
     @property
     def waits(self) -> bool:
-        """Whether there is a slice to work on."""
         return self._sliced is not None and self._sliced.waits
 
     def read_due(self, step: int, last: bool = False) -> None:
@@ -534,7 +531,6 @@ class ModuleReadings:
             self._read_alone(self._alone, step)
 
     def work(self) -> None:
-        """Do one slice of what takes long."""
         assert self._sliced is not None
         assert self._schedule is not None
         self._sliced.latest(self._budget)
@@ -649,26 +645,20 @@ def _ignored() -> Iterator[None]:
 
 
 def _text(error: BaseException) -> str:
-    """What an exception says; its `__str__` may be the user's own, and fail.
+    """What an exception says, or '': its `__str__` may be the user's own, and fail.
 
     That may also return a string of a class of its own, whose methods fail.
     """
-    try:
+    with _ignored():
         return str.__str__(str(error))
-    except BaseException as another:
-        if is_interrupt(another):
-            raise
-        return ""
+    return ""
 
 
 def _trace(error: BaseException) -> str:
     """Where it was raised, or '' where its `__notes__`, say, are the user's own, and fail."""
-    try:
+    with _ignored():
         return "".join(traceback.format_exception(error))
-    except BaseException as another:
-        if is_interrupt(another):
-            raise
-        return ""
+    return ""
 
 
 def error_kind(error: BaseException) -> str:

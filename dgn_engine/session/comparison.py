@@ -66,11 +66,11 @@ class Comparison:
     def __init__(self, emit: Callable[[Event], None], executors: ExecutorChoice) -> None:
         self._emit = emit
         self._executors = executors
-        self._source: ComparisonSource | None = None
+        self.source: ComparisonSource | None = None  # what it was opened with
         self._network: FrozenNetwork | None = None
         self._requests: tuple[ProbeRequest, ...] = ()
         self._scalars: list[ProbeScalars] = []  # of its readings, since they were taken
-        self._number = 0  # of comparisons so far
+        self.number = 0  # of the comparison that was opened last, from 1
 
     def open(self, source: ComparisonSource, inputs: ProbeInputs | None) -> None:
         """Begin; where this raises `UserError`, the comparison before stays."""
@@ -92,10 +92,10 @@ class Comparison:
                 step=network.step_count,
             )
         self._release()
-        self._source, self._network = source, network
+        self.source, self._network = source, network
         self._scalars = []
-        self._number += 1
-        self._emit(replace(opened, number=self._number))
+        self.number += 1
+        self._emit(replace(opened, number=self.number))
         if recorded is not None:
             self._emit(recorded)
 
@@ -126,16 +126,6 @@ class Comparison:
         if shown is not None:
             shown.probe_schedule.invalidate_comparing()
 
-    @property
-    def source(self) -> ComparisonSource | None:
-        """What it was opened with; None where nothing is compared."""
-        return self._source
-
-    @property
-    def number(self) -> int:
-        """Of the comparison that was opened last, from 1."""
-        return self._number
-
     def move(self, found: ImportedNetwork) -> None:
         """It trains elsewhere, and these are its weights now: what is read next is read of them,
         and what was read stays until then. Raises `UserError`."""
@@ -156,20 +146,20 @@ class Comparison:
 
     def renew(self, inputs: ProbeInputs | None) -> None:
         """Another run has begun (None: there is none): compare with it, or say why not."""
-        if self._source is None:
+        if self.source is None:
             return
         try:
             if inputs is None:
                 raise UserError("There is no run to compare with.")
-            self.open(self._source, inputs)
+            self.open(self.source, inputs)
         except UserError as refusal:
             self.close(f"The comparison was closed: {refusal}")
 
     def close(self, reason: str = "", shown: ReadableNetwork | None = None) -> None:
         """End it; `shown` has what it read beside the other network no more."""
-        if self._source is not None:
+        if self.source is not None:
             self._release()
-            self._source = self._network = None
+            self.source = self._network = None
             self._emit(ComparisonClosed(reason))
         if shown is not None:
             shown.probe_schedule.invalidate_comparing()
@@ -255,7 +245,8 @@ class RecordedSource:
                 opened = replace(opened, config=_config_at(snapshot, opened.config))
             return _network_of(reader, snapshot, inputs.shape), opened
         except UserError as refusal:
-            if reader.started is not None and _has_frame(reader, self.step):
+            frames = (one for one in reader.frames if self.step is None or one.step <= self.step)
+            if reader.started is not None and any(True for _ in frames):
                 return None, replace(opened, about="recorded frames", name=name)
             if not opened.scores or self.step is not None:
                 raise
@@ -314,11 +305,6 @@ def _name(reader: RunReader) -> str:
     if origin is not None:
         return origin.changes.name_from(origin.step)
     return plain(reader.path.name, 60)
-
-
-def _has_frame(reader: RunReader, step: int | None) -> bool:
-    """Whether anything was recorded up to this step."""
-    return any(step is None or one.step <= step for one in reader.frames)
 
 
 def network_at(

@@ -148,7 +148,9 @@ class Engine:
                 c, state.shown, library.shown is not None
             ),
             branches.CompareHeld: in_run(
-                lambda run, c: comparison.compare_held(c, run, lambda: state.run_number)
+                lambda run, c: comparison.compare_held(
+                    c, run, lambda: 0 if state.run is None else state.run.number
+                )
             ),
             branches.CloseComparison: freeing(lambda _: comparison.close(shown=state.shown)),
             messages.Shutdown: lambda _: self.close(),

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
 
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.messages import Event
@@ -45,7 +47,6 @@ class WayBack:
         return event if state is None else replace(event, back_to=state.step, stored=state.stored)
 
     def check_trains(self, run: Run) -> None:
-        """Raise `UserError` where `run` has diverged."""
         if run.diverged:
             back = "" if self._state is None else f"go back to step {self._state.step:,}, "
             raise UserError(
@@ -82,8 +83,11 @@ def find_finite_state(
     newest = sorted(states, key=lambda one: (one.step not in tried, one.step, not one.stored))
     earliest = None
     for state in reversed(newest):
-        found = _loaded(state)
-        if found is None or not found.snapshot.all_finite():
+        try:
+            found = FiniteState(state.load(), state.stored)
+        except UserError:  # its checkpoint was removed or damaged since
+            continue
+        if not found.snapshot.all_finite():
             continue
         left_at = _left_at(found.snapshot, run)
         if found.step < left_at:
@@ -103,34 +107,20 @@ def _left_at(snapshot: Snapshot, run: Run) -> float:
     return now[len(then)][1] if len(now) > len(then) else math.inf
 
 
-@dataclass(frozen=True)
-class _Stored:
-    checkpoint: run_checkpoints.StoredCheckpoint
-    stored: bool = True
-
-    @property
-    def step(self) -> int:
-        return self.checkpoint.step
+class _State(NamedTuple):
+    step: int
+    stored: bool
+    load: Callable[[], Snapshot]
 
 
-def _states(run: Run, recording: Recording | None) -> Iterator[FiniteState | _Stored]:
+def _states(run: Run, recording: Recording | None) -> Iterator[_State]:
     """Copies that undo or the recorder hold, and checkpoints that were written."""
     for copy in run.copies():
-        yield FiniteState(copy, stored=False)
+        yield _State(copy.step, False, lambda copy=copy: copy)  # type: ignore[misc]
     if recording is None:
         return
     with suppress(OSError):
         folder = recording.root / folder_layout.CHECKPOINTS
         for one in run_checkpoints.scan(folder, thorough=False):
             if one.sound:
-                yield _Stored(one)
-
-
-def _loaded(state: FiniteState | _Stored) -> FiniteState | None:
-    """None where its checkpoint was removed or damaged since."""
-    if isinstance(state, FiniteState):
-        return state
-    try:
-        return FiniteState(run_checkpoints.load(state.checkpoint), stored=True)
-    except UserError:
-        return None
+                yield _State(one.step, True, partial(run_checkpoints.load, one))

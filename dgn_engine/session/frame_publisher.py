@@ -62,22 +62,15 @@ class FramePublisher:
         return frame
 
     def frame(self, run: Run, running: bool) -> Frame:
-        """The run as it is now, with the newest reading of each probe."""
         rate = self.rate.per_second() if running else 0.0
         left = run.total_steps - run.step_count
-        return Frame(
-            run=run.number,
-            step=run.step_count,
-            epoch=run.trainer.epoch,
+        return replace(
+            run.frame(),
             steps_per_second=rate,
             eta_seconds=left / rate if run.total_steps and rate > 0 else None,
-            readings=dict(run.probe_schedule.readings),
             compared=self._comparison.readings,
             comparison=self._comparison.number,
             watching=run.budget.account if running else None,
-            regime=run.trainer.regime.name,
-            wiring=run.trainer.network.wiring,
-            probe_digest=run.probed.probe_set.digest,
         )
 
 

@@ -36,14 +36,12 @@ from dgn_engine.session.readable_network import ReadableNetwork
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.training.device_data import choose_probe_set, drawn_inputs
 from dgn_engine.training.devices import choose_device, device_name, set_threads
-from dgn_engine.training.layer_infos import layer_infos
+from dgn_engine.training.layer_infos import count_parameters, layer_infos
 from dgn_engine.training.out_of_memory import is_out_of_memory, refused_without_memory
 from dgn_engine.training.probes import ComparedGates, ProbeContext, no_comparison
 from dgn_engine.training.readings.probe_schedule import ProbeSchedule
-from dgn_engine.training.run import Run
+from dgn_engine.training.run import Report, Run
 from dgn_engine.training.steps.losses import correct
-
-Report = Callable[[str, float | None], None]
 
 TELL_EVERY = 0.5  # seconds, of an accuracy on more and more examples,
 FEWEST = 20  # of which there are so many at least
@@ -173,7 +171,7 @@ class FrozenNetwork:
     def weights(self) -> int:
         """How many parameters it works with."""
         parts = [self.network.value] if self.regime.own_gates else [self.network]
-        return sum(p.numel() for part in parts for p in part.parameters())
+        return sum(map(count_parameters, parts))
 
 
 class FileScore:
@@ -181,15 +179,9 @@ class FileScore:
     of a folder lie class by class, and a part of them should be like the whole."""
 
     def __init__(
-        self,
-        network: GatedNetwork,
-        examples: Examples,
-        prepare: Preprocessing,
-        seed: int,
-        clock: Callable[[], float] = time.monotonic,
+        self, network: GatedNetwork, examples: Examples, prepare: Preprocessing, seed: int
     ) -> None:
         self._network, self._test, self._prepare = network, examples, prepare
-        self._clock = clock
         self.total = len(examples.test_y)
         self._order = torch.randperm(self.total, generator=random_stream("score", seed)).numpy()
         self.examples = self.right = 0
@@ -202,7 +194,7 @@ class FileScore:
     @torch.no_grad()
     def advance(self) -> None:
         """Pass so many more examples as take about `SLICE` seconds."""
-        began, took = self._clock(), 0.0
+        began, took = time.monotonic(), 0.0
         while self.pending and took < SLICE:
             rows = self._order[self.examples : self.examples + self._at_once]
             try:
@@ -213,7 +205,7 @@ class FileScore:
                 self._at_once //= 2  # the same examples again, fewer at once
                 continue
             self.examples += len(rows)
-            took = self._clock() - began
+            took = time.monotonic() - began
             if took < SLICE / 4:
                 self._at_once = min(2 * self._at_once, MOST)
 
@@ -244,7 +236,8 @@ class TrainingOffer:
         Raises `UserError` where it cannot be trained so.
         """
         if regime not in self.regimes:
-            raise UserError(self.remark if not self.regimes else _not_so(regime, self.regimes))
+            words = f"It can be trained on in {' or '.join(self.regimes)}, not in {regime}."
+            raise UserError(words if self.regimes else self.remark)
         copies = regime == only_regime("for_copied_gates").name
         gates = str(path) if copies else ""
         return replace(
@@ -322,10 +315,6 @@ def _of_ours(listing: CheckpointContents, found: ImportedNetwork) -> TrainingOff
         f"Its gates are made by a second network ({regime.name}), which only its own run has: "
         "continue that (File, Open run…).",
     )
-
-
-def _not_so(regime: str, regimes: tuple[str, ...]) -> str:
-    return f"It can be trained on in {' or '.join(regimes)}, not in {regime}."
 
 
 @dataclass(frozen=True)
@@ -412,7 +401,6 @@ class InspectedNetwork(FrozenNetwork):
 
     @property
     def scoring(self) -> bool:
-        """Whether test examples have still to pass."""
         return not self._unknown and self._score.pending
 
     def score_next(self) -> None:
@@ -467,8 +455,8 @@ class InspectedNetwork(FrozenNetwork):
             device=device_name(self.device),
             layers=layer_infos(network.architecture),
             wiring=network.wiring,
-            parameters_value=_count(network.value),
-            parameters_feature=0 if self.regime.own_gates else _count(network.feature),
+            parameters_value=count_parameters(network.value),
+            parameters_feature=0 if self.regime.own_gates else count_parameters(network.feature),
             train_examples=len(self._stored.train_y),
             test_examples=len(self._stored.test_y),
             classes=self.probe_set.classes,
@@ -495,7 +483,3 @@ def _prepared(
     if data.pixels == "random":  # they are drawn with the mean and variance of prepared pixels
         return load_examples(data, report), data, Preprocessing()
     return examples, data, preprocessing_of(data)
-
-
-def _count(network: torch.nn.Module) -> int:
-    return sum(parameter.numel() for parameter in network.parameters())

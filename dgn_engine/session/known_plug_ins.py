@@ -28,7 +28,6 @@ def catalogue_here(data_root: str) -> Catalogue:
 
 
 def regime_entries() -> tuple[RegimeEntry, ...]:
-    """Return every regime as a selector shows it, in its order."""
     same = [field.name for field in fields(RegimeEntry) if field.name != "id"]
     return tuple(
         RegimeEntry(id=regime.name, **{name: getattr(regime, name) for name in same})
@@ -51,7 +50,6 @@ def data_entries(root: Path | None = None) -> tuple[DataEntry, ...]:
 
 
 def net_entries() -> tuple[NetEntry, ...]:
-    """Return every network with the rows of its form."""
     return tuple(
         NetEntry(name, net.title, settings_of_net(net)) for name, net in all_nets().items()
     )

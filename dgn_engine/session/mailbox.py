@@ -12,10 +12,6 @@ from dgn_engine.protocol.messages import Command, Event
 from dgn_engine.protocol.runs import SAMPLES
 
 
-def nobody() -> None:
-    """Nobody is told of news: whoever wants them asks."""
-
-
 class Mailbox:
     """Commands and events are lossless and in order; of frames only the newest is kept."""
 
@@ -24,7 +20,7 @@ class Mailbox:
         self.cancelled = threading.Event()  # whatever reads data now is to end
         self._events: deque[Event] = deque()
         self._frame: Frame | None = None
-        self._tell: Callable[[], None] = nobody
+        self._tell: Callable[[], None] = lambda: None  # whoever wants news asks
         self._told = False  # and nobody has asked since
         self._lock = threading.Lock()
 

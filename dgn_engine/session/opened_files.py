@@ -20,10 +20,9 @@ from dgn_engine.importing.match_layers import LayerMatching, Part, match_layers
 from dgn_engine.importing.open_questions import unsaid_of_weights
 from dgn_engine.model.architecture import Architecture, weight_shape
 from dgn_engine.model.regime_entry import check_entry
-from dgn_engine.model.wiring import turned
 from dgn_engine.protocol import files
 from dgn_engine.protocol.file_reading import FileReading
-from dgn_engine.protocol.messages import Event, Failed, Refused
+from dgn_engine.protocol.messages import Event, Failed
 from dgn_engine.regimes import only_regime
 from dgn_engine.session.comparison import Comparison, of_listing
 from dgn_engine.session.file_readings import (
@@ -35,9 +34,12 @@ from dgn_engine.session.file_readings import (
 from dgn_engine.session.frozen_network import InspectedNetwork, InspectionRequest
 from dgn_engine.session.network_fit import DataFacts, fit_of
 from dgn_engine.session.readable_network import ReadableNetwork
+from dgn_engine.session.reporting_threads import ReportingThreads
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
 from dgn_engine.training.run import Run
+
+PATIENCE = 5.0  # seconds that a file or data may take to be read to their end
 
 
 def by_size(listing: CheckpointContents, architecture: Architecture) -> tuple[str, ...]:
@@ -103,7 +105,6 @@ class FileTarget:
 
 
 def file_target_of(shown: ReadableNetwork) -> FileTarget:
-    """Return what a file could become part of."""
     if isinstance(shown, InspectedNetwork):
         return FileTarget(
             gates=shown.architecture,
@@ -160,17 +161,13 @@ class DataCheck:
         self._lock = threading.Lock()
         self._newest: DataRequest | None = None
         self._examples: tuple[DataConfig, Examples] | None = None
-        self._threads: list[threading.Thread] = []
+        self._threads = ReportingThreads(emit)
 
     def begin(self, request: DataRequest) -> None:
         """Begin to read the data, unless what they give is known; `NetworkChecked` follows."""
         with self._lock:
             self._newest = request
-        thread = threading.Thread(
-            target=self._answer, args=(request,), name="dgn-data-check", daemon=True
-        )
-        self._threads = [*(one for one in self._threads if one.is_alive()), thread]
-        thread.start()
+        self._threads.start("dgn-data-check", lambda: self._answer(request))
 
     def examples(self, data: DataConfig) -> Examples | None:
         """What was read of these data, as they are stored; None where that is not held."""
@@ -185,8 +182,7 @@ class DataCheck:
 
     def close(self) -> None:
         self.forget()
-        for thread in self._threads:
-            thread.join(timeout=5.0)
+        self._threads.close(PATIENCE)
 
     def _answer(self, asked: DataRequest) -> None:
         ticket, data = asked.ticket, asked.data
@@ -257,8 +253,7 @@ class OpenedFiles:
         self._tickets = 0
         self._listed: dict[int, _File] = {}
         self._said: dict[int, FileReading] = {}  # of files whose network is being read so
-        self._readers: list[threading.Thread] = []
-        self._closing = threading.Event()
+        self._readers = ReportingThreads(emit)
         self._check = DataCheck(emit)
 
     def open(self, path: Path, purpose: files.Purpose, target: FileTarget) -> None:
@@ -317,7 +312,7 @@ class OpenedFiles:
         self.forget(command.ticket)
 
     def config_with_biases(self, command: files.BeginWithBiases, run: Run) -> RunConfig:
-        """Return the configuration of `run` as it is now, with biases.
+        """Return the configuration of a run like `run` is now, but with biases.
 
         Raises `UserError` where the file would not fit it.
         """
@@ -327,7 +322,20 @@ class OpenedFiles:
         else:
             self.gates(command.ticket, target)
             check_entry(run.trainer.network, run.trainer.regime, only_regime("for_copied_gates"))
-        return _config_with_biases(run)
+        config, regime = run.config, run.trainer.regime
+        (wiring, rotation, shift), (rate, beta, value_input) = run.control.wires, run.control.dials
+        gating = replace(
+            config.gating,
+            regime=regime.name,
+            gates_from=config.gating.gates_from * regime.takes_gates,
+            wiring=wiring,
+            rotation=rotation,
+            shift=shift,
+            beta=beta,
+            value_input=value_input,
+        )
+        training = replace(config.training, learning_rate=rate, weights_from="")
+        return replace(config, net=replace(config.net, bias=True), gating=gating, training=training)
 
     def compare(self, ticket: int, shown: ReadableNetwork, comparison: Comparison) -> None:
         comparison.compare(of_listing(self.listing(ticket)), shown)
@@ -362,9 +370,7 @@ class OpenedFiles:
     def close(self) -> None:
         """Stop the readers and their child processes, and forget everything."""
         self._check.close()
-        self._closing.set()
-        for reader in self._readers:
-            reader.join(timeout=5.0)
+        self._readers.close(PATIENCE)
         self._listed.clear()
 
     def _file(self, ticket: int) -> _File:
@@ -375,25 +381,14 @@ class OpenedFiles:
         return found
 
     def _begin(self, ticket: int, path: Path, read: Callable[[], None]) -> None:
-        """Read in a thread of its own."""
-
-        def guarded() -> None:
-            try:
-                read()
-            except UserError as refusal:
-                if not self._closing.is_set():
-                    self._emit(Refused(f"open {path.name}", refusal.sentence))
-            except Exception as error:  # a reader's fault must not end silently
-                what = f"Opening {path.name} failed: {error}."
-                self._emit(Failed(what, traceback.format_exc()))
-
-        reader = threading.Thread(target=guarded, name=f"dgn-file-{ticket}", daemon=True)
-        self._readers = [*(r for r in self._readers if r.is_alive()), reader]
-        reader.start()
+        name, failed = f"dgn-file-{ticket}", f"Opening {path.name} failed"
+        self._readers.begin(name, read, f"open {path.name}", failed)
 
     def _read(self, ticket: int, path: Path, purpose: files.Purpose, target: FileTarget) -> None:
         # What loading it would do is shown on its page.
-        file = _File(path, read_tensors(path, cancelled=self._closing, warned=False), purpose)
+        file = _File(
+            path, read_tensors(path, cancelled=self._readers.closing, warned=False), purpose
+        )
         event = listed(ticket, file, target)
         with self._lock:
             self._listed[ticket] = file
@@ -429,26 +424,6 @@ class OpenedFiles:
         self._emit(files.ReadingsFound(ticket, said, found))
 
 
-def _config_with_biases(run: Run) -> RunConfig:
-    """Return the configuration of a run like `run` is now, but with biases."""
-    config, network, regime = run.config, run.trainer.network, run.trainer.regime
-    rotation, shift = turned(network.routes)
-    gating = replace(
-        config.gating,
-        regime=regime.name,
-        gates_from=config.gating.gates_from * regime.takes_gates,
-        wiring=network.wiring,
-        rotation=rotation,
-        shift=shift,
-        beta=network.gate.beta,
-        value_input=network.value_input,
-    )
-    training = replace(
-        config.training, learning_rate=run.trainer.optimizer.learning_rate, weights_from=""
-    )
-    return replace(config, net=replace(config.net, bias=True), gating=gating, training=training)
-
-
 def listed(ticket: int, file: _File, target: FileTarget) -> files.FileListed:
     """What can be done with a file. Raises `UserError` where picked tensors make no sense."""
     listing, chosen, gates = file.listing, _chosen(file), gates_of(file, target)
@@ -472,7 +447,7 @@ def listed(ticket: int, file: _File, target: FileTarget) -> files.FileListed:
             weights.rows,
             with_biases=lacks and weights.fits and _biased(weights),
         ),
-        network=_alone(file, target),
+        network=fit_of(chosen, target.data, target.facts)[0],
         purpose=file.purpose,
         picked=chosen.picked,
         with_biases=lacks and gates.fits and _biased(gates),
@@ -514,18 +489,13 @@ def _matched(file: _File, architecture: Architecture, part: Part) -> LayerMatchi
     match = match_layers(listing, architecture, part)
     if match.fits or listing.picked or unsaid_of_weights(listing):
         return match
-    return _by_size(file, architecture, match)
-
-
-def _by_size(file: _File, architecture: Architecture, otherwise: LayerMatching) -> LayerMatching:
-    """Match by size, so that tensors in between are skipped; `otherwise` where that fails."""
-    names = by_size(file.listing, architecture)
+    names = by_size(file.listing, architecture)  # so that tensors in between are skipped
     if not all(names[:-1]):
-        return otherwise
-    match = match_layers(picked(file.listing, names), architecture)
-    if not match.fits:
-        return otherwise
-    return replace(match, verdict=f"{match.verdict} The tensors were matched by their sizes.")
+        return match
+    sized = match_layers(picked(file.listing, names), architecture)
+    if not sized.fits:
+        return match
+    return replace(sized, verdict=f"{sized.verdict} The tensors were matched by their sizes.")
 
 
 def _biased(match: LayerMatching) -> bool:
@@ -541,10 +511,6 @@ def _copied(name: str, match: LayerMatching) -> str:
             f"which is {match.rows[-1].remark}."
         )
     return f"{words} Its optimiser state is forgotten."
-
-
-def _alone(file: _File, target: FileTarget) -> files.FileUseCheck:
-    return fit_of(_chosen(file), target.data, target.facts)[0]
 
 
 def _with_norms(reading: FileReading, said: FileReading) -> FileReading:

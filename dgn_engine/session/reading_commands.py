@@ -43,7 +43,6 @@ USUAL, CLASSES = (3, 32, 32), 10  # images of most data sets, where they are not
 
 
 def listed_examples(command: ListExamples, shown: ReadableNetwork) -> ExamplesListed:
-    """The training examples that are asked for, with their pictures."""
     labels, names = (
         shown.probed.train_labels,
         shown.probed.probe_set.class_names[: shown.probed.probe_set.classes],

@@ -80,7 +80,6 @@ class EngineRestart:
             self._watch = command
 
     def on_frame(self, frame: Frame) -> None:
-        """Keep the step that the run has reached."""
         self._step = max(self._step, frame.step)
 
     def on_event(self, event: Event, pid: int) -> EngineRestarted | None:

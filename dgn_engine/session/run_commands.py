@@ -80,7 +80,6 @@ class RunCommands:
         self._begin(run, command.paused)
 
     def train_on(self, command: files.TrainOn) -> None:
-        """Train the network that is inspected."""
         state = self._state
         if state.inspected is None:
             raise UserError("No network is inspected: open a file as a network first.")
@@ -156,7 +155,6 @@ class RunCommands:
         self._loop.pause(run)
 
     def inspect(self, command: files.InspectFile, shown: ReadableNetwork) -> None:
-        """Show the network of a file."""
         state = self._state
         state.executors.prepare(shown.config.device)  # it is loaded while the network is made
         opened = self._opened.inspection_request(command, shown)
@@ -173,7 +171,6 @@ class RunCommands:
         self._readings.meet(inspected)
 
     def show(self, loaded: LoadedRun) -> None:
-        """Show a recorded run."""
         state = self._state
         before = "" if state.recording is None else str(state.recording.path)
         self.leave()

@@ -6,7 +6,6 @@ import json
 import queue
 import shutil
 import threading
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from dgn_engine.data import data_sets, load_examples
 from dgn_engine.data._normalisation import normalisation
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.frames import Frame
-from dgn_engine.protocol.messages import Command, Event, Failed, Refused
+from dgn_engine.protocol.messages import Command, Event, Refused
 from dgn_engine.protocol.probe_choice import ProbeChoice
 from dgn_engine.protocol.runs import (
     CurvesRead,
@@ -37,6 +36,7 @@ from dgn_engine.protocol.runs import (
 )
 from dgn_engine.protocol.watching import ProbeExamples, ProbeSetChanged
 from dgn_engine.session.followed_run import LIVE, FollowedRun
+from dgn_engine.session.reporting_threads import ReportingThreads
 from dgn_engine.storage.runs import thin_runs
 from dgn_engine.storage.runs.folder_layout import is_same_folder
 from dgn_engine.storage.runs.index import list_runs
@@ -47,11 +47,7 @@ from dgn_engine.storage.runs.run_removal import check_removable, delete_run
 from dgn_engine.storage.session_file.archive_format import ENDING
 from dgn_engine.storage.session_file.loaded_run import LoadedRun
 from dgn_engine.storage.session_file.loaded_run import read_run as _read
-from dgn_engine.storage.session_file.session_reader import (
-    adopt,
-    is_session,
-    unpack,
-)
+from dgn_engine.storage.session_file.session_reader import adopt, is_session, unpack
 from dgn_engine.storage.session_file.session_writer import SavePoint, export_run, save_session
 from dgn_engine.storage.session_file.temp_dirs import PrivateTempDir, remove_abandoned
 from dgn_engine.training.device_data import choose_probe_set, drawn_inputs
@@ -105,39 +101,6 @@ def is_session_file(path: Path) -> bool:
     return path.suffix == ENDING or is_session(path)
 
 
-class _LibraryThreads:
-    """Carries out commands, each in a thread of its own; trouble becomes events."""
-
-    def __init__(self, emit: Callable[[Event], None]) -> None:
-        self._emit = emit
-        self.closing = threading.Event()
-        cleaner = threading.Thread(target=remove_abandoned, name="dgn-library", daemon=True)
-        self.threads = [cleaner]
-        cleaner.start()
-
-    def begin(self, command: Command, act: Callable[[], None]) -> None:
-        what = command.in_words()
-
-        def guarded() -> None:
-            try:
-                act()
-            except UserError as refusal:
-                if not self.closing.is_set():
-                    self._emit(Refused(what, refusal.sentence))
-            except Exception as error:  # a fault of ours must not end silently
-                self._emit(Failed(f"Could not {what}: {error}.", traceback.format_exc()))
-
-        thread = threading.Thread(target=guarded, name="dgn-library", daemon=True)
-        self.threads = [*(one for one in self.threads if one.is_alive()), thread]
-        thread.start()
-
-    def close(self) -> None:
-        """Wait for what is being read or written."""
-        self.closing.set()
-        for thread in self.threads:
-            thread.join(timeout=PATIENCE)
-
-
 class RunLibrary:
     """Lists, reads and writes recorded runs; at most one of them is shown.
 
@@ -152,10 +115,15 @@ class RunLibrary:
         self._listing = threading.Lock()
         self.shown: LoadedRun | None = None
         self._followed: FollowedRun | None = None  # it, while another process writes it
-        self._threads = _LibraryThreads(emit)
+        self._threads = ReportingThreads(emit)
+        self._threads.start("dgn-library", remove_abandoned)
+
+    def _begin(self, command: Command, act: Callable[[], None]) -> None:
+        what = command.in_words()
+        self._threads.begin("dgn-library", act, what, f"Could not {what}")
 
     def list_runs(self, command: ListRuns) -> None:
-        self._threads.begin(command, self._emit_runs)
+        self._begin(command, self._emit_runs)
 
     def _emit_runs(self) -> None:
         """List and tell without a break: a list begun before a run was deleted would come after
@@ -168,7 +136,7 @@ class RunLibrary:
             write_notes(Path(command.folder), RunNotes(command.name, command.notes))
             self._emit_runs()
 
-        self._threads.begin(command, write)
+        self._begin(command, write)
 
     def delete(self, command: DeleteRun) -> None:
         """The run that is shown stays, and so does one that is being written."""
@@ -181,7 +149,7 @@ class RunLibrary:
             delete_run(folder)
             self._emit_runs()
 
-        self._threads.begin(command, delete)
+        self._begin(command, delete)
 
     def thin(self, command: ThinRuns) -> None:
         """One that is being written stays as it is."""
@@ -193,11 +161,11 @@ class RunLibrary:
             self._emit(RunsThinned(found.outcome(freed), "\n".join(told)))
             self._emit_runs()
 
-        self._threads.begin(command, thin)
+        self._begin(command, thin)
 
     def export(self, command: ExportRun) -> None:
         folder, path = Path(command.folder), Path(command.path)
-        self._threads.begin(command, lambda: self._emit(RunExported(export_run(folder, path))))
+        self._begin(command, lambda: self._emit(RunExported(export_run(folder, path))))
 
     def read_curves(self, command: ReadCurves) -> None:
         """One that cannot be read is refused, and the others are told all the same."""
@@ -211,20 +179,20 @@ class RunLibrary:
                     self._emit(Refused(command.in_words(), refusal.sentence))
             self._emit(CurvesRead(tuple(found)))
 
-        self._threads.begin(command, read)
+        self._begin(command, read)
 
     def read(self, command: ShowRun, recording: Recording | None) -> None:
         """Read a folder; `recording` is that of the run in progress, which is not shown."""
         folder = Path(command.folder)
         if recording is not None and is_same_folder(folder, recording.path):
             raise UserError(f"{folder.name} is the run in progress.")
-        self._threads.begin(command, lambda: self._found(_read(folder)))
+        self._begin(command, lambda: self._found(_read(folder)))
 
     def open_session(self, command: OpenSession) -> None:
         if self._temp_dir is None:
             self._temp_dir = PrivateTempDir()
         path, place = Path(command.path), self._temp_dir.path
-        self._threads.begin(command, lambda: self._found(self._unpacked(path, place)))
+        self._begin(command, lambda: self._found(self._unpacked(path, place)))
 
     def save_session(
         self, command: SaveSession, recording: Recording | None, frame: Frame | None
@@ -233,9 +201,7 @@ class RunLibrary:
         window: Any = json.loads(command.window)
         path, shown = Path(command.path), self.shown
         if shown is not None:
-            self._threads.begin(
-                command, lambda: self._write(path, shown.folder, shown.name, None, window)
-            )
+            self._begin(command, lambda: self._write(path, shown.folder, shown.name, None, window))
             return
         if recording is None or frame is None:
             raise UserError("there is no recorded run, and a session is made of what was recorded.")
@@ -249,7 +215,7 @@ class RunLibrary:
             point = SavePoint(frame.step, marker.lines, frame)
             self._write(path, folder, folder.name, point, window)
 
-        self._threads.begin(command, write)
+        self._begin(command, write)
 
     def take_loaded(self) -> LoadedRun | None:
         try:
@@ -300,7 +266,7 @@ class RunLibrary:
 
     def close(self) -> None:
         """Wait for what is being read or written, and remove what was unpacked."""
-        self._threads.close()
+        self._threads.close(PATIENCE)
         self.close_shown()
         if self._temp_dir is not None:
             self._temp_dir.remove()

@@ -61,11 +61,6 @@ class SessionState:
     def shown(self) -> ReadableNetwork | None:
         return self.run or self.inspected
 
-    @property
-    def run_number(self) -> int:
-        """Of the run that is trained; 0 where there is none."""
-        return 0 if self.run is None else self.run.number
-
     def run_for(self, command: Command) -> Run:
         """Return the run in progress; raises `UserError` where there is none."""
         if self.run is not None:
@@ -92,7 +87,6 @@ class SessionState:
         self.number += 1
 
     def watch(self, requests: tuple[ProbeRequest, ...]) -> None:
-        """Read these probes from now on."""
         left = {one.probe for one in self.requests} - {one.probe for one in requests}
         if left and self.run is not None:
             self.emit(ProbesLeft(self.run.step_count, tuple(sorted(left))))

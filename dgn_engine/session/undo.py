@@ -19,7 +19,6 @@ from typing import Any
 
 from dgn_engine.errors import UserError
 from dgn_engine.model.choices import ValueInput
-from dgn_engine.model.wiring import turned
 from dgn_engine.protocol.messages import Command, Event, UndoPolicy
 from dgn_engine.protocol.probe_choice import ProbeChoice
 from dgn_engine.protocol.training import ChangesListed, ListedChange, UndoChanged, UndoMany
@@ -277,25 +276,10 @@ def _trim(changes: list[_Change]) -> None:
 
 
 def _settings_of(run: Run) -> _UndoneSettings:
-    network = run.trainer.network
-    turns = turned(network.routes)
-    beta, value_input = network.gate.beta, network.value_input
     chosen = run.config.probe_examples, run.config.probe_set
-    return _UndoneSettings(
-        network.wiring, *turns, run.trainer.optimizer.learning_rate, beta, value_input, *chosen
-    )
+    return _UndoneSettings(*run.control.wires, *run.control.dials, *chosen)
 
 
 def _turn_back(run: Run, to: _UndoneSettings) -> None:
-    """Put order, rotation and settings back, only what is different now."""
-    now = _settings_of(run)
-    if now.order != to.order:
-        run.control.rewire(to.order)
-    if turned(run.trainer.network.routes) != (to.rotation, to.shift):
-        run.control.rotate(to.rotation, to.shift)
-    if now.learning_rate != to.learning_rate:
-        run.control.set_learning_rate(to.learning_rate)
-    if now.beta != to.beta:
-        run.control.set_beta(to.beta)
-    if now.value_input != to.value_input:
-        run.control.set_value_input(to.value_input)
+    run.control.wire(to.order, to.rotation, to.shift)
+    run.control.set_dials(to.learning_rate, to.beta, to.value_input)

@@ -47,7 +47,6 @@ def is_calculated(unit: Calculation, folder: Path) -> bool:
 
 
 def calculate(unit: Calculation, root: Path) -> None:
-    """Call its function, and write what it returns."""
     module, _, name = unit.function.partition(":")
     if not module.startswith(PACKAGE):
         raise UserError(f"The unit '{unit.id}' names {unit.function}, which is not part of dgn.")

@@ -45,13 +45,12 @@ class ClusterTls:
 
 def check_tls(cluster: str, tls: ClusterTls) -> None:
     """Raise `UserError` where TLS and cluster contradict each other, or TLS is left out unasked."""
-    if not cluster and (tls.off or tls.files):
-        option = "--no-tls" if tls.off else next(iter(tls.files))
+    option = "--no-tls" if tls.off else next(iter(tls.files), "")
+    if not cluster and option:
         raise UserError(f"{option} is for --cluster; leave it out, or name a cluster.")
     if tls.off and tls.files:
         raise UserError(f"--no-tls contradicts {next(iter(tls.files))}; leave one out.")
-    if cluster == "local" and (tls.off or tls.files):
-        option = "--no-tls" if tls.off else next(iter(tls.files))
+    if cluster == "local" and option:
         raise UserError(f"--cluster local makes certificates of its own; leave out {option}.")
     encrypted = next((yes for name, yes in SCHEMES.items() if cluster.startswith(name)), True)
     if not encrypted and not tls.off:
@@ -63,7 +62,7 @@ def check_tls(cluster: str, tls: ClusterTls) -> None:
     if tls.off and cluster.startswith(("tls://", "wss://")):
         raise UserError(f"--no-tls contradicts {cluster}; leave it out.")
     if tls.files and not encrypted:
-        raise UserError(f"{next(iter(tls.files))} has no effect: {cluster} is not TLS.")
+        raise UserError(f"{option} has no effect: {cluster} is not TLS.")
 
 
 def tls_warning(cluster: str, tls: ClusterTls) -> str:

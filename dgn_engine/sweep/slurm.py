@@ -272,29 +272,22 @@ def job_arguments(text: str, workers: int, folder: str, scratch: str) -> tuple[d
     """
     options = slurm_options(text)
     options.pop("jobs", None)
-    arguments: dict[str, Any] = {"cores": 1, "memory": "4GB", "processes": 1, **options}
-    prologue = arguments.pop("prologue", "")
-    named = "python" in arguments
-    arguments["job_script_prologue"] = [*_exports(named), *([prologue] if prologue else [])]
-    directive = arguments.pop("directive", "")
-    warned = f"--signal=B:USR1@{WARNING}"
-    own = directive.startswith("--signal")
-    arguments["log_directory"] = folder
-    arguments["local_directory"] = scratch
-    arguments["job_extra_directives"] = [
-        one for one in (f"--chdir={folder}", "" if own else warned, directive) if one
-    ]
+    prologue, directive = str(options.pop("prologue", "")), str(options.pop("directive", ""))
+    named = "python" in options
     # Another Python keeps its user site: nobody knows what is installed only there.
-    python = f"{arguments['python']} -P" if named else shlex.join(python_command())
-    arguments["python"] = f"exec {python}"
-    arguments["worker_extra_args"] = [
-        "--no-dashboard",
-        "--preload",
-        PRELOAD,
-        "--preload-nanny",
-        PRELOAD,
-    ]
-    arguments["scheduler_options"] = {"dashboard": False, "dashboard_address": None}
+    python = f"{options['python']} -P" if named else shlex.join(python_command())
+    warned = "" if directive.startswith("--signal") else f"--signal=B:USR1@{WARNING}"
+    directives = (f"--chdir={folder}", warned, directive)
+    arguments: dict[str, Any] = {
+        **{"cores": 1, "memory": "4GB", "processes": 1, **options},
+        "job_script_prologue": [*_exports(named), *([prologue] if prologue else [])],
+        "log_directory": folder,
+        "local_directory": scratch,
+        "job_extra_directives": [one for one in directives if one],
+        "python": f"exec {python}",
+        "worker_extra_args": ["--no-dashboard", "--preload", PRELOAD, "--preload-nanny", PRELOAD],
+        "scheduler_options": {"dashboard": False, "dashboard_address": None},
+    }
     return arguments, wanted_jobs(text, workers)
 
 

@@ -157,7 +157,6 @@ class UnitResults:
         return self._trained[unit_id]
 
     def calculated(self, unit_id: str) -> Any:
-        """Read the JSON value of a calculation."""
         folder = unit_folder(self.root, unit_id)
         value = read_result(folder)
         self._calculated[unit_id] = seconds_taken(folder)
@@ -165,17 +164,14 @@ class UnitResults:
 
     def seconds_of(self, *unit_ids: str, default: float = math.nan) -> float:
         """Return the time of these units as far as it is known; `default` where it is of none."""
-        seconds = [self._seconds_of(unit_id) for unit_id in unit_ids]
+        taken = {**self._calculated, **{name: run.seconds for name, run in self._trained.items()}}
+        seconds = [taken.get(unit_id, math.nan) for unit_id in unit_ids]
         known = [one for one in seconds if not math.isnan(one)]
         return sum(known) if known else default
 
     @property
     def seconds(self) -> float:
         return self.seconds_of(*self._trained, *self._calculated, default=0.0)
-
-    def _seconds_of(self, unit_id: str) -> float:
-        read = self._trained.get(unit_id)
-        return self._calculated.get(unit_id, math.nan) if read is None else read.seconds
 
 
 def _read(path: Path, times: StackTimes) -> TrainedRun:
@@ -202,7 +198,7 @@ def _read(path: Path, times: StackTimes) -> TrainedRun:
         epochs=tuple(score.step / steps for score in ends),
         train=tuple(score.train_accuracy for score in ends),
         train_loss=tuple(score.train_loss for score in ends),
-        test=tuple(_or_nan(score.test_accuracy) for score in ends),
+        test=tuple(math.nan if e.test_accuracy is None else e.test_accuracy for e in ends),
         seconds=times.seconds(reader),
         diverged_at=reader.diverged_at,
         answers=_answers(path, tested, examples),
@@ -232,7 +228,3 @@ def _answers(folder: Path, tested: Mapping[int, float], examples: int) -> Answer
 def _nothing(path: Path, diverged_at: int | None) -> TrainedRun:
     """Return the result of a run that has not begun."""
     return TrainedRun(path, math.nan, math.nan, (), (), (), (), 0.0, diverged_at)
-
-
-def _or_nan(value: float | None) -> float:
-    return math.nan if value is None else value

@@ -17,6 +17,7 @@ from dgn_engine.regimes import find_regime, only_regime
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.training.evaluation_schedule import EvaluationSchedule
 from dgn_engine.training.initial_weights import tensors_of, weights_taken
+from dgn_engine.training.layer_infos import count_parameters
 from dgn_engine.training.probed_examples import ProbedExamples
 from dgn_engine.training.trainer import Trainer
 
@@ -99,7 +100,6 @@ class ControlledRun:
         self._rewired()
 
     def set_learning_rate(self, rate: float) -> None:
-        """Set the learning rate, which must be positive."""
         replace(self._config.training, learning_rate=rate)  # validates
         self._trainer.optimizer.set_learning_rate(rate)
         self.emit_settings()
@@ -117,22 +117,44 @@ class ControlledRun:
         self._changed()
         self.emit_settings()
 
+    @property
+    def wires(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """Order, rotation and shift of the gate layers."""
+        network = self._trainer.network
+        return network.wiring, *turned(network.routes)
+
+    def wire(
+        self, order: tuple[int, ...], rotation: tuple[int, ...], shift: tuple[int, ...]
+    ) -> None:
+        """Set what of them is different now."""
+        if self.wires[0] != order:
+            self.rewire(order)
+        if self.wires[1:] != (rotation, shift):
+            self.rotate(rotation, shift)
+
+    @property
+    def dials(self) -> tuple[float, float, ValueInput]:
+        """Learning rate, β and value input."""
+        network = self._trainer.network
+        return self._trainer.optimizer.learning_rate, network.gate.beta, network.value_input
+
+    def set_dials(self, learning_rate: float, beta: float, value_input: ValueInput) -> None:
+        """Set what of them is different now."""
+        now = self.dials
+        if now[0] != learning_rate:
+            self.set_learning_rate(learning_rate)
+        if now[1] != beta:
+            self.set_beta(beta)
+        if now[2] != value_input:
+            self.set_value_input(value_input)
+
     def set_pace(self, pace: float) -> None:
         replace(self._config.training, pace=pace)  # validates
         self.pace = pace
         self.emit_settings()
 
     def emit_settings(self) -> None:
-        trainer = self._trainer
-        self._emit(
-            SettingChanged(
-                trainer.step_count,
-                trainer.optimizer.learning_rate,
-                trainer.network.gate.beta,
-                trainer.network.value_input,
-                self.pace,
-            )
-        )
+        self._emit(SettingChanged(self._trainer.step_count, *self.dials, self.pace))
 
     def _changed(self) -> None:
         """Something other than a step changed what the network computes."""
@@ -141,8 +163,7 @@ class ControlledRun:
 
     def _rewired(self) -> None:
         self._changed()
-        network = self._trainer.network
-        self._emit(Rewired(self._trainer.step_count, network.wiring, *turned(network.routes)))
+        self._emit(Rewired(self._trainer.step_count, *self.wires))
 
     def _swapped(self, before: str, change: RegimeChange, source: str = "") -> None:
         self._changed()
@@ -158,6 +179,6 @@ class ControlledRun:
                 redrawn=change.redrawn,
                 copied=change.copied,
                 source=source,
-                parameters_feature=sum(one.numel() for one in trainer.network.feature.parameters()),
+                parameters_feature=count_parameters(trainer.network.feature),
             )
         )

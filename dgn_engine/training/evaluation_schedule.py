@@ -63,7 +63,7 @@ class EvaluationSchedule:
         self._cost = 0.0  # of the pass that is under way
         self._whole = 0.0  # seconds that the last whole pass took
         self._between = False  # the pending test is none of an epoch's end
-        self._epoch = (0.0, 0)  # right answers and examples of the epoch that is under way
+        self.epoch_so_far = (0.0, 0)  # right answers and examples of the epoch that is under way
         self.right: Tensor | None = None  # (n,) bool: the right answers of the last test pass
         self.epoch_accuracy = math.nan  # on the training examples, over the last whole epoch
         self.peaks: list[float] = []  # best train accuracy after each epoch, the last of them
@@ -73,7 +73,6 @@ class EvaluationSchedule:
 
     @property
     def pending(self) -> bool:
-        """Whether a test pass is under way."""
         return self._pass is not None
 
     @property
@@ -178,26 +177,21 @@ class EvaluationSchedule:
         """The train scores that wait for the pending test pass."""
         return None if self._pass is None else self._pass[1]
 
-    @property
-    def epoch_so_far(self) -> tuple[float, int]:
-        """Right answers and examples of the epoch that is under way."""
-        return self._epoch
-
     def resume(self, awaited: Measured | None, epoch: tuple[float, int] = (0.0, 0)) -> None:
         """Begin the test pass again that was pending when the run was recorded."""
-        self._epoch = epoch
+        self.epoch_so_far = epoch
         self._finite = True
         if awaited is not None:
             self._pass = (self._test_pass(), awaited)
 
     def _add_to_epoch(self, train: Score, epoch_ends: bool) -> None:
-        right, seen = self._epoch
+        right, seen = self.epoch_so_far
         if train.examples:
             right, seen = right + train.accuracy * train.examples, seen + train.examples
         if epoch_ends:
             self.epoch_accuracy = right / seen if seen else math.nan
             right, seen = 0.0, 0
-        self._epoch = (right, seen)
+        self.epoch_so_far = (right, seen)
 
     def _test_pass(self, most: int | None = None) -> TestPass:
         trainer = self._trainer

@@ -11,7 +11,6 @@ from typing import Protocol
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError, Where
 from dgn_engine.protocol.branches import BranchChanges
-from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.messages import Event, Failed, Working
 from dgn_engine.protocol.runs import RunContinued
 from dgn_engine.protocol.training import (
@@ -38,6 +37,7 @@ from dgn_engine.training.recording import (
     Recording,
     begin_recording,
     continue_run,
+    written_to,
 )
 from dgn_engine.training.run import Run
 from dgn_engine.training.weight_keeper import KEPT, WeightKeeper
@@ -74,7 +74,6 @@ class Outcome:
 
     @property
     def summary(self) -> str:
-        """One line for people."""
         if self.best_accuracy != self.best_accuracy:
             known = self.train_accuracy == self.train_accuracy  # it is NaN before a finite score
             trained = f", train accuracy {percent(self.train_accuracy, 2)}" if known else ""
@@ -120,9 +119,7 @@ class HeadlessRun:
         self._planned: frozenset[int] = frozenset()
         self._recorded: int | None = None  # by a run that goes on: its last frame is of this step
         self._recording: Recording | None = None
-        self._run: Run | None = None
-        self._keeper: WeightKeeper | None = None
-        self._answers: AnswerKeeper | None = None
+        self._keepers: list[WeightKeeper | AnswerKeeper] = []
         self._outcome = Outcome()
 
     def train(self, config: RunConfig, folder: RunFolder | None) -> Outcome:
@@ -150,7 +147,6 @@ class HeadlessRun:
         self._keep(run, folder)
         if folder is not None:
             self._recording = begin_recording(folder, run, self._emit, self._every)
-            self._keep_answers(run, self._recording)
         return self._to_the_end(run)
 
     def go_on(self, folder: RunFolder) -> Outcome:
@@ -195,7 +191,6 @@ class HeadlessRun:
         if continued is not None:
             self._emit(continued)
         self._recording = Recording(folder, run, self._emit, self._every)
-        self._keep_answers(run, self._recording)
         return self._to_the_end(run)
 
     def _watch(self, run: Run, first: int) -> None:
@@ -212,32 +207,26 @@ class HeadlessRun:
     def _plan_frames(self, folder: RunFolder) -> None:
         """Write down what is recorded, for when the run goes on another time."""
         if self._probes:
-            try:
+            with written_to(folder):
                 folder.info.plan_frames(self._probes, self._record_every)
-            except OSError as error:
-                raise UserError(
-                    f"Cannot write the run to {folder.path}: {error.strerror}."
-                ) from None
 
     def _keep(self, run: Run, folder: RunFolder | None) -> None:
         training = run.config.training
-        if not (training.keep_best or training.keep_epochs):
-            return
-        if folder is None:
+        if folder is not None:
+            first = run.control.pretrain_steps
+            self._keepers.append(WeightKeeper(folder.root / KEPT, run.trainer, first))
+        elif training.keep_best or training.keep_epochs:
             raise UserError(
                 "training.keep_best and training.keep_epochs need a folder to keep weights in; "
                 "record the run."
             )
-        self._run = run
-        self._keeper = WeightKeeper(folder.root / KEPT, training, run.control.pretrain_steps)
-        self._keeper.begin(run.trainer)
-
-    def _keep_answers(self, run: Run, recording: Recording) -> None:
-        self._answers = AnswerKeeper(recording.root, run)
-        recording.before_checkpoint = self._answers.write
 
     def _to_the_end(self, run: Run) -> Outcome:
         recording = self._recording
+        if recording is not None:
+            answers = AnswerKeeper(recording.root, run)
+            self._keepers.append(answers)
+            recording.before_checkpoint = answers.write
         try:
             self._read_probes(run, needed=run.step_count == 0)
             due = 0.0
@@ -296,26 +285,12 @@ class HeadlessRun:
             return
         schedule.read(due, run.probed.context(), step)
         if self._recording is not None and step != self._recorded:
-            frame = Frame(
-                run=run.number,
-                step=step,
-                epoch=run.trainer.epoch,
-                steps_per_second=0.0,
-                eta_seconds=None,
-                readings=dict(schedule.readings),
-                regime=run.trainer.regime.name,
-                wiring=run.trainer.network.wiring,
-                probe_digest=run.probed.probe_set.digest,
-            )
-            self._recording.on_frame(frame, needed, PATIENCE if needed else 0.0)
+            self._recording.on_frame(run.frame(), needed, PATIENCE if needed else 0.0)
 
     def _emit(self, event: Event) -> None:
         if isinstance(event, Measured):
-            best = self._outcome.best_accuracy
-            if self._keeper is not None and self._run is not None:
-                self._keeper.measured(self._run.trainer, event, best)
-            if self._answers is not None:
-                self._answers.measured(event, best)
+            for keeper in self._keepers:
+                keeper.measured(event, self._outcome.best_accuracy)
         self._outcome = after(self._outcome, event)
         if self._recording is not None:
             self._recording.on_event(event)

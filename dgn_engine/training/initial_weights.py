@@ -78,7 +78,6 @@ def _read(path: str, config: RunConfig) -> CheckpointContents:
 
 
 def weights_taken(match: LayerMatching, source: str, step: int) -> WeightsTaken:
-    """The event that the value network has the weights of a file."""
     return WeightsTaken(
         step=step,
         source=source,

@@ -71,7 +71,6 @@ class MemoryNeeded:
 
     @property
     def total(self) -> int:
-        """All of it."""
         return sum(vars(self).values())
 
     @property

@@ -135,7 +135,6 @@ class NetworkControl:
         self.optimizer.forget(network.feature)
 
     def reseed(self, seed: int) -> None:
-        """Draw by another seed from now on."""
         self.seed, self._drawn = seed, None
 
     def tensors(self) -> dict[str, Tensor]:

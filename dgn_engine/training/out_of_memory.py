@@ -15,7 +15,6 @@ _WORDS = ("can't allocate memory", "not enough memory", "out of memory", "STATUS
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether this says that memory could not be had."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
     return isinstance(error, RuntimeError) and any(word in str(error) for word in _WORDS)

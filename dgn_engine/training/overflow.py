@@ -31,7 +31,6 @@ def has_overflowed(context: ProbeContext) -> bool:
 
 
 def overflow_reading(probe: str, step: int) -> Reading:
-    """Return the reading of a network that has overflowed."""
     why = (
         f"The network's numbers overflowed: at step {step:,} weights or outputs are infinite or "
         "NaN. Undo the last change or go on from an earlier step, with a smaller learning rate; "

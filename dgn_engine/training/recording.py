@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from dgn_engine.storage.runs import run_info
 from dgn_engine.storage.runs.branch_origin import origin_of
 from dgn_engine.storage.runs.log import is_logged, log_word
 from dgn_engine.storage.runs.recorder import Recorder, WriteMarker
+from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.training.devices import device_name
 from dgn_engine.training.readings.watch_budget import SHARED
@@ -46,22 +48,9 @@ FRAME_LATEST = 5.0  # but no more than this
 FRAME_SHARE = 0.2  # of the budget of watching that the recorder's thread may take
 NOTES_EVERY = 0.5  # seconds between two looks at the scores that wait to be written
 PATIENCE = 30.0  # seconds that a frame waits for the disk where it must be written
-_CHANGES = (
-    RegimeSwapped,
-    WeightsTaken,
-    Rewired,
-    SettingChanged,
-    ProbeSetChanged,
-)  # after these the next frame is recorded
-
-
-_WRITTEN = (
-    RecordingPaused,
-    RecordingResumed,
-    RecordingMended,
-    RunContinued,
-    RecordThinned,
-)  # their writer has written these
+# After these the next frame is recorded; of the others their writer has written them.
+_CHANGES = (RegimeSwapped, WeightsTaken, Rewired, SettingChanged, ProbeSetChanged)
+_WRITTEN = (RecordingPaused, RecordingResumed, RecordingMended, RunContinued, RecordThinned)
 
 
 class Recording:
@@ -206,9 +195,8 @@ class Recording:
             self.checkpoint()
         if sound and not (self._run.finished or self._run.diverged):
             self._recorder.note("Closed", {"step": self._run.step_count})  # it did not crash
-        self._run.control.before_change = (
-            _not_recorded  # else run and recording keep each other alive
-        )
+        # Else run and recording keep each other alive.
+        self._run.control.before_change = lambda _change: None
         self._recorder.before_close = last
         whole = self._recorder.close(timeout)
         for event in self._recorder.take_events():
@@ -216,8 +204,14 @@ class Recording:
         return whole
 
 
-def _not_recorded(_change: str) -> None:
-    """A run that is recorded no more changes without a word."""
+@contextmanager
+def written_to(folder: RunFolder) -> Iterator[None]:
+    """Raise `UserError` where the disk does not take what is written to a run's folder."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or error
+        raise UserError(f"Cannot write the run to {folder.path}: {why}.") from None
 
 
 def begin_recording(
@@ -227,10 +221,8 @@ def begin_recording(
     every: float = CHECKPOINT_EVERY,
 ) -> Recording:
     """Record a run that has just been made from its configuration."""
-    try:
+    with written_to(folder):
         folder.info.begin(run.started(paused=False), run.fingerprint, torch.get_num_threads())
-    except OSError as error:
-        raise UserError(f"Cannot write the run to {folder.path}: {error.strerror}.") from None
     return Recording(folder, run, emit, every)
 
 
@@ -242,6 +234,29 @@ def check_ours(path: Path, info: Mapping[str, Any]) -> None:
             f"{path.name} was trained by another program ({by}): go on with it there. Here it can "
             "be shown, and its figures made."
         )
+
+
+def restore_recorded(
+    run: Run, snapshot: Snapshot | None, path: Path, info: Mapping[str, Any]
+) -> str:
+    """Put a run that was made for the folder `path` into the state of its checkpoint, on as many
+    threads as it had; why it may differ in its last bits, or ''.
+
+    Raises `UserError` where its data are others now.
+    """
+    if info.get("data_fingerprint", run.fingerprint) != run.fingerprint:
+        raise UserError(
+            f"{path} was trained on other data: what {run.config.data.name} holds now has another "
+            "fingerprint."
+        )
+    threads = int(info.get("threads", torch.get_num_threads()))
+    if threads <= (os.cpu_count() or 1):
+        torch.set_num_threads(threads)
+    if snapshot is not None:
+        restore(run, snapshot)
+    if "started" not in info:
+        return ""
+    return run_info.why_not_exact(info, device_name(run.device), torch.get_num_threads())
 
 
 def continue_run(
@@ -271,24 +286,10 @@ def continue_run(
     run = Run(
         number, folder.info.config, emit, report, live, recorded, examples, reclaimed=reclaimed
     )
-    if known.get("data_fingerprint", run.fingerprint) != run.fingerprint:
-        raise UserError(
-            f"{folder.path} was trained on other data: what {run.config.data.name} holds now has "
-            "another fingerprint."
-        )
-    threads = int(known.get("threads", torch.get_num_threads()))
-    if threads <= (os.cpu_count() or 1):
-        torch.set_num_threads(threads)
-    if snapshot is not None:
-        restore(run, snapshot)
-    remark = ""
-    if "started" in known:
-        remark = run_info.why_not_exact(known, device_name(run.device), torch.get_num_threads())
-    else:
+    remark = restore_recorded(run, snapshot, folder.path, known)
+    if "started" not in known:
         folder.info.begin(run.started(paused=False), run.fingerprint, torch.get_num_threads())
     continued = RunContinued(run.step_count, remark, str(folder.path))
-    try:
+    with written_to(folder):
         folder.go_on(to_plain(continued))
-    except OSError as error:
-        raise UserError(f"Cannot write the run to {folder.path}: {error.strerror}.") from None
     return run, continued

@@ -9,7 +9,6 @@ on another processor, the step is refused.
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +18,6 @@ import torch
 from dgn_engine.data import Examples
 from dgn_engine.errors import UserError
 from dgn_engine.model.regime_entry import VALUE
-from dgn_engine.model.wiring import turned
 from dgn_engine.protocol.branches import BranchBegan
 from dgn_engine.protocol.files import TrainedOn, WeightsTaken
 from dgn_engine.protocol.messages import Event
@@ -27,17 +25,16 @@ from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.runs import RecordingResumed
 from dgn_engine.protocol.training import Measured, RegimeSwapped, Rewired, SettingChanged
 from dgn_engine.protocol.watching import ProbeSetChanged
-from dgn_engine.storage.runs import run_checkpoints, run_info
+from dgn_engine.storage.runs import run_checkpoints
 from dgn_engine.storage.runs.branch_origin import origin_of
 from dgn_engine.storage.runs.log import CONTINUED, LOST, LogLine, event_of
 from dgn_engine.storage.runs.log_summary import lines_before
 from dgn_engine.storage.runs.run_checkpoints import Snapshot, StoredCheckpoint
 from dgn_engine.storage.runs.run_ranges import is_count
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.training.devices import device_name
-from dgn_engine.training.recording import check_ours
+from dgn_engine.training.recording import check_ours, restore_recorded
 from dgn_engine.training.run import Report, Run
-from dgn_engine.training.run_snapshot import BACK_FROM_DIVERGENCE, capture, go_back, restore
+from dgn_engine.training.run_snapshot import BACK_FROM_DIVERGENCE, capture, go_back
 
 REPORT_EVERY = 0.2  # seconds
 FOR_BRANCH = "before branch"  # why a checkpoint is kept at which one begins
@@ -87,7 +84,10 @@ def recorded_run_at(
             checkpoint of the step and `after_changes` asks for one.
     """
     check_ours(reader.path, reader.info)
-    _check_step(reader, step)
+    last = reader.step
+    if not 0 <= step <= last:
+        steps = f"steps 0 to {last:,}" if last else "no step but 0"
+        raise UserError(f"{reader.name} has {steps}, and none of number {step:,}.")
     load = _load_changed if after_changes else _load_nearest
     base, snapshot = load(reader, step)
     exact = base is not None and base.step == step
@@ -108,29 +108,10 @@ def recorded_run_at(
         recorded=snapshot is not None,
         examples=examples,
     )
-    if reader.info.get("data_fingerprint", run.fingerprint) != run.fingerprint:
-        raise UserError(
-            f"{reader.path} was trained on other data: what {run.config.data.name} holds now has "
-            "another fingerprint."
-        )
-    threads = int(reader.info.get("threads", torch.get_num_threads()))
-    if threads <= (os.cpu_count() or 1):
-        torch.set_num_threads(threads)
-    if snapshot is not None:
-        restore(run, snapshot)
-    if "started" in reader.info:
-        name = device_name(run.device)
-        replay.remark = run_info.why_not_exact(reader.info, name, torch.get_num_threads())
+    replay.remark = restore_recorded(run, snapshot, reader.path, reader.info)
     if not exact:
         replay.repeat(run, report)
     return RecordedState(run, past.lines, replay.remark)
-
-
-def _check_step(reader: RunReader, step: int) -> None:
-    last = reader.step
-    if not 0 <= step <= last:
-        steps = f"steps 0 to {last:,}" if last else "no step but 0"
-        raise UserError(f"{reader.name} has {steps}, and none of number {step:,}.")
 
 
 def _load_nearest(reader: RunReader, step: int) -> tuple[StoredCheckpoint | None, Snapshot | None]:
@@ -332,9 +313,10 @@ class _Replay:
                     why = f"{what} of {change.source} came in at step {change.step:,}"
                     raise self._refusal(why, change.step)
                 case Rewired():
-                    _rewire(change, run)
-                case SettingChanged():
-                    _set_dials(change, run)
+                    run.control.wire(change.order, change.rotation, change.shift)
+                case SettingChanged(_, rate, beta, value_input, pace):
+                    run.control.set_dials(rate, beta, value_input)
+                    run.control.pace = pace
                 case ProbeSetChanged():
                     run.choose_probe_examples(change.examples, change.choice)
                 case BranchBegan():
@@ -373,9 +355,8 @@ class _Replay:
 
     def _settings_after(self, place: int, run: Run) -> tuple[object, ...]:
         """Order, turns and dials after an undo: as they are, but for what the log says next."""
-        network, step = run.trainer.network, run.step_count
-        turns = network.wiring, *turned(network.routes)
-        dials = run.trainer.optimizer.learning_rate, network.gate.beta, network.value_input
+        step = run.step_count
+        turns, dials = run.control.wires, run.control.dials
         for next_one in self._past.changes[place + 1 :]:
             match next_one:
                 case Rewired() if next_one.step == step:
@@ -444,22 +425,3 @@ def _same_state(one: Snapshot, other: Snapshot) -> bool:
 def _same_score(one: Measured, other: Measured) -> bool:
     pairs = (one.train_loss, other.train_loss), (one.train_accuracy, other.train_accuracy)
     return all(a == b or (math.isnan(a) and math.isnan(b)) for a, b in pairs)
-
-
-def _rewire(change: Rewired, run: Run) -> None:
-    network = run.trainer.network
-    if network.wiring != change.order:
-        run.control.rewire(change.order)
-    if turned(network.routes) != (change.rotation, change.shift):
-        run.control.rotate(change.rotation, change.shift)
-
-
-def _set_dials(change: SettingChanged, run: Run) -> None:
-    network = run.trainer.network
-    if run.trainer.optimizer.learning_rate != change.learning_rate:
-        run.control.set_learning_rate(change.learning_rate)
-    if network.gate.beta != change.beta:
-        run.control.set_beta(change.beta)
-    if network.value_input != change.value_input:
-        run.control.set_value_input(change.value_input)
-    run.control.pace = change.pace

@@ -16,20 +16,14 @@ from dgn_engine.importing.from_file import architecture_for
 from dgn_engine.model.regime_entry import check_entry
 from dgn_engine.model.wiring import turned
 from dgn_engine.protocol.files import WeightsSaved
+from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.messages import Event
-from dgn_engine.protocol.training import (
-    Diverged,
-    RunEstimated,
-    RunStarted,
-    StepsNotCaptured,
-)
+from dgn_engine.protocol.training import Diverged, RunEstimated, RunStarted, StepsNotCaptured
 from dgn_engine.regimes import find_regime
 from dgn_engine.storage.inner_path import FilePath
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.training.controlled_run import ControlledRun
-from dgn_engine.training.device_data import (
-    to_device,
-)
+from dgn_engine.training.device_data import to_device
 from dgn_engine.training.devices import choose_device, device_name, set_threads
 from dgn_engine.training.evaluation_schedule import EvaluationSchedule
 from dgn_engine.training.ignored_settings import (
@@ -38,11 +32,8 @@ from dgn_engine.training.ignored_settings import (
     check_contradictions,
     ignored_settings,
 )
-from dgn_engine.training.initial_weights import (
-    InitialWeights,
-    read_initial_weights,
-)
-from dgn_engine.training.layer_infos import layer_infos
+from dgn_engine.training.initial_weights import InitialWeights, read_initial_weights
+from dgn_engine.training.layer_infos import count_parameters, layer_infos
 from dgn_engine.training.memory_needed import NUMBER, RunUse, check_memory
 from dgn_engine.training.out_of_memory import free_memory, is_out_of_memory, refused_without_memory
 from dgn_engine.training.probed_examples import ProbedExamples
@@ -159,7 +150,6 @@ class Run:
         self.fingerprint = examples.fingerprint
 
     def started(self, paused: bool) -> RunStarted:
-        """The event that opens the run."""
         trainer = self.trainer
         rotation, shift = turned(trainer.network.routes)
         return RunStarted(
@@ -169,8 +159,8 @@ class Run:
             device=device_name(self.device),
             layers=layer_infos(trainer.network.architecture),
             wiring=trainer.network.wiring,
-            parameters_value=_count(trainer.network.value),
-            parameters_feature=_count(trainer.network.feature),
+            parameters_value=count_parameters(trainer.network.value),
+            parameters_feature=count_parameters(trainer.network.feature),
             train_examples=self.examples[0],
             test_examples=self.examples[1],
             classes=self.probed.probe_set.classes,
@@ -181,6 +171,20 @@ class Run:
             rotation=rotation,
             shift=shift,
             began_with=self.probed.began_with,
+        )
+
+    def frame(self) -> Frame:
+        trainer = self.trainer
+        return Frame(
+            run=self.number,
+            step=self.step_count,
+            epoch=trainer.epoch,
+            steps_per_second=0.0,
+            eta_seconds=None,
+            readings=dict(self.probe_schedule.readings),
+            regime=trainer.regime.name,
+            wiring=trainer.network.wiring,
+            probe_digest=self.probed.probe_set.digest,
         )
 
     def estimated(self) -> RunEstimated:
@@ -321,10 +325,6 @@ class Run:
     def save(self, path: FilePath) -> None:
         save_trainer(path, self.trainer)
         self._emit(WeightsSaved(self.step_count, str(path)))
-
-
-def _count(network: torch.nn.Module) -> int:
-    return sum(parameter.numel() for parameter in network.parameters())
 
 
 def does_not_fit(trainer: Trainer) -> str:

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from dgn_engine.errors import UserError
 from dgn_engine.model.regime_entry import FEATURE, VALUE, configure_for
-from dgn_engine.model.wiring import turned
 from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.training import Measured, RegimeSwapped, Rewired
 from dgn_engine.regimes import find_regime
 from dgn_engine.storage.plain_data import from_plain
 from dgn_engine.storage.runs.run_checkpoints import FORMAT, Snapshot
+from dgn_engine.training.layer_infos import count_parameters
 from dgn_engine.training.run import Run
 
 
@@ -133,7 +133,7 @@ def put_back(
         emit: Takes the events: of the regime always, of order and settings where they changed.
     """
     trainer = run.trainer
-    before, wires, dials = trainer.regime.name, _wires(run), _dials(run)
+    before, wires, dials = trainer.regime.name, run.control.wires, run.control.dials
     run.control.announce_change(announced)
     run.evaluation.restart()  # it emits the scores that wait for a test pass
     go_back(run, snapshot)
@@ -150,26 +150,16 @@ def put_back(
             redrawn=(),
             copied=(VALUE, FEATURE),
             source=run.control.gates_source,
-            parameters_feature=sum(one.numel() for one in network.feature.parameters()),
+            parameters_feature=count_parameters(network.feature),
             undone=undone,
             of_step=snapshot.step,
             undone_steps=trainer.undone_steps,
         )
     )
-    if _wires(run) != wires:
-        emit(Rewired(run.step_count, *_wires(run)))
-    if _dials(run) != dials:
+    if run.control.wires != wires:
+        emit(Rewired(run.step_count, *run.control.wires))
+    if run.control.dials != dials:
         run.control.emit_settings()
-
-
-def _wires(run: Run) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    network = run.trainer.network
-    return (network.wiring, *turned(network.routes))
-
-
-def _dials(run: Run) -> tuple[float, float, str]:
-    network = run.trainer.network
-    return run.trainer.optimizer.learning_rate, network.gate.beta, network.value_input
 
 
 def _restore(run: Run, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:

@@ -18,6 +18,7 @@ from dgn_engine.training.network_control import NetworkControl
 from dgn_engine.training.steps.choice import StepCase, choose_way
 from dgn_engine.training.steps.graphs import Card, CudaCard, EagerSteps, GraphSteps, StepRunner
 from dgn_engine.training.steps.network_step import NetworkStep
+from dgn_engine.training.steps.optimizer import make_capturable
 
 
 class Trainer:
@@ -63,7 +64,7 @@ class Trainer:
 
     def capture_steps(self, card: Card) -> None:
         """From now on, take steps as graphs of this card where that works."""
-        self.optimizer.make_capturable()
+        make_capturable(self.optimizer.torch)
         self.steps = GraphSteps(self.network_step, card)
 
     @property
@@ -86,7 +87,6 @@ class Trainer:
 
     @property
     def epoch(self) -> float:
-        """Steps done over steps in an epoch."""
         return self.step_count / self.steps_per_epoch
 
     def train_score(self) -> Score:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 
-from dgn_engine.config import TrainingConfig
 from dgn_engine.importing.saved_network import NetworkState
 from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.atomic_write import save_file
@@ -48,20 +47,17 @@ class WeightKeeper:
     there, or the epoch that ends with them is trained again.
     """
 
-    def __init__(self, folder: FilePath, config: TrainingConfig, first_step: int) -> None:
+    def __init__(self, folder: FilePath, trainer: Trainer, first_step: int) -> None:
         """`first_step`: where the last stage begins, 0 where nothing is trained before it."""
-        self._folder = folder
-        self._epochs = frozenset(config.keep_epochs)
-        self._keep_best = config.keep_best
-        self._first = first_step
-
-    def begin(self, trainer: Trainer) -> None:
-        """The weights before the first step."""
+        self._folder, self._trainer, self._first = folder, trainer, first_step
+        self._epochs = frozenset(trainer.config.training.keep_epochs)
+        self._keep_best = trainer.config.training.keep_best
         if 0 in self._epochs and trainer.step_count == 0:
-            save_trainer(self._folder / epoch_file(0), trainer)
+            save_trainer(folder / epoch_file(0), trainer)
 
-    def measured(self, trainer: Trainer, event: Measured, best: float) -> None:
+    def measured(self, event: Measured, best: float) -> None:
         """`best`: the highest test accuracy of this regime before this event, or NaN."""
+        trainer = self._trainer
         epoch, over = divmod(trainer.step_count, trainer.steps_per_epoch)
         wanted = not over and epoch in self._epochs
         if wanted:

@@ -12,7 +12,7 @@ import os
 import platform
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,25 +51,12 @@ _STATES: dict[str, UpdateState] = {
 }
 
 
-def attempt(text: str, on_update: Callable[[str], None], interrupted: Stopped) -> str:
-    """Carry out the task in `text`; tasks and updates are JSON.
-
-    Never raises an `Exception`: what goes wrong is an update as well.
-
-    Args:
-        text: a `UnitTask`.
-        on_update: called on the way.
-        interrupted: asked between two steps.
-
-    Returns:
-        The last update.
-    """
-    task = UnitTask.from_text(text)
-    return attempt_unit(task, lambda update: on_update(update.to_text()), interrupted).to_text()
-
-
 def attempt_unit(task: UnitTask, on_update: OnUpdate, interrupted: Stopped) -> UnitUpdate:
-    """Carry out a task within one process; see `attempt`."""
+    """Carry out a task; return the last update.
+
+    Never raises an `Exception`: what goes wrong is an update as well. `on_update` is called on the
+    way, `interrupted` asked between two steps.
+    """
     unit, root = task.unit, task.root
     watcher = _UpdateWatcher(unit.id, on_update)
     on_update(UnitUpdate(unit.id, "running"))
@@ -88,7 +75,7 @@ def attempt_unit(task: UnitTask, on_update: OnUpdate, interrupted: Stopped) -> U
 def attempt_pack(
     tasks: Sequence[UnitTask], on_update: OnUpdate, interrupted: Stopped
 ) -> list[UnitUpdate]:
-    """Carry out trainings of dense networks as one batched stack; see `attempt`.
+    """Carry out trainings of dense networks as one batched stack; see `attempt_unit`.
 
     Returns:
         The last update of each task, in order; `no_memory` where the stack does not fit.
@@ -241,8 +228,6 @@ def _number(accuracy: float) -> float | None:
 
 
 class _UpdateWatcher:
-    """Watches a training; sends an update now and then."""
-
     def __init__(self, unit_id: str, on_update: OnUpdate) -> None:
         self._unit, self._on_update = unit_id, on_update
         self._sent = time.monotonic()

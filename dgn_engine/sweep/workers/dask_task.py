@@ -12,7 +12,7 @@ from distributed import get_worker
 
 from dgn_engine import __version__
 from dgn_engine.storage.runs.folder_layout import LOCK
-from dgn_engine.sweep.unit import UnitUpdate
+from dgn_engine.sweep.unit import UnitTask, UnitUpdate
 
 
 def introduce(root: str) -> str:
@@ -33,23 +33,23 @@ def carry_out_here(text: str, topic: str) -> str:
     Where it is cancelled, or its client dies, it saves itself and ends; then its last update goes
     the way of its progress, because nobody waits for the result.
     """
-    from dgn_engine.sweep.workers.attempt import attempt
+    from dgn_engine.sweep.workers.attempt import attempt_unit
     from dgn_engine.sweep.workers.unit_child import DEVICE_FAULT
 
     worker: Any = get_worker()
     key = worker.get_current_task()
 
-    def send(update: str) -> None:
-        worker.log_event(topic, update)
+    def send(update: UnitUpdate) -> None:
+        worker.log_event(topic, update.to_text())
 
     def unwanted() -> bool:
         task = worker.state.tasks.get(key)
         wanted = task is not None and task.state in ("executing", "long-running")
         return not wanted or worker.status.name not in ("running", "paused")
 
-    answer = attempt(text, send, unwanted)
-    if UnitUpdate.from_text(answer).state == "lost":
+    last = attempt_unit(UnitTask.from_text(text), send, unwanted)
+    if last.state == "lost":
         os._exit(DEVICE_FAULT)  # its card serves this process no more; its nanny starts another
     if unwanted():
-        send(answer)
-    return answer
+        send(last)
+    return last.to_text()

@@ -79,7 +79,7 @@ class DaskWorkers:
             try:
                 yield
             finally:
-                self._cancel()
+                self.interrupt()
                 self._client.unsubscribe_topic(self._topic)
 
     def submit(self, ready: Sequence[UnitTask]) -> Sequence[UnitTask]:
@@ -103,7 +103,9 @@ class DaskWorkers:
 
     def interrupt(self) -> None:
         """Cancel all tasks; a unit whose task is cancelled says so in its last event."""
-        self._cancel()
+        for job in self._jobs:
+            if not job.future.cancelled():
+                job.future.cancel()
 
     def _submit(self, task: UnitTask, address: str) -> None:
         from dgn_engine.sweep.workers.dask_task import carry_out_here
@@ -236,8 +238,3 @@ class DaskWorkers:
         self._jobs.remove(job)
         job.future.release()
         self._on_update(update)
-
-    def _cancel(self) -> None:
-        for job in self._jobs:
-            if not job.future.cancelled():
-                job.future.cancel()

@@ -24,7 +24,7 @@ from dgn_engine.storage.atomic_write import make_folder, make_folders
 from dgn_engine.storage.inner_path import inside
 from dgn_engine.sweep.scheduler import Executor
 from dgn_engine.sweep.unit import OnUpdate, Stopped, Training, Unit, UnitTask, UnitUpdate
-from dgn_engine.sweep.workers.attempt import LOGS, last_lines, log_path, write_log
+from dgn_engine.sweep.workers.attempt import LOGS, last_lines, write_log
 from dgn_engine.sweep.workers.places import Place, gpus, places_on
 from dgn_engine.sweep.workers.unit_child import DEVICE_FAULT, STOP, serve
 
@@ -79,7 +79,6 @@ class ProcessWorkers:
 
     @property
     def on_cards(self) -> bool:
-        """Whether any of them computes on a card."""
         return any(place.visible for place in self._places)
 
     @property
@@ -99,7 +98,15 @@ class ProcessWorkers:
         try:
             yield
         finally:
-            self._shut_down()
+            self.interrupt()
+            for worker in self._workers:
+                _end(worker, LEAVE)
+                with contextlib.suppress(OSError):
+                    if not worker.log.stat().st_size:
+                        worker.log.unlink()
+            self._workers = []
+            with contextlib.suppress(OSError):  # it stays where there is something in it
+                (self._root / LOGS).rmdir()
 
     def submit(self, ready: Sequence[UnitTask]) -> Sequence[UnitTask]:
         begun: list[UnitTask] = []
@@ -213,17 +220,6 @@ class ProcessWorkers:
             f"{place.name} failed {MOST_FAULTS} times in a row and is left out; the sweep goes on "
             f"with {others}."
         )
-
-    def _shut_down(self) -> None:
-        self.interrupt()
-        for worker in self._workers:
-            _end(worker, LEAVE)
-            with contextlib.suppress(OSError):
-                if not worker.log.stat().st_size:
-                    worker.log.unlink()
-        self._workers = []
-        with contextlib.suppress(OSError):  # it stays where there is something in it
-            log_path(self._root, "").parent.rmdir()
 
 
 def _send(worker: _Worker, text: str) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from dgn_engine.confinement.child_entry import begin_saving_child
 from dgn_engine.storage.inner_path import inside
+from dgn_engine.sweep.unit import UnitTask, UnitUpdate
 from dgn_engine.text.printable import complain
 
 EVERY = 0.1  # seconds between two readings of the pipe while a unit runs
@@ -29,7 +30,7 @@ def serve(pipe: Connection, environment: Mapping[str, str], log: str) -> None:
     """
     parent = _Parent(pipe)
     begin_saving_child()
-    signal.signal(signal.SIGTERM, lambda *_: parent.stop())
+    signal.signal(signal.SIGTERM, lambda *_: setattr(parent, "stopped", True))
     os.environ.update(environment)  # before torch is imported and looks
     _redirect(Path(log))
     with contextlib.suppress(EOFError, OSError):  # the parent is gone
@@ -40,7 +41,7 @@ def serve(pipe: Connection, environment: Mapping[str, str], log: str) -> None:
             if text == STOP:
                 break
             _check_card(environment)
-            _carry_out([str(task) for task in json.loads(text)], parent)
+            _carry_out(json.loads(text), parent)
     pipe.close()
 
 
@@ -64,20 +65,19 @@ def _leave(why: str) -> None:
     os._exit(DEVICE_FAULT)
 
 
-def _carry_out(tasks: list[str], parent: _Parent) -> None:
+def _carry_out(texts: list[str], parent: _Parent) -> None:
     """Attempt one unit by itself, several as a pack."""
-    from dgn_engine.sweep.unit import UnitTask, UnitUpdate
-    from dgn_engine.sweep.workers.attempt import attempt, attempt_pack
+    from dgn_engine.sweep.workers.attempt import attempt_pack, attempt_unit
 
+    tasks = [UnitTask.from_text(text) for text in texts]
     if len(tasks) == 1:
-        last = [UnitUpdate.from_text(attempt(tasks[0], parent.send, parent.wants_stop))]
+        last = [attempt_unit(tasks[0], parent.send, parent.wants_stop)]
     else:
-        pack = [UnitTask.from_text(text) for text in tasks]
-        last = attempt_pack(pack, lambda one: parent.send(one.to_text()), parent.wants_stop)
+        last = attempt_pack(tasks, parent.send, parent.wants_stop)
     if any(update.state == "lost" for update in last):
         _leave(last[0].trouble)  # the parent finds the pipe closed
     for update in last:
-        parent.send(update.to_text())
+        parent.send(update)
 
 
 class _Parent:
@@ -87,10 +87,6 @@ class _Parent:
         self._pipe = pipe
         self._polled = 0.0
         self.stopped = False
-
-    def stop(self) -> None:
-        """Take it as if the parent had said so."""
-        self.stopped = True
 
     def wants_stop(self) -> bool:
         now = time.monotonic()
@@ -102,9 +98,9 @@ class _Parent:
                 self.stopped = True
         return self.stopped
 
-    def send(self, text: str) -> None:
+    def send(self, update: UnitUpdate) -> None:
         try:
-            self._pipe.send_bytes(text.encode())
+            self._pipe.send_bytes(update.to_text().encode())
         except OSError:
             self.stopped = True
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,7 +26,7 @@ from dgn_engine.training.answer_keeper import AnswerKeeper
 from dgn_engine.training.device_data import DeviceData
 from dgn_engine.training.headless_run import Outcome, after
 from dgn_engine.training.metrics import Score
-from dgn_engine.training.recording import continue_run
+from dgn_engine.training.recording import continue_run, written_to
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture
 from dgn_engine.training.weight_keeper import KEPT, WeightKeeper
@@ -108,8 +107,7 @@ class StackMember:
         self.job = job
         self._folder = folder
         self.outcome = Outcome()
-        self._keeper: WeightKeeper | None = None
-        self._answers: AnswerKeeper | None = None
+        self._keepers: tuple[WeightKeeper | AnswerKeeper, ...] = ()
         examples = sources.examples(job.config.data)
         if folder.info.begun:
             self.run, continued = continue_run(
@@ -122,12 +120,14 @@ class StackMember:
                 1, job.config, self._emit, lambda *_: None, live=False, examples=examples
             )
             started = self.run.started(paused=False)
-            with self._writing():
+            with written_to(folder):
                 folder.info.begin(started, self.run.fingerprint, torch.get_num_threads(), stack)
             self._emit(started)
         self.run.trainer.batches.data = sources.shared(job.config.data, self.run.trainer.data)
-        self._keep()
+        first = self.run.control.pretrain_steps
+        weights = WeightKeeper(folder.root / KEPT, self.run.trainer, first)
         self._answers = AnswerKeeper(folder.root, self.run)
+        self._keepers = weights, self._answers
         while self.run.evaluation.pending:  # it was left between training and testing
             self.run.evaluation.advance()
 
@@ -158,16 +158,14 @@ class StackMember:
         run.stop_if_trained(accuracy)
 
     def diverged(self) -> None:
-        """End it: its loss is not finite."""
         self.run.diverged = True
         self._emit(Diverged(self.run.step_count))
 
     def checkpoint(self, kept: str = "") -> None:
-        """Write a checkpoint, unless the weights are not finite."""
-        self._write_answers()
+        self._answers.write()
         snapshot = capture(self.run)
         if snapshot is not None and snapshot.weights_finite():
-            with self._writing():
+            with written_to(self._folder):
                 self._folder.checkpoint(snapshot, kept)
 
     @property
@@ -181,7 +179,7 @@ class StackMember:
         status: Status = "finished" if self.run.finished else "stopped"
         if self.run.diverged:  # be it at its last step
             status = "diverged"
-            self._write_answers()
+            self._answers.write()
         elif self.run.finished:
             self._emit(Finished(self.run.step_count))
             self.checkpoint("final")
@@ -195,39 +193,17 @@ class StackMember:
     def close(self) -> None:
         self._folder.close()
 
-    def _keep(self) -> None:
-        training = self.job.config.training
-        if training.keep_best or training.keep_epochs:
-            self._keeper = WeightKeeper(
-                self._folder.root / KEPT, training, self.run.control.pretrain_steps
-            )
-            self._keeper.begin(self.run.trainer)
-
-    def _write_answers(self) -> None:
-        if self._answers is not None:
-            self._answers.write()
-
     def _emit(self, event: Event) -> None:
         if isinstance(event, Measured):
-            if self._keeper is not None:
-                self._keeper.measured(self.run.trainer, event, self.outcome.best_accuracy)
-            if self._answers is not None:
-                self._answers.measured(event, self.outcome.best_accuracy)
+            for keeper in self._keepers:
+                keeper.measured(event, self.outcome.best_accuracy)
         self.outcome = after(self.outcome, event)
         if is_logged(event) and not isinstance(event, RunContinued):
             self._note(log_word(event), to_plain(event))
 
     def _note(self, name: str, fields: dict[str, object]) -> None:
-        with self._writing():
+        with written_to(self._folder):
             self._folder.note(name, fields)
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            why = error.strerror or error
-            raise UserError(f"Cannot write the run to {self._folder.path}: {why}.") from None
 
 
 def over_before(job: Job) -> JobResult | None:

@@ -7,8 +7,7 @@ them each value unit uses.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -24,46 +23,44 @@ MOST_BYTES = 2 << 30  # of the gates of frozen features in one stack
 _CHUNK = 1000  # examples whose gates are made at once
 
 
-class StackedGates(Protocol):
+class StackedGates:
     """The gates of each value layer for one batch, and the gradients through them."""
+
+    _gates: list[Tensor]
 
     def prepare(self, train: bool, rows: Tensor, x: Tensor) -> None:
         """Compute the gates for these rows of the training or the test examples, inputs x."""
 
     def gate(self, layer: int, q: Tensor) -> Tensor:
         """G_l, (B, units, m), for pre-activations q of the value network."""
+        return self._gates[layer]
 
     def into_pre(self, passed: ChainPass, layer: int, dz: Tensor | None) -> Tensor:
         """dq_l of the value network for dz_l; may store the gates' pending gradients."""
+        assert dz is not None
+        return dz * passed.gates[layer]
 
     def backward(self) -> None:
         """Fill the gradients of the feature networks, if there are any."""
 
 
-class OwnGates:
+class OwnGates(StackedGates):
     """Each network gates itself, hard, soft or not at all."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
 
-    def prepare(self, train: bool, rows: Tensor, x: Tensor) -> None:
-        """The gates follow from q."""
-
     def gate(self, layer: int, q: Tensor) -> Tensor:
         return self._gate(q)
 
     def into_pre(self, passed: ChainPass, layer: int, dz: Tensor | None) -> Tensor:
-        assert dz is not None
-        if self._gate.soft and not self._gate.open:
+        if dz is not None and self._gate.soft and not self._gate.open:
             gates = passed.gates[layer]
             return dz * (gates + passed.pre[layer] * self._gate.slope(gates))
-        return dz * passed.gates[layer]
-
-    def backward(self) -> None:
-        """Nothing is trained."""
+        return super().into_pre(passed, layer, dz)
 
 
-class FrozenGates:
+class FrozenGates(StackedGates):
     """Gates of frozen feature networks: computed once for every example, then looked up.
 
     Networks with the same features share them, whatever their wiring. Raises `UserError` where they
@@ -100,7 +97,6 @@ class FrozenGates:
             True: StackedWiring(networks, which if one_order else own),
             False: StackedWiring(networks, which),
         }
-        self._gates: list[Tensor] = []
 
     def prepare(self, train: bool, rows: Tensor, x: Tensor) -> None:
         table = self._tables[train]
@@ -109,18 +105,8 @@ class FrozenGates:
         made = found.permute(0, 2, 3, 1).to(self._dtype, memory_format=torch.contiguous_format)
         self._gates = self._wires[train].gates(made)
 
-    def gate(self, layer: int, q: Tensor) -> Tensor:
-        return self._gates[layer]
 
-    def into_pre(self, passed: ChainPass, layer: int, dz: Tensor | None) -> Tensor:
-        assert dz is not None
-        return dz * self._gates[layer]
-
-    def backward(self) -> None:
-        """Nothing is trained."""
-
-
-class TrainedGates:
+class TrainedGates(StackedGates):
     """Soft gates of feature networks that are trained with the value networks."""
 
     def __init__(
@@ -129,10 +115,9 @@ class TrainedGates:
         """`features`: their gated layers and, unused, their heads."""
         self._features, self._gradients = features, gradients
         self._gate = networks[0].gate
-        self._linear = networks[0].feature_activation == "linear"
+        self._activity = _activity_of(networks[0])
         self._wires = StackedWiring(networks, range(len(networks)))
         self._pending: dict[int, Tensor] = {}
-        self._gates: list[Tensor] = []
 
     def prepare(self, train: bool, rows: Tensor, x: Tensor) -> None:
         self._passed = forward(self._features, x, self._activity, logits=False)
@@ -140,13 +125,10 @@ class TrainedGates:
         self._made = self._gate(torch.stack(self._passed.pre, dim=1))
         self._gates = self._wires.gates(self._made)
 
-    def gate(self, layer: int, q: Tensor) -> Tensor:
-        return self._gates[layer]
-
     def into_pre(self, passed: ChainPass, layer: int, dz: Tensor | None) -> Tensor:
         assert dz is not None
         self._pending[layer] = dz * passed.pre[layer]
-        return dz * self._gates[layer]
+        return super().into_pre(passed, layer, dz)
 
     def backward(self) -> None:
         pending = [self._pending[layer] for layer in range(len(self._gates))]
@@ -158,8 +140,10 @@ class TrainedGates:
 
         backward(self._features, self._gradients, self._passed, None, into_pre)
 
-    def _activity(self, layer: int, q: Tensor) -> Tensor:
-        return torch.ones_like(q) if self._linear else HARD(q)
+
+def _activity_of(network: GatedNetwork) -> Callable[[int, Tensor], Tensor]:
+    linear = network.feature_activation == "linear"
+    return lambda _, q: torch.ones_like(q) if linear else HARD(q)
 
 
 def table_bytes(network: GatedNetwork, data: DeviceData) -> int:
@@ -186,11 +170,7 @@ def _alike(
 @torch.no_grad()
 def _table(network: GatedNetwork, x: Tensor) -> Tensor:
     """(n, layers, units), bool where hard: gates of the feature network before any wiring."""
-    linear = network.feature_activation == "linear"
-
-    def activity(_: int, q: Tensor) -> Tensor:
-        return torch.ones_like(q) if linear else HARD(q)
-
+    activity = _activity_of(network)
     gate = network.gate if network.gate.soft else (lambda q: q > 0)
     parts = [
         torch.stack([gate(q) for q in network.feature.run(part, activity).pre], dim=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -47,7 +47,7 @@ class TrainerStack:
         self._train = StackedExamples([d.train_x for d in data], [d.train_y for d in data])
         self._test = StackedExamples([d.test_x for d in data], [d.test_y for d in data])
         self._order = StackedOrder(trainers)
-        self._fixed = _fixed_inputs(first, trainers)
+        self._fixed = _fixed_inputs(trainers)
         self._weights = StackedWeights(trainers)
         self._chain = self._weights.value.chain
         self._gates = self._make_gates()
@@ -70,11 +70,7 @@ class TrainerStack:
         self._weights.make_capturable()
         self.steps = GraphSteps(self, card)
 
-    @property
-    def on_eager(self) -> Callable[[str], None]:
-        return self._on_eager
-
-    def _on_eager(self, reason: str) -> None:
+    def on_eager(self, reason: str) -> None:
         """Each network has a log of its own, which names the step."""
         for trainer in self._trainers:
             trainer.step_count = self.step_count
@@ -203,9 +199,9 @@ class TrainerStack:
         return FrozenGates(networks, data, self._order.one)
 
 
-def _fixed_inputs(first: Trainer, trainers: Sequence[Trainer]) -> Tensor | None:
+def _fixed_inputs(trainers: Sequence[Trainer]) -> Tensor | None:
     """What the value networks are fed where that is no image: (1, inputs) or (B, 1, inputs)."""
-    network, like = first.network, first.data.train_x
+    network, like = trainers[0].network, trainers[0].data.train_x
     if network.own_gates or network.value_input == "image":
         return None
     if network.value_input == "ones":

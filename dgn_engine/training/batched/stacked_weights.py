@@ -35,7 +35,6 @@ class StackedWeights:
         self._take_states()
 
     def step(self) -> None:
-        """Move all that is trained by the gradients that lie ready."""
         self._optimiser.step()
 
     def make_capturable(self) -> None:
@@ -43,7 +42,6 @@ class StackedWeights:
         make_capturable(self._optimiser)
 
     def tensors(self) -> list[Tensor]:
-        """Everything that a step moves."""
         stacked = [tensor for part in self._parts for tensor in part.stacked.values()]
         states = self._optimiser.state.values()
         return stacked + [v for state in states for v in state.values() if isinstance(v, Tensor)]

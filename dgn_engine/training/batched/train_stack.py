@@ -57,7 +57,7 @@ def train_pack(
         if left and not interrupted():
             mine = [jobs[place] for place in left]
             training = StackTraining(mine, sources, on_progress, checkpoint_every, interrupted)
-            found.update(zip(left, training.train(interrupted), strict=True))
+            found.update(zip(left, training.train(), strict=True))
     return [found[p] if p in found else not_begun(job) for p, job in enumerate(jobs)]
 
 
@@ -100,22 +100,23 @@ class StackTraining:
         self._results: dict[Job, JobResult] = {}
         self._jobs = tuple(jobs)
         self._name = uuid.uuid4().hex
-        self._members = self._open(sources, interrupted)
+        self._interrupted = interrupted
+        self._members = self._open(sources)
 
-    def train(self, interrupted: Callable[[], bool]) -> list[JobResult]:
+    def train(self) -> list[JobResult]:
         """The result of each job; raises `UserError` where a folder cannot be written any more."""
         try:
             for steps in sorted({_steps(member) for member in self._members}):
                 some = [m for m in self._members if _steps(m) == steps]
                 few = _fitting(some)
                 for begin in range(0, len(some), few):
-                    self._train(self._ended(some[begin : begin + few], interrupted), interrupted)
+                    self._train(self._ended(some[begin : begin + few]))
         finally:
             for member in self._members:
                 member.close()
         return [self._results[job] for job in self._jobs]
 
-    def _train(self, members: list[StackMember], interrupted: Callable[[], bool]) -> None:
+    def _train(self, members: list[StackMember]) -> None:
         """Train members that are at one step to the end of the last of them."""
         while members:
             try:
@@ -123,16 +124,14 @@ class StackTraining:
             except UserError as refusal:
                 self._results.update({m.job: failed(m.job, refusal) for m in members})
                 return
-            self._until_one_ends(members, pack, interrupted)
+            self._until_one_ends(members, pack)
             pack.release()
-            members = self._ended(members, interrupted)
+            members = self._ended(members)
 
-    def _until_one_ends(
-        self, members: list[StackMember], pack: TrainerStack, interrupted: Callable[[], bool]
-    ) -> None:
+    def _until_one_ends(self, members: list[StackMember], pack: TrainerStack) -> None:
         saved = reported = time.monotonic()
         every = self._every
-        while not interrupted():
+        while not self._interrupted():
             pack.step()
             epoch_ends = pack.step_count % pack.steps_per_epoch == 0
             diverged = pack.diverged(wait=epoch_ends)
@@ -158,18 +157,16 @@ class StackTraining:
                 saved = time.monotonic()
                 every = max(self._every, min(LATEST, (saved - now) / WRITING_SHARE))
 
-    def _ended(
-        self, members: list[StackMember], interrupted: Callable[[], bool]
-    ) -> list[StackMember]:
+    def _ended(self, members: list[StackMember]) -> list[StackMember]:
         """Finish the members that are over (all, where interrupted); return the others."""
-        stop = interrupted()
+        stop = self._interrupted()
         for member in members:
             if stop or member.over:
                 self._results[member.job] = member.end()
                 self._on_progress(member.progress)
         return [member for member in members if member.job not in self._results]
 
-    def _open(self, sources: SharedData, interrupted: Callable[[], bool]) -> list[StackMember]:
+    def _open(self, sources: SharedData) -> list[StackMember]:
         folders: dict[Job, RunFolder] = {}
         members: list[StackMember] = []
         try:
@@ -181,7 +178,7 @@ class StackTraining:
             if folders:
                 align_checkpoints(list(folders.values()))
             for job, folder in folders.items():
-                if interrupted():
+                if self._interrupted():
                     _release(folder)
                     self._results[job] = not_begun(job)
                     continue

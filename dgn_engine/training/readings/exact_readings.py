@@ -89,7 +89,6 @@ class ExactReadings:
             job.is_wanted = False
 
     def release(self) -> None:
-        """Stop what is being read."""
         for job in self._awaited.values():
             self.aside.cancel(job)
         self._awaited.clear()

@@ -108,7 +108,6 @@ class ProbeSchedule:
         self.refined.cancel(name)
 
     def resume(self, name: str) -> None:
-        """Refine what was cancelled."""
         if self.refined.resume(name):
             self._read_at.pop(name, None)
 
@@ -171,7 +170,7 @@ class ProbeSchedule:
             return False  # what came due meanwhile waits for what is being read aside
         if name not in self._read_at:
             return True
-        if self.refined.is_cancelled(name):
+        if name in self.refined.cancelled:
             return False
         if (under_way := self.refined.step_of(name)) is not None:
             return catch_up and under_way != step  # else it is finished first
@@ -255,7 +254,7 @@ class ProbeSchedule:
         for name in heavy if whole.x.device.type != "cuda" else ():  # there a slice comes at once
             quick = sizes.quick_share(name, whole)
             every = sizes.choose(name, whole, FIRST_LOOK, self.readings.get(name))
-            if quick and not self.refined.has_picture(name):
+            if quick and name not in self.refined.pictures:
                 every = every and max(every, quick)
                 job = self._exact.new_job(name, self._watched[name], contexts, every)
                 if job is not None:

@@ -54,7 +54,7 @@ class ReadingProcess:
         )
         self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[Answer | None] = queue.SimpleQueue()
-        self._ended = ""
+        self.ended = ""  # how, once it has
         self._threads = [
             threading.Thread(target=target, name="dgn-reading", daemon=True)
             for target in (self._write, self._read)
@@ -71,25 +71,21 @@ class ReadingProcess:
 
     def take(self) -> list[Answer]:
         answers: list[Answer] = []
-        while not self._ended and not self._answers.empty():
+        while not self.ended and not self._answers.empty():
             answer = self._answers.get()
             if answer is None:
                 # It closed its output, or sent what is no message: it may end by itself.
                 self._process.wait(LEAVE)
                 self._finish()
-                self._ended = describe_end(self._process.code, _ENDS)
+                self.ended = describe_end(self._process.code, _ENDS)
             else:
                 answers.append(answer)
         return answers
 
-    @property
-    def ended(self) -> str:
-        return self._ended
-
     def kill(self) -> None:
         """End it at once; it has nothing to lose."""
         self._finish()
-        self._ended = self._ended or "it was ended"
+        self.ended = self.ended or "it was ended"
 
     def _finish(self) -> None:
         self._process.kill()

@@ -98,11 +98,9 @@ class ReadingServer:
         self._jobs.append(_SlicedJob(order, context, slices, turn))
 
     def stop(self, ticket: int) -> None:
-        """Forget a job and what it holds."""
         self._jobs = [job for job in self._jobs if job.order.ticket != ticket]
 
     def work(self) -> None:
-        """Do one slice of one job."""
         job = min(self._jobs, key=_priority)
         ticket, now = job.order.ticket, self._clock()
         job.began = now if job.began is None else job.began

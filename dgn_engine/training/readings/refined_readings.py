@@ -75,13 +75,13 @@ class RefinedReadings:
         self._emit = emit
         self._read_at = read_at
         self._jobs: dict[str, _RefiningState] = {}
-        self._pictures: set[str] = set()  # in `readings`, made by a job of the network as it is
-        self._cancelled: set[str] = set()  # or failed
+        self.pictures: set[str] = set()  # in `readings`, made by a job of the network as it is
+        # Or failed: not begun again before it is asked for, or the network changes.
+        self.cancelled: set[str] = set()
         self._broken: set[str] = set()  # a fault that was reported
 
     @property
     def available(self) -> bool:
-        """Whether the executor takes jobs."""
         return self.executor.refines and not self.executor.trouble
 
     @property
@@ -93,13 +93,6 @@ class RefinedReadings:
         progress = self._jobs.get(name)
         return progress.step if progress is not None and progress.job is not None else None
 
-    def is_cancelled(self, name: str) -> bool:
-        """It is not begun again before it is asked for, or the network changes."""
-        return name in self._cancelled
-
-    def has_picture(self, name: str) -> bool:
-        return name in self._pictures
-
     def begin(
         self, options: Mapping[str, Mapping[str, OptionValue]], contexts: StepContexts
     ) -> None:
@@ -109,7 +102,7 @@ class RefinedReadings:
         for name, chosen in options.items():
             self._stop(name)
             progress = _RefiningState(None, contexts.step, len(contexts.whole.x))
-            first = name not in self._pictures
+            first = name not in self.pictures
             progress.job = RefinedJob(name, chosen, partial(self._deliver, progress), first)
             self._jobs[name] = progress
             jobs.append(progress.job)
@@ -122,8 +115,8 @@ class RefinedReadings:
     def forget(self, name: str) -> None:
         """Stop it, and let whatever comes next take the place of what is shown."""
         self._stop(name)
-        self._cancelled.discard(name)
-        self._pictures.discard(name)
+        self.cancelled.discard(name)
+        self.pictures.discard(name)
 
     def invalidate(self) -> bool:
         """The network is another one: nothing that was read of it is shown any more; whether
@@ -140,15 +133,15 @@ class RefinedReadings:
         if self.step_of(name) is None:
             return
         self._stop(name)
-        self._cancelled.add(name)
+        self.cancelled.add(name)
         shown = self._readings[name]
         absent = STOPPED if shown.pending else shown.absent
         self._finish(name, replace(shown, absent=absent, cancelled=True))
 
     def resume(self, name: str) -> bool:
         """Let a cancelled reading be begun again; whether it was one."""
-        was_cancelled = name in self._cancelled
-        self._cancelled.discard(name)
+        was_cancelled = name in self.cancelled
+        self.cancelled.discard(name)
         return was_cancelled
 
     def end(self, trouble: str) -> bool:
@@ -190,9 +183,9 @@ class RefinedReadings:
         if stands_for(shown, made):
             progress.newest = None
             return
-        first = shown is None or name not in self._pictures
+        first = shown is None or name not in self.pictures
         if shown is None or first or progress.improves(made, shown, piece.done):
-            self._pictures.add(name)
+            self.pictures.add(name)
             progress.shown = piece.done
             shown = replace(made, remark=describe_examples(made, progress.examples))
         self._readings[name] = replace(shown, progress=min(piece.done, 1.0), left=left)
@@ -213,7 +206,7 @@ class RefinedReadings:
         elif self.executor.trouble:
             self._read_at.pop(name, None)
         else:
-            self._cancelled.add(name)
+            self.cancelled.add(name)
             self._report(name, progress.step, over)
             if shown.pending:
                 why = f"{self._probes[name].title} has no picture: {over.trouble}."

@@ -92,7 +92,6 @@ class SlicedReadings(ReadingExecutor):
 
     @property
     def waits(self) -> bool:
-        """There is something to work on."""
         return self._server.busy
 
     @property

@@ -68,7 +68,6 @@ class SideStream:
             self._stream.wait_event(event)
 
     def synchronize(self) -> None:
-        """Wait until all that was queued here is done."""
         if self._stream is not None:
             with contextlib.suppress(RuntimeError):  # the thread that trains meets the same fault
                 self._stream.synchronize()
@@ -93,7 +92,6 @@ class SideStream:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether work was submitted that has not begun."""
         newest = self._newest
         return newest is not None and not (newest.running() or newest.done())
 

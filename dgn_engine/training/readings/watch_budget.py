@@ -164,7 +164,6 @@ class WatchBudget:
         return self.in_credit or since >= self.spacing(seconds, SURE)
 
     def forget(self, names: Collection[str]) -> None:
-        """These are not watched any more."""
         for name in names:
             self._cost.pop(name, None)
         self._plan()

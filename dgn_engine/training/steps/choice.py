@@ -45,11 +45,6 @@ class StepCase:
     def width(self) -> int:
         return int(options_of(self.config.net).get("width", 0))
 
-    @property
-    def looks_up_gates(self) -> bool:
-        """Whether a stack computes the gates once and looks them up: they are frozen."""
-        return not (self.regime.own_gates or self.regime.trains_feature)
-
 
 @dataclass(frozen=True)
 class StepRow:
@@ -86,7 +81,8 @@ def _gains_in_stack(case: StepCase) -> bool:
     """Whether a stack of so many is quicker on a CPU, or nobody asks."""
     if case.members is None:
         return True
-    known = GAINING_LOOKED_UP if case.looks_up_gates else GAINING
+    makes_gates = case.regime.own_gates or case.regime.trains_feature  # else they are frozen
+    known = GAINING if makes_gates else GAINING_LOOKED_UP
     return any(case.width <= width and case.members >= least for width, least in known)
 
 
@@ -178,5 +174,4 @@ TABLE: Mapping[Question, tuple[StepRow, ...]] = {
 
 
 def choose_way(question: Question, case: StepCase) -> StepRow:
-    """Return the first row that answers the question."""
     return next(row for row in TABLE[question] if row.applies(case))

@@ -144,7 +144,6 @@ class DensePass:
         return both
 
     def _collect_first(self, x: Tensor, fed: Tensor) -> None:
-        """The gradients of the first layers."""
         own, feature = self._value.delta.layers[0], self._gates.feature
         if self._both is not None and feature is not None:
             others = feature.delta.layers[0]

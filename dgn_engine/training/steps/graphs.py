@@ -213,7 +213,8 @@ class GraphSteps:
             try:
                 self._capture(size, rows)
             except Exception as error:
-                self._fall_back(f"{type(error).__name__}: {_first_line(error)}")
+                said = str(error).strip().split("\n")[0].rstrip(".")
+                self._fall_back(f"{type(error).__name__}: {said}")
         if self.trouble or size.rows is None or size.graph is None:
             return self._stepped.take(rows)
         size.rows.copy_(rows)
@@ -310,7 +311,3 @@ def _share(eager: _Moved, other: _Moved) -> float:
     off = float((other[1].double() - other[0].double() - way).norm())
     length = float(way.norm())
     return off / length if length and off == off else float("inf")
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0].rstrip(".")

@@ -44,10 +44,6 @@ class NetworkOptimizer:
             else:
                 group["lr"] = rate
 
-    def make_capturable(self) -> None:
-        """Keep what a step needs where a captured one finds it: the rate, the count of steps."""
-        make_capturable(self.torch)
-
     @property
     def layout(self) -> tuple[object, ...]:
         """Changes where a captured step would not do: states are others, or a rate that is part

@@ -228,7 +228,7 @@ def test_what_was_said_last_counts(
     monkeypatch.setattr(opened_files, "listed", slowly)
     paused.do(SayReading(listed.ticket, tanh), SayReading(listed.ticket, RELU))
     wait_for(paused, FileListed, told)
-    for reader in paused.engine._files._readers:
+    for reader in paused.engine._files._readers.threads:
         reader.join(60)
     listings = [event for event in paused.events[told:] if isinstance(event, FileListed)]
     assert heard == ["relu", "tanh"]

@@ -12,6 +12,7 @@ from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.session import frame_publisher
 from dgn_engine.session.frame_publisher import FramePublisher, StepRate
 from dgn_engine.training.readings.watch_budget import WatchBudget
+from dgn_engine.training.run import Run
 
 
 class Clock:
@@ -66,6 +67,7 @@ class Schedule:
 
 class MadeUpRun:
     number, step_count, total_steps, diverged = 3, 10, 30, False
+    frame: Any = Run.frame
 
     def __init__(self) -> None:
         network = SimpleNamespace(wiring=(1, 0))

@@ -90,7 +90,7 @@ class Files:
         return self.events[before]
 
     def wait(self) -> None:
-        for reader in self.files._readers:
+        for reader in self.files._readers.threads:
             reader.join(60)
 
     def listed(self, target: FileTarget = RUN, purpose: Any = "") -> FileListed:
@@ -298,7 +298,7 @@ def test_closing_cancels_what_is_read_and_says_nothing_of_it(
     while len(files.cancelled) < 2:
         assert time.monotonic() < until
         time.sleep(0.001)
-    (reader,) = files.files._readers  # the one before has ended, and is forgotten
+    (reader,) = files.files._readers.threads  # the one before has ended, and is forgotten
     assert (reader.daemon, reader.name) == (True, "dgn-file-2")
     threading.Timer(0.01, files.go_on.set).start()
     files.files.close()

@@ -34,7 +34,7 @@ class History:
         self.events: list[Event] = []
         self.run: Any = SimpleNamespace(
             number=1,
-            snapshot=None,
+            control=SimpleNamespace(snapshot=None),
             step_count=7,
             diverged=False,
             trainer=SimpleNamespace(regime=SimpleNamespace(name="DL")),

@@ -16,7 +16,7 @@ import pytest
 from dgn_engine import __version__
 from dgn_engine.errors import UserError
 from dgn_engine.sweep.cluster_tls import ClusterTls
-from dgn_engine.sweep.unit import ProcessId, UnitTask, UnitUpdate
+from dgn_engine.sweep.unit import OnUpdate, ProcessId, UnitTask, UnitUpdate
 from dgn_engine.sweep.workers import dask_workers
 from dgn_engine.sweep.workers.dask_workers import DaskExecutor
 from tests.engine.sweep.small import never, small
@@ -443,7 +443,7 @@ def test_what_runs_when_a_sweep_ends_is_cancelled_once(begin: Callable[..., Benc
     bench.submit(0, 1)
     bench.client.jobs[0].cancel = pytest.fail  # type: ignore[method-assign,assignment]
     bench.client.jobs[0].status = "cancelled"
-    bench.workers._cancel()
+    bench.workers.interrupt()
     assert bench.client.jobs[1].status == "cancelled"
 
 
@@ -500,20 +500,21 @@ class Worker:
 def test_the_last_update_of_a_task_that_nobody_waits_for_goes_the_way_of_its_progress(
     monkeypatch: pytest.MonkeyPatch, states: list[str | None], status: str, heard: bool
 ) -> None:
-    last = UnitUpdate("a", "done").to_text()
+    task, last = UnitTask(small(0), Path("root")), UnitUpdate("s0", "done")
+    first = UnitUpdate("s0", "running")
     at_once = bool(heard) and len(states) == 1
     worker = Worker(states)
     worker.status.name = status
     asked: list[bool] = []
 
-    def attempt(text: str, send: Callable[[str], None], unwanted: Callable[[], bool]) -> str:
-        assert text == "a task"
-        send("first")
+    def attempt(given: UnitTask, send: OnUpdate, unwanted: Callable[[], bool]) -> UnitUpdate:
+        assert given == task
+        send(first)
         asked.append(unwanted())
         return last
 
     monkeypatch.setattr(dask_task, "get_worker", lambda: worker)
-    monkeypatch.setattr("dgn_engine.sweep.workers.attempt.attempt", attempt)
-    assert dask_task.carry_out_here("a task", "topic") == last
-    assert worker.logged == [("topic", text) for text in ("first", *([last] * heard))]
+    monkeypatch.setattr("dgn_engine.sweep.workers.attempt.attempt_unit", attempt)
+    assert dask_task.carry_out_here(task.to_text(), "topic") == last.to_text()
+    assert worker.logged == [("topic", one.to_text()) for one in (first, *([last] * heard))]
     assert asked == [at_once]

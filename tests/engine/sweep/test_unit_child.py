@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from dgn_engine.confinement import child_entry
-from dgn_engine.sweep.unit import UnitTask, UnitUpdate
+from dgn_engine.sweep.unit import OnUpdate, UnitTask, UnitUpdate
 from dgn_engine.sweep.workers import attempt, unit_child
 from dgn_engine.sweep.workers.unit_child import STOP, serve
 from tests.engine.sweep.small import small
@@ -70,7 +70,7 @@ def parent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Parent]:
     monkeypatch.setattr(unit_child, "_redirect", redirected.append)
     monkeypatch.setattr(signal, "signal", lambda *given: signals.append(given))
     monkeypatch.setattr(child_entry, "end_after_parent", lambda: None)
-    monkeypatch.setattr(attempt, "attempt", one)
+    monkeypatch.setattr(attempt, "attempt_unit", one)
     monkeypatch.setattr(attempt, "attempt_pack", several)
     monkeypatch.setenv("DGN_CHILD", "no")
     made = Parent()
@@ -87,10 +87,9 @@ def serve_from(parent: Parent) -> None:
     serve(parent.pipe, {"DGN_CHILD": "yes"}, "log.txt")
 
 
-def one(text: str, on_update: Callable[[str], None], stopped: Callable[[], bool]) -> str:
-    unit = UnitTask.from_text(text).unit.id
-    on_update(UnitUpdate(unit, "running").to_text())
-    return UnitUpdate(unit, "interrupted" if stopped() else "done").to_text()
+def one(task: UnitTask, on_update: OnUpdate, stopped: Callable[[], bool]) -> UnitUpdate:
+    on_update(UnitUpdate(task.unit.id, "running"))
+    return UnitUpdate(task.unit.id, "interrupted" if stopped() else "done")
 
 
 def several(
@@ -178,7 +177,7 @@ def test_what_is_not_a_stop_does_not_stop_and_a_parent_that_is_gone_does(clock: 
     assert told.wants_stop()
     deaf = unit_child._Parent(parent.pipe)
     assert not deaf.stopped
-    deaf.send("an update")
+    deaf.send(UnitUpdate("s0", "running"))
     assert deaf.stopped
 
 
@@ -218,10 +217,11 @@ import json, multiprocessing, sys, time
 from multiprocessing.connection import Pipe
 from pathlib import Path
 from dgn_engine.confinement import parent_watch
+from dgn_engine.sweep.unit import UnitUpdate
 from dgn_engine.sweep.workers import unit_child
 
 def calculate(tasks, parent):  # it asks nobody whether it should stop
-    parent.send("began")
+    parent.send(UnitUpdate("task", "running"))
     time.sleep(3600)
 
 def serve(pipe, log):
@@ -237,7 +237,7 @@ if __name__ == "__main__":
     theirs.close()
     if sys.argv[2] == "busy":
         ours.send_bytes(json.dumps(["task"]).encode())
-        assert ours.recv_bytes() == b"began"
+        assert b"running" in ours.recv_bytes()
     print(child.pid, flush=True)
     time.sleep(3600)
 """
@@ -284,13 +284,11 @@ def test_sigterm_is_a_stop(parent: Parent, monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(signal, "signal", install)
 
-    def interrupted(
-        text: str, on_update: Callable[[str], None], stopped: Callable[[], bool]
-    ) -> str:
+    def interrupted(task: UnitTask, on_update: OnUpdate, stopped: Callable[[], bool]) -> UnitUpdate:
         handlers[signal.SIGTERM](signal.SIGTERM, None)
-        return one(text, on_update, stopped)
+        return one(task, on_update, stopped)
 
-    monkeypatch.setattr(attempt, "attempt", interrupted)
+    monkeypatch.setattr(attempt, "attempt_unit", interrupted)
     parent.tell(0)
     parent.tell(1)
     serve_from(parent)

@@ -96,14 +96,16 @@ class Scored:
     """A trainer that says how far it is; its weights are never looked at."""
 
     steps_per_epoch = 10
-
-    def __init__(self, epoch):
-        self.step_count = 10 * epoch
+    step_count = 0
+    config = replace(
+        CONFIG, training=replace(CONFIG.training, keep_epochs=(2, 4), keep_best=True, epochs=4)
+    )
 
 
 def measured(keeper, epoch, accuracy, best):
     event = Measured(10 * epoch, float(epoch), 1.0, 0.5, 1.0, accuracy)
-    keeper.measured(Scored(epoch), event, best)
+    keeper._trainer.step_count = 10 * epoch
+    keeper.measured(event, best)
 
 
 def test_the_best_until_an_epoch_is_of_no_later_epoch_also_after_a_kill(tmp_path, monkeypatch):
@@ -111,13 +113,12 @@ def test_the_best_until_an_epoch_is_of_no_later_epoch_also_after_a_kill(tmp_path
         path.write_bytes(str(trainer.step_count // 10).encode())
 
     monkeypatch.setattr("dgn_engine.training.weight_keeper.save_trainer", save)
-    training = TrainingConfig(keep_epochs=(2, 4), keep_best=True)
-    keeper = WeightKeeper(tmp_path, training, 0)
+    keeper = WeightKeeper(tmp_path, Scored(), 0)
     for epoch, accuracy, best in ((1, 0.8, math.nan), (2, 0.7, 0.8), (3, 0.9, 0.8), (4, 0.6, 0.9)):
         measured(keeper, epoch, accuracy, best)
     assert (tmp_path / best_until_file(2)).read_text() == "1"
     assert (tmp_path / best_until_file(4)).read_text() == "3"
-    measured(WeightKeeper(tmp_path, training, 0), 2, 0.7, 0.8)  # killed, from epoch 1 on again
+    measured(WeightKeeper(tmp_path, Scored(), 0), 2, 0.7, 0.8)  # killed, from epoch 1 on again
     assert (tmp_path / BEST).read_text() == "3", "of a later epoch"
     assert (tmp_path / best_until_file(2)).read_text() == "1"
 
