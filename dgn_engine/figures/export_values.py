@@ -30,7 +30,7 @@ def save_numbers(shown: Shown, path: Path, context: Provenance) -> tuple[Path, .
         raise UserError(f"{context.title} shows nothing to export: {shown.reason}")
     match path.suffix.lower():
         case ".npz":
-            write_export(path, npz_bytes(shown, context))
+            write_export(path, npz_bytes(arrays(shown, context)))
             return (path,)
         case ".csv":
             written = []
@@ -42,10 +42,10 @@ def save_numbers(shown: Shown, path: Path, context: Provenance) -> tuple[Path, .
     raise UserError(f"{path.name} holds no numbers; end its name in {' or '.join(FORMATS)}.")
 
 
-def npz_bytes(scene: Scene, context: Provenance) -> bytes:
-    """The arrays of `arrays` as a compressed NPZ that loads without pickle."""
+def npz_bytes(named: dict[str, Array]) -> bytes:
+    """Arrays as a compressed NPZ that loads without pickle."""
     content = io.BytesIO()
-    np.savez_compressed(content, allow_pickle=False, **arrays(scene, context))
+    np.savez_compressed(content, allow_pickle=False, **named)
     return content.getvalue()
 
 
@@ -87,14 +87,11 @@ def csv_text(chart: Chart, between: str = ",") -> str:
     table = csv.writer(text, delimiter=between, lineterminator="\n")
     if chart.matrix is not None:
         rows, columns = _headings(chart.matrix)
-        _row(table, [f"{chart.matrix.row_name} \\ {chart.matrix.column_name}", *columns])
-        for heading, values in zip(rows, chart.matrix.values.tolist(), strict=True):
-            _row(table, [heading, *values])
+        corner = f"{chart.matrix.row_name} \\ {chart.matrix.column_name}"
+        _rows(table, rows, [corner, *columns], chart.matrix.values)
         if chart.matrix.error is not None:
             _row(table, [])
-            _row(table, ["standard error", *columns])
-            for heading, values in zip(rows, chart.matrix.error.tolist(), strict=True):
-                _row(table, [heading, *values])
+            _rows(table, rows, ["standard error", *columns], chart.matrix.error)
         return text.getvalue()
     weights = sorted({curve.smoothed for curve in chart.curves if curve.smoothed})
     shown = (
@@ -106,6 +103,12 @@ def csv_text(chart: Chart, between: str = ",") -> str:
         for x, y in zip(curve.x.tolist(), curve.y.tolist(), strict=True):
             _row(table, [name, x, y])
     return text.getvalue()
+
+
+def _rows(table: Any, headings: list[str], first: list[str], values: Array) -> None:
+    _row(table, first)
+    for heading, each in zip(headings, values.tolist(), strict=True):
+        _row(table, [heading, *each])
 
 
 def _row(table: Any, cells: Sequence[object]) -> None:

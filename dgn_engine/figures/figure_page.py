@@ -16,7 +16,7 @@ from dgn_engine.figures.figure_style import FigureStyle, renamed
 from dgn_engine.figures.paper import INCH, Paper
 from dgn_engine.figures.provenance import FigurePanel
 from dgn_engine.figures.set_text import LINE, check_legend, wrapped
-from dgn_engine.scene.chart_layout import NARROW, Box, ChartPlace
+from dgn_engine.scene.chart_layout import NARROW, Box, ChartPlace, in_narrow_room
 from dgn_engine.scene.elements import Chart
 from dgn_engine.scene.theme import LIGHT
 from dgn_engine.scene.typeset import literal
@@ -179,12 +179,10 @@ def _placed(
             _has_room(chart, places[chart.key], width, inner, _LEGIBLE * width) for chart in way
         ):
             return found[-1]
-    with_room = (
-        one
-        for one in found
-        if all(_has_room(chart, one[0][chart.key], width, one[2]) for chart in charts)
-    )
-    return next(with_room, found[0])
+    for places, fits, inner in found:
+        if all(_has_room(chart, places[chart.key], width, inner) for chart in charts):
+            return places, fits, inner
+    return found[0]
 
 
 def _words_height(
@@ -240,14 +238,9 @@ def _too_small(what: str, style: FigureStyle) -> UserError:
 def _natural(charts: Sequence[Chart], width: float, style: FigureStyle) -> float:
     """Points of height that suit the charts: curves lie, squares stand."""
     narrow = width < NARROW
-    cells = [
-        (chart.narrow[0], chart.narrow[2])
-        if narrow and chart.narrow is not None
-        else (chart.row, chart.row_span)
-        for chart in charts
-    ]
-    low = {cell[0] for cell, chart in zip(cells, charts, strict=True) if chart.small}
-    count = max((row + span for row, span in cells), default=1) - len(low)
+    charts = [in_narrow_room(chart) for chart in charts] if narrow else charts
+    low = {chart.row for chart in charts if chart.small}
+    count = max((chart.row + chart.row_span for chart in charts), default=1) - len(low)
     share = 200.0 if not narrow else min(200.0, max(0.62 * width, 110.0))
     if narrow and any(chart.square for chart in charts):
         share = max(share, min(0.9 * width, 200.0))

@@ -84,15 +84,8 @@ def renamed(scene: Scene, style: FigureStyle) -> Scene:
     names = dict(style.legend)
     if not names:
         return scene
-    return replace(
-        scene,
-        charts=tuple(
-            replace(
-                chart,
-                curves=tuple(
-                    replace(curve, name=names.get(curve.name, curve.name)) for curve in chart.curves
-                ),
-            )
-            for chart in scene.charts
-        ),
-    )
+    charts = []
+    for chart in scene.charts:
+        curves = (replace(one, name=names.get(one.name, one.name)) for one in chart.curves)
+        charts.append(replace(chart, curves=tuple(curves)))
+    return replace(scene, charts=tuple(charts))

@@ -64,9 +64,7 @@ def context_of(view: View, spec: PanelSpec, scene: Scene) -> Provenance:
     """The context of what a panel shows, seen in this view."""
     step, remarked = scene.step, (*remarks(spec, view), *left_out(spec, view, scene))
     said = before(spec, view), diverged(view), " · ".join(remarked)
-    run = view.run
-    if run is None:
-        return Provenance(spec.title, view.regime, "", "", None, step, *said)
-    config = run.config
-    about = data_in_words(config.data), net_in_words(run), config.seed
+    about: tuple[str, str, int | None] = "", "", None
+    if (run := view.run) is not None:
+        about = data_in_words(run.config.data), net_in_words(run), run.config.seed
     return Provenance(spec.title, view.regime, *about, step, *said)

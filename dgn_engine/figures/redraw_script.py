@@ -6,7 +6,6 @@ shows; an artist of a kind that is not known here is a fault of ours.
 
 from __future__ import annotations
 
-import io
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -23,6 +22,7 @@ from matplotlib.spines import Spine
 from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator
 
+from dgn_engine.figures.export_values import npz_bytes
 from dgn_engine.figures.figure_page import draw_page
 from dgn_engine.figures.figure_style import FigureStyle
 from dgn_engine.figures.paper import FRAME, SETTINGS, WHITE, print_style
@@ -103,9 +103,7 @@ def script_files(
         line=LIGHT.line,
     )
     text = start + "\n".join(lines) + "\n" + _END.format(dpi=style.dpi, white=WHITE)
-    content = io.BytesIO()
-    np.savez_compressed(content, allow_pickle=False, **arrays)
-    return [(f"{stem}.py", text.encode("utf-8")), (f"{stem}.npz", content.getvalue())]
+    return [(f"{stem}.py", text.encode("utf-8")), (f"{stem}.npz", npz_bytes(arrays))]
 
 
 def _in_docstring(words: str) -> str:

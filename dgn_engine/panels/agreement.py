@@ -22,16 +22,8 @@ from dgn_engine.scene.elements import (
 )
 from dgn_engine.scene.gate_agreement import MEANS
 from dgn_engine.scene.layer_curves import chart_over_steps, layer_axis, recorded_curve
-from dgn_engine.scene.panel_spec import (
-    About,
-    ComparedRun,
-    Option,
-    PanelSpec,
-    Values,
-    View,
-    choice,
-)
-from dgn_engine.scene.run_text import layer_name, layer_values
+from dgn_engine.scene.panel_spec import About, ComparedRun, Option, PanelSpec, Values, View, choice
+from dgn_engine.scene.run_text import is_conv, layer_name, layer_values
 from dgn_engine.scene.trials import freeze_random_gates
 from dgn_engine.text.written_numbers import percent
 
@@ -121,7 +113,7 @@ def _over_steps(view: View) -> Chart:
 def _map(view: View, compared: ComparedRun, reading: Reading, layer: int) -> Chart:
     values, labels = reading.arrays[f"difference_{layer}"], reading.arrays["labels"]
     names = class_names(view, labels)
-    conv = bool(view.run and layer < len(view.run.layers) and view.run.layers[layer].kind == "conv")
+    conv = is_conv(view, reading, layer)
     name = layer_name(view, layer)
     means = conv and reading.facts.get("differences") == MEANS
     sizes = conv and not means
@@ -187,11 +179,7 @@ PANEL = PanelSpec(
             "by entry. Of a recorded step the recorded gates are compared: those of dense layers "
             "exactly, too; of convolutions the means over positions, which is all that is recorded."
         ),
-        trials=(
-            freeze_random_gates(
-                "The agreement of every layer falls to chance.",
-            ),
-        ),
+        trials=(freeze_random_gates("The agreement of every layer falls to chance."),),
     ),
     options=(LEFT, LAYER),
     area="left",

@@ -10,7 +10,7 @@ from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.axes import class_names, example_axis
 from dgn_engine.scene.elements import Axis, Chart, Curve, Dash, Fact, Role, Scene, Shown
 from dgn_engine.scene.layer_curves import chart_over_steps, layer_axis, places, recorded_curve
-from dgn_engine.scene.panel_readings import draw_reading
+from dgn_engine.scene.panel_readings import as_note, draw_reading
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, choice
 from dgn_engine.scene.trials import freeze_random_gates
 from dgn_engine.text.written_numbers import number
@@ -30,14 +30,10 @@ def draw(view: View, reading: Reading) -> Shown:
     charts = [_over_steps(view, choice(view, MEASURE)), _by_layer(reading)]
     if "features" in reading.arrays:
         charts.append(_by_example(view, reading))
-    note = " ".join(
-        part
-        for part in (
-            "Relative to the first reading of this run; exact, over all paths.",
-            reading.facts.get("features", ""),
-            _FIRST if all(len(curve.x) == 1 for curve in charts[0].curves) else "",
-        )
-        if part
+    note = as_note(
+        "Relative to the first reading of this run; exact, over all paths.",
+        reading.facts.get("features", ""),
+        _FIRST if all(len(curve.x) == 1 for curve in charts[0].curves) else "",
     )
     return Scene(tuple(charts), _facts(reading), reading.step, note)
 
@@ -80,11 +76,10 @@ def _by_example(view: View, reading: Reading) -> Chart:
 
 def _facts(reading: Reading) -> tuple[Fact, ...]:
     facts = []
-    words = {"features": "features", "values": "values"}
     for part, name, _, _ in _PARTS:
         moved = reading.scalars.get(part, math.nan)
         if math.isfinite(moved):
-            about = f"Distance of the path {words[part]} from the first reading, relative to them."
+            about = f"Distance of the path {part} from the first reading, relative to them."
             facts.append(Fact(f"{name} moved", number(moved, 3), about))
     return tuple(facts)
 
@@ -122,11 +117,7 @@ PANEL = PanelSpec(
             "Exactly where Λ is: by path kernels of the gates now and of the first reading, and "
             "by products of the weights of two times."
         ),
-        trials=(
-            freeze_random_gates(
-                "The drift of the features stops; the values go on.",
-            ),
-        ),
+        trials=(freeze_random_gates("The drift of the features stops; the values go on."),),
     ),
     options=(MEASURE,),
     area="right",

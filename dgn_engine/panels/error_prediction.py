@@ -7,7 +7,7 @@ import numpy as np
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.elements import Axis, Chart, Curve, Fact, Scene, Shown, finite_range
 from dgn_engine.scene.layer_curves import chart_over_steps, recorded_curve
-from dgn_engine.scene.panel_readings import draw_reading
+from dgn_engine.scene.panel_readings import as_note, draw_reading
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, choice
 from dgn_engine.scene.scatter import scattered
 from dgn_engine.scene.trials import freeze_random_gates
@@ -93,14 +93,12 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
 
 def _note(view: View, reading: Reading) -> str:
     errors = "e = p − y (cross entropy)" if reading.facts.get("loss") != "squared" else "e = f − y"
-    own = literal(reading.facts.get("run", ""))
-    parts = [
+    before = "Steps before a change of the rate are in the curves, too."
+    return as_note(
         f"Full gradient descent on the probe examples, on a copy of the network; {errors}.",
-        own,
-    ]
-    if choice(view, TIMES) != "1":
-        parts.append("Steps before a change of the rate are in the curves, too.")
-    return " ".join(part for part in parts if part)
+        literal(reading.facts.get("run", "")),
+        before if choice(view, TIMES) != "1" else "",
+    )
 
 
 PANEL = PanelSpec(
@@ -141,7 +139,7 @@ PANEL = PanelSpec(
         trials=(
             freeze_random_gates(
                 "K is then that of the values alone, and moves less: the prediction holds for "
-                "more steps.",
+                "more steps."
             ),
         ),
     ),

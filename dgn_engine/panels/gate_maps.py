@@ -27,20 +27,20 @@ from dgn_engine.scene.elements import (
     Shown,
     Subjects,
     finite_range,
+    with_matrix,
 )
-from dgn_engine.scene.panel_readings import draw_reading
+from dgn_engine.scene.layer_curves import overviews
+from dgn_engine.scene.panel_readings import as_note, draw_reading
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Values, View, choice
-from dgn_engine.scene.run_text import layer_name, layer_tag, layer_values, layers_in
+from dgn_engine.scene.run_text import is_conv, layer_name, layer_tag, layer_values, layers_in
 from dgn_engine.scene.trials import freeze_random_gates, keep_gates
 from dgn_engine.text.written_numbers import percent
-
-_IN_A_ROW = 8  # overviews side by side before a second row begins
 
 
 def _units(view: View) -> Values:
     reading = view.readings.get("gates")
     layer = choice(view, LAYER)
-    if reading is None or not layer or not _is_conv(view, reading, int(layer)):
+    if reading is None or not layer or not is_conv(view, reading, int(layer)):
         return ()
     units = reading.arrays[f"layer_{layer}"].shape[1]
     return tuple((str(unit), f"channel {unit}") for unit in range(units))
@@ -55,30 +55,25 @@ UNIT = Option("unit", "Channel", _units, True, ("unit", 0))
 @draw_reading("gates", "The gates of every layer for the probe examples, with the first frame.")
 def draw(view: View, reading: Reading) -> Shown:
     """Overviews of all layers above the chosen layer's map, and a channel's maps on its right."""
-    layers = layers_in(list(reading.arrays), "layer")
+    layers = layers_in(reading.arrays, "layer")
     if not layers:
         return Empty("This network has no gate layer.")
     chosen = int(choice(view, LAYER))
+    note = _note(reading, chosen)
     if both := _side_by_side(view, reading, chosen):
-        note = _note(reading, chosen)
         return Scene(tuple(both), _facts(reading, chosen), reading.step, note)
-    rows = math.ceil(len(layers) / _IN_A_ROW) if len(layers) > 1 else 0
-    per_row = math.ceil(len(layers) / rows) if rows else 1
-    charts = [
-        _overview(view, reading, layer, place // per_row, place % per_row, layer == chosen)
-        for place, layer in enumerate(layers)
-        if rows
-    ]
-    charts.extend(_large(view, reading, chosen, rows, per_row))
-    note = " ".join(part for part in (_note(reading, chosen), _not_compared(view, chosen)) if part)
-    return Scene(tuple(charts), _facts(reading, chosen), reading.step, note)
+    each = {layer: _overview(view, reading, layer) for layer in layers}
+    small, rows, per_row = overviews(each, chosen, LAYER.id)
+    charts = (*small, *_large(view, reading, chosen, rows, per_row))
+    note = as_note(note, _not_compared(view, chosen))
+    return Scene(charts, _facts(reading, chosen), reading.step, note)
 
 
 def _matrix(view: View, reading: Reading, layer: int) -> Matrix:
     values = reading.arrays[f"layer_{layer}"]
     labels = reading.arrays["labels"]
     dead = reading.arrays.get(f"dead_{layer}")
-    conv = _is_conv(view, reading, layer)
+    conv = is_conv(view, reading, layer)
     soft = values.dtype != np.uint8
     bar = "0 closed, 1 open"
     if conv or soft:
@@ -105,20 +100,13 @@ def _unit_axis(reading: Reading, layer: int, label: str) -> Axis:
     return Axis(label=label, subjects=Subjects("unit", units))
 
 
-def _overview(
-    view: View, reading: Reading, layer: int, row: int, column: int, chosen: bool
-) -> Chart:
+def _overview(view: View, reading: Reading, layer: int) -> Chart:
     return Chart(
-        key=f"overview_{layer}",
+        key="",
         title=layer_tag(view, layer),
         x=_unit_axis(reading, layer, "unit"),
         y=Axis(label="example"),
         matrix=_matrix(view, reading, layer),
-        row=row,
-        column=column,
-        small=True,
-        chosen=chosen,
-        click=(LAYER.id, str(layer)),
     )
 
 
@@ -173,26 +161,19 @@ def _side_by_side(view: View, reading: Reading, layer: int) -> list[Chart]:
     channels = any(len(charts) > 1 for charts in pair)
     return [
         replace(
-            chart,
+            with_matrix(chart, of_compared=place > 0, **scale),
             key=f"{chart.key}_{place}",
             title=f"{name}, {chart.title[:1].lower()}{chart.title[1:]}",
-            matrix=replace(
-                chart.matrix,
-                high=high if chart.key == "large" else chart.matrix.high,
-                of_compared=place > 0,
-            ),
             row=place if channels else 0,
             column=chart.column if channels else place,
             column_span=1,
         )
         for place, (name, charts) in enumerate(zip(names, pair, strict=True))
-        for chart in charts
-        if chart.matrix is not None
+        for chart, scale in zip(charts, ({"high": high}, {}), strict=False)
     ]
 
 
 def _not_compared(view: View, layer: int) -> str:
-    """Why there is no map of B."""
     why = why_not_compared(view, "gates")
     reading = compared_reading(view, "gates")
     if why or view.compared is None or reading is None or f"layer_{layer}" in reading.arrays:
@@ -222,25 +203,16 @@ def _montage(view: View, maps: Array, labels: Array, layer: int) -> Matrix:
     )
 
 
-def _is_conv(view: View, reading: Reading, layer: int) -> bool:
-    if view.run is not None and layer < len(view.run.layers):
-        return view.run.layers[layer].kind == "conv"
-    return "unit_map" in reading.arrays
-
-
 def _facts(reading: Reading, layer: int) -> tuple[Fact, ...]:
     facts = []
-    active = reading.scalars.get(f"active_{layer}")
-    if active is not None:
+    if (active := reading.scalars.get(f"active_{layer}")) is not None:
         facts.append(Fact("open", percent(active), "Mean gate of the layer over probe examples."))
     dead = reading.arrays.get(f"dead_{layer}")
     if dead is not None and dead.size:
         facts.append(Fact("dead", str(dead.size), "Units closed for every probe example."))
-    churn = reading.scalars.get("churn")
-    if churn is not None:
-        facts.append(
-            Fact("churn", percent(churn, 2), "Share of gates that switched since the last probe.")
-        )
+    if (churn := reading.scalars.get("churn")) is not None:
+        about = "Share of gates that switched since the last probe."
+        facts.append(Fact("churn", percent(churn, 2), about))
     return tuple(facts)
 
 
@@ -282,11 +254,11 @@ PANEL = PanelSpec(
         trials=(
             freeze_random_gates(
                 "The maps stand still from the next step on, and the blocks of the classes are "
-                "gone: what the value network learns now, it learns through noise.",
+                "gone: what the value network learns now, it learns through noise."
             ),
             keep_gates(
                 "The maps stand still as they are. The value network begins from nothing, and the"
-                " accuracy comes back: what was learnt lay in the gates.",
+                " accuracy comes back: what was learnt lay in the gates."
             ),
         ),
     ),

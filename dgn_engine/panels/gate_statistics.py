@@ -6,26 +6,18 @@ import numpy as np
 
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.axes import class_names
-from dgn_engine.scene.compared import b_in_words, compared_reading, pair_labels, why_not_compared
-from dgn_engine.scene.elements import (
-    Axis,
-    Chart,
-    Curve,
-    Fact,
-    Matrix,
-    Scene,
-    Shown,
-    Subjects,
-    finite_range,
-)
+from dgn_engine.scene.compared import compared_note
+from dgn_engine.scene.elements import Axis, Chart, Curve, Fact, Matrix, Scene, Shown, finite_range
 from dgn_engine.scene.layer_curves import (
     chart_over_steps,
+    compared_layers,
     layer_axis,
+    layer_rows,
     layers_note,
     over_steps,
     places,
 )
-from dgn_engine.scene.panel_readings import draw_reading
+from dgn_engine.scene.panel_readings import as_note, draw_reading
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, choice
 from dgn_engine.scene.trials import freeze_random_gates
 from dgn_engine.text.written_numbers import percent
@@ -56,46 +48,26 @@ def draw(view: View, reading: Reading) -> Shown:
         _by_class(view, reading, count),
         chart_over_steps(view, _TITLES[what], curves, (1, 0, 1, 2), 2),
     )
-    parts = ["A gate is open from ½ on.", layers_note(count)]
-    if compared_reading(view, "gate_statistics") is not None and view.compared is not None:
-        parts.append(b_in_words(view.compared, "Dashed: "))
-    parts.append(why_not_compared(view, "gate_statistics"))
-    note = " ".join(part for part in parts if part)
+    theirs = compared_note(view, "gate_statistics", "Dashed: ")
+    note = as_note("A gate is open from ½ on.", layers_note(count), theirs)
     return Scene(charts, _facts(reading), reading.step, note)
 
 
 def _by_layer(view: View, reading: Reading, count: int) -> Chart:
-    curves = [
-        Curve("open", places(count), 100 * reading.arrays["density"], "accent", marker=True),
-        Curve("dead", places(count), 100 * reading.arrays["dead"], "muted", "dash", marker=True),
-        Curve(
-            "always open",
-            places(count),
-            100 * reading.arrays["always"],
-            "cross",
-            "dot",
-            marker=True,
-        ),
-    ]
-    other = compared_reading(view, "gate_statistics")
-    if other is not None and view.compared is not None:
-        theirs = 100 * other.arrays["density"]
-        curves.append(
-            Curve(
-                f"{pair_labels(view.compared)[1]} open",
-                places(len(theirs)),
-                theirs,
-                "compared",
-                "dash",
-            )
-        )
-        count = max(count, len(theirs))
+    shares = {name: 100 * reading.arrays[name] for name in ("density", "dead", "always")}
+    at = places(count)
+    curves = (
+        Curve("open", at, shares["density"], "accent", marker=True),
+        Curve("dead", at, shares["dead"], "muted", "dash", marker=True),
+        Curve("always open", at, shares["always"], "cross", "dot", marker=True),
+        *compared_layers(view, "gate_statistics", "density", "open", 100.0),
+    )
     return Chart(
         key="by_layer",
         title="Gates and units by layer, %",
-        x=layer_axis(count),
+        x=layer_axis(max(len(curve.x) for curve in curves)),
         y=Axis(limits=(-3.0, 113.0 if reading.arrays["density"].max() > 1.0 else 103.0)),
-        curves=tuple(curves),
+        curves=curves,
         narrow=(0, 0, 1, 1),
     )
 
@@ -117,12 +89,7 @@ def _by_class(view: View, reading: Reading, count: int) -> Chart:
             limits=(-0.5, len(named) - 0.5),
             ticks=tuple((float(at), named[at]) for at in range(0, len(named), every)),
         ),
-        y=Axis(
-            label="layer",
-            limits=(-0.5, count - 0.5),
-            ticks=tuple((float(at), str(at + 1)) for at in range(0, count, -(-count // 8))),
-            subjects=Subjects("layer", range(count)),
-        ),
+        y=layer_rows(range(count)),
         matrix=Matrix(
             name="open gates by class",
             values=values,
@@ -148,11 +115,9 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
         Fact("dead", percent(dead), "Units open for no probe example, layers counted alike."),
         Fact("always open", percent(stuck), "Units open for every probe example."),
     ]
-    churn = reading.scalars.get("churn")
-    if churn is not None:
-        facts.append(
-            Fact("churn", percent(churn, 2), "Share of gates that switched since the last reading.")
-        )
+    if (churn := reading.scalars.get("churn")) is not None:
+        about = "Share of gates that switched since the last reading."
+        facts.append(Fact("churn", percent(churn, 2), about))
     return tuple(facts)
 
 
@@ -187,11 +152,7 @@ PANEL = PanelSpec(
             "Exactly, by counting the gates of the probe examples; churn compares two readings, "
             "and says nothing of what happened between them."
         ),
-        trials=(
-            freeze_random_gates(
-                "Churn falls to zero at once.",
-            ),
-        ),
+        trials=(freeze_random_gates("Churn falls to zero at once."),),
     ),
     options=(OVER_STEPS,),
     area="left",

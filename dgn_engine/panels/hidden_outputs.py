@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_engine.scene.axes import class_names
+from dgn_engine.scene.axes import class_names, example_values
 from dgn_engine.scene.elements import (
     Array,
     Axis,
@@ -18,7 +18,10 @@ from dgn_engine.scene.elements import (
     Scene,
     Shown,
     Subjects,
+    reach_of,
+    with_matrix,
 )
+from dgn_engine.scene.layer_curves import layers_by_units
 from dgn_engine.scene.panel_readings import draw_reading
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Values, View, always, choice
 from dgn_engine.scene.run_text import layers_in
@@ -29,14 +32,6 @@ _PASSES = (("as_is", "As it is"), ("reversed", "Reversed"), ("ones", "On ones"))
 _SHORT = {"as_is": "as it is", "reversed": "reversed", "ones": "on ones"}
 _LEAST, _MOST = 4, 8  # rows of tiles: the mean and some of the 7 channels of a reading
 _FED = {"image": "the image", "ones": "ones already", "random": "one fixed random input"}
-
-
-def _examples(view: View) -> Values:
-    if view.run is None:
-        return ()
-    labels = np.array(view.run.probe_set.labels)
-    names = class_names(view, labels)
-    return tuple((str(i), f"example {i}, {names[int(one)]}") for i, one in enumerate(labels))
 
 
 def _channels(view: View) -> Values:
@@ -59,12 +54,12 @@ def _kinds(view: View) -> Values:
     """What is shown of a network that has layers of maps and dense ones."""
     reading = view.readings.get("hidden_outputs")
     found = reading.arrays if reading is not None else {}
-    both = {found[f"as_is_{layer}"].ndim for layer in layers_in(list(found), "as_is")}
+    both = {found[f"as_is_{layer}"].ndim for layer in layers_in(found, "as_is")}
     return (("maps", "maps"), ("units", "dense layers")) if len(both) > 1 else ()
 
 
 KIND = Option("kind", "Layers", _kinds)
-EXAMPLE = Option("example", "Example", _examples, True, ("example", 0))
+EXAMPLE = Option("example", "Example", example_values, True, ("example", 0))
 CHANNEL = Option("channel", "Channels", _channels, engine=True)
 SCALE = Option("scale", "Colours", always(("tile", "scaled alone"), ("layer", "scaled together")))
 
@@ -73,7 +68,7 @@ SCALE = Option("scale", "Colours", always(("tile", "scaled alone"), ("layer", "s
 def draw(view: View, reading: Reading) -> Shown:
     """One chart a pass: maps as tiles, a column a layer; units of dense layers, a row a layer."""
     arrays = reading.arrays
-    layers = layers_in(list(arrays), "as_is")
+    layers = layers_in(arrays, "as_is")
     maps = [layer for layer in layers if arrays[f"as_is_{layer}"].ndim == 3]
     dense = [layer for layer in layers if layer not in maps]
     tiled = bool(maps) and choice(view, KIND) != "units"
@@ -95,10 +90,10 @@ def draw(view: View, reading: Reading) -> Shown:
 
 def _placed(chart: Chart, name: str, title: str, column: int, of: int) -> Chart:
     """The colour bar stands at the last of the row, the names of the layers at the first."""
-    assert chart.matrix is not None
-    matrix = chart.matrix if column == of - 1 else replace(chart.matrix, bar="")
+    if column < of - 1:
+        chart = with_matrix(chart, bar="")
     y = chart.y if column == 0 else replace(chart.y, label="", ticks=())
-    return replace(chart, key=f"{chart.key}_{name}", title=title, y=y, matrix=matrix, column=column)
+    return replace(chart, key=f"{chart.key}_{name}", title=title, y=y, column=column)
 
 
 def _largest(reading: Reading, layers: list[int], names: list[str]) -> dict[int, float]:
@@ -106,13 +101,8 @@ def _largest(reading: Reading, layers: list[int], names: list[str]) -> dict[int,
     found = {}
     for layer in layers:
         values = [reading.arrays[f"{name}_{layer}"].ravel() for name in names]
-        found[layer] = _reach(np.concatenate(values))
+        found[layer] = reach_of(np.concatenate(values))
     return found
-
-
-def _reach(values: Array) -> float:
-    finite = np.abs(values[np.isfinite(values)])
-    return float(finite.max()) if finite.size and finite.max() > 0 else 1.0
 
 
 def _tiles(
@@ -124,10 +114,12 @@ def _tiles(
     found = [arrays[f"{name}_{layer}"] for layer in layers]
     rows = min(_rows(len(layers)), max(len(maps) for maps in found))
     fed = arrays.get(f"input_{name}")
-    head = [] if fed is None else [("x", "value input", fed[None] / _reach(fed))]
-    columns: list[tuple[str, str, Array]] = head
+    columns: list[tuple[str, str, Array]] = []
+    if fed is not None:
+        columns.append(("x", "value input", fed[None] / reach_of(fed)))
+    before = len(columns)
     for layer, maps in zip(layers, found, strict=True):
-        sizes = np.array([[[largest[layer] if largest else _reach(one)]] for one in maps])
+        sizes = np.array([[[largest[layer] if largest else reach_of(one)]] for one in maps])
         columns.append((str(layer + 1), f"layer {layer + 1}", maps / sizes))
     high = max(maps.shape[1] for _, _, maps in columns)
     wide = max(maps.shape[2] for _, _, maps in columns)
@@ -142,19 +134,13 @@ def _tiles(
                 top, left = row * (high + 1), column * (wide + 1)
                 tile = _enlarged(maps[row], high, wide)
                 canvas[top : top + high, left : left + wide] = tile
+    tags = [tag for tag, _, _ in columns]
     named = ["mean", *(str(first + row) for row in range(rows - 1))]
     return Chart(
         key="maps",
         title="",
-        x=_tile_axis(
-            "layer",
-            [tag for tag, _, _ in columns],
-            wide,
-            _tiles_of("layer", layers, wide, len(head)),
-        ),
-        y=_tile_axis(
-            "channel", named, high, _tiles_of("unit", range(first, first + rows - 1), high, 1)
-        ),
+        x=_tile_axis("layer", tags, wide, "layer", layers, before),
+        y=_tile_axis("channel", named, high, "unit", range(first, first + rows - 1), 1),
         matrix=Matrix(
             name=f"hidden maps, {name}",
             values=canvas,
@@ -180,18 +166,16 @@ def _enlarged(tile: Array, high: int, wide: int) -> Array:
     return found
 
 
-def _tiles_of(kind: str, ids: Sequence[int], side: int, before: int) -> Subjects:
-    """Tiles of this side, the first of them after so many others."""
-    pitch = side + 1.0
-    return Subjects(kind, tuple(ids), (side - 1) / 2 + before * pitch, pitch, float(side))
-
-
-def _tile_axis(label: str, names: list[str], side: int, subjects: Subjects) -> Axis:
-    """Each row or column of tiles named at its middle; at most about eight of them."""
+def _tile_axis(
+    label: str, names: list[str], side: int, kind: str, ids: Sequence[int], before: int
+) -> Axis:
+    """Each row or column of tiles named at its middle, at most about eight of them; `ids`: what
+    they are, the first of them after so many others."""
+    pitch, middle = side + 1, (side - 1) / 2
     every = max(1, -(-len(names) // 9))
-    middles = [(place * (side + 1) + (side - 1) / 2, name) for place, name in enumerate(names)]
-    reach = (-0.5, len(names) * (side + 1) - 1.5)
-    return Axis(label=label, limits=reach, ticks=tuple(middles[::every]), subjects=subjects)
+    ticks = tuple((place * pitch + middle, name) for place, name in enumerate(names))[::every]
+    subjects = Subjects(kind, tuple(ids), middle + before * pitch, float(pitch), float(side))
+    return Axis(label, limits=(-0.5, len(names) * pitch - 1.5), ticks=ticks, subjects=subjects)
 
 
 def _units(reading: Reading, name: str, layers: list[int], scales: dict[int, float]) -> Chart:
@@ -201,36 +185,19 @@ def _units(reading: Reading, name: str, layers: list[int], scales: dict[int, flo
     values = np.full((len(found), widest), np.nan)
     for row, one in enumerate(found):
         values[row, : len(one)] = one
-    every = -(-len(layers) // 8)
-    ticks = tuple((float(row), str(layers[row] + 1)) for row in range(0, len(layers), every))
-    return Chart(
-        key="units",
-        title="",
-        x=Axis("unit", limits=(-0.5, widest - 0.5), subjects=Subjects("unit", range(widest))),
-        y=Axis(
-            label="layer",
-            limits=(-0.5, len(layers) - 0.5),
-            ticks=ticks,
-            subjects=Subjects("layer", tuple(layers)),
-        ),
-        matrix=Matrix(
-            name=f"hidden outputs, {name}",
-            values=values,
-            ramp="diverging",
-            low=-1.0,
-            high=1.0,
-            bar="of the largest",
-            scale="of the largest in the layer",
-            row_name="layer",
-            column_name="unit",
-            row_labels=tuple(f"layer {layer + 1}" for layer in layers),
-            column_labels=tuple(f"unit {unit}" for unit in range(widest)),
-        ),
+    matrix = Matrix(
+        name=f"hidden outputs, {name}",
+        values=values,
+        ramp="diverging",
+        low=-1.0,
+        high=1.0,
+        bar="of the largest",
+        scale="of the largest in the layer",
     )
+    return layers_by_units("", tuple(layers), matrix)
 
 
 def _answer(view: View, reading: Reading, place: int) -> str:
-    """The class that a pass answers with."""
     says = reading.arrays["says"]
     return f"says {class_names(view, says)[int(says[place])]}"
 
@@ -295,11 +262,11 @@ PANEL = PanelSpec(
         trials=(
             reverse_layers(
                 "'As it is' is then what 'reversed' was; its share of right answers falls and "
-                "comes back as the weights learn.",
+                "comes back as the weights learn."
             ),
             blind_value_network(
                 "The first tile has no picture any more, and the answers come back all the same: "
-                "the gates know the image.",
+                "the gates know the image."
             ),
         ),
     ),

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.axes import example_pairs
 from dgn_engine.scene.compared import b_name, compared_reading, pair_labels, why_not_compared
-from dgn_engine.scene.elements import (
-    Array,
-    Chart,
-    Fact,
-    Matrix,
-    Scene,
-    Shown,
-    finite_range,
-)
+from dgn_engine.scene.elements import Chart, Fact, Matrix, Scene, Shown, finite_range
 from dgn_engine.scene.layer_curves import chart_over_steps, recorded_curve
-from dgn_engine.scene.panel_readings import draw_reading
+from dgn_engine.scene.panel_readings import as_note, draw_reading
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, choice
 from dgn_engine.scene.trials import freeze_random_gates
 from dgn_engine.text.written_numbers import number
@@ -39,30 +32,25 @@ _NAMES = (("value", "Measured $K^V$"), ("expected", "Expected $βH$"))
 @draw_reading("kernel_theory", "The value kernel beside its expectation βH, with the first frame.")
 def draw(view: View, reading: Reading) -> Shown:
     """Both kernels in one scale, and how far they lie apart over steps."""
-    both = [reading.arrays[name] for name, _ in _NAMES]
-    reach = max(max(map(abs, finite_range(values))) for values in both) or 1.0
-    charts = [
-        _matrix(view, reading, name, title, both[place], reach, place)
-        for place, (name, title) in enumerate(_NAMES)
-    ]
-    charts.append(_over_steps(view, choice(view, MEASURE)))
-    return Scene(tuple(charts), _facts(view, reading), reading.step, _note(view, reading))
+    reach = max(max(map(abs, finite_range(reading.arrays[name]))) for name, _ in _NAMES) or 1.0
+    charts = (*_matrices(view, reading, reach), _over_steps(view, choice(view, MEASURE)))
+    return Scene(charts, _facts(view, reading), reading.step, _note(view, reading))
 
 
-def _matrix(
-    view: View, reading: Reading, name: str, title: str, values: Array, reach: float, place: int
-) -> Chart:
-    matrix = Matrix(
-        name=name,
-        values=values,
-        ramp="diverging",
-        low=-reach,
-        high=reach,
-        bar="kernel value" if place else "",
-        scale="as computed, per logit",
-    )
-    chart = example_pairs(view, reading.arrays["labels"], name, title, matrix, place, place == 0)
-    return replace(chart, narrow=(0, place, 1, 1))
+def _matrices(view: View, reading: Reading, reach: float) -> Iterator[Chart]:
+    labels = reading.arrays["labels"]
+    for place, (name, title) in enumerate(_NAMES):
+        matrix = Matrix(
+            name=name,
+            values=reading.arrays[name],
+            ramp="diverging",
+            low=-reach,
+            high=reach,
+            bar="kernel value" if place else "",
+            scale="as computed, per logit",
+        )
+        chart = example_pairs(view, labels, name, title, matrix, place, place == 0)
+        yield replace(chart, narrow=(0, place, 1, 1))
 
 
 def _over_steps(view: View, measure: str) -> Chart:
@@ -74,30 +62,28 @@ def _over_steps(view: View, measure: str) -> Chart:
 def _facts(view: View, reading: Reading) -> tuple[Fact, ...]:
     other = compared_reading(view, "kernel_theory")
     facts = []
-    for name, title, about in (
-        ("distance", "distance", "‖K^V - βH‖/‖βH‖, Frobenius norm."),
-        ("cosine", "cosine", "⟨K^V, βH⟩/(‖K^V‖‖βH‖): the scale left aside."),
-        ("traces", "traces", "tr K^V / tr βH."),
+    for name, about in (
+        ("distance", "‖K^V - βH‖/‖βH‖, Frobenius norm."),
+        ("cosine", "⟨K^V, βH⟩/(‖K^V‖‖βH‖): the scale left aside."),
+        ("traces", "tr K^V / tr βH."),
     ):
         values = [one.scalars.get(name) for one in (reading, other) if one is not None]
-        words = (number(value, 4) for value in values if value is not None)
-        said = " | ".join(words)
-        if said:
-            facts.append(Fact(title, said, f"A | B. {about}" if other is not None else about))
+        if said := " | ".join(number(value, 4) for value in values if value is not None):
+            facts.append(Fact(name, said, f"A | B. {about}" if other is not None else about))
     if width := reading.facts.get("width"):
         facts.append(Fact("width", width, "The least width of a gate layer."))
     return tuple(facts)
 
 
 def _note(view: View, reading: Reading) -> str:
-    parts = [
+    theirs = why_not_compared(view, "kernel_theory")
+    if compared_reading(view, "kernel_theory") is not None and view.compared is not None:
+        theirs = f"Numbers: {pair_labels(view.compared)[0]} | {b_name(view.compared)}."
+    return as_note(
         "Expected at the start, before any step; σ of each layer as its weights are now.",
         reading.facts.get("depends", ""),
-    ]
-    if compared_reading(view, "kernel_theory") is not None and view.compared is not None:
-        parts.append(f"Numbers: {pair_labels(view.compared)[0]} | {b_name(view.compared)}.")
-    parts.append(why_not_compared(view, "kernel_theory"))
-    return " ".join(part for part in parts if part)
+        theirs,
+    )
 
 
 PANEL = PanelSpec(
@@ -139,7 +125,7 @@ PANEL = PanelSpec(
         trials=(
             freeze_random_gates(
                 "The gates do not depend on the values any more, as the theorem asks. Then "
-                "begin such a run: at its step 0 only chance is left between both kernels.",
+                "begin such a run: at its step 0 only chance is left between both kernels."
             ),
         ),
     ),

@@ -9,17 +9,16 @@ import numpy as np
 
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.axes import example_pairs
-from dgn_engine.scene.compared import b_in_words, compared_reading, pair_labels, why_not_compared
+from dgn_engine.scene.compared import compared_note
 from dgn_engine.scene.elements import Array, Axis, Chart, Curve, Fact, Matrix, Scene, Shown
-from dgn_engine.scene.layer_curves import layer_axis, places
+from dgn_engine.scene.layer_curves import compared_layers, layer_axis, overviews, places
 from dgn_engine.scene.matrix_colours import SPANS, ranged, span_range
-from dgn_engine.scene.panel_readings import draw_reading
+from dgn_engine.scene.panel_readings import as_note, draw_reading
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, choice
 from dgn_engine.scene.run_text import layer_name, layer_tag, layer_values, layers_in
 from dgn_engine.scene.trials import reverse_layers
 from dgn_engine.text.written_numbers import number, percent
 
-_IN_A_ROW = 8  # overviews side by side before a second row begins
 _SAME = 1e-9  # a relative change below this is rounding
 
 LAYER = Option(
@@ -32,26 +31,19 @@ LAYER = Option(
 )
 def draw(view: View, reading: Reading) -> Shown:
     """All τ small, the chosen one beside the product, and the means along the depth."""
-    layers = layers_in(list(reading.arrays), "tau")
+    layers = layers_in(reading.arrays, "tau")
     chosen = int(choice(view, LAYER))
-    rows = math.ceil(len(layers) / _IN_A_ROW) if len(layers) > 1 else 0
-    per_row = math.ceil(len(layers) / rows) if rows else 1
+    each = {layer: _small(view, reading, layer) for layer in layers}
+    charts, rows, per_row = overviews(each, chosen, LAYER.id)
     columns = max(3, per_row)
     spans = [columns // 3, columns // 3, columns - 2 * (columns // 3)]
-    charts = [
-        _small(view, reading, layer, place // per_row, place % per_row, layer == chosen)
-        for place, layer in enumerate(layers)
-        if rows
-    ]
+    title = f"$τ_{{{chosen + 1}}}$ of {layer_name(view, chosen)}"
+    product = "Product $τ_1$"
+    if len(layers) > 1:
+        product = f"Product $τ_1 ⊙ … ⊙ τ_{{{len(layers)}}}$"
     large = (
-        _large(
-            view,
-            reading,
-            f"tau_{chosen}",
-            f"$τ_{{{chosen + 1}}}$ of {layer_name(view, chosen)}",
-            chosen,
-        ),
-        _large(view, reading, "product", _product_name(len(layers))),
+        _large(view, reading, f"tau_{chosen}", title, chosen),
+        _large(view, reading, "product", product),
         _along(view, reading),
     )
     for place, (chart, span) in enumerate(zip(large, spans, strict=True)):
@@ -59,25 +51,10 @@ def draw(view: View, reading: Reading) -> Shown:
     return Scene(tuple(charts), _facts(reading), reading.step, _note(view, reading))
 
 
-def _product_name(layers: int) -> str:
-    return "Product $τ_1$" if layers == 1 else f"Product $τ_1 ⊙ … ⊙ τ_{{{layers}}}$"
-
-
-def _small(view: View, reading: Reading, layer: int, row: int, column: int, chosen: bool) -> Chart:
-    chart = _large(view, reading, f"tau_{layer}", f"{layer_tag(view, layer)}", layer)
-    return replace(
-        chart,
-        key=f"overview_{layer}",
-        title=f"$τ_{{{layer + 1}}}$ · {layer_tag(view, layer)}",
-        x=Axis(label="example"),
-        y=Axis(label="example"),
-        row=row,
-        column=column,
-        small=True,
-        chosen=chosen,
-        click=(LAYER.id, str(layer)),
-        square=False,
-    )
+def _small(view: View, reading: Reading, layer: int) -> Chart:
+    title = f"$τ_{{{layer + 1}}}$ · {layer_tag(view, layer)}"
+    chart = _large(view, reading, f"tau_{layer}", title, layer)
+    return replace(chart, x=Axis(label="example"), y=Axis(label="example"), square=False)
 
 
 def _large(view: View, reading: Reading, name: str, title: str, layer: int | None = None) -> Chart:
@@ -93,15 +70,9 @@ def _large(view: View, reading: Reading, name: str, title: str, layer: int | Non
         scale="unit diagonal",
         layer=layer,
     )
-    chart = example_pairs(view, labels, name, title, matrix, 0, name != "product")
-    reach = span_range([values], "pairs")
-    return replace(chart, matrix=ranged(matrix_of(chart), *reach, [values])) if reach else chart
-
-
-def matrix_of(chart: Chart) -> Matrix:
-    """The matrix of a chart that has one."""
-    assert chart.matrix is not None
-    return chart.matrix
+    if reach := span_range([values], "pairs"):
+        matrix = ranged(matrix, *reach, [values])
+    return example_pairs(view, labels, name, title, matrix, 0, name != "product")
 
 
 def _along(view: View, reading: Reading) -> Chart:
@@ -115,10 +86,7 @@ def _along(view: View, reading: Reading) -> Chart:
     straight = reading.arrays.get("along_straight")
     if straight is not None:
         curves.append(Curve("not permuted", at, straight, "feature", "dash", marker=True))
-    other = compared_reading(view, "layer_kernels")
-    if other is not None and view.compared is not None:
-        theirs, name = other.arrays["along"], f"{pair_labels(view.compared)[1]} up to it"
-        curves.append(Curve(name, places(len(theirs)), theirs, "compared", "dash"))
+    curves.extend(compared_layers(view, "layer_kernels", "along", "up to it"))
     longest = max(len(curve.x) for curve in curves)
     return Chart(
         key="along",
@@ -140,15 +108,12 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
 
 
 def _note(view: View, reading: Reading) -> str:
-    parts = [
+    return as_note(
         f"Unit diagonal. Colours: {SPANS['pairs']}.",
         reading.facts.get("lambda", ""),
         reading.facts.get("order", ""),
-    ]
-    if compared_reading(view, "layer_kernels") is not None and view.compared is not None:
-        parts.append(b_in_words(view.compared, "Dashed: "))
-    parts.append(why_not_compared(view, "layer_kernels"))
-    return " ".join(part for part in parts if part)
+        compared_note(view, "layer_kernels", "Dashed: "),
+    )
 
 
 PANEL = PanelSpec(
@@ -186,7 +151,7 @@ PANEL = PanelSpec(
         trials=(
             reverse_layers(
                 "The curves of single layers change places; the product of all of a dense network"
-                " stays the same.",
+                " stays the same."
             ),
         ),
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -27,12 +27,13 @@ from dgn_engine.scene.elements import (
     Role,
     Scene,
     Shown,
-    finite_range,
+    reach_of,
+    with_matrix,
 )
 from dgn_engine.scene.estimates import estimate_note, marked
 from dgn_engine.scene.layer_curves import chart_over_steps
 from dgn_engine.scene.overlaid import alike, kernel_curves
-from dgn_engine.scene.panel_readings import draw_reading
+from dgn_engine.scene.panel_readings import as_note, draw_reading
 from dgn_engine.scene.panel_spec import (
     About,
     ComparedRun,
@@ -67,8 +68,8 @@ def _compared_parts(view: View) -> Values:
     ours, theirs = view.readings.get("ntk"), compared_reading(view, "ntk")
     if ours is None or theirs is None:
         return ()
-    both = (part for part in _PARTS if part[0] in ours.arrays and part[0] in theirs.arrays)
-    return tuple((part, part) for part, _, _, _ in both)
+    both = ours.arrays.keys() & theirs.arrays.keys()
+    return tuple((part, part) for part, *_ in _PARTS if part in both)
 
 
 PART = Option("part", "Part", _compared_parts)
@@ -79,35 +80,22 @@ def draw(view: View, reading: Reading) -> Shown:
     """Traces over steps, and the matrices of the parts that exist."""
     parts = [part for part in _PARTS if part[0] in reading.arrays]
     charts = [_over_steps(view, reading, choice(view, MEASURE), len(parts))]
-    scale = _unit(reading) if choice(view, SCALE) == "unit" else _as_computed(reading)
     other = compared_reading(view, "ntk")
     both = [part for part in parts if other is not None and part[0] in other.arrays]
     if other is not None and view.compared is not None and both:
-        return _with(
-            view,
-            reading,
-            other,
-            view.compared,
-            charts[0],
-            next(part for part in both if part[0] == choice(view, PART)),
-        )
-    for column, (part, name, _, _) in enumerate(parts):
-        last = column == len(parts) - 1
-        chart = _matrix(view, part, name, scale(part), reading, column + 1, last)
-        charts.append(_marked(view, chart, reading, part))
+        part = next(part for part in both if part[0] == choice(view, PART))
+        return _with(view, reading, other, view.compared, charts[0], part)
+    for column, (name, title, _, _) in enumerate(parts, 1):
+        scaled, last = _scaled(view, reading, name), column == len(parts)
+        charts.append(_matrix(view, name, title, scaled, reading, column, last))
     if parts and _stands(view):
         charts = [replace(chart, column=chart.column - 1, narrow=None) for chart in charts[1:]]
-    why = why_not_compared(view, "ntk") or _nothing_in_common(view, other)
+    why = why_not_compared(view, "ntk")
+    if other is not None and view.compared is not None:
+        why = f"{b_name(view.compared)} has none of these parts."
     said = estimate_note(reading), alike(view, "ntk")[1]
-    words = ("Mean over logits.", _over(reading), why, *said)
-    note = " ".join(part for part in words if part)
+    note = as_note("Mean over logits.", _over(reading), why, *said)
     return Scene(tuple(charts), _facts(reading), reading.step, note)
-
-
-def _marked(view: View, chart: Chart, reading: Reading, part: str) -> Chart:
-    """With the errors of what is drawn; those of K^X at unit diagonal are not known."""
-    unit = choice(view, SCALE) == "unit"
-    return marked(chart, reading, part, f"{part}_unit_error" if unit else "")
 
 
 def _stands(view: View) -> bool:
@@ -122,14 +110,8 @@ def _over(reading: Reading) -> str:
     return re.sub(r"[KΘ]\^.", r"$\g<0>$", " ".join(word for word in words if word))
 
 
-def _nothing_in_common(view: View, other: Reading | None) -> str:
-    if other is None or other.absent or view.compared is None:
-        return ""
-    return f"{b_name(view.compared)} has none of these parts."
-
-
 def _over_steps(view: View, reading: Reading, measure: str, parts: int) -> Chart:
-    known = {part: view.series.get(("ntk", f"{measure}_{part}")) for part, _, _, _ in _PARTS}
+    known = {part: view.series.get(("ntk", f"{measure}_{part}")) for part, *_ in _PARTS}
     read = [series.steps for series in known.values() if series is not None]
     steps = np.unique(np.concatenate(read)) if read else np.empty(0)
     curves = []
@@ -156,46 +138,20 @@ def _over_steps(view: View, reading: Reading, measure: str, parts: int) -> Chart
 
 
 def _with(
-    view: View,
-    reading: Reading,
-    other: Reading,
-    compared: ComparedRun,
-    traces: Chart,
-    part: Part,
+    view: View, reading: Reading, other: Reading, compared: ComparedRun, traces: Chart, part: Part
 ) -> Scene:
     """One part of A and of B in one scale; the traces of B, which does not train, are lines."""
     a, name = pair_labels(compared)[0], b_name(compared)
     named = bool(compared.labels[1])  # a step of the run itself, which is on its curves
-    unit = choice(view, SCALE) == "unit"
-    pair = [(_unit(one) if unit else _as_computed(one))(part[0]) for one in (reading, other)]
+    pair = [_scaled(view, one, part[0]) for one in (reading, other)]
     reach = max(reach for _, reach in pair)
-    drawn = [
-        replace(
-            _marked(
-                view,
-                _matrix(
-                    view,
-                    part[0],
-                    f"{title}, {part[1]}",
-                    (values, reach),
-                    one,
-                    place + 1,
-                    place == 1,
-                ),
-                one,
-                part[0],
-            ),
-            key=f"{part[0]}_{place}",
-        )
-        for place, (title, (values, _), one) in enumerate(
-            zip((a, name), pair, (reading, other), strict=True)
-        )
-    ]
-    charts = [
-        replace(chart, matrix=replace(chart.matrix, of_compared=place > 0))
-        for place, chart in enumerate(drawn)
-        if chart.matrix is not None
-    ]
+    charts = []
+    for place, (who, one) in enumerate(((a, reading), (name, other))):
+        scaled = pair[place][0], reach
+        title = f"{who}, {part[1]}"
+        chart = _matrix(view, part[0], title, scaled, one, place + 1, place == 1)
+        chart = with_matrix(chart, of_compared=place > 0)
+        charts.append(replace(chart, key=f"{part[0]}_{place}"))
     shown, undone = with_difference(charts, f"{part[0]}_difference", compared)
     same = len(reading.arrays["labels"]) == len(other.arrays["labels"])
     across = tuple(_across(other, choice(view, MEASURE), traces)) if same and not named else ()
@@ -205,15 +161,9 @@ def _with(
     lines = (f"Lines across: {name}.",) if across else ()
     if not same:  # a trace is a sum over the examples
         lines = (f"No lines of {name}: it is read on another number of examples.",)
-    words = (
-        "Mean over logits.",
-        *over,
-        *lines,
-        undone,
-        estimate_note(reading, other),
-        alike(view, "ntk")[1],
-    )
-    return Scene((traces, *shown), _facts(reading), reading.step, " ".join(filter(None, words)))
+    said = estimate_note(reading, other), alike(view, "ntk")[1]
+    note = as_note("Mean over logits.", *over, *lines, undone, *said)
+    return Scene((traces, *shown), _facts(reading), reading.step, note)
 
 
 def _across(other: Reading, measure: str, traces: Chart) -> Iterator[Curve]:
@@ -228,36 +178,20 @@ def _across(other: Reading, measure: str, traces: Chart) -> Iterator[Curve]:
 Scaled = tuple[Array, float]
 
 
-def _as_computed(reading: Reading) -> Callable[[str], Scaled]:
-    def scaled(part: str) -> Scaled:
-        values = reading.arrays[part]
-        low, high = finite_range(values)
-        return values, max(abs(low), abs(high)) or 1.0
-
-    return scaled
-
-
-def _unit(reading: Reading) -> Callable[[str], Scaled]:
-    """K(s,s')/√(d_s d_s'), d its own diagonal; for K^X that of K^V + K^F, which bounds it by 1.
+def _scaled(view: View, reading: Reading, part: str) -> Scaled:
+    """As computed, or K(s,s')/√(d_s d_s'), d its own diagonal; for K^X that of K^V + K^F, which
+    bounds it by 1.
 
     Entries of examples whose d is not above 0, or not finite, are left out.
     """
-
-    def scaled(part: str) -> Scaled:
-        values = reading.arrays[part].astype(np.float64)
-        if part == "cross":
-            diagonal = sum(
-                np.diagonal(reading.arrays[p]).astype(np.float64)
-                for p in ("value", "feature")
-                if p in reading.arrays
-            )
-        else:
-            diagonal = np.diagonal(values)
-        known = np.isfinite(diagonal) & (np.asarray(diagonal) > 0)
-        root = np.sqrt(np.where(known, diagonal, np.nan))
-        return values / root[:, None] / root[None, :], 1.0
-
-    return scaled
+    values = reading.arrays[part]
+    if choice(view, SCALE) != "unit":
+        return values, reach_of(values)
+    names = [p for p in ("value", "feature") if p in reading.arrays] if part == "cross" else [part]
+    diagonal = sum(np.diagonal(reading.arrays[name]).astype(np.float64) for name in names)
+    known = np.isfinite(diagonal) & (np.asarray(diagonal) > 0)
+    root = np.sqrt(np.where(known, diagonal, np.nan))
+    return values.astype(np.float64) / root[:, None] / root[None, :], 1.0
 
 
 def _matrix(
@@ -275,6 +209,8 @@ def _matrix(
         scale=_SCALES.get(part, "unit diagonal") if unit else "as computed",
     )
     chart = example_pairs(view, labels, part, name, matrix, column, column == 1)
+    # The errors of K^X at unit diagonal are not known.
+    chart = marked(chart, reading, part, f"{part}_unit_error" if unit else "")
     return replace(chart, narrow=(1, column - 1, 1, 1))
 
 
@@ -283,14 +219,11 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
     for part, name, _, _ in _PARTS:
         trace = reading.scalars.get(f"trace_{part}")
         if trace is not None and (trace != 0 or part in reading.arrays):
-            about = f"Trace over the probe examples; norm {_norm(reading, part)}."
+            norm = reading.scalars.get(f"norm_{part}")
+            words = number(norm, 4) if norm is not None else "–"
+            about = f"Trace over the probe examples; norm {words}."
             facts.append(Fact(f"tr {name}", number(trace, 4), about))
     return tuple(facts)
-
-
-def _norm(reading: Reading, part: str) -> str:
-    norm = reading.scalars.get(f"norm_{part}")
-    return number(norm, 4) if norm is not None else "–"
 
 
 PANEL = PanelSpec(
@@ -327,10 +260,10 @@ PANEL = PanelSpec(
         ),
         trials=(
             freeze_random_gates(
-                "The feature part vanishes: with frozen gates only the value network is trained.",
+                "The feature part vanishes: with frozen gates only the value network is trained."
             ),
             train_gates_alone(
-                "Now the value part vanishes, and the network learns all the same, by its gates.",
+                "Now the value part vanishes, and the network learns all the same, by its gates."
             ),
         ),
     ),

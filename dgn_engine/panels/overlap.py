@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,10 +16,10 @@ from dgn_engine.scene.compared import (
     why_not_compared,
     with_difference,
 )
-from dgn_engine.scene.elements import Array, Chart, Empty, Fact, Matrix, Scene, Shown
+from dgn_engine.scene.elements import Array, Chart, Empty, Fact, Matrix, Scene, Shown, with_matrix
 from dgn_engine.scene.estimates import errors_of, estimate_note, marked, mean_in_words
 from dgn_engine.scene.matrix_colours import SPANS, ranged, span_range
-from dgn_engine.scene.panel_readings import draw_reading
+from dgn_engine.scene.panel_readings import as_note, draw_reading
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Values, View, always, choice
 from dgn_engine.scene.run_text import layer_values
 from dgn_engine.scene.trials import freeze_random_gates, reverse_layers
@@ -49,7 +50,6 @@ def draw(view: View, reading: Reading) -> Shown:
     """Λ and S, examples in the same order, both with unit diagonal."""
     part = choice(view, PART)
     suffix = "" if part == "all" else f"_{part}"
-    labels = reading.arrays["labels"]
     if choice(view, KIND):
         return _compared(view, reading, choice(view, KIND), part)
     n = "" if part == "all" else int(part) + 1
@@ -60,25 +60,19 @@ def draw(view: View, reading: Reading) -> Shown:
     facts: list[Fact] = []
     for place, (kind, word, name) in enumerate(shown):
         values, last = reading.arrays[f"{kind}{suffix}"], place == len(shown) - 1
-        chart = _chart(view, kind, f"{word} {name}", values, labels, place, last or not _unit(view))
-        chart = _of(marked(chart, reading, f"{kind}{suffix}"), part)
-        charts.append(_coloured(view, chart, [values]))
+        chart = _chart(view, reading, kind, part, place, last or not _unit(view), [values])
+        charts.append(replace(chart, title=f"{word} {name}"))
         facts.append(_mean(kind, name, values, errors_of(reading, f"{kind}{suffix}")))
     if not charts:
         return Empty("This layer has no overlap in the last frame; choose another.")
-    parts = [_note(view, dict(reading.facts)), why_not_compared(view, "overlap")]
-    if any(chart.matrix and chart.matrix.estimated for chart in charts):
-        parts.append(estimate_note(reading))
-    note = " ".join(part for part in parts if part)
+    why = why_not_compared(view, "overlap")
+    note = as_note(_note(view, dict(reading.facts)), why, _estimated(charts, reading))
     return Scene(tuple(charts), tuple(facts), reading.step, note)
 
 
-def _of(chart: Chart, part: str, compared: bool = False) -> Chart:
-    """The chart with what it is of: a layer or the whole network, of A or of B."""
-    if chart.matrix is None:
-        return chart
-    layer = None if part == "all" else int(part)
-    return replace(chart, matrix=replace(chart.matrix, layer=layer, of_compared=compared))
+def _estimated(charts: Sequence[Chart], *readings: Reading) -> str:
+    drawn = any(chart.matrix and chart.matrix.estimated for chart in charts)
+    return estimate_note(*readings) if drawn else ""
 
 
 def _compared(view: View, reading: Reading, kind: str, part: str) -> Shown:
@@ -97,57 +91,48 @@ def _compared(view: View, reading: Reading, kind: str, part: str) -> Shown:
     if not found:
         return Empty("This layer has no overlap in the last frame; choose another.")
     every = [values for _, values, _ in found]
-    charts = [
-        _coloured(view, _of(marked(chart, one, f"{kind}{suffix}"), part, one is other), every)
-        for place, (name, values, one) in enumerate(found)
-        for last in (place == len(found) - 1,)
-        for labels in (one.arrays["labels"],)  # B may be read on fewer examples than A
-        for chart in (_chart(view, f"{kind}_{place}", name, values, labels, place, last),)
-    ]
+    charts = []
+    for place, (name, _, one) in enumerate(found):
+        chart = _chart(view, one, kind, part, place, place == len(found) - 1, every)
+        chart = with_matrix(chart, name=f"{kind}_{place}", of_compared=one is other)
+        charts.append(replace(chart, key=f"{kind}_{place}", title=name))
     shown, undone = with_difference(charts, f"{kind}_difference", view.compared)
     facts = tuple(
         _mean(kind, b if one is other else a, values, errors_of(one, f"{kind}{suffix}"))
         for _, values, one in found
     )
     lacking = (name for name, one in pairs if f"{kind}{suffix}" not in one.arrays)
-    missing = "".join(f" {name} has no such layer." for name in lacking)
-    note = f"{_note(view, dict(reading.facts))}{missing} {undone}".rstrip()
-    if any(chart.matrix and chart.matrix.estimated for chart in charts):
-        note = f"{note} {estimate_note(reading, other)}"
+    missing = (f"{name} has no such layer." for name in lacking)
+    said = _note(view, dict(reading.facts))
+    note = as_note(said, *missing, undone, _estimated(charts, reading, other))
     return Scene(shown, facts, reading.step, note)
 
 
 def _chart(
-    view: View,
-    kind: str,
-    title: str,
-    values: Array,
-    labels: Array,
-    column: int,
-    bar: bool,
+    view: View, reading: Reading, kind: str, part: str, column: int, bar: bool, every: list[Array]
 ) -> Chart:
+    """The overlap of a layer or (part 'all') of the whole network, without a title, in the range
+    of pairs of all these matrices, or from 0 to 1."""
+    name = kind if part == "all" else f"{kind}_{part}"
     matrix = Matrix(
         name=kind,
-        values=values,
+        values=reading.arrays[name],
         ramp="sequential",
         low=0.0,
         high=1.0,
         bar="overlap, normalised" if bar else "",
         scale="unit diagonal",
+        layer=None if part == "all" else int(part),
     )
-    return example_pairs(view, labels, kind, title, matrix, column, column == 0)
+    if not _unit(view) and (reach := span_range(every, "pairs")):
+        matrix = ranged(matrix, *reach, every)
+    labels = reading.arrays["labels"]  # B may be read on fewer examples than A
+    chart = example_pairs(view, labels, kind, "", matrix, column, column == 0)
+    return marked(chart, reading, name)
 
 
 def _unit(view: View) -> bool:
     return choice(view, SCALE) == "unit"
-
-
-def _coloured(view: View, chart: Chart, every: list[Array]) -> Chart:
-    """The chart in the range of pairs of all these matrices, or from 0 to 1 as it is."""
-    reach = None if _unit(view) else span_range(every, "pairs")
-    if reach is None or chart.matrix is None:
-        return chart
-    return replace(chart, matrix=ranged(chart.matrix, *reach, every))
 
 
 def _pairs(values: Array) -> Array:
@@ -166,9 +151,9 @@ def _mean(kind: str, name: str, values: Array, errors: Array | None) -> Fact:
 
 def _note(view: View, facts: dict[str, str]) -> str:
     sensitive = facts.get("gate") or facts.get("kappa") or ""
-    parts = ["Unit diagonal; empty where an example has no active or sensitive path"]
+    empty = "Unit diagonal; empty where an example has no active or sensitive path"
     colours = "" if _unit(view) else f" Colours: {SPANS['pairs']}."
-    return "; ".join([*parts, sensitive] if sensitive else parts) + "." + colours
+    return "; ".join(filter(None, (empty, sensitive))) + "." + colours
 
 
 PANEL = PanelSpec(
@@ -207,11 +192,11 @@ PANEL = PanelSpec(
         trials=(
             freeze_random_gates(
                 "The blocks along the diagonal fade: of random gates examples of a class share "
-                "hardly more paths than any others.",
+                "hardly more paths than any others."
             ),
             reverse_layers(
                 "Λ of a dense network stays as it is: a product does not depend on the order of "
-                "its factors.",
+                "its factors."
             ),
         ),
     ),

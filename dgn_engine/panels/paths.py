@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_engine.scene.axes import class_names
+from dgn_engine.scene.axes import example_values
 from dgn_engine.scene.elements import (
     Array,
     Axis,
@@ -15,13 +15,14 @@ from dgn_engine.scene.elements import (
     Curve,
     Fact,
     Matrix,
+    Ramp,
     Role,
     Scene,
     Shown,
     Subjects,
-    finite_range,
+    reach_of,
 )
-from dgn_engine.scene.layer_curves import layer_axis
+from dgn_engine.scene.layer_curves import layer_axis, layers_by_units
 from dgn_engine.scene.network_graph import MOST_LINES, network_graph
 from dgn_engine.scene.panel_readings import draw_reading
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Values, View, choice
@@ -41,31 +42,24 @@ _LEAST_SHARE = 1e-9  # percent; what is less lies below the axis
 def _examples(view: View) -> Values:
     """The probe examples, where the paths of one of them are shown."""
     reading = view.readings.get("paths")
-    if view.run is None or (
-        reading is not None and _apart(reading) and "example" not in reading.facts
-    ):
-        return ()
-    labels = np.array(view.run.probe_set.labels)
-    names = class_names(view, labels)
-    return tuple((str(i), f"example {i}, {names[int(one)]}") for i, one in enumerate(labels))
+    whole = _apart(reading) and reading is not None and "example" not in reading.facts
+    return () if whole else example_values(view)
 
 
-def _apart(reading: Reading) -> bool:
+def _apart(reading: Reading | None) -> bool:
     """Whether it is of a residual network, by its sub-networks."""
-    return "shares" in reading.arrays
+    return reading is not None and "shares" in reading.arrays
 
 
 def _second(view: View) -> Values:
     """Another example, beside the first one, of a chain."""
-    reading = view.readings.get("paths")
-    if reading is not None and _apart(reading):
+    if _apart(view.readings.get("paths")):
         return ()
     return (("none", "alone"), *((i, f"and {i}") for i, _ in _examples(view)))
 
 
 def _maps(view: View) -> Values:
-    reading = view.readings.get("paths")
-    if reading is not None and _apart(reading):
+    if _apart(view.readings.get("paths")):
         return ()
     return (("through", "active"), ("near", "sensitive"), ("contributed", "output"))
 
@@ -111,35 +105,12 @@ def _units(reading: Reading, what: str) -> Chart:
     if what == "through" and "through_shared" in reading.arrays:
         what = "through_shared"
     values = reading.arrays[what]
-    low, high = finite_range(values)
-    reach = max(abs(low), abs(high)) or 1.0
+    reach = reach_of(values)
     signed = what == "contributed"
     title, bar = _MAPS[what]
-    layers, widest = values.shape
-    return Chart(
-        key="units",
-        title=title,
-        x=Axis("unit", limits=(-0.5, widest - 0.5), subjects=Subjects("unit", range(widest))),
-        y=Axis(
-            label="layer",
-            limits=(-0.5, layers - 0.5),
-            ticks=tuple((float(at), str(at + 1)) for at in range(0, layers, -(-layers // 8))),
-            subjects=Subjects("layer", range(layers)),
-        ),
-        matrix=Matrix(
-            name=what,
-            values=values,
-            ramp="diverging" if signed else "sequential",
-            low=-reach if signed else 0.0,
-            high=reach,
-            bar=bar,
-            row_name="layer",
-            column_name="unit",
-            row_labels=tuple(f"layer {at + 1}" for at in range(layers)),
-            column_labels=tuple(f"unit {at}" for at in range(widest)),
-        ),
-        narrow=(0, 0, 1, 1),
-    )
+    ramp: Ramp = "diverging" if signed else "sequential"
+    matrix = Matrix(what, values, ramp, -reach if signed else 0.0, reach, bar)
+    return replace(layers_by_units(title, range(len(values)), matrix), narrow=(0, 0, 1, 1))
 
 
 def _largest(reading: Reading) -> Chart:
@@ -158,20 +129,20 @@ def _largest(reading: Reading) -> Chart:
         )
         for place, part in enumerate(reading.arrays["parts"].tolist())
     ]
-    for name, mine, role in (
+    kinds: tuple[tuple[str, Array, Role], ...] = (
         ("open", gates >= 0.5, "accent"),
         ("closed", gates < 0.5, "muted"),
-    ):
+    )
+    for name, mine, role in kinds:
         rows, columns = np.nonzero(mine)
         if len(rows):
-            curves.append(scattered(name, rows + 1, columns, role))  # type: ignore[arg-type]  # a role
-    distinct = _distinct(curves)
+            curves.append(scattered(name, rows + 1, columns, role))
     return Chart(
         key="largest",
         title=f"The {len(units)} largest paths",
         x=layer_axis(layers),
         y=Axis("unit", limits=(-1.0, float(widest)), subjects=Subjects("unit", range(widest))),
-        curves=distinct,
+        curves=_distinct(curves),
         column=1,
         narrow=(1, 0, 1, 1),
     )
@@ -209,7 +180,7 @@ def _distinct(curves: list[Curve]) -> tuple[Curve, ...]:
     for curve in curves:
         seen[curve.name] = seen.get(curve.name, 0) + 1
         again = f" ({seen[curve.name]})" if seen[curve.name] > 1 else ""
-        found.append(Curve(**{**vars(curve), "name": curve.name + again}))
+        found.append(replace(curve, name=curve.name + again))
     return tuple(found)
 
 
@@ -361,7 +332,7 @@ PANEL = PanelSpec(
         trials=(
             freeze_random_gates(
                 "The active paths of an example stay the same from then on; only what they carry "
-                "changes.",
+                "changes."
             ),
         ),
     ),

@@ -8,19 +8,9 @@ import numpy as np
 
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.axes import class_names
-from dgn_engine.scene.elements import (
-    Array,
-    Axis,
-    Chart,
-    Curve,
-    Fact,
-    Matrix,
-    Role,
-    Scene,
-    Shown,
-)
+from dgn_engine.scene.elements import Array, Axis, Chart, Curve, Fact, Matrix, Role, Scene, Shown
 from dgn_engine.scene.layer_curves import chart_over_steps, recorded_curve
-from dgn_engine.scene.panel_readings import draw_reading
+from dgn_engine.scene.panel_readings import as_note, draw_reading
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, choice
 from dgn_engine.scene.scatter import scattered
 from dgn_engine.scene.trials import freeze_random_gates
@@ -85,27 +75,27 @@ def _decision(view: View, reading: Reading) -> Chart:
 
 def _map(reading: Reading, matrix: Matrix, key: str, title: str, column: int) -> Chart:
     x, y = reading.arrays["x"], reading.arrays["y"]
-    labels = ("x", "y") if reading.facts.get("plane") == "data" else ("s", "t")
+    labels = _axis_labels(reading)
     return Chart(
         key=key,
         title=title,
         x=_axis(labels[0], x),
         y=_axis(labels[1], y),
-        matrix=Matrix(
-            **{
-                **vars(matrix),
-                "row_name": labels[1],
-                "column_name": labels[0],
-                "row_labels": tuple(f"{labels[1]} = {decimals(value, 2)}" for value in y.tolist()),
-                "column_labels": tuple(
-                    f"{labels[0]} = {decimals(value, 2)}" for value in x.tolist()
-                ),
-            }
+        matrix=replace(
+            matrix,
+            row_name=labels[1],
+            column_name=labels[0],
+            row_labels=tuple(f"{labels[1]} = {decimals(value, 2)}" for value in y.tolist()),
+            column_labels=tuple(f"{labels[0]} = {decimals(value, 2)}" for value in x.tolist()),
         ),
         square=True,
         column=column,
         narrow=(0, column, 1, 1),
     )
+
+
+def _axis_labels(reading: Reading) -> tuple[str, str]:
+    return ("x", "y") if reading.facts.get("plane") == "data" else ("s", "t")
 
 
 def _axis(label: str, at: Array) -> Axis:
@@ -156,7 +146,7 @@ def _points(view: View, reading: Reading) -> Chart:
     if wrong.any():
         ringed = scattered("wrong", points[wrong, 0], points[wrong, 1], "text", few)
         curves.append(replace(ringed, ring=True))
-    horizontal, vertical = ("x", "y") if reading.facts.get("plane") == "data" else ("s", "t")
+    horizontal, vertical = _axis_labels(reading)
     return Chart(
         key="points",
         title="Probe examples and boundary",
@@ -198,11 +188,9 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
 
 def _note(reading: Reading) -> str:
     side = len(reading.arrays["x"])
-    parts = [f"Grid of {side} × {side} points."]
-    if reading.facts.get("plane") != "data":
-        parts.append("Plane through three probe examples, at (0, 0), (1, 0) and (0, 1).")
-    parts.append(reading.facts.get("soft", ""))
-    return " ".join(part for part in parts if part)
+    plane = "Plane through three probe examples, at (0, 0), (1, 0) and (0, 1)."
+    plane = "" if reading.facts.get("plane") == "data" else plane
+    return as_note(f"Grid of {side} × {side} points.", plane, reading.facts.get("soft", ""))
 
 
 PANEL = PanelSpec(
@@ -239,7 +227,7 @@ PANEL = PanelSpec(
         ),
         trials=(
             freeze_random_gates(
-                "The cuts stand still from then on, while the decision boundary goes on moving.",
+                "The cuts stand still from then on, while the decision boundary goes on moving."
             ),
         ),
     ),

@@ -25,14 +25,14 @@ from dgn_engine.scene.elements import (
     Curve,
     Fact,
     Matrix,
-    Ramp,
     Scene,
     Shown,
     finite_range,
+    with_matrix,
 )
 from dgn_engine.scene.estimates import errors_of, estimate_note, marked
 from dgn_engine.scene.overlaid import spectrum_curves, spectrum_steps
-from dgn_engine.scene.panel_readings import draw_reading
+from dgn_engine.scene.panel_readings import as_note, draw_reading
 from dgn_engine.scene.panel_spec import About, ComparedRun, Option, PanelSpec, View, always, choice
 from dgn_engine.scene.trials import blind_value_network, freeze_random_gates
 from dgn_engine.text.written_numbers import number, percent, plus_minus
@@ -47,13 +47,11 @@ def draw(view: View, reading: Reading) -> Shown:
     shown, other = choice(view, SHOW), compared_reading(view, "npk")
     if other is not None and view.compared is not None:
         return _with(view, reading, other, view.compared, shown)
-    second = {"spectrum": _cumulative, "alignment": _alignment, "kernel": _kernel}
     charts = (
         _over(_eigenvalues(reading), spectrum_curves(view.overlaid, "eigenvalues")),
-        second[shown](view, reading),
+        _SECOND[shown](view, reading),
     )
-    more = (why_not_compared(view, "npk"), spectrum_steps(view.overlaid))
-    note = " ".join(part for part in (_note(reading), *more) if part)
+    note = as_note(_note(reading), why_not_compared(view, "npk"), spectrum_steps(view.overlaid))
     return Scene(charts, _facts(reading), reading.step, note)
 
 
@@ -76,42 +74,33 @@ def _over(chart: Chart, others: Iterable[Curve]) -> Chart:
 def _with(view: View, reading: Reading, other: Reading, compared: ComparedRun, shown: str) -> Scene:
     """Both spectra in one chart; both kernels side by side, with one scale."""
     names = a, b = pair_labels(compared)
-    second = {"spectrum": _cumulative, "alignment": _alignment, "kernel": _kernel}
     charts: tuple[Chart, ...]
     undone = ""
-    ours, theirs = (second[shown](view, one) for one in (reading, other))
+    ours, theirs = (_SECOND[shown](view, one) for one in (reading, other))
     matrices = [one.matrix for one in (ours, theirs) if one.matrix is not None]
     if matrices:
         high = max(one.high for one in matrices)
         low = -high if any(one.low < 0 for one in matrices) else 0.0
-        ramp: Ramp = "diverging" if low < 0 else "sequential"
-        pair = zip((a, b_name(compared)), (ours, theirs), matrices, strict=True)
-        charts = tuple(
-            replace(
+        pair = []
+        for place, (title, chart) in enumerate(((a, ours), (b_name(compared), theirs))):
+            chart = with_matrix(
                 chart,
-                key=f"kernel_{place}",
-                title=f"{title}, $H$",
-                matrix=replace(
-                    matrix,
-                    low=low,
-                    high=high,
-                    ramp=ramp,
-                    bar=matrix.bar * place,
-                    of_compared=place > 0,
-                ),
-                column=place,
-                narrow=(place, 0, 1, 1),
+                low=low,
+                high=high,
+                ramp="diverging" if low < 0 else "sequential",
+                bar=matrices[place].bar * place,
+                of_compared=place > 0,
             )
-            for place, (title, chart, matrix) in enumerate(pair)
-        )
-        charts, undone = with_difference(charts, "kernel_difference", compared)
+            chart = replace(chart, key=f"kernel_{place}", title=f"{title}, $H$", column=place)
+            pair.append(replace(chart, narrow=(place, 0, 1, 1)))
+        charts, undone = with_difference(pair, "kernel_difference", compared)
     else:
         charts = (
             overlaid(_eigenvalues(reading), _eigenvalues(other), names),
             overlaid(ours, theirs, names),
         )
     which = "" if shown == "kernel" else b_in_words(compared)
-    note = " ".join(filter(None, (which, _note(reading), undone)))
+    note = as_note(which, _note(reading), undone)
     if other.error:
         note = f"{note} {b}: {other.facts.get('estimate', '')}. {estimate_note(other)}"
     return Scene(charts, _facts_of_both(reading, other), reading.step, note)
@@ -229,6 +218,9 @@ def _kernel(view: View, reading: Reading) -> Chart:
     return marked(replace(chart, narrow=(1, 0, 1, 1)), reading, "npk")
 
 
+_SECOND = {"spectrum": _cumulative, "alignment": _alignment, "kernel": _kernel}
+
+
 def _facts(reading: Reading) -> tuple[Fact, ...]:
     wanted = (
         ("ν", "nu", "ν = tr(Yᵀ Ĥ⁻¹ Y) / C with Ĥ = H / trace H: small where H fits the labels."),
@@ -308,11 +300,10 @@ PANEL = PanelSpec(
         ),
         trials=(
             freeze_random_gates(
-                "ν jumps up and then stands still: the kernel does not learn any more.",
+                "ν jumps up and then stands still: the kernel does not learn any more."
             ),
             blind_value_network(
-                "The kernel is then made of Λ alone, as all inputs are alike for the value "
-                "network.",
+                "The kernel is then made of Λ alone, as all inputs are alike for the value network."
             ),
         ),
     ),

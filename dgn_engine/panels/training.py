@@ -9,6 +9,7 @@ import numpy as np
 from dgn_engine.scene.axes import LOG, beyond, spanning_axis, step_axis
 from dgn_engine.scene.compared import b_in_words, compared_view, pair_labels
 from dgn_engine.scene.elements import Axis, Chart, Curve, Empty, Fact, Scene, Shown, finite_range
+from dgn_engine.scene.layer_curves import recorded_curve
 from dgn_engine.scene.overlaid import scalar_curves
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Series, View, always, choice
 from dgn_engine.scene.trials import freeze_random_gates, keep_gates
@@ -70,23 +71,11 @@ def _both(view: View, quantity: str, scale: float) -> tuple[Curve, ...]:
 
 
 def _curves(view: View, quantity: str, scale: float) -> tuple[Curve, ...]:
-    found: list[Curve] = []
-    for split in ("train", "test"):
-        series = view.series.get(("training", f"{split}_{quantity}"))
-        if series is None or not series.steps.size:
-            continue
-        test = split == "test"
-        found.append(
-            Curve(
-                name=split,
-                x=series.steps,
-                y=series.values * scale,
-                role="accent" if test else "muted",
-                thick=test,
-                marker=bool(series.steps.size == 1),
-            )
-        )
-    return tuple(found)
+    train, test = (("training", f"{split}_{quantity}") for split in ("train", "test"))
+    return (
+        *recorded_curve(view, train, "train", "muted", scale=scale),
+        *recorded_curve(view, test, "test", "accent", scale=scale, thick=True),
+    )
 
 
 def _reach(curves: tuple[Curve, ...]) -> tuple[float, float] | None:
@@ -196,10 +185,10 @@ PANEL = PanelSpec(
         trials=(
             keep_gates(
                 "The accuracy falls to chance and comes back to about where it was: [NPF] Table "
-                "2, FLNPF.",
+                "2, FLNPF."
             ),
             freeze_random_gates(
-                "The accuracy stays below that of learnt gates: [NPF] Table 2, FRNPF.",
+                "The accuracy stays below that of learnt gates: [NPF] Table 2, FRNPF."
             ),
         ),
     ),

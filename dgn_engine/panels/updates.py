@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
@@ -26,6 +24,7 @@ from dgn_engine.scene.layer_curves import (
     over_steps,
     places,
 )
+from dgn_engine.scene.panel_readings import as_note
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Values, View, always, choice
 from dgn_engine.scene.trials import train_gates_alone
 from dgn_engine.text.written_numbers import number, percent
@@ -97,7 +96,7 @@ def _by_layer(what: str, found: dict[str, Array], count: int, column: int) -> Ch
     return Chart(
         key=what,
         title=f"{_TITLES[what]} by layer",
-        x=layer_axis(count, _names(count)),
+        x=layer_axis(count, [*map(str, range(1, count)), "out"]),
         y=Axis(log=True),
         curves=tuple(curves),
         column=column,
@@ -105,18 +104,14 @@ def _by_layer(what: str, found: dict[str, Array], count: int, column: int) -> Ch
     )
 
 
-def _names(count: int) -> Sequence[str]:
-    return (*(str(place) for place in range(1, count)), "out")
-
-
 def _positive(values: Array) -> Array:
     return np.where(values > 0, values, np.nan)
 
 
 def _over_steps(view: View, network: str, what: str, count: int) -> Chart:
-    probe, prefix = (
-        ("gradients", network) if what == "gradient" else ("updates", f"{network}_{what}")
-    )
+    probe, prefix = "updates", f"{network}_{what}"
+    if what == "gradient":
+        probe, prefix = "gradients", network
     curves = over_steps(view, probe, prefix, count, log=True)
     title = f"{_TITLES[what]}, {network} network"
     return chart_over_steps(view, title, curves, (1, 0, 1, 2), 2, log=True)
@@ -127,19 +122,14 @@ def _facts(gradients: Reading | None, updates: Reading | None) -> tuple[Fact, ..
     if gradients is not None and "loss" in gradients.scalars:
         value = number(gradients.scalars["loss"], 4)
         facts.append(Fact("probe loss", value, "Mean loss of the probe examples."))
-    for name in _of(gradients, ""):
-        norm = float(np.linalg.norm(_of(gradients, "")[name]))
+    for name, gradient in _of(gradients, "").items():
+        norm = number(float(np.linalg.norm(gradient)), 3)
         about = f"Norm of the gradient by all weights of the {name} network."
-        facts.append(Fact(f"‖∂L‖ {name}", number(norm, 3), about))
+        facts.append(Fact(f"‖∂L‖ {name}", norm, about))
+    about = "‖Θ - Θ_0‖/‖Θ_0‖ since the first reading, layers counted alike."
     for name, moved in _of(updates, "_moved").items():
         if np.isfinite(moved).any():
-            facts.append(
-                Fact(
-                    f"moved {name}",
-                    percent(float(np.nanmean(moved)), 2),
-                    "‖Θ - Θ_0‖/‖Θ_0‖ since the first reading, layers counted alike.",
-                )
-            )
+            facts.append(Fact(f"moved {name}", percent(float(np.nanmean(moved)), 2), about))
     return tuple(facts)
 
 
@@ -148,14 +138,11 @@ def _note(gradients: Reading | None, updates: Reading | None, count: int) -> str
     if gradients is not None and not gradients.absent:
         parts.append("Gradients: recomputed on the probe examples.")
     if updates is not None and not updates.absent:
-        k = updates.facts.get("steps", "0")
-        over = (
-            "" if k == "0" else f", mean of {int(k):,} steps" if k != "1" else ", of the last step"
-        )
+        k = int(updates.facts.get("steps", "0"))
+        over = {0: "", 1: ", of the last step"}.get(k, f", mean of {k:,} steps")
         since = int(updates.facts.get("since", "0"))
         parts.append(f"Updates: read from the weights{over}; first reading: step {since:,}.")
-    parts.append(layers_note(count))
-    return " ".join(part for part in parts if part)
+    return as_note(*parts, layers_note(count))
 
 
 PANEL = PanelSpec(
@@ -190,9 +177,7 @@ PANEL = PanelSpec(
             "given to no optimiser; updates are differences of the weights at two readings."
         ),
         trials=(
-            train_gates_alone(
-                "The curves of the value network end: nothing moves it any more.",
-            ),
+            train_gates_alone("The curves of the value network end: nothing moves it any more."),
         ),
     ),
     options=(OVER_STEPS, NETWORK),

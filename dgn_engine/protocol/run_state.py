@@ -6,9 +6,8 @@ what is shown instead of one.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Literal
 
@@ -51,6 +50,11 @@ from dgn_engine.protocol.training import (
 )
 from dgn_engine.protocol.watching import ProbeSetChanged
 
+# What is in force at a step of a run.
+_IN_FORCE = (
+    *("step", "regime", "wiring", "rotation", "shift", "settings", "gates_source"),
+    *("parameters_feature", "probe_examples", "probe_digest", "probe_set"),
+)
 Phase = Literal["starting", "idle", "running", "paused", "finished", "stopped"]
 
 
@@ -104,10 +108,8 @@ class RunState:
 
     @property
     def has_run(self) -> bool:
-        phases = ("running", "paused", "finished")
-        if self.run is None or self.inspected or self.run.watched:
-            return False
-        return self.phase in phases
+        trains = self.run is not None and not self.inspected and not self.run.watched
+        return trains and self.phase in ("running", "paused", "finished")
 
     @property
     def has_epochs(self) -> bool:
@@ -134,7 +136,7 @@ class RunState:
         if self.run is None:
             return None
         config, settings = self.run.config, self.settings or _settings_of(self.run)
-        gating = dataclasses.replace(
+        gating = replace(
             config.gating,
             regime=self.regime,
             wiring=self.wiring,
@@ -143,11 +145,11 @@ class RunState:
             beta=settings.beta,
             value_input=settings.value_input,
         )
-        training = dataclasses.replace(
+        training = replace(
             config.training, learning_rate=settings.learning_rate, pace=settings.pace
         )
         seed = self.origin.changes.seed if self.origin is not None else None
-        return dataclasses.replace(
+        return replace(
             config,
             gating=gating,
             training=training,
@@ -159,49 +161,36 @@ class RunState:
     def at(self, step: int) -> RunState:
         """The same at the step of a frame; a frame from before a pause may arrive after it."""
         late = not self.running and step < self.step
-        return self if late or step == self.step else dataclasses.replace(self, step=step)
+        return self if late or step == self.step else replace(self, step=step)
 
     def looking_back(self, then: RunState) -> RunState:
         """Return this state with what was in force `then`, at an earlier step of the same run.
 
         What the engine does (whether it trains, what can be undone) stays as it is now.
         """
-        return dataclasses.replace(
-            self,
-            step=then.step,
-            regime=then.regime,
-            wiring=then.wiring,
-            rotation=then.rotation,
-            shift=then.shift,
-            settings=then.settings,
-            gates_source=then.gates_source,
-            parameters_feature=then.parameters_feature,
-            probe_examples=then.probe_examples,
-            probe_digest=then.probe_digest,
-            probe_set=then.probe_set,
-        )
+        return replace(self, **{name: getattr(then, name) for name in _IN_FORCE})
 
     def after(self, event: Event) -> RunState:
         """The state once this event has happened; `self` where the event changes nothing."""
         match event:
             case EngineReady(catalogue=catalogue):
-                return dataclasses.replace(self, phase="idle", catalogue=catalogue)
+                return replace(self, phase="idle", catalogue=catalogue)
             case RunStarted():
                 return self._begun(event)
             case RunShown(step=step):
-                return dataclasses.replace(self, recorded=event, phase="paused", step=step)
+                return replace(self, recorded=event, phase="paused", step=step)
             case Running(step=step):
-                return dataclasses.replace(self, phase="running", step=step, working="")
+                return replace(self, phase="running", step=step, working="")
             case Paused(step=step):
-                return dataclasses.replace(self, phase="paused", step=step, working="")
+                return replace(self, phase="paused", step=step, working="")
             case Finished(step=step):
-                return dataclasses.replace(self, phase="finished", step=step, working="")
+                return replace(self, phase="finished", step=step, working="")
             case Diverged(step=step, back_to=back):
-                return dataclasses.replace(
+                return replace(
                     self, phase="paused", step=step, working="", diverged=step, back_to=back
                 )
             case RegimeSwapped():
-                return dataclasses.replace(
+                return replace(
                     self,
                     regime=event.after,
                     gates_source=event.source,
@@ -211,50 +200,46 @@ class RunState:
                     back_to=None if event.undone else self.back_to,
                 )
             case Rewired(order=order, rotation=rotation, shift=shift):
-                return dataclasses.replace(self, wiring=order, rotation=rotation, shift=shift)
+                return replace(self, wiring=order, rotation=rotation, shift=shift)
             case SettingChanged():
-                return dataclasses.replace(self, settings=event)
+                return replace(self, settings=event)
             case ProbeSetChanged(examples=examples, digest=digest, choice=choice):
-                return dataclasses.replace(
-                    self, probe_examples=examples, probe_digest=digest, probe_set=choice
-                )
+                return replace(self, probe_examples=examples, probe_digest=digest, probe_set=choice)
             case UndoChanged(undo=undo, redo=redo):
-                return dataclasses.replace(self, undo=undo, redo=redo)
+                return replace(self, undo=undo, redo=redo)
             case FileScored(run=run) if self.run is not None and run == self.run.run:
-                return dataclasses.replace(self, scored=event)
+                return replace(self, scored=event)
             case TrainingOffered(run=run) if self.run is not None and run == self.run.run:
-                return dataclasses.replace(self, training=event)
+                return replace(self, training=event)
             case BranchBegan():
-                return dataclasses.replace(self, origin=event)
+                return replace(self, origin=event)
             case BranchStatus():
-                return dataclasses.replace(self, branch=event)
+                return replace(self, branch=event)
             case CheckpointsListed():
-                return dataclasses.replace(self, checkpoints=event)
+                return replace(self, checkpoints=event)
             case ChangesListed():
-                return dataclasses.replace(self, changes=event)
+                return replace(self, changes=event)
             case ComparedMoved():
                 return self._moved(event)
             case ComparisonOpened():
-                return dataclasses.replace(self, comparison=event)
+                return replace(self, comparison=event)
             case ComparisonClosed():
-                return dataclasses.replace(self, comparison=None)
+                return replace(self, comparison=None)
             case HistoryReplayed(events=events):
                 state = self
                 for one in events:
                     state = state.after(one)
                 return state
             case Working():
-                return dataclasses.replace(
-                    self, working=event.sentence, can_cancel=event.can_cancel
-                )
+                return replace(self, working=event.sentence, can_cancel=event.can_cancel)
             case Refused() | Failed() if self.working:
-                return dataclasses.replace(self, working="")
+                return replace(self, working="")
             case StepsNotCaptured():
-                return dataclasses.replace(self, not_captured=event)
+                return replace(self, not_captured=event)
             case EngineSilent() | EngineAnswered():
-                return dataclasses.replace(self, silent=isinstance(event, EngineSilent))
+                return replace(self, silent=isinstance(event, EngineSilent))
             case Stopped():
-                return dataclasses.replace(self, phase="stopped", silent=False)
+                return replace(self, phase="stopped", silent=False)
             case _:
                 return self
 
@@ -283,14 +268,14 @@ class RunState:
         opened = self.comparison
         if opened is None:
             return self
-        now = dataclasses.replace(
+        now = replace(
             opened,
             step=event.step,
             regime=event.regime or opened.regime,
             wiring=event.wiring or opened.wiring,
             config=event.config or opened.config,
         )
-        return dataclasses.replace(self, comparison=now)
+        return replace(self, comparison=now)
 
     def _entry_of(self, regime: str) -> RegimeEntry | None:
         regimes = self.catalogue.regimes if self.catalogue is not None else ()
@@ -332,8 +317,8 @@ class RunChanges:
         found = next((one for one in reversed(states) if _agrees(one, frame)), None)
         if found is None and frame is not None:  # the log has gaps: the frame says so itself
             wiring = frame.wiring or states[-1].wiring
-            found = dataclasses.replace(states[-1], regime=frame.regime, wiring=wiring)
-        return dataclasses.replace(found or states[-1], step=step)
+            found = replace(states[-1], regime=frame.regime, wiring=wiring)
+        return replace(found or states[-1], step=step)
 
 
 def _after_all(state: RunState, changes: Iterable[Change]) -> list[RunState]:

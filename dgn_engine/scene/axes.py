@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from dgn_engine.scene.elements import Array, Axis, Chart, Curve, Matrix, Scene, finite_range
-from dgn_engine.scene.panel_spec import View
+from dgn_engine.scene.panel_spec import Values, View
 
 Range = tuple[float, float]
 LOG = " (log)"  # at the end of the title of a chart whose y axis may be either
@@ -174,6 +174,15 @@ def class_names(view: View, labels: Array) -> tuple[str, ...]:
         known = view.pictures.probe_set.class_names  # another set, perhaps with drawn examples
     count = int(labels.max()) + 1 if labels.size else 0
     return tuple(known[c] if c < len(known) else str(c) for c in range(count))
+
+
+def example_values(view: View) -> Values:
+    """The values of an option that chooses a probe example."""
+    if view.run is None:
+        return ()
+    labels = np.array(view.run.probe_set.labels)
+    names = class_names(view, labels)
+    return tuple((str(i), f"example {i}, {names[int(one)]}") for i, one in enumerate(labels))
 
 
 def example_axis(labels: Array, names: Sequence[str], label: str = "example, by class") -> Axis:

@@ -46,14 +46,6 @@ class ChartPlace:
     room: Margins
 
 
-@dataclass(frozen=True)
-class _Cell:
-    row: int
-    column: int
-    row_span: int
-    column_span: int
-
-
 def arrange(
     charts: Sequence[Chart], margins: Mapping[str, Margins], width: float, height: float
 ) -> dict[str, ChartPlace]:
@@ -150,13 +142,10 @@ def _alone(chart: Chart, charts: Sequence[Chart]) -> Chart:
     """
     matrix, y = chart.matrix, chart.y
     if matrix is not None:
+        scale = (matrix.ramp, matrix.low, matrix.high)
         for other in charts:
             near = other.matrix
-            if near is None or (near.ramp, near.low, near.high) != (
-                matrix.ramp,
-                matrix.low,
-                matrix.high,
-            ):
+            if near is None or (near.ramp, near.low, near.high) != scale:
                 continue
             matrix = replace(matrix, bar=matrix.bar or near.bar)
             if y.ticks == () and not y.label and other.x == chart.x:
@@ -168,11 +157,15 @@ def _alone(chart: Chart, charts: Sequence[Chart]) -> Chart:
 
 def _without_overviews(charts: Sequence[Chart]) -> tuple[Chart, ...]:
     """The large charts; rows and columns that only overviews began are closed up."""
-    large = [chart for chart in charts if not chart.small]
-    if len(large) == len(charts):
-        return tuple(large)
-    rows = sorted({at for one in large for at in (one.row, one.row + one.row_span)})
-    columns = sorted({at for one in large for at in (one.column, one.column + one.column_span)})
+    large = tuple(chart for chart in charts if not chart.small)
+    return large if len(large) == len(charts) else closed_up(large)
+
+
+def closed_up(charts: Sequence[Chart]) -> tuple[Chart, ...]:
+    """The charts in as few rows and columns as they need: what lies between the edges of two of
+    them becomes one."""
+    rows = sorted({at for one in charts for at in (one.row, one.row + one.row_span)})
+    columns = sorted({at for one in charts for at in (one.column, one.column + one.column_span)})
     return tuple(
         replace(
             one,
@@ -181,7 +174,7 @@ def _without_overviews(charts: Sequence[Chart]) -> tuple[Chart, ...]:
             column=columns.index(one.column),
             column_span=columns.index(one.column + one.column_span) - columns.index(one.column),
         )
-        for one in large
+        for one in charts
     )
 
 
@@ -196,39 +189,37 @@ def _placed(
     height: float,
     narrow: bool,
 ) -> dict[str, ChartPlace]:
-    cells = {chart.key: _cell(chart, narrow) for chart in charts}
-    aligned = _aligned(charts, cells, _with_lanes(charts, cells, margins))
-    heights = _heights(charts, cells, aligned, height)
-    widths = _widths(charts, cells, aligned, heights, width)
+    charts = [in_narrow_room(chart) for chart in charts] if narrow else charts
+    aligned = _aligned(charts, _with_lanes(charts, margins))
+    heights = _heights(charts, aligned, height)
+    widths = _widths(charts, aligned, heights, width)
     lefts = _starts(widths, max(0.0, (width - sum(widths) - GAP * (len(widths) - 1)) / 2))
     tops = _starts(heights, 0.0)
     places: dict[str, ChartPlace] = {}
     for chart in charts:
-        cell, room = cells[chart.key], aligned[chart.key]
-        right = cell.column + cell.column_span - 1
-        bottom = cell.row + cell.row_span - 1
+        room = aligned[chart.key]
+        right = chart.column + chart.column_span - 1
+        bottom = chart.row + chart.row_span - 1
         box = Box(
-            lefts[cell.column] + room.left,
-            tops[cell.row] + room.top,
-            lefts[right] + widths[right] - lefts[cell.column] - room.left - room.right,
-            tops[bottom] + heights[bottom] - tops[cell.row] - room.top - room.bottom,
+            lefts[chart.column] + room.left,
+            tops[chart.row] + room.top,
+            lefts[right] + widths[right] - lefts[chart.column] - room.left - room.right,
+            tops[bottom] + heights[bottom] - tops[chart.row] - room.top - room.bottom,
         )
         box = Box(box.x, box.y, max(box.width, 8.0), max(box.height, 8.0))
         places[chart.key] = ChartPlace(_squared(chart, box) if chart.square else box, room)
     return places
 
 
-def _with_lanes(
-    charts: Sequence[Chart], cells: Mapping[str, _Cell], margins: Mapping[str, Margins]
-) -> dict[str, Margins]:
+def _with_lanes(charts: Sequence[Chart], margins: Mapping[str, Margins]) -> dict[str, Margins]:
     """A lane of events is shown once in each column: under the lowest of its charts over steps."""
     found = dict(margins)
     for chart in charts:
-        own, cell = margins[chart.key], cells[chart.key]
+        own = margins[chart.key]
         if not own.lane:
             continue
         lower = any(
-            cells[other.key].column == cell.column and cells[other.key].row > cell.row
+            other.column == chart.column and other.row > chart.row
             for other in charts
             if margins[other.key].lane
         )
@@ -237,10 +228,12 @@ def _with_lanes(
     return found
 
 
-def _cell(chart: Chart, narrow: bool) -> _Cell:
-    if narrow and chart.narrow is not None:
-        return _Cell(*chart.narrow)
-    return _Cell(chart.row, chart.column, chart.row_span, chart.column_span)
+def in_narrow_room(chart: Chart) -> Chart:
+    """The chart in its second place, where it offers one."""
+    if chart.narrow is None:
+        return chart
+    row, column, row_span, column_span = chart.narrow
+    return replace(chart, row=row, column=column, row_span=row_span, column_span=column_span)
 
 
 def aspect(chart: Chart) -> float:
@@ -251,43 +244,38 @@ def aspect(chart: Chart) -> float:
     return float(columns) / float(rows)
 
 
-def _heights(
-    charts: Sequence[Chart], cells: Mapping[str, _Cell], margins: Mapping[str, Margins], all_: float
-) -> list[float]:
-    count = max(cell.row + cell.row_span for cell in cells.values())
+def _heights(charts: Sequence[Chart], margins: Mapping[str, Margins], all_: float) -> list[float]:
+    count = max(chart.row + chart.row_span for chart in charts)
     fixed: dict[int, float] = {}
     for chart in charts:
-        cell, room = cells[chart.key], margins[chart.key]
+        room = margins[chart.key]
         if chart.small:
             picture = min(max(0.16 * all_, SMALL_ROW[0]), SMALL_ROW[1])
-            fixed[cell.row] = max(fixed.get(cell.row, 0.0), picture + room.top + room.bottom)
+            fixed[chart.row] = max(fixed.get(chart.row, 0.0), picture + room.top + room.bottom)
     free = all_ - sum(fixed.values()) - GAP * (count - 1)
     share = max(free / max(count - len(fixed), 1), 24.0)
     return [fixed.get(row, share) for row in range(count)]
 
 
 def _widths(
-    charts: Sequence[Chart],
-    cells: Mapping[str, _Cell],
-    margins: Mapping[str, Margins],
-    heights: Sequence[float],
-    all_: float,
+    charts: Sequence[Chart], margins: Mapping[str, Margins], heights: Sequence[float], all_: float
 ) -> list[float]:
     """Columns of square charts are as wide as their height asks; the others share what is left."""
-    count = max(cell.column + cell.column_span for cell in cells.values())
+    count = max(chart.column + chart.column_span for chart in charts)
     free = all_ - GAP * (count - 1)
     around: dict[int, float] = {}  # margins left and right of the data of a column of squares
     inside: dict[int, float] = {}  # how wide its data would be in full height
     others: dict[int, float] = {}  # margins of a column of other charts
     for chart in charts:
-        cell, room = cells[chart.key], margins[chart.key]
-        if chart.square and cell.column_span == 1:
-            tall = sum(heights[cell.row : cell.row + cell.row_span]) + GAP * (cell.row_span - 1)
+        room, column = margins[chart.key], chart.column
+        if chart.square and chart.column_span == 1:
+            rows = heights[chart.row : chart.row + chart.row_span]
+            tall = sum(rows) + GAP * (chart.row_span - 1)
             wide = max(tall - room.top - room.bottom, 8.0) * aspect(chart)
-            inside[cell.column] = max(inside.get(cell.column, 0.0), wide)
-            around[cell.column] = max(around.get(cell.column, 0.0), room.left + room.right)
-        elif cell.column_span == 1:
-            others[cell.column] = max(others.get(cell.column, 0.0), room.left + room.right)
+            inside[column] = max(inside.get(column, 0.0), wide)
+            around[column] = max(around.get(column, 0.0), room.left + room.right)
+        elif chart.column_span == 1:
+            others[column] = max(others.get(column, 0.0), room.left + room.right)
     squares = [column for column in inside if column not in others]
     rest = count - len(squares)
     most = free if rest == 0 else free * len(squares) / (len(squares) + 1.25 * rest)
@@ -302,31 +290,18 @@ def _widths(
         each = {column: others.get(column, 0.0) + data for column in range(count)}
         return [sizes.get(column, each[column]) for column in range(count)]
     # A wide chart above or below squares takes the whole width; their columns share it.
-    spanned = any(not chart.square and cells[chart.key].column_span > 1 for chart in charts)
+    spanned = any(not chart.square and chart.column_span > 1 for chart in charts)
     return [sizes[column] + (left / count if spanned else 0.0) for column in range(count)]
 
 
-def _aligned(
-    charts: Sequence[Chart], cells: Mapping[str, _Cell], margins: Mapping[str, Margins]
-) -> dict[str, Margins]:
+def _aligned(charts: Sequence[Chart], margins: Mapping[str, Margins]) -> dict[str, Margins]:
     """Charts in one column start at one left edge, charts in one row stand on one base line."""
-    found: dict[str, Margins] = {}
-    for chart in charts:
-        cell, own = cells[chart.key], margins[chart.key]
-        if chart.small:
-            found[chart.key] = own
-            continue
-        column = [
-            margins[other.key]
-            for other in charts
-            if cells[other.key].column == cell.column and not other.small
-            if cells[other.key].column_span == cell.column_span
-        ]
-        row = [
-            margins[other.key]
-            for other in charts
-            if cells[other.key].row == cell.row and not other.small
-        ]
+    found = dict(margins)
+    large = [chart for chart in charts if not chart.small]
+    for chart in large:
+        own, columns = margins[chart.key], (chart.column, chart.column_span)
+        column = [margins[o.key] for o in large if (o.column, o.column_span) == columns]
+        row = [margins[o.key] for o in large if o.row == chart.row]
         found[chart.key] = Margins(
             max(item.left for item in column),
             max(item.top for item in row),

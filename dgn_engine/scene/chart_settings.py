@@ -69,7 +69,6 @@ def adjusted(
 
 
 def is_over_steps(chart: Chart) -> bool:
-    """Whether the chart has a time axis."""
     return chart.matrix is None and chart.x.label == "step"
 
 

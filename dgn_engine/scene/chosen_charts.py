@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from dgn_engine.scene.elements import Chart, Matrix, Scene
+from dgn_engine.scene.chart_layout import closed_up
+from dgn_engine.scene.elements import Chart, Matrix, Scene, with_matrix
 
 _OF_STEP = re.compile(r"(.+)_step\d+")
 
@@ -21,37 +22,14 @@ def chart_names(scene: Scene) -> tuple[str, ...]:
 def choose_charts(scene: Scene, names: set[str]) -> Scene:
     """Return the scene with the charts of these names alone; see `chart_names`."""
     chosen = [chart for chart in scene.charts if names & _names_of(chart)]
-    rows = _edges((c.row, c.row_span) for c in chosen)
-    columns = _edges((c.column, c.column_span) for c in chosen)
-    charts = [
-        replace(
-            chart,
-            row=rows.index(chart.row),
-            row_span=_span(rows, chart.row, chart.row_span),
-            column=columns.index(chart.column),
-            column_span=_span(columns, chart.column, chart.column_span),
-            narrow=None,
-            small=False,
-            chosen=False,
-        )
-        for chart in chosen
-    ]
-    charts = [_with_names(chart) for chart in charts]
+    whole = (replace(c, narrow=None, small=False, chosen=False) for c in closed_up(chosen))
+    charts = [_with_names(chart) for chart in whole]
     return replace(scene, charts=tuple(_with_bars(scene.charts, charts)))
 
 
 def _names_of(chart: Chart) -> set[str]:
     found = _OF_STEP.fullmatch(chart.key)
     return {chart.key, found[1]} if found else {chart.key}
-
-
-def _edges(cells: Iterable[tuple[int, int]]) -> list[int]:
-    """Where rows or columns begin and end: what lies between two of them becomes one."""
-    return sorted({edge for first, span in cells for edge in (first, first + span)})
-
-
-def _span(edges: Sequence[int], first: int, span: int) -> int:
-    return edges.index(first + span) - edges.index(first)
 
 
 def _with_names(chart: Chart) -> Chart:
@@ -70,7 +48,7 @@ def _with_bars(every: Sequence[Chart], chosen: Sequence[Chart]) -> list[Chart]:
         matrix = chart.matrix
         if matrix is not None and _scale(matrix) in bars and _scale(matrix) not in shown:
             shown.add(_scale(matrix))
-            chart = replace(chart, matrix=replace(matrix, bar=bars[_scale(matrix)]))
+            chart = with_matrix(chart, bar=bars[_scale(matrix)])
         found.append(chart)
     return found[::-1]
 

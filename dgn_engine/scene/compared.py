@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import replace
 
 from dgn_engine.protocol.frames import Reading
-from dgn_engine.scene.elements import Chart, Dash
+from dgn_engine.scene.elements import Chart, Dash, with_matrix
 from dgn_engine.scene.matrix_difference import difference, why_not
 from dgn_engine.scene.panel_spec import ComparedRun, View
+from dgn_engine.scene.run_text import without_dollars
 from dgn_engine.scene.typeset import literal
 
 _LONGEST = 24
 _DASH_OF_B: dict[Dash, Dash] = dict.fromkeys(("solid", "dash", "dot", "dashdot"), "dash")
-_DASHES_OF_B: dict[Dash, Dash] = {
-    "solid": "dot",
-    "dash": "dashdot",
-    "dot": "dash",
-    "dashdot": "dash",
-}
+_DASHES_OF_B: dict[Dash, Dash] = _DASH_OF_B | {"solid": "dot", "dash": "dashdot"}
 
 
 def pair_labels(compared: ComparedRun) -> tuple[str, str]:
@@ -31,10 +26,7 @@ def b_name(compared: ComparedRun) -> str:
     """'B · resnet18.pth', a long name cut in its middle; its label where it has one."""
     if compared.labels[1]:
         return compared.labels[1]
-    name = compared.name.replace("$", "_")  # dollars would set the name as a formula
-    if len(name) > _LONGEST:
-        name = f"{name[: _LONGEST // 2]}…{name[-(_LONGEST // 2 - 1) :]}"
-    return f"B · {name}"
+    return f"B · {without_dollars(compared.name, _LONGEST)}"
 
 
 def b_in_words(compared: ComparedRun, how: str = "") -> str:
@@ -49,24 +41,22 @@ def overlaid(ours: Chart, theirs: Chart, names: tuple[str, str]) -> Chart:
     """
     a, b = names
     dashes = _DASHES_OF_B if max(len(ours.curves), len(theirs.curves)) > 1 else _DASH_OF_B
-    curves = (
-        *(
-            replace(
-                curve,
-                name=f"{b} {curve.name}".strip(),
-                role="compared",
-                dash=dashes[curve.dash],
-                marker=curve.marker and curve.x.size == 1,
-            )
-            for curve in theirs.curves
-        ),
-        *(replace(curve, name=f"{a} {curve.name}".strip()) for curve in ours.curves),
-    )
+    curves = [
+        replace(
+            curve,
+            name=f"{b} {curve.name}".strip(),
+            role="compared",
+            dash=dashes[curve.dash],
+            marker=curve.marker and curve.x.size == 1,
+        )
+        for curve in theirs.curves
+    ]
+    curves += (replace(curve, name=f"{a} {curve.name}".strip()) for curve in ours.curves)
     limits = [axis.limits for axis in (ours.y, theirs.y) if axis.limits is not None]
     reach = (min(low for low, _ in limits), max(high for _, high in limits)) if limits else None
     across = [axis.limits for axis in (ours.x, theirs.x) if axis.limits is not None]
     x = replace(ours.x, limits=max(across, key=lambda ends: ends[1], default=None))
-    return replace(ours, curves=curves, x=x, y=replace(ours.y, limits=reach))
+    return replace(ours, curves=tuple(curves), x=x, y=replace(ours.y, limits=reach))
 
 
 def compared_view(view: View) -> View | None:
@@ -75,9 +65,9 @@ def compared_view(view: View) -> View | None:
     if compared is None:
         return None
     run = view.run
-    return dataclasses.replace(
+    return replace(
         view,
-        run=None if run is None else dataclasses.replace(run, layers=compared.layers),
+        run=None if run is None else replace(run, layers=compared.layers),
         regime=compared.regime,
         wiring=compared.wiring,
         step=compared.step,
@@ -98,6 +88,13 @@ def compared_reading(view: View, probe: str) -> Reading | None:
     return None if reading is None or reading.absent else reading
 
 
+def compared_note(view: View, probe: str, how: str) -> str:
+    """'Dashed: B · resnet18.pth.' where B has such a reading, else why it is not shown."""
+    if view.compared is not None and compared_reading(view, probe) is not None:
+        return b_in_words(view.compared, how)
+    return why_not_compared(view, probe)
+
+
 def with_difference(
     pair: Sequence[Chart], key: str, compared: ComparedRun
 ) -> tuple[tuple[Chart, ...], str]:
@@ -109,25 +106,15 @@ def with_difference(
     ours, theirs = pair
     if why := why_not(ours, theirs):
         return (ours, theirs), f"No {a} − {b}: {why}."
-    made = difference(ours, theirs)
-    assert made.matrix is not None
-    matrix = replace(made.matrix, name=f"{a} - {b}", bar=f"{a} − {b}")
+    made = with_matrix(difference(ours, theirs), name=f"{a} - {b}", bar=f"{a} − {b}")
     narrow = None
     if theirs.narrow is not None:
         row, column, *spans = theirs.narrow
         one_below = ours.narrow is not None and ours.narrow[0] < row
         narrow = (row + one_below, column + (not one_below), spans[0], spans[1])
     y = replace(made.y, label="", ticks=())
-    found = replace(
-        made,
-        key=key,
-        title=f"{a} − {b}",
-        matrix=matrix,
-        y=y,
-        narrow=narrow,
-        column=theirs.column + 1,
-    )
-    return (ours, theirs, found), ""
+    made = replace(made, key=key, title=f"{a} − {b}", y=y, narrow=narrow)
+    return (ours, theirs, replace(made, column=theirs.column + 1)), ""
 
 
 def why_not_compared(view: View, probe: str) -> str:

@@ -7,9 +7,9 @@ and the data export writes it as CSV or NPZ, so that all of them show the same n
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,14 +37,7 @@ Role = Literal[
     "overlay_5",
     "overlay_6",
 ]
-OVERLAYS: tuple[Role, ...] = (
-    "overlay_1",
-    "overlay_2",
-    "overlay_3",
-    "overlay_4",
-    "overlay_5",
-    "overlay_6",
-)
+OVERLAYS: tuple[Role, ...] = tuple(role for role in get_args(Role) if "overlay" in role)
 Dash = Literal["solid", "dash", "dot", "dashdot"]
 # 'gates': two luminance-separated tones, 0…1; 'sequential': cividis; 'diverging': centred on 0;
 # the others are chosen by the user: black over blue and yellow to white, white to blue, grey.
@@ -124,10 +117,8 @@ class Matrix:
     scale: str = ""  # how the values are normalised: 'unit diagonal', 'as computed'
     estimated: bool = False  # drawn with a hatched corner
     error: Array | None = None  # of an estimate one standard error of each entry, where it is known
-    beyond: tuple[bool, bool] = (
-        False,
-        False,
-    )  # values below `low`, above `high`: arrows on the bar
+    # Whether there are values below `low`, above `high`: arrows on the bar.
+    beyond: tuple[bool, bool] = (False, False)
     # Which probe examples the rows and columns are (of a montage: the tiles); empty: not examples.
     row_examples: tuple[int, ...] = ()
     column_examples: tuple[int, ...] = ()
@@ -207,12 +198,24 @@ class Empty:
 Shown = Scene | Empty
 
 
+def with_matrix(chart: Chart, **changes: Any) -> Chart:
+    """The chart with these fields of its matrix changed; as it is where it has none."""
+    if chart.matrix is None:
+        return chart
+    return replace(chart, matrix=replace(chart.matrix, **changes))
+
+
 def finite_range(values: Array) -> tuple[float, float]:
     """Smallest and largest finite value; (0, 0) where there is none."""
     finite = values[np.isfinite(values)]
     if finite.size == 0:
         return 0.0, 0.0
     return float(finite.min()), float(finite.max())
+
+
+def reach_of(values: Array) -> float:
+    """The largest finite size; 1 where there is none above 0."""
+    return max(map(abs, finite_range(values))) or 1.0
 
 
 _PLAIN = (str, float, int, bool, type(None))

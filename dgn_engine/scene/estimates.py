@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_engine.scene.elements import Array, Chart
+from dgn_engine.scene.elements import Array, Chart, with_matrix
 from dgn_engine.text.written_numbers import number, plus_minus
 
 
@@ -16,10 +14,10 @@ def marked(chart: Chart, reading: Reading, name: str, error: str = "") -> Chart:
 
     `error`: the array that has the errors of what is drawn, unless that is `name` itself.
     """
-    if chart.matrix is None or f"{name}_error" not in reading.arrays:
+    if f"{name}_error" not in reading.arrays:
         return chart
     errors = reading.arrays.get(error or f"{name}_error")
-    return replace(chart, matrix=replace(chart.matrix, estimated=True, error=errors))
+    return with_matrix(chart, estimated=True, error=errors)
 
 
 def mean_in_words(values: Array, errors: Array | None) -> str:

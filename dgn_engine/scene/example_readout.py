@@ -15,6 +15,7 @@ from dgn_engine.scene.elements import Array, Chart
 from dgn_engine.scene.linked_places import selection_at
 from dgn_engine.scene.panel_spec import View
 from dgn_engine.scene.readout import describe
+from dgn_engine.scene.run_text import is_conv, layers_in
 from dgn_engine.scene.typeset import plain
 from dgn_engine.text.written_numbers import number
 
@@ -121,12 +122,10 @@ def gate_rows(
     if any(place not in rows for place in places):
         return (), ("Their gates were read of fewer examples.",)
     at = [rows.index(place) for place in places]
-    wanted = sorted(
-        int(name[len("layer_") :]) for name in reading.arrays if name.startswith("layer_")
-    )
+    wanted = layers_in(reading.arrays, "layer")
     found = [_rows_of(view, reading, one, at) for one in wanted if layer in (None, one)]
-    behind = f"Gates of step {reading.step:,}." if reading.step != _newest(view) else ""
-    return tuple(found), tuple(filter(None, (behind,)))
+    behind = (f"Gates of step {reading.step:,}.",) if reading.step != _newest(view) else ()
+    return tuple(found), behind
 
 
 def _newest(view: View) -> int:
@@ -139,7 +138,7 @@ def _rows_of(view: View, reading: Reading, layer: int, at: list[int]) -> GateRow
     values = reading.arrays[f"layer_{layer}"]
     rows = np.asarray(values[at], dtype=np.float64)
     name = f"G{layer + 1}"
-    if _averaged(view, reading, layer):
+    if is_conv(view, reading, layer):
         return GateRows(name, rows, None, "means over positions")
     if len(at) == 1:
         return GateRows(name, rows, None, f"{int((rows[0] >= 0.5).sum())} of {rows.shape[1]} open")
@@ -148,13 +147,6 @@ def _rows_of(view: View, reading: Reading, layer: int, at: list[int]) -> GateRow
     if values.dtype == np.uint8:
         words += f", {int((rows[0] * rows[1]).sum())} both open"
     return GateRows(name, rows, agree, words)
-
-
-def _averaged(view: View, reading: Reading, layer: int) -> bool:
-    """Whether the reading has means over the positions of a map in the place of gates."""
-    if view.run is not None and layer < len(view.run.layers):
-        return view.run.layers[layer].kind == "conv"
-    return "unit_map" in reading.arrays
 
 
 def shared_paths(view: View, places: tuple[int, ...], chart: Chart) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dgn_engine.scene.axes import Range, chart_range
-from dgn_engine.scene.elements import Axis, Chart, Matrix, Scene, finite_range
+from dgn_engine.scene.elements import Chart, Scene, finite_range, with_matrix
 
 
 def with_fixed_axes(scenes: Sequence[Scene]) -> list[Scene]:
@@ -22,10 +22,7 @@ def with_fixed_axes(scenes: Sequence[Scene]) -> list[Scene]:
     reaches = {key: _reach(charts) for key, charts in known.items()}
     colours = {key: _colours(charts) for key, charts in known.items()}
     return [
-        replace(
-            scene,
-            charts=tuple(_fixed(chart, reaches, colours) for chart in scene.charts),
-        )
+        replace(scene, charts=tuple(_fixed(chart, reaches, colours) for chart in scene.charts))
         for scene in scenes
     ]
 
@@ -47,18 +44,10 @@ def _colours(charts: Sequence[Chart]) -> Range | None:
 def _fixed(
     chart: Chart, reaches: dict[str, tuple[Range, Range]], colours: dict[str, Range | None]
 ) -> Chart:
-    ends = colours[chart.key]
-    if chart.matrix is not None and ends is not None:
-        return replace(chart, matrix=_coloured(chart.matrix, ends))
+    ends, matrix = colours[chart.key], chart.matrix
+    if matrix is not None and ends is not None:
+        least, greatest = finite_range(matrix.values)
+        beyond = matrix.beyond[0] and least < ends[0], matrix.beyond[1] and greatest > ends[1]
+        return with_matrix(chart, low=ends[0], high=ends[1], beyond=beyond)
     x, y = reaches[chart.key]
-    return replace(chart, x=_limited(chart.x, x), y=_limited(chart.y, y))
-
-
-def _coloured(matrix: Matrix, ends: Range) -> Matrix:
-    least, greatest = finite_range(matrix.values)
-    beyond = matrix.beyond[0] and least < ends[0], matrix.beyond[1] and greatest > ends[1]
-    return replace(matrix, low=ends[0], high=ends[1], beyond=beyond)
-
-
-def _limited(axis: Axis, reach: Range) -> Axis:
-    return replace(axis, limits=reach)
+    return replace(chart, x=replace(chart.x, limits=x), y=replace(chart.y, limits=y))

@@ -1,16 +1,30 @@
-"""Curves over steps, and of single layers: over layers one marker a layer."""
+"""Charts over steps and over layers: curves, a row for each layer, an overview of each."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from dgn_engine.scene.axes import step_axis
-from dgn_engine.scene.elements import OVERLAYS, Array, Axis, Chart, Curve, Dash, Role, Subjects
+from dgn_engine.scene.compared import compared_reading, pair_labels
+from dgn_engine.scene.elements import (
+    OVERLAYS,
+    Array,
+    Axis,
+    Chart,
+    Curve,
+    Dash,
+    Matrix,
+    Role,
+    Subjects,
+)
 from dgn_engine.scene.panel_spec import View
 
 MOST = len(OVERLAYS)  # lines that can be told apart
+_IN_A_ROW = 8  # overviews side by side before a second row begins
 
 
 def recorded_curve(
@@ -74,19 +88,24 @@ def over_steps(
     out, because a logarithmic axis has no place for it."""
     found: list[Curve] = []
     for place, layer in enumerate(chosen_layers(count)):
-        series = view.series.get((probe, f"{prefix}_{layer}"))
-        if series is None or not series.steps.size:
-            continue
-        values = scale * series.values
-        if log:
-            values = np.where(values > 0, values, np.nan)
-            if not np.isfinite(values).any():
-                continue
-        marker = bool(series.steps.size == 1)
-        name = f"layer {layer + 1}"
-        curve = Curve(name, series.steps, values, OVERLAYS[place], marker=marker, layer=layer)
-        found.append(curve)
+        source, name = (probe, f"{prefix}_{layer}"), f"layer {layer + 1}"
+        for curve in recorded_curve(view, source, name, OVERLAYS[place], scale=scale):
+            y = np.where(curve.y > 0, curve.y, np.nan) if log else curve.y
+            if not log or np.isfinite(y).any():
+                found.append(replace(curve, y=y, layer=layer))
     return tuple(found)
+
+
+def compared_layers(
+    view: View, probe: str, array: str, name: str, scale: float = 1.0
+) -> tuple[Curve, ...]:
+    """B's array of one value a layer, times `scale`, as a curve over layers; none without B."""
+    reading = compared_reading(view, probe)
+    if reading is None or view.compared is None:
+        return ()
+    values = scale * reading.arrays[array]
+    name = f"{pair_labels(view.compared)[1]} {name}"
+    return (Curve(name, places(len(values)), values, "compared", "dash"),)
 
 
 def layer_axis(count: int, names: Sequence[str] = ()) -> Axis:
@@ -103,3 +122,53 @@ def layer_axis(count: int, names: Sequence[str] = ()) -> Axis:
 def places(count: int) -> Array:
     """1 … count, where the layers stand on `layer_axis`."""
     return np.arange(1, count + 1)
+
+
+def layer_rows(layers: range | tuple[int, ...]) -> Axis:
+    """A row a layer, 1-based, at most about eight of them named."""
+    count = len(layers)
+    ticks = tuple((float(row), str(layers[row] + 1)) for row in range(0, count, -(-count // 8)))
+    subjects = Subjects("layer", layers)
+    return Axis("layer", limits=(-0.5, count - 0.5), ticks=ticks, subjects=subjects)
+
+
+def layers_by_units(title: str, layers: range | tuple[int, ...], matrix: Matrix) -> Chart:
+    """The chart of a matrix that has a row for each layer and a column for each unit."""
+    units = range(matrix.values.shape[1])
+    return Chart(
+        key="units",
+        title=title,
+        x=Axis("unit", limits=(-0.5, len(units) - 0.5), subjects=Subjects("unit", units)),
+        y=layer_rows(layers),
+        matrix=replace(
+            matrix,
+            row_name="layer",
+            column_name="unit",
+            row_labels=tuple(f"layer {layer + 1}" for layer in layers),
+            column_labels=tuple(f"unit {unit}" for unit in units),
+        ),
+    )
+
+
+def overviews(
+    charts: Mapping[int, Chart], chosen: int, option: str
+) -> tuple[list[Chart], int, int]:
+    """Charts of several layers as overviews, of which a click sets the option to the layer.
+
+    Returns them, how many rows they take, and how many stand in one; of a single layer none.
+    """
+    rows = math.ceil(len(charts) / _IN_A_ROW) if len(charts) > 1 else 0
+    across = math.ceil(len(charts) / rows) if rows else 1
+    found = [
+        replace(
+            chart,
+            key=f"overview_{layer}",
+            row=place // across,
+            column=place % across,
+            small=True,
+            chosen=layer == chosen,
+            click=(option, str(layer)),
+        )
+        for place, (layer, chart) in enumerate(charts.items())
+    ]
+    return found if rows else [], rows, across

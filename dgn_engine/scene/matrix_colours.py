@@ -97,7 +97,11 @@ def coloured(
         choice = wanted[left[0]]
         group = [key for key in sharing(charts, left[0]) if wanted.get(key) == choice]
         left = [key for key in left if key not in group]
-        matrices = {key: _painted(matrix, choice) for key in group if (matrix := found[key].matrix)}
+        matrices = {
+            key: replace(matrix, ramp=choice.ramp or matrix.ramp)
+            for key in group
+            if (matrix := found[key].matrix)
+        }
         seen = [matrix.values for matrix in matrices.values()]
         reach = choice.fixed if choice.span == "fixed" else span_range(seen, choice.span)
         for key, matrix in matrices.items():
@@ -112,10 +116,6 @@ def _of(charts: Sequence[Chart], group: Sequence[str]) -> str:
     """' of Active Λ' where the panel has matrices in other colours."""
     scaled = {chart.key: chart.title for chart in charts if _scale(chart)}
     return "" if set(group) == set(scaled) else f" of {' and '.join(scaled[k] for k in group)}"
-
-
-def _painted(matrix: Matrix, choice: ColourChoice) -> Matrix:
-    return replace(matrix, ramp=choice.ramp) if choice.ramp else matrix
 
 
 def _scale(chart: Chart) -> tuple[Ramp, float, float] | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dgn_engine.scene.elements import Chart, Scene, finite_range
+from dgn_engine.scene.elements import Chart, Scene, reach_of, with_matrix
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,7 @@ def difference(minuend: Chart, other: Chart) -> Chart:
     assert minuend.matrix is not None
     assert other.matrix is not None
     values = minuend.matrix.values.astype(np.float64) - other.matrix.values
-    low, high = finite_range(values)
-    reach = max(abs(low), abs(high)) or 1.0
+    reach = reach_of(values)
     matrix = replace(
         minuend.matrix,
         name=f"{minuend.matrix.name} - {other.matrix.name}",
@@ -117,21 +116,15 @@ def _with_bars(before: Sequence[Chart], after: list[Chart]) -> tuple[Chart, ...]
         if old is new or old.matrix is None or not old.matrix.bar:
             continue
         scale = (old.matrix.ramp, old.matrix.low, old.matrix.high)
-        rest = [
-            place
+        rest = {
+            place: matrix.bar
             for place, chart in enumerate(after)
-            if chart.matrix is not None and not chart.small
-            if (chart.matrix.ramp, chart.matrix.low, chart.matrix.high) == scale
-        ]
-        if rest and not any(_bar(after[place]) for place in rest):
-            last = after[rest[-1]]
-            assert last.matrix is not None
-            after[rest[-1]] = replace(last, matrix=replace(last.matrix, bar=old.matrix.bar))
+            if (matrix := chart.matrix) is not None and not chart.small
+            if (matrix.ramp, matrix.low, matrix.high) == scale
+        }
+        if rest and not any(rest.values()):
+            after[max(rest)] = with_matrix(after[max(rest)], bar=old.matrix.bar)
     return tuple(after)
-
-
-def _bar(chart: Chart) -> str:
-    return chart.matrix.bar if chart.matrix is not None else ""
 
 
 def _size(shape: tuple[int, ...]) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from dgn_engine.protocol.runs import RunCurves
 from dgn_engine.scene.elements import OVERLAYS, Array, Curve, Dash
 from dgn_engine.scene.panel_spec import OverlaidRun, Series, View
+from dgn_engine.scene.run_text import without_dollars
 from dgn_engine.scene.typeset import literal
 
 _LONGEST = 16
@@ -46,10 +47,7 @@ def short_name(name: str) -> str:
     found = _FOLDER.fullmatch(name)
     if found is not None:
         name = f"{found[3].rpartition('-')[0] or found[3]} {found[1]}:{found[2]}"
-    name = name.replace("$", "_")  # dollars would set the name as a formula
-    if len(name) <= _LONGEST:
-        return name
-    return f"{name[: _LONGEST // 2]}…{name[-(_LONGEST // 2 - 1) :]}"
+    return without_dollars(name, _LONGEST)
 
 
 def scalar_curves(

@@ -16,8 +16,7 @@ SCORES = ("train_loss",)  # that is measured last, of a panel without probes
 
 def readings_of(spec: PanelSpec, view: View) -> tuple[Reading, ...]:
     """The readings that the panel is made of, as far as they have come."""
-    found = (view.readings.get(probe) for probe in spec.probes)
-    return tuple(reading for reading in found if reading is not None)
+    return tuple(view.readings[probe] for probe in spec.probes if probe in view.readings)
 
 
 def draw_reading(
@@ -43,11 +42,15 @@ def draw_reading(
     return decorate
 
 
+def as_note(*sentences: str) -> str:
+    """The line below the charts: what there is to say of these."""
+    return " ".join(filter(None, sentences))
+
+
 def compared_readings(spec: PanelSpec, view: View) -> tuple[Reading, ...]:
     """The readings of B that the panel is made of."""
     known = view.compared.readings if view.compared is not None else {}
-    found = (known.get(probe) for probe in spec.probes)
-    return tuple(reading for reading in found if reading is not None)
+    return tuple(known[probe] for probe in spec.probes if probe in known)
 
 
 def before(spec: PanelSpec, view: View) -> str:

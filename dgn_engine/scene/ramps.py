@@ -46,7 +46,8 @@ _DIVERGING_DARK = (
 def table(ramp: Ramp, theme: Theme) -> NDArray[np.uint8]:
     """(256, 4) RGBA: entries 0…254 from low to high, entry 255 transparent."""
     colours = np.zeros((256, 4), dtype=np.uint8)
-    anchors = np.array([_rgb(colour) for colour in _anchors(ramp, theme)], dtype=np.float64)
+    rgb = [[*bytes.fromhex(colour[1:])] for colour in _anchors(ramp, theme)]
+    anchors = np.array(rgb, dtype=np.float64)
     along = np.linspace(0, len(anchors) - 1, EMPTY)
     for channel in range(3):
         mixed = np.interp(along, np.arange(len(anchors)), anchors[:, channel])
@@ -91,7 +92,3 @@ def _anchors(ramp: Ramp, theme: Theme) -> tuple[str, ...]:
             return ("#101010", "#F4F4F4")
         case "diverging":
             return _DIVERGING_DARK if theme.name == "dark" else _DIVERGING_LIGHT
-
-
-def _rgb(colour: str) -> tuple[int, int, int]:
-    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
 from dgn_engine.config import SETTINGS, DataConfig
 from dgn_engine.errors import with_names
 from dgn_engine.protocol.branches import BranchStatus
+from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.training import RunStarted
 from dgn_engine.scene.panel_spec import Values, View
 from dgn_engine.text.written_numbers import number
@@ -91,17 +92,32 @@ def layer_tag(view: View, layer: int) -> str:
     return f"G{source + 1}"
 
 
+def is_conv(view: View, reading: Reading, layer: int) -> bool:
+    """Whether the reading has means over the positions of a map in the place of gates."""
+    if view.run is not None and layer < len(view.run.layers):
+        return view.run.layers[layer].kind == "conv"
+    return "unit_map" in reading.arrays
+
+
 def layer_values(view: View, probe: str, prefix: str) -> Values:
     """The values of an option for the layers of which a reading has an array 'prefix_l'."""
     reading = view.readings.get(probe)
-    layers = layers_in(list(reading.arrays), prefix) if reading else []
+    layers = layers_in(reading.arrays, prefix) if reading else []
     return tuple((str(layer), layer_name(view, layer)) for layer in layers)
 
 
-def layers_in(names: list[str], prefix: str) -> list[int]:
+def layers_in(names: Iterable[str], prefix: str) -> list[int]:
     """The layers l for which an array 'prefix_l' exists, in order."""
     found = [name.removeprefix(f"{prefix}_") for name in names if name.startswith(f"{prefix}_")]
     return sorted(int(rest) for rest in found if rest.isdigit())
+
+
+def without_dollars(name: str, longest: int) -> str:
+    """A name that is set as no formula; a long one is cut in its middle."""
+    name = name.replace("$", "_")
+    if len(name) <= longest:
+        return name
+    return f"{name[: longest // 2]}…{name[-(longest // 2 - 1) :]}"
 
 
 def short_names(names: Sequence[str]) -> tuple[str, ...]:

@@ -56,9 +56,11 @@ class Pairing:
         theirs = examples[1] if step is None else step.examples
         if why := _why_not(examples[0], theirs, view):
             compared = _without(compared, why)
-            return replace(view, compared=compared, readings=_with(view, _refused(view, why)))
-        agreement = self._read(view, compared)
-        return replace(view, compared=compared, readings=_with(view, agreement))
+            agreement = Reading(AGREEMENT, view.step, absent=why)
+        else:
+            agreement = self._read(view, compared)
+        readings = {**view.readings, AGREEMENT: agreement}
+        return replace(view, compared=compared, readings=readings)
 
     def _read(self, view: View, compared: ComparedRun) -> Reading:
         ours, theirs = view.readings.get("gates"), compared.readings.get("gates")
@@ -113,11 +115,3 @@ def _why_not(ours: str, theirs: str, view: View) -> str:
 def _without(compared: ComparedRun, why: str) -> ComparedRun:
     readings = {name: Reading(name, compared.step, absent=why) for name in compared.readings}
     return replace(compared, readings=readings)
-
-
-def _refused(view: View, why: str) -> Reading:
-    return Reading(AGREEMENT, view.step, absent=why)
-
-
-def _with(view: View, agreement: Reading) -> dict[str, Reading]:
-    return {**view.readings, AGREEMENT: agreement}

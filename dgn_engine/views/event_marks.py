@@ -28,7 +28,9 @@ def marks_of(event: Event, before: RunState) -> tuple[Mark, ...]:
             return (Mark(float(step), "diverged", "diverged", event.what_happened),)
         case BranchBegan(step=step):
             return (Mark(float(step), "branch", "run", literal(event.sentence)),)
-        case BranchStatus(from_step=step) if _is_new(event, before):
+        case BranchStatus(from_step=step) if (
+            before.branch is None or before.branch.folder != event.folder
+        ):
             words = f"A branch begins here: {', '.join(event.changes.in_words()) or 'the same'}."
             return (Mark(float(step), "branch", "run", literal(words)),)
         case RunContinued(step=step):
@@ -36,11 +38,6 @@ def marks_of(event: Event, before: RunState) -> tuple[Mark, ...]:
             return (Mark(float(step), "resumed", "run", words),)
         case _:
             return ()
-
-
-def _is_new(branch: BranchStatus, before: RunState) -> bool:
-    """Whether it is told of for the first time."""
-    return before.branch is None or before.branch.folder != branch.folder
 
 
 def changes_network(mark: Mark) -> bool:

@@ -91,10 +91,8 @@ def notice_of(event: messages.Event) -> Notice | None:
             return Notice("info", event.sentence)
         case messages.EngineSilent() | messages.EngineAnswered():
             return Notice("info", event.sentence)
-        case ComparisonOpened(remark=remark) if remark:
-            return Notice("refused", remark)
-        case ComparisonClosed(reason=reason) if reason:
-            return Notice("refused", reason)
+        case ComparisonOpened(remark=why) | ComparisonClosed(reason=why) if why:
+            return Notice("refused", why)
         case WeightsSaved(step=step, path=path):
             return Notice("info", f"Weights of step {step:,} saved as {path}.")
         case training.Diverged():

@@ -85,8 +85,8 @@ class History:
         self._forget()
 
     def _forget(self) -> None:
-        self._step = 0
-        self._readings: dict[str, Reading] = {}
+        self.step = 0
+        self.readings: dict[str, Reading] = {}
         self._recorded: dict[tuple[str, str, ReadOn], RecordedSeries] = {}
         self._left: set[str] = set()  # probes that nobody has watched since their last value
         self._gaps: dict[str, tuple[tuple[int, int], ...]] = {}
@@ -101,7 +101,7 @@ class History:
         self._compared: ComparedRun | None = None
         self._folder = ""  # of the run on show, where it is recorded
         self._opened: ComparisonOpened | None = None  # whence `_compared` comes
-        self._past: Past | None = None  # what is looked back at; None: live
+        self.past: Past | None = None  # what all views show instead of the newest; None: live
         self._step_of_b: ComparedStep | None = None  # that is shown as B; None: its network
         self._pairing = Pairing()
         self._chosen: list[ProbeSetChanged] = []
@@ -117,29 +117,14 @@ class History:
         self._common = 0
 
     @property
-    def step(self) -> int:
-        return self._step
-
-    @property
-    def readings(self) -> Mapping[str, Reading]:
-        return self._readings
-
-    @property
-    def past(self) -> Past | None:
-        """What all views show instead of the newest; None: they are live."""
-        return self._past
-
-    @property
     def shown_state(self) -> RunState:
         """The state with what was in force at the step that is looked back at; live: `state`."""
-        if self._past is None:
+        if self.past is None:
             return self.state
         known, count, past = self._shown[0]
-        if known is not self.state or past is not self._past or count != len(self._made):
-            self._shown = (
-                (self.state, len(self._made), self._past),
-                self.state.looking_back(self._past.state_in(self._run_changes())),
-            )
+        if known is not self.state or past is not self.past or count != len(self._made):
+            then = self.state.looking_back(self.past.state_in(self._run_changes()))
+            self._shown = (self.state, len(self._made), self.past), then
         return self._shown[1]
 
     def _run_changes(self) -> RunChanges | None:
@@ -150,8 +135,8 @@ class History:
     def look_back(self, past: Past | None) -> None:
         """Let all views show what was recorded then; None: what is there now. Events and frames
         are taken in as before."""
-        if past is not self._past:
-            self._past = past
+        if past is not self.past:
+            self.past = past
             self._common += 1
 
     def show_as_b(self, step: ComparedStep | None) -> None:
@@ -165,7 +150,7 @@ class History:
 
         While one looks back, what a probe has read since of A changes nothing.
         """
-        stands = self._past is not None and source != TRAINING
+        stands = self.past is not None and source != TRAINING
         revisions = self._revisions_of_b if stands else self._revisions
         return self._runs, self._common, revisions.get(source, 0)
 
@@ -235,15 +220,15 @@ class History:
         if self.state.run is None or frame.run != self.state.run.run:
             return False
         self.state = self.state.at(frame.step)
-        self._step = max(self._step, frame.step)
+        self.step = max(self.step, frame.step)
         for probe, reading in frame.readings.items():
-            if reading is not self._readings.get(probe):
-                if not _is_same(reading, self._readings.get(probe)):
+            if reading is not self.readings.get(probe):
+                if not _is_same(reading, self.readings.get(probe)):
                     self._measured[probe] = self._changes
-                self._readings[probe] = reading
+                self.readings[probe] = reading
                 self._touch(probe, frame.step)
-        for probe in [name for name in self._readings if name not in frame.readings]:
-            del self._readings[probe]
+        for probe in [name for name in self.readings if name not in frame.readings]:
+            del self.readings[probe]
             self._measured.pop(probe, None)  # of a network, or of examples, that are no more
             self._touch(probe, frame.step)
         # A frame may come late: from before B was another one.
@@ -254,10 +239,10 @@ class History:
 
     def view(self, choices: Mapping[str, str]) -> View:
         """What a panel is given, with these choices; nothing in it changes afterwards."""
-        if self._past is None:
+        if self.past is None:
             shown = self._live(choices)
         else:
-            shown = self._past_views(self._live({})).at(self._past, choices)
+            shown = self._past_views(self._live({})).at(self.past, choices)
         examples = self._probe_digest(), self.state.probe_digest
         return self._pairing.paired(shown, self._step_of_b, examples)
 
@@ -271,7 +256,7 @@ class History:
 
     def _probe_digest(self) -> str:
         """Of the probe set that A was read on; '' where that is not known."""
-        run, past = self.state.run, self._past
+        run, past = self.state.run, self.past
         if past is None or run is None:
             return self.state.probe_digest
         if past.frame is not None and past.frame.probe_digest:
@@ -280,8 +265,7 @@ class History:
 
     def _forget_agreement(self) -> None:
         """The share of equal gates over steps was that with another B."""
-        for key in [key for key in self._recorded if key[0] == AGREEMENT]:
-            del self._recorded[key]
+        self._recorded = {k: one for k, one in self._recorded.items() if k[0] != AGREEMENT}
 
     def _live(self, choices: Mapping[str, str]) -> View:
         entry = self.state.regime_entry
@@ -289,8 +273,8 @@ class History:
             run=self.state.run,
             regime=self.state.regime,
             wiring=self.state.wiring,
-            step=self._step,
-            readings=dict(self._readings),
+            step=self.step,
+            readings=dict(self.readings),
             series=self._series(),
             marks=self.marks,
             last=self._last,
@@ -318,13 +302,15 @@ class History:
 
     def _outdated(self) -> dict[str, Mark]:
         """What was measured of another network than the one that is there now."""
-        found, newest = dict[str, Mark](), self._change
-        for name, before in self._measured.items():
-            reading = self._readings.get(name)
-            older = reading is not None and newest is not None and reading.step < newest.x
-            if newest is not None and (before < self._changes or older):
-                found[name] = newest
-        return found
+        newest = self._change
+        if newest is None:
+            return {}
+        read = {name for name, reading in self.readings.items() if reading.step < newest.x}
+        return {
+            name: newest
+            for name, before in self._measured.items()
+            if before < self._changes or name in read
+        }
 
     def _left_out(self) -> dict[str, tuple[int, int]]:
         """Of the sources whose longest curve is thinned, and of marks ('')."""
@@ -376,12 +362,10 @@ class History:
 
     def _read_compared(self, compared: ComparedRun, frame: Frame) -> None:
         """The compared network does not train: all of its readings are those of the frame."""
-        known = compared.readings
-        changed = [
-            p for p in {*known, *frame.compared} if known.get(p) is not frame.compared.get(p)
-        ]
+        known, now = compared.readings, frame.compared
+        changed = [p for p in {*known, *now} if known.get(p) is not now.get(p)]
         if changed:
-            self._compared = replace(compared, readings=dict(frame.compared))
+            self._compared = replace(compared, readings=dict(now))
         for probe in changed:
             self._revisions_of_b[probe] = self._revisions_of_b.get(probe, 0) + 1
             self._touch(probe, frame.step)
@@ -402,7 +386,7 @@ class History:
                 steps = curve.points()[0]
                 if not steps.size or sample.step > steps[-1]:
                     curve.append(sample.step, value)
-            self._touch(source, self._step)
+            self._touch(source, self.step)
         if event.regime:
             self._common += 1
         self._compared = replace(
@@ -454,7 +438,7 @@ class History:
 
     def _touch(self, source: str, step: int) -> None:
         self._revisions[source] = self._revisions.get(source, 0) + 1
-        self._step = max(self._step, step)
+        self.step = max(self.step, step)
 
     def _mark(self, mark: Mark) -> None:
         marks = [*self.marks, mark]
@@ -466,26 +450,17 @@ class History:
             self._changes += 1
             self._change = mark
         self._common += 1
-        self._step = max(self._step, int(mark.x))
+        self.step = max(self.step, int(mark.x))
 
 
 def _is_same(reading: Reading, known: Reading | None) -> bool:
     """Whether it was made once: what is being refined is another object with each better one."""
-    if known is None:
-        return False
-    return (reading.step, reading.seconds) == (known.step, known.seconds)
+    return known is not None and (reading.step, reading.seconds) == (known.step, known.seconds)
 
 
-def run_of_b(event: ComparisonOpened) -> str:
-    """Return which run B is: its folder, or the name of its file."""
-    return event.folder or event.name
-
-
-def compared_curves(
-    event: ComparisonOpened,
-) -> dict[tuple[str, str], RecordedSeries]:
+def compared_curves(event: ComparisonOpened) -> dict[tuple[str, str], RecordedSeries]:
     """The scores that its own run recorded."""
-    run = run_of_b(event)
+    run = event.folder or event.name
     recorded: dict[tuple[str, str], RecordedSeries] = {}
     for score in event.scores:
         for name, value in scores_of(score).items():
@@ -506,7 +481,7 @@ def compared_run(
         wiring=event.wiring,
         step=event.step,
         series={key: one.series() for key, one in curves.items()},
-        run=run_of_b(event),
+        run=event.folder or event.name,
         at=event.at_step,
         config=event.config,
     )

@@ -26,9 +26,8 @@ class LayoutPreset:
     title: str
     about: str
     columns: tuple[tuple[int, Groups], ...] = ()
-    heights: Mapping[str, float] = field(
-        default_factory=dict
-    )  # of panels that need less, against 1
+    # Of panels that need less, against 1.
+    heights: Mapping[str, float] = field(default_factory=dict)
 
 
 PRESETS: Mapping[str, LayoutPreset] = {
@@ -154,7 +153,6 @@ def _columns(
 
 
 def _named() -> set[str]:
-    """Every panel that some preset names."""
     columns = [column for preset in PRESETS.values() for column in preset.columns]
     return {name for _, groups in columns for group in groups for name in group}
 

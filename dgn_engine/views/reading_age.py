@@ -82,7 +82,6 @@ class ReadingAges:
             self.forget()
 
     def forget(self) -> None:
-        """Another run begins."""
         self._steps.clear()
         self._trained, self._progress = 0.0, None
         self._came.clear()

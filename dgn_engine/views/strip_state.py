@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dgn_engine.protocol.catalogue import RegimeEntry
 from dgn_engine.protocol.run_state import RunState
@@ -109,7 +108,7 @@ class StripState:
     def with_turns(self, turns: Mapping[int, Turn]) -> StripState:
         """With the gates of some feature layers turned so."""
         every = [turns.get(f, self.turn_of(f)) for f in range(len(self.layers))]
-        return dataclasses.replace(self, turns=tuple(every)) if turns else self
+        return replace(self, turns=tuple(every)) if turns else self
 
     def whole_turn(self, feature: int, turn: Turn) -> Turn:
         """The same turn in the fewest steps: 63 of 64 units onwards is one back."""
