@@ -50,15 +50,15 @@ def test_nothing_waits_for_the_device_within_epochs_and_between_them(
 ) -> None:
     made = trainer_on(device, regime)
     if not captured:
-        made.steps = EagerSteps(made)
+        made.steps = EagerSteps(made.network_step)
     for _ in range((WARM_UP + 1) * EPOCH):
         made.step()
     with refusing_to_wait(device):
         for _ in range(2 * EPOCH + 1):
             made.step()
-        asked = made.ask_score()
+        asked = made.train_sums.ask()
         ready = asked.ready
-        assert made.finite
+        assert made.train_sums.finite
     assert ready in (True, False)
     assert asked.score.examples > 0
     if captured and device.type == "cuda":
@@ -102,7 +102,7 @@ def test_a_probe_beside_training_reads_the_step_that_was_copied(
         return probe.read(context, {}, None)
 
     def context() -> ProbeContext:
-        network = made.network_at(torch.arange(6, device=device))
+        network = made.control.network_at(torch.arange(6, device=device))
         return ProbeContext(network, made.data.train_x[:6], made.data.train_y[:6], made.regime)
 
     for _ in range((WARM_UP + 1) * EPOCH):

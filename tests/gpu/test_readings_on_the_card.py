@@ -39,7 +39,7 @@ def test_slices_beside_training_end_at_the_reading_of_the_step_that_was_copied(
     made = trainer_on(device, architecture=architecture)
     for _ in range((WARM_UP + 1) * EPOCH):
         made.step()
-    network = made.network_at(torch.arange(N, device=device))
+    network = made.control.network_at(torch.arange(N, device=device))
     context = ProbeContext(network, made.data.train_x[:N], made.data.train_y[:N], made.regime)
     expected = all_probes()[probe].read(context, {}, None)
     context.forget()

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QApplication, QComboBox, QDockWidget
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
+from dgn_engine.errors import Where
 from dgn_engine.protocol.messages import Command, Failed, Refused
 from dgn_engine.protocol.training import Pause, SetLearningRate, SettingsIgnored, SwapRegime
 from dgn_engine.protocol.watching import Watch
@@ -181,11 +182,11 @@ def test_a_refusal_becomes_a_notice_and_nothing_changes(viewer: Viewer, qtbot: Q
 
 
 def test_a_notice_names_settings_as_the_form_does() -> None:
-    refused = notice_of(Refused("start a run", "training.learning_rate is -1; see data.options.n."))
+    rate = Where("training.learning_rate") + " is -1; see " + Where("data.options.n") + "."
+    refused = notice_of(Refused("start a run", rate))
     assert refused == Notice("refused", "Cannot start a run: 'learning rate' is -1; see 'n'.")
-    ignored = notice_of(
-        SettingsIgnored(("training.momentum has no effect.", "gating.wiring has none."))
-    )
+    wiring = Where("gating.wiring") + " has none."
+    ignored = notice_of(SettingsIgnored((Where("training.momentum") + " has no effect.", wiring)))
     assert ignored == Notice("refused", "'momentum' has no effect. gating.wiring has none.")
     assert in_form_words("Cannot read runs/data.root.toml") == "Cannot read runs/data.root.toml"
 

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from dgn_engine.storage.runs.folder_layout import results_root
-
-if TYPE_CHECKING:
-    from dgn_engine.experiments import Request
-    from dgn_engine.experiments.report.reproduce_request import ReproduceRequest
 
 RESULTS = "results.json"
 PROGRESS = "progress.json"
@@ -21,7 +17,34 @@ TABLES = "tables"  # .md, .csv and .tex
 LONGEST = 60  # letters of one part of a folder's name
 
 
-def default_folder(name: str, request: Request | ReproduceRequest) -> Path:
+class _ReportOptions(Protocol):
+    """The options of a reproduction that decide its report."""
+
+    @property
+    def scale(self) -> str: ...
+    @property
+    def protocol(self) -> str: ...
+    @property
+    def seeds(self) -> int: ...
+    @property
+    def seed_start(self) -> int: ...
+    @property
+    def epochs(self) -> int: ...
+    @property
+    def only(self) -> str: ...
+    @property
+    def steps(self) -> tuple[float, ...]: ...
+    @property
+    def data(self) -> str: ...
+    @property
+    def augmentation(self) -> str: ...
+    @property
+    def train_limit(self) -> int: ...
+    @property
+    def test_limit(self) -> int: ...
+
+
+def default_folder(name: str, request: _ReportOptions) -> Path:
     """Return NAME-SCALE among the user's results, with the other options that decide its report."""
     parts = [name, request.scale]
     if request.protocol != "as-published":

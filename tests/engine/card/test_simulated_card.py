@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from dgn_engine.training import trainer as trainer_module
+from dgn_engine.training import metrics
 from dgn_engine.training.steps.losses import correct
 from tests.engine.card.card_runs import begin_run, small_config
 from tests.simulated_card import CardError, HostRead, SimulatedCard, is_on_card, simulated_card
@@ -57,7 +57,7 @@ def test_a_fault_that_is_planted_in_a_step_is_caught_at_its_line(
         plant(logits)
         return correct(logits, labels)
 
-    monkeypatch.setattr(trainer_module, "correct", planted)
+    monkeypatch.setattr(metrics, "correct", planted)
     with simulated_card() as card:
         run = begin_run(small_config(regime, "fc"), "cuda", [])
         with pytest.raises(CardError) as raised:

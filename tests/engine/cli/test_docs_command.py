@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dgn_engine.cli import main
+from dgn_engine.cli import docs, main
 from dgn_engine.text import documents
 
 
@@ -42,7 +42,7 @@ def test_the_site_is_opened_where_it_was_built_and_a_browser_takes_it(
     page = tmp_path / "site" / "index.html"
     page.parent.mkdir()
     page.write_text("<html></html>")
-    monkeypatch.setattr(documents, "built_site", lambda: page)
+    monkeypatch.setattr(docs, "built_site", lambda: page)
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", lambda address: not opened.append(address))
     assert main(["docs"]) == 0

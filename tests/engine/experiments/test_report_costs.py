@@ -93,16 +93,16 @@ def test_moments_and_kept_weights_take_their_room(optimiser: Any, moments: int) 
 def test_a_stack_shares_its_layers_and_computes_frozen_gates_once(
     regime: str, passes: int, networks: int
 ) -> None:
-    three = [
+    eight = [
         replace(of(regime, f"run-s{s}"), config=replace(of(regime).config, seed=s))
-        for s in range(3)
+        for s in range(8)
     ]
-    made = cost_of(task(*three, Calculation("c", "dgn_engine.x:y")))
+    made = cost_of(task(*eight, Calculation("c", "dgn_engine.x:y")))
     work = 2 * WEIGHTS * (passes * 8 * 32 + networks * 100)
-    each = 8 * passes * 3 * 1.1e-4 / 3 + 2 * 5e-3 / 3 + work / 3.6e10
-    assert made.packed == near(3 * each)
-    assert made.seconds == near(3 * cost_of(task(three[0])).seconds)
-    assert (made.runs, made.calculations) == (3, 1)
+    each = 8 * passes * 3 * 1.1e-4 / 8 + 2 * 5e-3 / 8 + work / 3.6e10
+    assert made.packed == near(8 * each)
+    assert made.seconds == near(8 * cost_of(task(eight[0])).seconds)
+    assert (made.runs, made.calculations) == (8, 1)
 
 
 def test_maps_are_counted_at_every_position_and_at_their_own_rate() -> None:
@@ -201,10 +201,12 @@ def test_a_cost_is_said_in_a_sentence() -> None:
         "tiny, quick: 1 run; about 11 ms of one CPU core to train, 70.3 kB of storage "
         "(estimated); epochs: 2 (chosen for --quick). In /there."
     )
-    three = [replace(of("ReLU", f"s{s}"), config=replace(CONFIG, seed=s)) for s in range(3)]
-    words = cost_in_words(task(*three, Calculation("c", "dgn_engine.x:y"), scale="full"))
-    assert words.startswith("tiny, full: 3 runs, 1 calculation; about 34 ms of one CPU core")
-    assert ", 18 ms packed, 211 kB of storage" in words
+    eight = [replace(of("ReLU", f"s{s}"), config=replace(CONFIG, seed=s)) for s in range(8)]
+    words = cost_in_words(task(*eight, Calculation("c", "dgn_engine.x:y"), scale="full"))
+    assert words.startswith("tiny, full: 8 runs, 1 calculation; about 91 ms of one CPU core")
+    assert ", 18 ms packed, 563 kB of storage" in words
+    few = cost_in_words(task(*eight[:3]))  # too few to be stacked on a CPU
+    assert "packed" not in few
 
 
 def test_calculations_cost_what_the_experiment_says() -> None:

@@ -290,7 +290,9 @@ def test_the_cost_counts_operations_and_runs(tmp_path: Path) -> None:
     once, twice = cost_of(_task(tmp_path)), cost_of(_task(tmp_path, epochs=4))
     assert once.runs == 3
     assert twice.seconds == pytest.approx(2 * once.seconds)
-    assert once.packed < once.seconds / 1.5, "three networks of one kind are a stack"
+    assert once.packed == once.seconds, "three networks are too few for a stack on a CPU"
+    eight = cost_of(_task(tmp_path, seeds=8))
+    assert eight.packed < eight.seconds / 1.5, "eight of width 16 are one"
     assert once.storage > 3 * 4 * (64 * 16 + 16 * 16 + 16 * 10)
 
 

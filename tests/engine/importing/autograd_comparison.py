@@ -36,7 +36,7 @@ def listed(saved: object, folder: Path | None = None) -> CheckpointContents:
     torch.save(saved, content)
     found = reader_child.tidy(reader_child.read(content.getvalue()))
     told = {each.name: getattr(found, each.name) for each in fields(found)}
-    return laid_out(CheckpointContents("net.pt", **told))
+    return laid_out(CheckpointContents(**told | {"file_name": "net.pt"}))
 
 
 def kernel(network: nn.Module, x: Tensor) -> Tensor:

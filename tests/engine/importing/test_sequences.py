@@ -17,6 +17,7 @@ from dgn_engine.importing.open_questions import OpenQuestions
 from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.storage.checkpoints import stated_layers
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
+from dgn_engine.storage.plain_data import to_plain
 from tests.engine.importing.autograd_comparison import listed
 from tests.engine.importing.torch_networks import arrays_of, found_in, holds, in_use
 
@@ -142,7 +143,7 @@ def test_a_layer_that_states_nonsense_is_refused(attributes: dict[str, Any], sai
 
 def test_what_the_reading_process_tells_of_layers_is_checked_anew() -> None:
     layers = listed(lenet()).layers
-    told = stated_layers.as_json(layers)
+    told = to_plain(layers)
     assert stated_layers.received(told) == layers
     convolution = next(each for each in told if each["kind"] == "Conv2d")
     for lie in ({"stride": "1"}, {"stride": -1}, {"groups": True}, {"kernel_size": [1, 2, 3]}):

@@ -20,7 +20,7 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.sweep.unit import unit_folder
 from dgn_engine.sweep.unit_results import Answers, TrainedRun, UnitResults
 from dgn_engine.training.batched import Job, train_pack
-from dgn_engine.training.headless_run import HeadlessRun
+from dgn_engine.training.headless_run import HeadlessRun, Outcome
 from dgn_engine.training.run import Run
 
 BASE = RunConfig(
@@ -246,13 +246,13 @@ def test_a_run_that_diverges_has_the_answers_of_the_scores_before(tmp_path: Path
 
     watcher = Break()
     headless = HeadlessRun(watcher, lambda: False)
-    begin = headless._keep_answers
+    finish = headless._to_the_end
 
-    def keep(run: Run, recording: Any) -> None:
+    def train_to_the_end(run: Run) -> Outcome:
         watcher.run = run
-        begin(run, recording)
+        return finish(run)
 
-    headless._keep_answers = keep  # type: ignore[method-assign]
+    headless._to_the_end = train_to_the_end  # type: ignore[method-assign]
     outcome = headless.train(config, folder)
     assert outcome.diverged
     expected = {step: mask for step, mask in by_hand(config).items() if step <= stop._step}

@@ -265,14 +265,14 @@ def test_a_step_without_memory_ends_the_readings_beside_it_and_is_taken_again(
             raise torch.OutOfMemoryError("CUDA out of memory.")
         take(rows)
 
-    monkeypatch.setattr(run.trainer, "take", full)
+    monkeypatch.setattr(run.trainer.network_step, "take", full)
     run.step()
     twin.step()
     assert newest(run).cancelled
     assert not schedule.busy
     for name, tensor in twin.trainer.tensors().items():
         assert torch.equal(run.trainer.tensors()[name], tensor), name
-    monkeypatch.setattr(run.trainer, "take", lambda _: full_for_good())
+    monkeypatch.setattr(run.trainer.network_step, "take", lambda _: full_for_good())
     with pytest.raises(DoesNotFitError):
         run.step()
     schedule.release()

@@ -104,7 +104,7 @@ def test_a_branch_under_another_regime_and_its_run_equal_headless_runs_and_are_c
     window.time.bar.slider.setFocus()
     user.key("Home")
     cursor = window.time.cursor
-    qtbot.waitUntil(lambda: cursor.step is not None and cursor._waiting is None)
+    qtbot.waitUntil(lambda: cursor.step is not None and not cursor.waiting)
     first = cursor.step
     assert first is not None
     user.key("ctrl+alt+b")
@@ -141,7 +141,7 @@ def test_two_steps_side_by_side_differ_where_numpy_says(
     user.focus(window)
     window.time.bar.slider.setFocus()
     user.key("Home")
-    qtbot.waitUntil(lambda: cursor.step is not None and cursor._waiting is None)
+    qtbot.waitUntil(lambda: cursor.step is not None and not cursor.waiting)
     first = cursor.step
     assert first is not None
     user.key("ctrl+alt+b")  # that step is B
@@ -155,7 +155,7 @@ def test_two_steps_side_by_side_differ_where_numpy_says(
     def now(step: int | None) -> int:
         return window.run_state.step if step is None else step
 
-    qtbot.waitUntil(lambda: now(cursor.step) != first and cursor._waiting is None)
+    qtbot.waitUntil(lambda: now(cursor.step) != first and not cursor.waiting)
     a, b = recorded.at(now(cursor.step)), recorded.at(first)
     assert a is not None
     assert b is not None

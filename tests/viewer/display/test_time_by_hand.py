@@ -36,7 +36,7 @@ def test_one_scrubs_by_mouse_and_keys_while_training_goes_on(
     middle = slider.height() // 2
     places = [QPoint(slider.width() * tenth // 10, middle) for tenth in (9, 6, 3)]
     user.drag(slider, *places)
-    qtbot.waitUntil(lambda: cursor.step is not None and not cursor._waiting)
+    qtbot.waitUntil(lambda: cursor.step is not None and not cursor.waiting)
     recorded = RecordedSteps(folder_of(tmp_path))
     assert cursor.step in recorded.steps
     user.key("Home")

@@ -22,7 +22,7 @@ from dgn_engine.protocol.training import Measured, Pause
 from dgn_engine.scene.elements import Empty, Scene
 from dgn_engine.scene.panel_spec import all_panels
 from dgn_engine.scene.run_text import short_names
-from dgn_engine.training import probe_schedule
+from dgn_engine.training.readings import reading_sizes
 from dgn_engine.views.history import History, compared_run
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.file_page import FilePage
@@ -86,8 +86,8 @@ def test_heavy_readings_of_a_and_of_b_are_made_by_the_reading_process(
     viewer: Viewer, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     window = viewer.window
-    monkeypatch.setattr(probe_schedule, "UNSURE", 0.0)
-    monkeypatch.setattr(probe_schedule, "FIRST_LOOK", 0.0)
+    monkeypatch.setattr(reading_sizes, "UNSURE", 0.0)
+    monkeypatch.setattr(reading_sizes, "FIRST_LOOK", 0.0)
     wide = [torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10)]
     torch.save(torch.nn.Sequential(*wide).state_dict(), tmp_path / "wide.pt")
     window.context.send(Pause())

@@ -32,7 +32,7 @@ def test_all_panels_show_a_recorded_step_while_training_goes_on(
     window.setFocus()
     for key in (Qt.Key.Key_Home, Qt.Key.Key_Right):
         QTest.keyClick(window, key)
-        qtbot.waitUntil(lambda: cursor.step is not None and cursor._waiting is None)
+        qtbot.waitUntil(lambda: cursor.step is not None and not cursor.waiting)
     recorded = RecordedSteps(folder.parent)
     step = recorded.steps[1]
     assert cursor.step == step

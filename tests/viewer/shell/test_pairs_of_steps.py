@@ -86,7 +86,7 @@ class Pairs:
             return recorded(self.folder, now)
         step = RecordedSteps(self.folder).steps[0]
         cursor.go_to(step)
-        self.qtbot.waitUntil(lambda: cursor.step == step and cursor._waiting is None)
+        self.qtbot.waitUntil(lambda: cursor.step == step and not cursor.waiting)
         return recorded(self.folder, step)
 
     def show_b(self, kind: str) -> tuple[str, Gates]:

@@ -124,7 +124,9 @@ def test_a_reset_and_a_new_run_on_other_data_begin_without_scores(
     assert scored.run_views.status.text("epoch") in ("", "epoch 0.0")
     train(scored, qtbot)
     facts(scored)
-    assert curves.is_following(curves.charts.shown_keys()[0])  # not at the steps of the run before
+    assert curves.charts.items[
+        curves.charts.shown_keys()[0]
+    ].following  # not at the steps of the run before
     second = scored.run_state.run
     other = replace(small_run(pace=0.0), data=DataConfig(name="digits", binary=(4, 7)))
     scored.context.send(StartRun(other, paused=True))
