@@ -89,7 +89,9 @@ def test_a_chip_of_a_swap_is_read_by_the_pointer_and_its_click_zooms_to_it(
     assert "step" in said
     user.click(view.canvas(), dict(places())["ReLU"])
     qtbot.waitUntil(lambda: not view.charts.items[key].following)
-    swap = next(mark for chart in view._scene for mark in chart.marks if mark.label == "ReLU")
+    swap = next(
+        mark for chart in view.charts.charts for mark in chart.marks if mark.label == "ReLU"
+    )
     low, high = visible_range(view, key)[0]
     assert low < swap.x < high
     assert high - low < window.history.step / 2

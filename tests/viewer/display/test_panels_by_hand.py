@@ -94,7 +94,7 @@ def test_at_1024_by_700_every_chart_that_is_shown_has_room_for_its_data(
         host = window.docks.hosts[name]
         qtbot.waitUntil(lambda host=host: host.state() == "live")
         view = host.charts.view
-        charts = {chart.key: chart for chart in view._scene if not chart.small}
+        charts = {chart.key: chart for chart in view.charts.charts if not chart.small}
         qtbot.waitUntil(lambda view=view: bool(view.charts.shown_keys()))
         shown = view.charts.shown_keys()
         for key in shown:
