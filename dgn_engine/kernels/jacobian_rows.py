@@ -287,8 +287,20 @@ def differentiable(module: nn.Module) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         if any(isinstance(part, nn.RNNBase) for part in module.modules()):
-            stack.enter_context(torch.backends.cudnn.flags(enabled=False))
+            stack.enter_context(_without_cudnn())
         yield
+
+
+@contextmanager
+def _without_cudnn() -> Iterator[None]:
+    """Switch cuDNN off. `cudnn.flags` would read its switch for TF32 too, where torch raises once
+    convolutions alone have one of their own (`precision`)."""
+    before = torch.backends.cudnn.enabled
+    torch.backends.cudnn.enabled = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.enabled = before
 
 
 def as_real(tensor: Tensor) -> Tensor:

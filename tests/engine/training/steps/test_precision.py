@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dgn_engine import kernels
@@ -29,6 +29,18 @@ from tests.gpu.trainers import trainer_on
 
 CUDA = torch.device("cuda")
 Make = Callable[..., Run]
+
+
+class Recurrent(nn.Module):
+    """An LSTM over (m, 4, 2), and a layer on its last output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recurrent, self.head = nn.LSTM(2, 3, batch_first=True), nn.Linear(3, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.recurrent(x)[0][:, -1])
+        return logits
 
 
 def switches() -> tuple[str, str]:
@@ -111,6 +123,20 @@ def test_readings_of_several_threads_do_not_wait_for_each_other() -> None:
         thread.join(10.0)
         assert entered == [("ieee", "ieee")]
         assert switches() == ("ieee", "ieee")
+
+
+def test_the_kernel_of_recurrent_layers_is_computed_in_the_process_of_a_card() -> None:
+    """torch refuses `cudnn.flags` where convolutions alone were switched to full products."""
+    torch.manual_seed(0)
+    module, x = Recurrent(), torch.randn(3, 4, 2)
+    expected, before = kernels.empirical_ntk(module, x), switches()
+    try:
+        use_full_products()
+        torch.testing.assert_close(kernels.empirical_ntk(module, x), expected)
+        assert torch.backends.cudnn.enabled
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = before[0]
+        torch.backends.cudnn.conv.fp32_precision = before[1]  # type: ignore[attr-defined]
 
 
 def test_what_holds_outside_is_not_undone_by_a_reading_that_began_before() -> None:
