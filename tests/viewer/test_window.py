@@ -59,6 +59,7 @@ def test_every_panel_fills_with_recent_data(viewer: Viewer, qtbot: QtBot) -> Non
 def test_a_hidden_panel_asks_for_nothing(viewer: Viewer, qtbot: QtBot) -> None:
     window = viewer.window
     probe = window.docks.hosts["ntk"].drawn.requests()[0].probe
+    qtbot.waitUntil(lambda: probe in window.history.readings)  # the window asked for it before
     sent = record(viewer)
 
     def watched() -> list[set[str]]:
