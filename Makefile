@@ -9,12 +9,13 @@ IN := $(VENV)/bin/python
 BASE := $(or $(wildcard $(IN)),$(PYTHON))
 PIP := $(IN) -m pip --disable-pip-version-check install
 
-.PHONY: help run test display plugins coverage mutants faults fuzz safety-report lint house bench bench-peers gpu gpu-dry package package-check bundle bundle-check deb deb-check docs screenshots demo notebook lock sbom clean ready
+.PHONY: help run test snapshots display plugins coverage mutants faults fuzz safety-report lint house bench bench-peers gpu gpu-dry package package-check bundle bundle-check deb deb-check docs screenshots demo notebook lock sbom clean ready
 
 help:
 	@echo "make run         open the viewer (installs it into .venv first)"
 	@echo "make test        run the tests, without a display"
 	@echo "make display     drive the window by mouse and keyboard on a virtual X display"
+	@echo "make snapshots   write what tests compare with files, the words of users among it; read the diff"
 	@echo "make plugins     the same tests with the examples of docs/adding.md in place"
 	@echo "make coverage    the branches that tests take in kernels, checkpoints, runs; 95 % or it fails"
 	@echo "make mutants     put small bugs in, count those that the tests notice (hours; resumable)"
@@ -47,6 +48,16 @@ test plugins screenshots demo: export OMP_NUM_THREADS := 1
 WORKERS ?= 2
 test: ready $(VENV)/installed-test
 	$(IN) -m pytest --numprocesses $(WORKERS) --dist worksteal
+
+# What tests compare with files, written anew: read the diff before it is committed.
+snapshots: export QT_QPA_PLATFORM := offscreen
+snapshots: export OMP_NUM_THREADS := 1
+snapshots: $(VENV)/installed-test
+	$(IN) -m tests.wording
+	rm -rf tests/snapshots
+	$(IN) -m pytest -q --write-snapshots -m 'not faults and not display and not gpu' \
+	  $$(grep --recursive --files-with-matches --include='test_*.py' 'recorded: Recorded' tests)
+	git diff --stat -- tests/snapshots tests/wording.txt
 
 # On a real X server without a screen: mouse, keys and files dragged from another program.
 display: export QT_QPA_PLATFORM := xcb

@@ -13,14 +13,21 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from dgn_engine.storage.runs import index_database
+from tests.daily import leave_the_rest_for_the_night
 from tests.plugins import concerns
+from tests.snapshots import Recorded, Snapshot
 
 # No test needs a display, whoever starts it.
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
-# Ctrl+C is tried on what is started here; a shell that starts the tests with & has it ignored.
+# Signals are tried on what is started here; a shell that starts the tests with & has Ctrl+C
+# ignored, nohup the end of its terminal.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+QT_FIXTURES = {"qapp", "qtbot", "qtmodeltester"}
 
 # A slow machine makes no statement false.
 settings.register_profile("facts", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -40,9 +47,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="… and not what is said of all plug-ins together",
     )
+    parser.addoption(
+        "--write-snapshots",
+        action="store_true",
+        help="write what tests give into tests/snapshots, instead of comparing",
+    )
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        # No Python code runs in Qt's loop, so no signal is served there: a thread ends the
+        # worker, and pytest-xdist names the test and starts another.
+        if not QT_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+            limit = item.get_closest_marker("timeout")
+            seconds = limit.args if limit is not None else ()
+            item.add_marker(pytest.mark.timeout(*seconds, method="thread"), append=False)
+    if not config.getoption("--plug-in"):
+        leave_the_rest_for_the_night(items)
     if names := config.getoption("--plug-in"):
         together = not config.getoption("--each")
         chosen = [item for item in items if concerns(item, names, together)]
@@ -58,6 +80,11 @@ def pytest_configure() -> None:
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture
+def recorded(request: pytest.FixtureRequest) -> Recorded:
+    return Snapshot(request.node, request.config.getoption("--write-snapshots"))
 
 
 @pytest.fixture(autouse=True)

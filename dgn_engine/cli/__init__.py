@@ -69,7 +69,7 @@ def full_speed() -> float:
 
 
 def main(argv: Sequence[str] | None = None, pace: Callable[[], float] = full_speed) -> int:
-    """Carry out a command and return its exit code.
+    """Carry out a command and return its exit code; what is refused is said on stderr.
 
     Args:
         argv: the words of the command, by default those of the command line.
@@ -79,32 +79,38 @@ def main(argv: Sequence[str] | None = None, pace: Callable[[], float] = full_spe
     if argv is None:  # this process is the program, and nobody else's
         distrust_start_folder(restart=True)
     words = sys.argv[1:] if argv is None else argv
-    commands = _asked_for(words)
-    parser = _parser(commands)
-    arguments = parser.parsed(words)
-    if "pace" in arguments:
-        arguments.pace = pace
+    program = " ".join(("dgn", *words[:1]))
     try:
-        parser.check_bounds(arguments)
-        out = getattr(arguments, "out", None)
-        if out is not None and not is_utf8(str(Path(out).absolute())):
-            raise UserError(f"Cannot write {out}: its name is not UTF-8; choose another one.")
-        with _warnings_on_stderr(arguments.command):
-            return commands[arguments.command].carry_out(arguments)
+        return carry_out(words, pace)
     except UserError as refusal:
-        complain(f"dgn {arguments.command}: {refusal}")
+        complain(f"{program}: {refusal}")
         for line in refusal.details:
             complain(line)
         return REFUSED
     except KeyboardInterrupt:
-        complain(f"dgn {arguments.command}: interrupted.")
+        complain(f"{program}: interrupted.")
         return INTERRUPTED
     except BrokenPipeError:  # of `dgn … | head`
         sys.stderr.close()
         return 1
     except Exception:  # a fault of ours: its traceback is printed, and kept
-        record_fault(f"dgn {arguments.command}")
+        record_fault(program)
         raise
+
+
+def carry_out(words: Sequence[str], pace: Callable[[], float] = full_speed) -> int:
+    """Carry out a command as `main` does, but raise `UserError` for what is refused."""
+    commands = _asked_for(words)
+    parser = _parser(commands)
+    arguments = parser.parsed(words)
+    if "pace" in arguments:
+        arguments.pace = pace
+    parser.check_bounds(arguments)
+    out = getattr(arguments, "out", None)
+    if out is not None and not is_utf8(str(Path(out).absolute())):
+        raise UserError(f"Cannot write {out}: its name is not UTF-8; choose another one.")
+    with _warnings_on_stderr(arguments.command):
+        return commands[arguments.command].carry_out(arguments)
 
 
 @contextmanager

@@ -63,10 +63,21 @@ class Event:
 
 @dataclass(frozen=True)
 class Refused(Event):
-    """Something the user asked cannot be done; nothing was changed."""
+    """Something the user asked cannot be done; nothing was changed.
+
+    `kind`, `place`, `value`: those of the `UserError`; the value as text.
+    """
 
     what: str  # the kind of command, in words: 'new run', 'swap to FL', 'drop of x.pt'
     reason: str
+    kind: str = ""
+    place: str = ""
+    value: str = ""
+
+    @classmethod
+    def from_error(cls, what: str, error: UserError) -> Refused:
+        value = "" if error.value is None else str(error.value)
+        return cls(what, error.sentence, error.kind, error.place, value)
 
 
 @dataclass(frozen=True)

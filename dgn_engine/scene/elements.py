@@ -190,9 +190,13 @@ class Scene:
 
 @dataclass(frozen=True)
 class Empty:
-    """Nothing to show, and why: what will appear and when, or which regime shows it."""
+    """Nothing to show, and why: what will appear and when, or which regime shows it.
+
+    `kind`: a short id of the reason where a panel has several: 'no-gates'.
+    """
 
     reason: str
+    kind: str = ""
 
 
 Shown = Scene | Empty

@@ -249,7 +249,7 @@ class Engine:
         try:
             act()
         except UserError as refusal:
-            self.state.emit(messages.Refused(what, refusal.sentence))
+            self.state.emit(messages.Refused.from_error(what, refusal))
         except Exception as error:  # the session must outlive any fault
             self._fail(f"{what} failed", error)
 

@@ -271,7 +271,7 @@ class ProcessSession:
             queued = self._sender.put(command)
         if not queued:
             reason = f"the engine does not keep up, and {MOST:,} commands wait for it."
-            self._mailbox.emit(Refused(command.in_words(), reason))
+            self._mailbox.emit(Refused(command.in_words(), reason, kind="queue-full"))
 
     def notify(self, tell: Callable[[], None]) -> None:
         self._mailbox.notify(tell)

@@ -31,7 +31,7 @@ class ReportingThreads:
                 act()
             except UserError as refusal:
                 if not self.closing.is_set():
-                    self._emit(Refused(what, refusal.sentence))
+                    self._emit(Refused.from_error(what, refusal))
             except Exception as error:  # a fault of ours must not end silently
                 self._emit(Failed(f"{failed}: {error}.", traceback.format_exc()))
 

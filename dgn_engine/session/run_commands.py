@@ -137,7 +137,7 @@ class RunCommands:
             try:
                 return self.continue_recorded(runs.ContinueRun(str(folder), command.paused))
             except UserError as refusal:
-                self._state.emit(Refused(command.in_words(), refusal.sentence))
+                self._state.emit(Refused.from_error(command.in_words(), refusal))
         return self.start(training.StartRun(command.otherwise, command.paused))
 
     def resume(self, command: training.Resume | training.Advance) -> None:

@@ -176,7 +176,7 @@ class RunLibrary:
                 try:
                     found.append(read_curves(Path(folder)))
                 except UserError as refusal:
-                    self._emit(Refused(command.in_words(), refusal.sentence))
+                    self._emit(Refused.from_error(command.in_words(), refusal))
             self._emit(CurvesRead(tuple(found)))
 
         self._begin(command, read)
