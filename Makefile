@@ -9,7 +9,7 @@ IN := $(VENV)/bin/python
 BASE := $(or $(wildcard $(IN)),$(PYTHON))
 PIP := $(IN) -m pip --disable-pip-version-check install
 
-.PHONY: help run test snapshots display plugins coverage mutants faults fuzz safety-report lint house bench bench-peers gpu gpu-dry package package-check bundle bundle-check deb deb-check docs screenshots demo notebook lock sbom clean ready
+.PHONY: help run test snapshots display plugins coverage map check-changed mutants faults fuzz safety-report lint house bench bench-peers gpu gpu-dry package package-check bundle bundle-check deb deb-check docs screenshots demo notebook lock sbom clean ready
 
 help:
 	@echo "make run         open the viewer (installs it into .venv first)"
@@ -18,6 +18,7 @@ help:
 	@echo "make snapshots   write what tests compare with files, the words of users among it; read the diff"
 	@echo "make plugins     the same tests with the examples of docs/adding.md in place"
 	@echo "make coverage    the branches that tests take in kernels, checkpoints, runs; 95 % or it fails"
+	@echo "make check-changed  the tests that run the lines you changed (make map: which those are, once)"
 	@echo "make mutants     put small bugs in, count those that the tests notice (hours; resumable)"
 	@echo "make faults      kill, starve and mislead it (one to two hours)"
 	@echo "make fuzz        change checkpoints until one breaks the reader, a bounded run (minutes)"
@@ -91,12 +92,20 @@ fuzz: ready $(VENV)/installed-test
 coverage: ready $(VENV)/installed-test
 	$(IN) -m tests.branches --numprocesses $(WORKERS)
 
-# Which tests run which line, then a seeded sample of bugs; it goes on where it was stopped.
+# Which tests run which line: the suite under coverage, for the two below.
+map check-changed mutants: export QT_QPA_PLATFORM := offscreen
+map check-changed mutants: export OMP_NUM_THREADS := 1
+map: ready $(VENV)/installed-test
+	$(IN) -m tests.mutants map --workers $(WORKERS)
+
+# The tests that run the lines that were changed since the map was made: a minute or two.
+check-changed: $(VENV)/installed-test
+	$(IN) -m tests.mutants changed --seconds 120
+
+# A seeded sample of bugs; it goes on where it was stopped.
 MUTANTS ?= 80
-mutants: export QT_QPA_PLATFORM := offscreen
-mutants: export OMP_NUM_THREADS := 1
 mutants: ready $(VENV)/installed-test
-	test -e build/mutants/map.json || $(IN) -m tests.mutants map
+	test -e build/mutants/map.json || $(MAKE) map
 	$(IN) -m tests.mutants run --each $(MUTANTS)
 	$(IN) -m tests.mutants report
 

@@ -2,6 +2,7 @@
 
     python -m tests.mutants map            which tests run which line (the suite under coverage)
     python -m tests.mutants map TEST…      the same of these files or ids, added to what is known
+    python -m tests.mutants changed        run the tests that run the lines changed since the map
     python -m tests.mutants run --each 80  try a sample; go on where an earlier run stopped
     python -m tests.mutants retry          try the survivors once more, after tests were added
     python -m tests.mutants report         kill rates by package, survivors
@@ -22,15 +23,18 @@ import threading
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import zip_longest
 from pathlib import Path
 
+from tests.mutants import changed_lines
 from tests.mutants.sample import GROUPS, Mutant, draw, find
 from tests.mutants.which_tests import SECONDS, lines_of
 from tests.mutants.worker import Trial
 
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "build" / "mutants"
+MAP = PLACE / "map.json"
 NOT_NOTICED = ("survived", "not run")
 COPIED = (
     "app",
@@ -71,42 +75,68 @@ def copy_tree(name: str) -> Path:
     return tree
 
 
-def make_map(parts: int, chosen: Sequence[str] = ()) -> None:
-    """Run the suite, or the chosen tests, once under coverage, split over so many processes."""
+def make_map(workers: int, chosen: Sequence[str] = ()) -> None:
+    """Run the suite, or the chosen tests, once under coverage, so many processes at a time."""
     PLACE.mkdir(parents=True, exist_ok=True)
-    suites = chosen or [path for path in _suites() if _holds_tests(ROOT / path)]
-    running = []
-    for part in range(min(parts, len(suites))):
-        command = [
-            *(sys.executable, "-m", "coverage", "run", "--source=dgn_engine,app/dgn_viewer"),
-            *(f"--data-file={PLACE / f'coverage-{part}'}", "-m", "pytest", "-q"),
-            *("-p", "tests.mutants.which_tests", "-p", "no:cacheprovider"),
-            *suites[part::parts],
-        ]
-        here = environment(ROOT) | {SECONDS: str(PLACE / f"seconds-{part}.json")}
-        running.append(subprocess.Popen(command, cwd=ROOT, env=here))
-    for process in running:
-        process.wait()
-    known = json.loads((PLACE / "map.json").read_text("utf-8")) if chosen else {}
+    suites = chosen or sorted(
+        (path for path in _suites() if _holds_tests(ROOT / path)),
+        key=lambda path: -sum(file.stat().st_size for file in (ROOT / path).rglob("*.py")),
+    )
+    with ThreadPoolExecutor(workers) as pool:
+        parts = list(pool.map(_map_part, range(len(suites)), suites))
+    known = json.loads(MAP.read_text("utf-8")) if chosen else {}
     lines: dict[str, dict[str, list[str]]] = known.get("lines", {})
     seconds: dict[str, float] = known.get("seconds", {})
-    for part in range(len(running)):
+    for part, spent in enumerate(parts):
         for file, found in lines_of(PLACE / f"coverage-{part}", ROOT).items():
             of_file = lines.setdefault(file, {})
             for line, tests in found.items():
                 of_file[str(line)] = sorted({*of_file.get(str(line), ()), *tests})
-        seconds |= json.loads((PLACE / f"seconds-{part}.json").read_text("utf-8"))
-    (PLACE / "map.json").write_text(json.dumps({"lines": lines, "seconds": seconds}), "utf-8")
+        seconds |= spent
+    commit = known.get("commit") or changed_lines.head(ROOT)
+    MAP.write_text(json.dumps({"commit": commit, "lines": lines, "seconds": seconds}), "utf-8")
+
+
+def _map_part(part: int, suite: str) -> dict[str, float]:
+    """Run the tests of one folder under coverage; returns the seconds of each."""
+    durations = PLACE / f"seconds-{part}.json"
+    command = [
+        *(sys.executable, "-m", "coverage", "run", "--source=dgn_engine,app/dgn_viewer"),
+        *(f"--data-file={PLACE / f'coverage-{part}'}", "-m", "pytest", "-q"),
+        *("-p", "tests.mutants.which_tests", "-p", "no:cacheprovider", suite),
+    ]
+    subprocess.run(
+        command, cwd=ROOT, env=environment(ROOT) | {SECONDS: str(durations)}, check=False
+    )
+    spent: dict[str, float] = json.loads(durations.read_text("utf-8"))
+    return spent
 
 
 def _suites() -> list[str]:
-    left_out = {"__pycache__", "conftest.py", "faults", "mutants"}
-    found = (path.relative_to(ROOT) for path in ROOT.glob("tests/*/*"))
+    left_out = {"__pycache__", "conftest.py", "faults", "mutants", "gpu"}
+    found = [path.relative_to(ROOT) for path in ROOT.glob("tests/*/*")]
+    found += [path.relative_to(ROOT) for path in ROOT.glob("tests/test_*.py")]
     return sorted(path.as_posix() for path in found if not left_out.intersection(path.parts))
 
 
 def _holds_tests(path: Path) -> bool:
     return path.name.startswith("test_") or (path.is_dir() and any(path.rglob("test_*.py")))
+
+
+def run_changed(seconds: float) -> int:
+    """Run the tests that run what was changed since the map was made; returns pytest's code."""
+    if not MAP.exists():
+        print(
+            "There is no map of which tests run which line: make map (once, the time of a suite)."
+        )
+        return 2
+    told = json.loads(MAP.read_text("utf-8"))
+    chosen = changed_lines.choose(ROOT, told, seconds)
+    print(chosen.summary, flush=True)
+    if not chosen.tests:
+        return 0
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen.tests]
+    return subprocess.run(command, cwd=ROOT, env=environment(ROOT), check=False).returncode
 
 
 def choose_tests(
@@ -190,7 +220,7 @@ class Trials:
     """The mutants of a sample that are still to be tried, and where their verdicts go."""
 
     def __init__(self, waiting: Iterable[Mutant], most: float) -> None:
-        told = json.loads((PLACE / "map.json").read_text("utf-8"))
+        told = json.loads(MAP.read_text("utf-8"))
         self._known, self._seconds, self._most = told["lines"], told["seconds"], most
         self._results = PLACE / "results.jsonl"
         self._waiting = deque(waiting)
@@ -308,7 +338,7 @@ def report() -> int:
 def main() -> int:
     """See the module."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants")
-    parser.add_argument("what", choices=("map", "run", "retry", "report"))
+    parser.add_argument("what", choices=("map", "changed", "run", "retry", "report"))
     parser.add_argument("tests", nargs="*", help="of map: only these files, folders or ids")
     parser.add_argument("--each", type=int, default=80)
     parser.add_argument("--seed", type=int, default=0)
@@ -318,6 +348,8 @@ def main() -> int:
     given = parser.parse_intermixed_args()
     if given.what == "map":
         make_map(given.workers, given.tests)
+    elif given.what == "changed":
+        return run_changed(given.seconds)
     elif given.what == "run":
         sample = untried(given.each, given.seed, given.only)
         Trials(sample, given.seconds).run(given.workers)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from itertools import pairwise
 
 COMPARE: dict[type[ast.cmpop], tuple[str, ...]] = {
     ast.Lt: ("<=", ">="),
@@ -30,6 +31,41 @@ ARITHMETIC: dict[type[ast.operator], tuple[str, ...]] = {
     ast.Mod: ("//",),
     ast.Pow: ("*",),
 }
+
+# Methods that end something or forget something, and those that copy.
+RELEASES = frozenset(
+    (
+        "cancel",
+        "close",
+        "deleteLater",
+        "disconnect",
+        "join",
+        "kill",
+        "release",
+        "remove",
+        "shutdown",
+        "stop",
+        "terminate",
+        "unlink",
+        "unlock",
+    )
+)
+RESETS = frozenset(
+    (
+        "clear",
+        "discard",
+        "forget",
+        "invalidate",
+        "popleft",
+        "reset",
+        "zero_",
+        "zero_grad",
+    )
+)
+COPIES = frozenset(("clone", "copy", "deepcopy"))
+MODULES = frozenset(
+    ("F", "dict", "functools", "itertools", "math", "nn", "np", "threading", "torch")
+)
 
 
 @dataclass(frozen=True)
@@ -74,6 +110,7 @@ class _Finder(ast.NodeVisitor):
             self._lines.append(self._lines[-1] + len(line))
         self._found: list[Mutation] = []
         self._functions = 0  # how many we are in
+        self._begins = False  # in a constructor, where nothing is set a second time
 
     def found(self) -> list[Mutation]:
         self.visit(ast.parse(self._source))
@@ -121,8 +158,11 @@ class _Finder(ast.NodeVisitor):
         for default in (*node.args.defaults, *filter(None, node.args.kw_defaults)):
             self.visit(default)
         self._functions += 1
+        self._begins = node.name in ("__init__", "__post_init__")
+        self._swap_reads(node.body)
         for statement in node.body:
             self._statement(statement)
+        self._begins = False
         self._functions -= 1
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
@@ -151,11 +191,38 @@ class _Finder(ast.NodeVisitor):
             (ast.Attribute, ast.Subscript),
         )
         if call or kept:
-            self._add("statement left out", node, "pass")
+            self._add(self._kind_of_loss(node), node, "pass")
         self.visit(node)
 
+    def _kind_of_loss(self, node: ast.stmt) -> str:
+        """What it is to leave this statement out."""
+        value = getattr(node, "value", None)
+        called = getattr(getattr(value, "func", None), "attr", "")
+        if isinstance(node, ast.Expr) and called in RELEASES:
+            return "release forgotten"
+        if isinstance(node, ast.Expr) and called in RESETS:
+            return "reset left out"
+        if isinstance(node, ast.Assign) and not self._begins and _is_empty(node.value):
+            return "reset left out"
+        return "statement left out"
+
+    def _swap_reads(self, body: list[ast.stmt]) -> None:
+        """Two reads of one object that are made one after the other, in the other order."""
+        for first, second in pairwise(body):
+            asked = _asked_object(first)
+            if self._functions == 0 or not asked or asked != _asked_object(second):
+                continue
+            if _stored(first) & _names(second) or _stored(second) & _names(first):
+                continue  # the second needs what the first found
+            start, end = self._span(first)[0], self._span(second)[1]
+            gap = self._source[self._span(first)[1] : self._span(second)[0]].decode()
+            text = self._text(second) + gap + self._text(first)
+            self._note("reads swapped", first.lineno, start, end, text)
+
     def generic_visit(self, node: ast.AST) -> None:
-        for _, value in ast.iter_fields(node):
+        for name, value in ast.iter_fields(node):
+            if name in ("body", "orelse", "finalbody") and isinstance(value, list):
+                self._swap_reads(value)
             for child in value if isinstance(value, list) else [value]:
                 if isinstance(child, ast.stmt):
                     self._statement(child)
@@ -211,6 +278,7 @@ class _Finder(ast.NodeVisitor):
             self._add("constant", node, repr(node.value * 2))
 
     def visit_Call(self, node: ast.Call) -> None:
+        self._forget_part(node)
         parts: list[ast.AST] = [*node.args, *node.keywords]
         if node.keywords and len(parts) > 1:
             last = node.keywords[-1]
@@ -218,6 +286,25 @@ class _Finder(ast.NodeVisitor):
                 start = self._span(parts[-2])[1]
                 end = self._span(last)[1]
                 self._note("argument left out", last.lineno, start, end, "")
+        self.generic_visit(node)
+
+    def _forget_part(self, node: ast.Call) -> None:
+        """A copy that is the thing itself, and the buffers of a module left out."""
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+        if name in COPIES and owner is not None and not node.args:
+            self._add("copy left out", node, self._text(owner))
+        elif name in COPIES and len(node.args) == 1:
+            self._add("copy left out", node, self._text(node.args[0]))
+        elif name in ("buffers", "named_buffers"):
+            self._add("buffers forgotten", node, "()")
+        elif name == "state_dict" and owner is not None and not node.args:
+            self._add("buffers forgotten", node, f"dict({self._text(owner)}.named_parameters())")
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        index = {"-1": "0", "0": "-1"}.get(self._text(node.slice))
+        if index is not None and isinstance(node.ctx, ast.Load):
+            self._add("first for last", node.slice, index)
         self.generic_visit(node)
 
     def visit_keyword(self, node: ast.keyword) -> None:
@@ -234,6 +321,40 @@ class _Finder(ast.NodeVisitor):
     def visit_Continue(self, node: ast.Continue) -> None:
         self._add("break, continue", node, "break")
 
+
+def _is_empty(value: ast.expr) -> bool:
+    """Whether this is what something is before anything happened."""
+    if isinstance(value, ast.Constant):
+        return not value.value
+    if isinstance(value, (ast.List, ast.Tuple, ast.Set)):
+        return not value.elts
+    return (isinstance(value, ast.Dict) and not value.keys) or (
+        isinstance(value, ast.Call) and not value.args and not value.keywords
+    )
+
+
+def _asked_object(node: ast.stmt) -> str:
+    """`log` of `rows = log.read()`: whose method gives what is kept; '' of other statements."""
+    call = node.value if isinstance(node, ast.Assign) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return ""
+    owner = ast.unparse(call.func.value)
+    return "" if owner in MODULES else owner
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {ast.unparse(part) for part in ast.walk(node) if isinstance(part, _PLACES)}
+
+
+def _stored(node: ast.AST) -> set[str]:
+    return {
+        ast.unparse(part)
+        for part in ast.walk(node)
+        if isinstance(part, _PLACES) and isinstance(part.ctx, ast.Store)
+    }
+
+
+_PLACES = (ast.Name, ast.Attribute)
 
 _SIGNS: dict[type[ast.AST], str] = {
     ast.Lt: "<",

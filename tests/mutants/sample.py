@@ -14,18 +14,22 @@ from tests.mutants.mutations import Mutation, mutations, parses
 GROUPS: dict[str, tuple[tuple[str, ...], int]] = {
     "kernels": (("dgn_engine/kernels",), 90),
     "model": (("dgn_engine/model", "dgn_engine/regimes", "dgn_engine/data"), 90),
-    "training": (("dgn_engine/training", "dgn_engine/config/__init__.py"), 90),
+    "training": (("dgn_engine/training",), 90),
+    "attachment": (("dgn_engine/attachment", "dgn_engine/notebook"), 90),
     "storage": (("dgn_engine/storage",), 90),
+    "importing": (
+        tuple(f"dgn_engine/{package}" for package in ("importing", "confinement", "config")),
+        90,
+    ),
     "sweep": (("dgn_engine/sweep",), 85),
     "experiments": (("dgn_engine/experiments",), 85),
     "session": (("dgn_engine/session", "dgn_engine/protocol"), 85),
-    "viewer": (
-        (
-            *(f"dgn_engine/{package}" for package in ("views", "panels", "scene")),
-            *(f"app/dgn_viewer/{package}" for package in ("docks", "actions")),
-        ),
-        80,
+    "cli": (("dgn_engine/cli",), 85),
+    "pictures": (
+        tuple(f"dgn_engine/{package}" for package in ("views", "panels", "scene", "figures")),
+        85,
     ),
+    "window": (("app/dgn_viewer",), 80),
 }
 
 
