@@ -1,4 +1,4 @@
-# make run · make test · make coverage · make display · make lint · make house · make bench · make package · make bundle · make docs · make screenshots · make demo · make notebook · make clean
+# make run · make check · make test · make coverage · make display · make lint · make house · make bench · make package · make bundle · make docs · make screenshots · make demo · make notebook · make clean
 # `make PYTHON=python3.12 run` chooses the interpreter that makes .venv.
 
 PYTHON ?= python3
@@ -9,11 +9,12 @@ IN := $(VENV)/bin/python
 BASE := $(or $(wildcard $(IN)),$(PYTHON))
 PIP := $(IN) -m pip --disable-pip-version-check install
 
-.PHONY: help run test snapshots display plugins coverage map check-changed mutants faults fuzz safety-report lint house bench bench-peers gpu gpu-dry package package-check bundle bundle-check deb deb-check docs screenshots demo notebook lock sbom clean ready
+.PHONY: help run test test-all check check-style check-tests snapshots display plugins coverage map check-changed mutants faults fuzz safety-report lint house bench bench-peers gpu gpu-dry package package-check bundle bundle-check deb deb-check docs screenshots demo notebook lock sbom clean ready
 
 help:
 	@echo "make run         open the viewer (installs it into .venv first)"
-	@echo "make test        run the tests, without a display"
+	@echo "make check       what a change most often breaks, before it is proposed (under three minutes)"
+	@echo "make test        run the tests, without a display (eight minutes); make test-all: every case"
 	@echo "make display     drive the window by mouse and keyboard on a virtual X display"
 	@echo "make snapshots   write what tests compare with files, the words of users among it; read the diff"
 	@echo "make plugins     the same tests with the examples of docs/adding.md in place"
@@ -42,13 +43,35 @@ run: ready $(VENV)/installed
 	@$(IN) -m dgn_viewer
 
 # No display is needed; one thread, because more of them slow small networks down.
-test plugins screenshots demo: export QT_QPA_PLATFORM := offscreen
-test plugins screenshots demo: export OMP_NUM_THREADS := 1
+test test-all plugins screenshots demo: export QT_QPA_PLATFORM := offscreen
+test test-all plugins screenshots demo: export OMP_NUM_THREADS := 1
 
 # So many tests side by side; worksteal, because a few take as long as hundreds of others.
 WORKERS ?= 2
+EVERYTHING := 'not faults and not display and not gpu'
 test: ready $(VENV)/installed-test
 	$(IN) -m pytest --numprocesses $(WORKERS) --dist worksteal
+
+# All of it, with every case of the tests that are wide: nightly, half an hour.
+test-all: ready $(VENV)/installed-test
+	$(IN) -m pytest --numprocesses $(WORKERS) --dist worksteal -m $(EVERYTHING)
+
+# What a change most often breaks: style, types, imports, the commands of README and how-to pages as
+# they stand, every plug-in against its slow twin, one real window.
+check check-tests: export QT_QPA_PLATFORM := offscreen
+check check-tests: export OMP_NUM_THREADS := 1
+check: ready $(VENV)/installed-test
+	@begin=$$(date +%s); \
+	$(MAKE) --no-print-directory --jobs 2 --output-sync=target check-style check-tests && \
+	echo "make check: all well, after $$(( $$(date +%s) - begin )) s"
+check-style: $(VENV)/installed-test
+	@$(VENV)/bin/ruff check --quiet .
+	@$(VENV)/bin/ruff format --quiet --check .
+	@$(VENV)/bin/lint-imports
+	@$(IN) -m mypy
+check-tests: $(VENV)/installed-test
+	@$(IN) -m pytest -q --numprocesses $(WORKERS) --dist worksteal -m 'check and not nightly' \
+	  $$(grep --recursive --files-with-matches --include='test_*.py' 'mark\.check' tests)
 
 # What tests compare with files, written anew: read the diff before it is committed.
 snapshots: export QT_QPA_PLATFORM := offscreen
@@ -56,7 +79,7 @@ snapshots: export OMP_NUM_THREADS := 1
 snapshots: $(VENV)/installed-test
 	$(IN) -m tests.wording
 	rm -rf tests/snapshots
-	$(IN) -m pytest -q --write-snapshots -m 'not faults and not display and not gpu' \
+	$(IN) -m pytest -q --write-snapshots -m $(EVERYTHING) \
 	  $$(grep --recursive --files-with-matches --include='test_*.py' 'recorded: Recorded' tests)
 	git diff --stat -- tests/snapshots tests/wording.txt
 

@@ -1,9 +1,9 @@
 """Which tests run the lines of a change.
 
 The map (`make map`) knows which tests run which line of one commit; a line of that commit that the
-working tree has otherwise is one of a change. The tests of one changed line are those that `make
-mutants` tries on a bug in it, so that the share of mutants that are killed is also the share of bugs
-that `make check-changed` notices.
+working tree has otherwise is one of a change. The tests of one changed line are those on which
+`make mutants` tries a bug in it, so that the share of mutants that are killed is also the share of
+bugs that `make check-changed` notices.
 """
 
 from __future__ import annotations
