@@ -29,7 +29,7 @@ from pathlib import Path
 
 from tests.mutants import changed_lines
 from tests.mutants.sample import GROUPS, Mutant, draw, find
-from tests.mutants.which_tests import SECONDS, lines_of
+from tests.mutants.which_tests import SECONDS, LineMap
 from tests.mutants.worker import Trial
 
 ROOT = Path(__file__).parents[2]
@@ -84,17 +84,11 @@ def make_map(workers: int, chosen: Sequence[str] = ()) -> None:
     )
     with ThreadPoolExecutor(workers) as pool:
         parts = list(pool.map(_map_part, range(len(suites)), suites))
-    known = json.loads(MAP.read_text("utf-8")) if chosen else {}
-    lines: dict[str, dict[str, list[str]]] = known.get("lines", {})
-    seconds: dict[str, float] = known.get("seconds", {})
+    known = LineMap.read(MAP) if chosen else LineMap(changed_lines.head(ROOT))
     for part, spent in enumerate(parts):
-        for file, found in lines_of(PLACE / f"coverage-{part}", ROOT).items():
-            of_file = lines.setdefault(file, {})
-            for line, tests in found.items():
-                of_file[str(line)] = sorted({*of_file.get(str(line), ()), *tests})
-        seconds |= spent
-    commit = known.get("commit") or changed_lines.head(ROOT)
-    MAP.write_text(json.dumps({"commit": commit, "lines": lines, "seconds": seconds}), "utf-8")
+        known.add(PLACE / f"coverage-{part}", ROOT)
+        known.seconds |= spent
+    known.write(MAP)
 
 
 def _map_part(part: int, suite: str) -> dict[str, float]:
@@ -130,8 +124,7 @@ def run_changed(seconds: float) -> int:
             "There is no map of which tests run which line: make map (once, the time of a suite)."
         )
         return 2
-    told = json.loads(MAP.read_text("utf-8"))
-    chosen = changed_lines.choose(ROOT, told, seconds)
+    chosen = changed_lines.choose(ROOT, LineMap.read(MAP), seconds)
     print(chosen.summary, flush=True)
     if not chosen.tests:
         return 0
@@ -139,20 +132,15 @@ def run_changed(seconds: float) -> int:
     return subprocess.run(command, cwd=ROOT, env=environment(ROOT), check=False).returncode
 
 
-def choose_tests(
-    mutant: Mutant,
-    known: dict[str, dict[str, list[str]]],
-    seconds: dict[str, float],
-    most: float,
-) -> tuple[str, ...]:
+def choose_tests(mutant: Mutant, known: LineMap, most: float) -> tuple[str, ...]:
     """Ids of the tests that run the mutant's line, quick ones first, `most` seconds in all.
 
     A line that runs in a child process or compiled is none that a test is seen to run, and one that
     runs at import is seen only in the test that imported it first: then those of its file, else
     those of its package.
     """
-    lines = known.get(mutant.file, {})
-    line = "" if mutant.mutation.at_import else str(mutant.mutation.line)
+    lines, seconds = known.lines.get(mutant.file, {}), known.seconds
+    line = 0 if mutant.mutation.at_import else mutant.mutation.line
     candidates: Iterable[str] = lines.get(line, ())
     if not candidates:
         candidates = {test for tests in lines.values() for test in tests}
@@ -220,8 +208,7 @@ class Trials:
     """The mutants of a sample that are still to be tried, and where their verdicts go."""
 
     def __init__(self, waiting: Iterable[Mutant], most: float) -> None:
-        told = json.loads(MAP.read_text("utf-8"))
-        self._known, self._seconds, self._most = told["lines"], told["seconds"], most
+        self._known, self._most = LineMap.read(MAP), most
         self._results = PLACE / "results.jsonl"
         self._waiting = deque(waiting)
         self._types = Types()
@@ -263,12 +250,12 @@ class Trials:
 
     def _verdict(self, mutant: Mutant, process: subprocess.Popen[str]) -> str:
         content = mutant.mutation.applied((ROOT / mutant.file).read_bytes())
-        tests = choose_tests(mutant, self._known, self._seconds, self._most)
+        tests = choose_tests(mutant, self._known, self._most)
         if self._types.reject(mutant, content):
             return "rejected"
         if not tests:
             return "not run"
-        usual = sum(self._seconds.get(test, 1.0) for test in tests)
+        usual = sum(self._known.seconds.get(test, 1.0) for test in tests)
         trial = Trial(mutant.file, content.decode("latin-1"), tests, 30 + 5 * usual)
         assert process.stdin is not None
         assert process.stdout is not None

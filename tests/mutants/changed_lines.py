@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from tests.mutants.which_tests import LineMap
 
 SOURCE = ("dgn_engine", "app/dgn_viewer")
 ROUND = 4  # tests of one line that come before the fifth of any other
@@ -44,27 +45,27 @@ def head(root: Path) -> str:
     return _git(root, "rev-parse", "HEAD").strip()
 
 
-def choose(root: Path, told: Mapping[str, Any], seconds: float) -> Chosen:
+def choose(root: Path, known: LineMap, seconds: float) -> Chosen:
     """Return the tests that run the lines that differ from the commit of the map.
 
     Args:
         root: The repository.
-        told: The map: 'commit', 'lines' (file → line → tests) and 'seconds' of each test.
+        known: The map.
         seconds: Of tests in all: the quickest four of each line, then the next.
 
     A test module that was changed is run as it is. A line that no test was seen to run (it runs in
     a child process, or is new) stands for the tests of its file, else for those of its package.
     """
-    durations: Mapping[str, float] = told["seconds"]
+    durations = known.seconds
     modules: list[str] = []
     ranks: dict[str, int] = {}
     said = []
-    for change in changes(root, told["commit"]):
+    for change in changes(root, known.commit):
         if Path(change.file).name.startswith("test_") and (root / change.file).exists():
             modules.append(change.file)
             said.append(f"{change.file}: itself")
         elif change.file.startswith(SOURCE) and change.file.endswith(".py"):
-            found, by = _ranks_of(change, told["lines"], durations)
+            found, by = _ranks_of(change, known)
             for test, rank in found.items():
                 ranks[test] = min(rank, ranks.get(test, rank))
             said.append(f"{change.file}: {len(found)} by {by}")
@@ -106,14 +107,12 @@ def _parsed(diff: str) -> Iterator[Change]:
         yield Change(file, frozenset(lines))
 
 
-def _ranks_of(
-    change: Change, known: Mapping[str, Mapping[str, Sequence[str]]], seconds: Mapping[str, float]
-) -> tuple[dict[str, int], str]:
+def _ranks_of(change: Change, known: LineMap) -> tuple[dict[str, int], str]:
     """Return the round in which each test comes, and what it was chosen by."""
-    of_file = known.get(change.file, {})
+    of_file, seconds = known.lines.get(change.file, {}), known.seconds
     ranks: dict[str, int] = {}
     for line in change.lines:
-        for place, test in enumerate(_by_time(of_file.get(str(line), ()), seconds)):
+        for place, test in enumerate(_by_time(of_file.get(line, ()), seconds)):
             ranks[test] = min(place // ROUND, ranks.get(test, place))
     if ranks:
         return ranks, "line"

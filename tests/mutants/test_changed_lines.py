@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.mutants import changed_lines
 from tests.mutants.__main__ import environment
+from tests.mutants.which_tests import LineMap
 
 SOURCE = """def double(x):
     return 2 * x
@@ -48,12 +48,14 @@ def git(folder: Path, *words: str) -> None:
     subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True)
 
 
-def told(project: Path) -> dict[str, Any]:
-    return {
-        "commit": changed_lines.head(project),
-        "lines": {"dgn_engine/numbers.py": {"2": [DOUBLE], "6": [HALF]}},
-        "seconds": {DOUBLE: 0.1, HALF: 0.1},
-    }
+def mapped(project: Path) -> LineMap:
+    lines = {"dgn_engine/numbers.py": {2: [DOUBLE], 6: [HALF]}}
+    return LineMap(changed_lines.head(project), lines, {DOUBLE: 0.1, HALF: 0.1})
+
+
+def test_a_map_is_read_as_it_was_written(project: Path, tmp_path: Path) -> None:
+    mapped(project).write(tmp_path / "map.json")
+    assert LineMap.read(tmp_path / "map.json") == mapped(project)
 
 
 def write(project: Path, old: str, new: str) -> None:
@@ -74,7 +76,7 @@ def write(project: Path, old: str, new: str) -> None:
 def test_the_tests_that_run_a_changed_line_are_chosen(
     project: Path, old: str, new: str, tests: tuple[str, ...]
 ) -> None:
-    known = told(project)
+    known = mapped(project)
     assert changed_lines.choose(project, known, 60.0).tests == ()
     write(project, old, new)
     chosen = changed_lines.choose(project, known, 60.0)
@@ -90,14 +92,14 @@ def test_the_tests_that_run_a_changed_line_are_chosen(
 
 
 def test_what_was_moved_by_lines_above_it_is_still_found(project: Path) -> None:
-    known = told(project)
+    known = mapped(project)
     write(project, "def double", '"""Numbers."""\n\n\ndef double')
     write(project, "x / 2", "x / 3")
     assert HALF in changed_lines.choose(project, known, 60.0).tests
 
 
 def test_a_changed_test_module_and_a_new_file_are_run_too(project: Path) -> None:
-    known = told(project)
+    known = mapped(project)
     path = project / "tests/engine/test_numbers.py"
     path.write_text(path.read_text("utf-8") + "\n# more\n", encoding="utf-8")
     (project / "dgn_engine/sums.py").write_text("A = 1\n", encoding="utf-8")

@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.mutants.__main__ import choose_tests
 from tests.mutants.mutations import mutations
 from tests.mutants.sample import Mutant, find
+from tests.mutants.which_tests import LineMap
 
 SOURCE = "a = 1\nif a < 2:\n    b = a + 1\n"
 
@@ -40,17 +41,18 @@ def test_a_survivor_whose_line_is_gone_is_not_found(tmp_path: Path) -> None:
 def test_a_line_that_no_test_is_seen_to_run_is_tried_on_the_tests_of_its_file() -> None:
     mutant = drawn("constant")
     seconds = {"tests/a": 3.0, "tests/b": 1.0, "tests/c": 2.0}
-    known = {"a.py": {"2": ["tests/a", "tests/b"], "3": ["tests/c"]}}
+    known = LineMap("", {"a.py": {2: ["tests/a", "tests/b"], 3: ["tests/c"]}}, seconds)
     assert mutant.mutation.line == 1
-    assert choose_tests(mutant, known, seconds, 9.0) == ("tests/b", "tests/c", "tests/a")
+    assert choose_tests(mutant, known, 9.0) == ("tests/b", "tests/c", "tests/a")
 
 
 def test_a_line_that_runs_at_import_is_tried_on_every_test_of_its_file() -> None:
     source = b"a = 1\n\n\ndef f(b=2):\n    return (lambda c=3: c + 4)() + 5\n"
     seconds = {"tests/first": 1.0, "tests/other": 2.0}
-    seen = {"a.py": {"1": ["tests/first"], "4": ["tests/first"], "5": ["tests/other"]}}
+    lines = {1: ["tests/first"], 4: ["tests/first"], 5: ["tests/other"]}
+    seen = LineMap("", {"a.py": lines}, seconds)
     found = {
-        m.text: choose_tests(Mutant("g", "a.py", m), seen, seconds, 9.0)
+        m.text: choose_tests(Mutant("g", "a.py", m), seen, 9.0)
         for m in mutations(source)
         if m.kind == "constant"
     }
@@ -61,4 +63,4 @@ def test_a_line_that_runs_at_import_is_tried_on_every_test_of_its_file() -> None
 def test_a_compiled_line_is_tried_on_the_tests_of_its_package() -> None:
     mutant = replace(drawn("constant"), file="dgn_engine/kernels/cntk.py")
     seconds = {"tests/engine/kernels/test_a.py::a": 1.0, "tests/engine/data/test_b.py::b": 1.0}
-    assert choose_tests(mutant, {}, seconds, 9.0) == ("tests/engine/kernels/test_a.py::a",)
+    assert choose_tests(mutant, LineMap(seconds=seconds), 9.0) == ("tests/engine/kernels/test_a.py::a",)
