@@ -63,4 +63,5 @@ def test_a_line_that_runs_at_import_is_tried_on_every_test_of_its_file() -> None
 def test_a_compiled_line_is_tried_on_the_tests_of_its_package() -> None:
     mutant = replace(drawn("constant"), file="dgn_engine/kernels/cntk.py")
     seconds = {"tests/engine/kernels/test_a.py::a": 1.0, "tests/engine/data/test_b.py::b": 1.0}
-    assert choose_tests(mutant, LineMap(seconds=seconds), 9.0) == ("tests/engine/kernels/test_a.py::a",)
+    chosen = choose_tests(mutant, LineMap(seconds=seconds), 9.0)
+    assert chosen == ("tests/engine/kernels/test_a.py::a",)
