@@ -6,6 +6,7 @@ A test says in plain Python what an experiment must read out of them.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
@@ -13,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import t, ttest_1samp
+from scipy.stats import ttest_1samp
 
-from dgn_engine.experiments import Findings, PlottedLine, Request
+from dgn_engine.experiments import Findings, Request
 from dgn_engine.experiments import find_experiment as find
 from dgn_engine.protocol.experiments import Printed
 from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
@@ -83,37 +84,10 @@ def read(
     return find(name).findings(request, MadeUpResults(runs, values))
 
 
-class Numbers:
-    """Primes over a scale, each once."""
-
-    def __init__(self) -> None:
-        self._primes = iter(primes(3000))
-
-    def some(self, count: int, scale: float = 1e5) -> list[float]:
-        return [next(self._primes) / scale for _ in range(count)]
-
-    def one(self, scale: float = 1e5) -> float:
-        return self.some(1, scale)[0]
-
-
-def spent(values: Mapping[str, tuple[Any, float]], cell: str, seeds: int) -> float:
-    """Seconds of all calculations of a cell."""
-    return sum(values[f"{cell}-s{seed}"][1] for seed in range(seeds))
-
-
-def of(values: Mapping[str, tuple[Any, float]], cell: str, key: Any, seeds: int) -> list[Any]:
-    """What the results of a cell say under a name, by seed."""
-    return [values[f"{cell}-s{seed}"][0][key] for seed in range(seeds)]
-
-
-def made(cells: Iterable[str], seeds: int, value: Any) -> dict[str, tuple[Any, float]]:
-    """`value(numbers)` for each cell and seed, each with seconds of its own."""
-    numbers = Numbers()
-    return {
-        f"{cell}-s{seed}": (value(numbers), numbers.one(100))
-        for cell in cells
-        for seed in range(seeds)
-    }
+def quantities(sentences: Sequence[str]) -> list[str]:
+    """The numbers and data sets of each sentence."""
+    named = r"MNIST|CIFAR-10|\d[\d,.×]*(?:e-?\d+)?"
+    return [" ".join(re.findall(named, sentence)) for sentence in sentences]
 
 
 # What is read, as tuples; and what is expected, with room for rounding.
@@ -198,17 +172,6 @@ def claim(
     return _judged(claim_id, statistic, (mean, low, high), len(some), remark)
 
 
-def exact_claim(
-    claim_id: str, statistic: str, error: float, n: int, verdict: str
-) -> tuple[Any, ...]:
-    return (claim_id, statistic, near(error), near(error), near(error), n, verdict, "")
-
-
-def unmeasured(claim_id: str, statistic: str, remark: str) -> tuple[Any, ...]:
-    nothing = near(math.nan)
-    return (claim_id, statistic, nothing, nothing, nothing, 0, "not decided", remark)
-
-
 def _judged(
     claim_id: str, statistic: str, ends: tuple[float, float, float], n: int, remark: str
 ) -> tuple[Any, ...]:
@@ -247,43 +210,3 @@ def slope(x: Sequence[float], y: Sequence[float]) -> float:
     """Least squares of log y against log x."""
     a, b = np.log(x), np.log(y)
     return float(((a - a.mean()) * (b - b.mean())).sum() / ((a - a.mean()) ** 2).sum())
-
-
-def figures(found: Findings) -> list[tuple[Any, ...]]:
-    return [
-        (f.name, f.title, f.x, f.y, f.log_x, f.log_y, [_line(line) for line in f.lines])
-        for f in found.figures
-    ]
-
-
-def _line(line: PlottedLine) -> tuple[Any, ...]:
-    return (line.label, tuple(line.x), tuple(line.y), tuple(line.spread), line.style)
-
-
-def curve(label: str, x: Iterable[float], curves: Any) -> tuple[Any, ...]:
-    """The mean of the curves with its interval at each x."""
-    columns = np.array(curves, dtype=float)
-    n = len(columns)
-    half = t.ppf(0.975, n - 1) * columns.std(axis=0, ddof=1) / math.sqrt(n)
-    spread = tuple(half) if half.any() else ()
-    return (label, near(tuple(x)), near(tuple(columns.mean(axis=0))), near(spread), "line")
-
-
-def accuracy_curve(
-    label: str, runs: Mapping[str, TrainedRun], cell: str, seeds: int = 3
-) -> tuple[Any, ...]:
-    """Test accuracies over the epochs of the first of the longest runs."""
-    some = [runs[f"{cell}-s{seed}"] for seed in range(seeds)]
-    return curve(label, some[0].epochs, [[100 * a for a in run.test] for run in some])
-
-
-def loss_curve(
-    label: str, runs: Mapping[str, TrainedRun], cell: str, seeds: int = 3
-) -> tuple[Any, ...]:
-    some = [runs[f"{cell}-s{seed}"] for seed in range(seeds)]
-    return curve(label, some[0].epochs, [run.train_loss for run in some])
-
-
-def across(label: str, y: float, style: str = "line") -> tuple[Any, ...]:
-    """A line across the figure."""
-    return (label, (), near((y,)), (), style)

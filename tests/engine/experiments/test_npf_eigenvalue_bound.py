@@ -1,4 +1,4 @@
-"""[NPF] Proposition 3.3: its parts path by path in plain Python, its plan, rows and claims."""
+"""[NPF] Proposition 3.3: its parts path by path in plain Python."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from dgn_engine.experiments import Request
-from dgn_engine.experiments import find_experiment as find
 from dgn_engine.experiments._initial_networks import dense, gated, targets, unit_inputs
 from dgn_engine.experiments.npf_eigenvalue_bound import (
     bound_while_training,
@@ -20,21 +18,7 @@ from dgn_engine.experiments.npf_eigenvalue_bound import (
     path_value_slopes,
 )
 from dgn_engine.model.network import GatedNetwork
-from dgn_engine.sweep.unit import Calculation, CalculationInputs
-from tests.engine.experiments.made_up import (
-    FULL,
-    QUICK,
-    claims,
-    exact_claim,
-    made,
-    of,
-    read,
-    row,
-    rows,
-    spent,
-)
-
-NAMES = ("factors", "paths", "excess", "ratio", "speed")
+from dgn_engine.sweep.unit import CalculationInputs
 
 
 def arrays(network: GatedNetwork, x: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -98,58 +82,6 @@ def test_the_error_moves_against_its_sign() -> None:
     assert len(known) > 5
     assert max(known) < 1e-6
     assert all(value <= 1e-12 for value in found["excess"])
-
-
-@pytest.mark.parametrize(
-    ("request_", "seeds", "networks"),
-    [(QUICK, 3, 5), (FULL, 5, 20), (Request(seeds=1, seed_start=4), 1, 5)],
-)
-def test_a_plan_takes_the_bound_of_many_networks_for_each_seed(
-    request_: Request, seeds: int, networks: int
-) -> None:
-    function = "dgn_engine.experiments.npf_eigenvalue_bound:bound_while_training"
-    assert find("npf-eigenvalue-bound").plan(request_).units == tuple(
-        Calculation(f"bound-s{seed}", function, {"seed": seed, "networks": networks})
-        for seed in range(request_.seed_start, request_.seed_start + seeds)
-    )
-
-
-def test_rows_say_how_far_the_bound_is_and_claims_the_worst_case() -> None:
-    values = made(["bound"], 3, lambda n: {name: n.some(4, 1e20) for name in NAMES})
-    values["bound-s1"][0]["ratio"][2] = values["bound-s0"][0]["speed"][0] = math.nan
-    found = read("npf-eigenvalue-bound", QUICK, None, values)
-    seconds = spent(values, "bound", 3)
-    ratios = [
-        [v for v in of_seed if not math.isnan(v)] for of_seed in of(values, "bound", "ratio", 3)
-    ]
-    assert rows(found) == [
-        row("median ρ_min(K) over the bound", [np.median(r) for r in ratios], seconds=seconds),
-        row("largest ρ_min(K) over the bound", [max(r) for r in ratios], seconds=seconds),
-        row("cases", [4, 4, 4], seconds=seconds),
-        row("of these with H regular", [4, 3, 4], seconds=seconds),
-        row("of these without a switch within ė", [3, 4, 4], seconds=seconds),
-    ]
-    worst = {name: np.nanmax(of(values, "bound", name, 3)) for name in NAMES}
-    said = "largest (ρ_min(K) − bound)/ρ_max(K); at most 1e-12 (exact)"
-    dynamics = "npf-6"
-    assert claims(found) == [
-        exact_claim("npf-6", said, worst["excess"], 12, "held"),
-        exact_claim(
-            dynamics,
-            "largest ‖K − Φᵀ∇v∇vᵀΦ‖/‖K‖; at most 1e-12 (exact)",
-            worst["factors"],
-            12,
-            "held",
-        ),
-        exact_claim(
-            dynamics, "largest ‖H − ΦᵀΦ‖/‖H‖; at most 1e-12 (exact)", worst["paths"], 12, "held"
-        ),
-        exact_claim(
-            dynamics, "largest ‖ė + Ke‖/(‖K‖‖e‖); at most 1e-06 (exact)", worst["speed"], 11, "held"
-        ),
-    ]
-    values["bound-s2"][0]["excess"][1] = 1e-6
-    assert read("npf-eigenvalue-bound", QUICK, None, values).claims[0].verdict == "not held"
 
 
 def test_an_error_that_the_kernel_does_not_see_stands_still() -> None:
