@@ -47,6 +47,7 @@ def is_calculated(unit: Calculation, folder: Path) -> bool:
 
 
 def calculate(unit: Calculation, root: Path) -> None:
+    """Carry a calculation out, unless another process has done so meanwhile."""
     module, _, name = unit.function.partition(":")
     if not module.startswith(PACKAGE):
         raise UserError(f"The unit '{unit.id}' names {unit.function}, which is not part of dgn.")
@@ -57,6 +58,8 @@ def calculate(unit: Calculation, root: Path) -> None:
     lock = Lock(within / LOCK)
     lock.take()
     try:
+        if is_calculated(unit, folder):
+            return
         needs = {need: unit_folder(root, need) for need in unit.needs}
         began = time.monotonic()
         result = json.dumps(function(CalculationInputs(unit.arguments, folder, needs))).encode()

@@ -192,19 +192,20 @@ class StaleLock:
 def _finished_before(schedule: Schedule, units: Sequence[Unit], root: Path) -> list[UnitProgress]:
     """Skip what is done; raises `UserError` where a folder holds another unit's work."""
     skipped = []
+    results = UnitResults(root)  # one of all, so that stacks are looked for once
     for unit in units:
         state = state_of(unit, root)
         if state == "done":
-            skipped.append(schedule.skip(unit.id, "skipped", _score(unit, root)))
+            skipped.append(schedule.skip(unit.id, "skipped", _score(unit, results)))
         elif state == "diverged":
             skipped.append(schedule.skip(unit.id, "diverged", None))
     return skipped
 
 
-def _score(unit: Unit, root: Path) -> float | None:
-    if isinstance(unit, Calculation) or not (unit_folder(root, unit.id) / RUN).exists():
+def _score(unit: Unit, results: UnitResults) -> float | None:
+    if isinstance(unit, Calculation) or not (unit_folder(results.root, unit.id) / RUN).exists():
         return None
-    best = UnitResults(root).trained(unit.id).best
+    best = results.trained(unit.id).best
     return best if best == best else None
 
 

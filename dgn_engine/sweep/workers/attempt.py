@@ -84,18 +84,23 @@ def attempt_pack(
 
     root = tasks[0].root
     names = {unit_folder(root, task.unit.id): task.unit.id for task in tasks}
+    far: dict[str, float] = {}
     for task in tasks:
         on_update(UnitUpdate(task.unit.id, "running"))
 
     def on_progress(progress: JobProgress) -> None:
-        fraction = progress.step / progress.total_steps if progress.total_steps else 0.0
+        name = names[progress.job.folder]
+        far[name] = min(1.0, progress.step / progress.total_steps) if progress.total_steps else 0.0
         score = _number(progress.outcome.best_accuracy)
-        on_update(UnitUpdate(names[progress.job.folder], "running", min(1.0, fraction), score))
+        on_update(UnitUpdate(name, "running", far[name], score))
 
     try:
         jobs = [_job(task) for task in tasks]
         results = train_pack(jobs, on_progress, interrupted, most=len(jobs))
-        return [_job_update(task, result) for task, result in zip(tasks, results, strict=True)]
+        return [
+            _job_update(task, result, far.get(task.unit.id, 0.0))
+            for task, result in zip(tasks, results, strict=True)
+        ]
     except UserError as refusal:
         text, state, crowded = str(refusal), _FAILED, False
     except Exception as error:
@@ -200,11 +205,12 @@ def _job(task: UnitTask) -> Job:
     return Job(task.unit.resolved(task.root), unit_folder(task.root, task.unit.id))
 
 
-def _job_update(task: UnitTask, result: JobResult) -> UnitUpdate:
+def _job_update(task: UnitTask, result: JobResult, far: float) -> UnitUpdate:
+    """`far`: the share of its steps that was told last; of one that is stopped no more is known."""
     if result.refusal is not None:
         return _refused(task, result.refusal, "failed")
-    score = _number(result.outcome.best_accuracy)
-    return UnitUpdate(task.unit.id, _STATES[result.status], 1.0, score)
+    state, score = _STATES[result.status], _number(result.outcome.best_accuracy)
+    return UnitUpdate(task.unit.id, state, far if state == "interrupted" else 1.0, score)
 
 
 def _refused(task: UnitTask, refusal: UserError, state: UpdateState) -> UnitUpdate:

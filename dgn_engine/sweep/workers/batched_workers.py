@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dgn_engine.sweep.scheduler import Executor
 from dgn_engine.sweep.unit import OnUpdate, Stopped, Training, Unit, UnitTask, UnitUpdate
+from dgn_engine.sweep.unit_results import state_of
 from dgn_engine.sweep.workers.places import Place
 from dgn_engine.sweep.workers.processes import Batch, ProcessWorkers
 
@@ -52,6 +53,11 @@ class BatchedWorkers(ProcessWorkers):
             gaining = self._gaining and not self.on_cards
             stacks = find_stacks(units, self._root, self.places, gaining)
             self._stack_of = {name: stack for stack in stacks for name in stack}
+            self._over |= {
+                unit.id
+                for unit in units
+                if unit.id in self._stack_of and state_of(unit, self._root) in ("done", "diverged")
+            }
             yield
 
     def _elsewhere(self, update: UnitUpdate, place: Place) -> UnitUpdate:

@@ -163,6 +163,8 @@ class DaskWorkers:
             ) from None
         for address in set(self._known) - there:
             self._gone.add(self._known.pop(address))
+        for address in set(self._unfit) - there:
+            del self._unfit[address]  # another that begins there is asked anew
         self._introduce(there - set(self._known) - set(self._unfit))
         self._present = there & set(self._known)
         for job in [job for job in self._jobs if job.address not in there]:

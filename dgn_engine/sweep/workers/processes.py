@@ -112,6 +112,8 @@ class ProcessWorkers:
         begun: list[UnitTask] = []
         for batch in self.batches(ready):
             place = self._place_for(batch)
+            if place is None and self._tight_for(batch):
+                continue  # it waits for a larger card; each time it is the first to be asked
             if place is None:
                 break  # those behind it wait too, or it would wait for ever
             self._assign(batch, place)
@@ -126,7 +128,7 @@ class ProcessWorkers:
         """Where there is room for it: of the devices that are used least, the first."""
         busy = [next(iter(worker.tasks.values())) for worker in self._workers if worker.tasks]
         used = Counter(worker.place for worker in self._workers if worker.tasks)
-        tight = set[str]().union(*(self._tight.get(task.unit.id, ()) for task in batch))
+        tight = self._tight_for(batch)
         room = Counter(self._places) - used
         free = [place for place in dict.fromkeys(self._places) if room[place]]
         free = [place for place in free if place.name not in tight]
@@ -137,6 +139,12 @@ class ProcessWorkers:
             return place
         fits = sum(threads(one.unit) for one in (*busy, batch[0])) <= usable_cores()
         return place if fits else None
+
+    def _tight_for(self, batch: Batch) -> set[str]:
+        """The devices where it did not fit; none where there is no other, as when another was left
+        out since: what is tried there once more is refused."""
+        tight = set[str]().union(*(self._tight.get(task.unit.id, ()) for task in batch))
+        return tight if any(place.name not in tight for place in self._places) else set()
 
     def poll(self, seconds: float) -> None:
         pipes = {worker.pipe: worker for worker in self._workers}

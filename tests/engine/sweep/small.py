@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from safetensors.numpy import load
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
-from dgn_engine.storage.runs.folder_layout import WEIGHTS
+from dgn_engine.protocol.messages import Event
+from dgn_engine.storage.plain_data import to_plain
+from dgn_engine.storage.runs.folder_layout import LOG, WEIGHTS
+from dgn_engine.storage.runs.log import LogLine, encode_line, log_word
+from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.sweep.schedule import UnitProgress, UnitState
 from dgn_engine.sweep.scheduler import Executor
@@ -84,3 +89,17 @@ def content(units: list[Unit], root: Path) -> dict[str, object]:
         weights = load((reader.path / WEIGHTS).read_bytes())
         found[unit.id] = {name: array.tobytes() for name, array in weights.items()}, reader.measured
     return found
+
+
+def written(root: Path, *lines: tuple[float, Event | str], unit: Training | None = None) -> Path:
+    """The folder of a run whose log has these events at these seconds."""
+    unit = unit or small(0)
+    folder = unit_folder(root, unit.id)
+    RunFolder.create(folder, unit.config).close()
+    raw = []
+    for seq, (at, event) in enumerate(lines):
+        name = event if isinstance(event, str) else log_word(event)
+        fields: dict[str, Any] = {} if isinstance(event, str) else to_plain(event)
+        raw.append(encode_line(LogLine(seq, at, name, fields)))
+    (folder / LOG).write_bytes(b"".join(raw))
+    return folder

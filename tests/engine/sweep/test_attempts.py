@@ -237,7 +237,7 @@ def test_each_unit_of_a_pack_is_told_by_itself(
     def play(jobs: list[Job], on_progress: Callable[[JobProgress], None]) -> list[JobResult]:
         on_progress(JobProgress(jobs[1], 15, 30, Outcome(best_accuracy=0.25)))
         on_progress(JobProgress(jobs[0], 31, 30, Outcome()))
-        on_progress(JobProgress(jobs[2], 5, 0, Outcome()))
+        on_progress(JobProgress(jobs[2], 5, 20, Outcome()))
         return [
             JobResult(jobs[0], "finished", Outcome(best_accuracy=0.5)),
             JobResult(jobs[1], "diverged", Outcome()),
@@ -252,12 +252,12 @@ def test_each_unit_of_a_pack_is_told_by_itself(
         *(UnitUpdate(name, "running") for name in ids),
         UnitUpdate(ids[1], "running", 0.5, 0.25),
         UnitUpdate(ids[0], "running", 1.0),
-        UnitUpdate(ids[2], "running", 0.0),
+        UnitUpdate(ids[2], "running", 0.25),
     ]
     assert last == [
         UnitUpdate(ids[0], "done", 1.0, 0.5),
         UnitUpdate(ids[1], "diverged", 1.0),
-        UnitUpdate(ids[2], "interrupted", 1.0, 0.75),
+        UnitUpdate(ids[2], "interrupted", 0.25, 0.75),
         UnitUpdate(ids[3], "failed", trouble="no such net."),
         UnitUpdate(ids[4], "held", trouble="held by x.", holder=ProcessId(7, "elsewhere")),
     ]

@@ -327,6 +327,17 @@ def test_a_worker_that_will_not_do_is_given_nothing_and_named_where_there_is_no_
     assert str(refused.value) == f"The Dask worker tcp://a {words}"
 
 
+def test_a_worker_that_begins_anew_where_one_would_not_do_is_asked_anew(
+    begin: Callable[..., Bench],
+) -> None:
+    bench = begin({"tcp://a": introduction(9, version="0.0"), "tcp://b": introduction(2)})
+    assert bench.submit(0, 1) == ["FR-II-s0"]
+    del bench.client.there["tcp://a"]
+    assert bench.submit(1) == []
+    bench.client.there["tcp://a"] = introduction(9)
+    assert bench.submit(1) == ["FR-II-s1"]
+
+
 def test_a_scheduler_that_is_gone_is_one_sentence(begin: Callable[..., Bench]) -> None:
     bench = begin(TWO)
     bench.client.fault = OSError("Timed out")

@@ -12,13 +12,14 @@ import pytest
 import torch
 
 from dgn_engine.config import NetConfig
+from dgn_engine.protocol.training import Finished
 from dgn_engine.sweep.unit import Calculation, Training, Unit, UnitFile, UnitTask, UnitUpdate
 from dgn_engine.sweep.workers import processes
 from dgn_engine.sweep.workers.batched_workers import BatchedExecutor, BatchedWorkers, waves
 from dgn_engine.sweep.workers.processes import ProcessExecutor
 from dgn_engine.sweep.workers.unit_child import STOP
 from tests.engine.sweep.made_up_processes import Bench, Context
-from tests.engine.sweep.small import learnt, small
+from tests.engine.sweep.small import learnt, small, written
 
 
 @pytest.fixture
@@ -265,6 +266,17 @@ def test_a_stack_waits_for_its_members_as_long_as_anything_runs(
     bench.children[0].say(UnitUpdate("FR-II-s2", "done"))
     bench.poll()
     assert ids(packs.batches(ready(bench.root, 0, 1))) == [["FR-II-s0", "FR-II-s1"]]
+
+
+def test_a_stack_of_which_some_are_done_waits_for_nothing(bench: Bench) -> None:
+    """As when a sweep goes on: the second process would have nothing to do."""
+    units: list[Unit] = [*map(small, range(6)), small(9, "DL")]
+    for seed in (0, 1):
+        written(bench.root, (1.0, Finished(30)), unit=small(seed))
+    bench.begin(BatchedExecutor(2), *units)
+    ready = units[2:6]
+    assert bench.submit(*ready) == ["FR-II-s2", "FR-II-s3", "FR-II-s4", "FR-II-s5"]
+    assert len(bench.children) == 2
 
 
 @pytest.mark.parametrize("state", ["failed", "refused"])

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from dgn_engine.errors import UserError
+from dgn_engine.protocol.training import Finished, Measured
+from dgn_engine.storage.runs import run_info
 from dgn_engine.storage.runs.folder_layout import CHECKPOINTS, LOG
-from dgn_engine.sweep import scheduler
+from dgn_engine.sweep import scheduler, stack_time
 from dgn_engine.sweep.schedule import UnitProgress
 from dgn_engine.sweep.scheduler import Executor, StaleLock, Workers
 from dgn_engine.sweep.unit import (
@@ -27,7 +28,7 @@ from dgn_engine.sweep.unit import (
     unit_folder,
 )
 from dgn_engine.sweep.workers.serial import SerialExecutor
-from tests.engine.sweep.small import SMALL, Seen, learnt, never, run, small
+from tests.engine.sweep.small import SMALL, Seen, learnt, never, run, small, written
 
 # seconds, as users know them
 AGAIN, GRACE, SILENT = 1.0, 60.0, 120.0
@@ -264,14 +265,28 @@ def test_a_calculation_that_is_done_has_no_score(tmp_path: Path, seen: Seen) -> 
     assert seen.all[-1] == UnitProgress("limit", "skipped", 1.0)
 
 
-def test_a_run_without_scores_is_skipped_without_one(
-    tmp_path: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run(SerialExecutor(), [small(0)], tmp_path)
-    nothing = SimpleNamespace(trained=lambda _: SimpleNamespace(best=float("nan")))
-    monkeypatch.setattr(scheduler, "UnitResults", lambda _root: nothing)
+def test_a_run_without_scores_is_skipped_without_one(tmp_path: Path, seen: Seen) -> None:
+    written(tmp_path, (1.0, Measured(10, 1.0, 0.5, 0.5, None, None)), (2.0, Finished(30)))
     run(SerialExecutor(), [small(0)], tmp_path, seen)
     assert seen.all == [UnitProgress("FR-II-s0", "skipped", 1.0)]
+
+
+def test_a_sweep_that_goes_on_looks_for_its_stacks_once(
+    tmp_path: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not for each of its runs: of a thousand that would be a million logs."""
+    units: list[Unit] = [small(seed) for seed in range(3)]
+    for unit in units:
+        folder = written(tmp_path, (1.0, Finished(30)), unit=unit)  # type: ignore[arg-type]
+        run_info.write(folder, run_info.add_stack(run_info.read(folder), "a"))
+    looked: list[int] = []
+    share = stack_time.shared_seconds
+    monkeypatch.setattr(
+        stack_time, "shared_seconds", lambda traces: looked.append(len(traces)) or share(traces)
+    )
+    states = run(SerialExecutor(), units, tmp_path, seen)
+    assert set(states.values()) == {"skipped"}
+    assert looked == [3]
 
 
 def test_a_place_that_cannot_be_a_folder_is_refused(tmp_path: Path) -> None:

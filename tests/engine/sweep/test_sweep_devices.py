@@ -159,6 +159,32 @@ def test_what_waits_for_the_larger_card_does_not_go_to_the_other(bench: Bench) -
     assert [task.unit.id for task in bench.children[1].hear()] == ["FR-II-s0"]
 
 
+def test_beside_a_run_that_waits_for_the_larger_card_others_use_the_smaller(bench: Bench) -> None:
+    bench.begin(ProcessExecutor(), *UNITS)
+    bench.submit(*UNITS[:2])
+    bench.children[0].say(UnitUpdate("FR-II-s0", "refused", no_memory=True))
+    bench.poll()
+    assert bench.submit(UNITS[0], *UNITS[2:4]) == ["FR-II-s2"]
+    bench.children[1].say(UnitUpdate("FR-II-s1", "done"))
+    bench.children[0].say(UnitUpdate("FR-II-s2", "done"))
+    bench.poll()
+    assert bench.submit(UNITS[0], UNITS[3]) == ["FR-II-s0", "FR-II-s3"]
+
+
+def test_what_does_not_fit_on_the_last_card_that_is_left_is_refused(bench: Bench) -> None:
+    bench.begin(ProcessExecutor(), *UNITS)
+    bench.submit(UNITS[0])
+    bench.children[0].say(UnitUpdate("FR-II-s0", "refused", no_memory=True))
+    assert [update.state for update in bench.poll()] == ["crowded"]
+    for place in (1, 2):
+        assert bench.submit(UNITS[0]) == ["FR-II-s0"]
+        bench.children[place].die(DEVICE_FAULT, FAULT)
+        assert [update.state for update in bench.poll()] == ["lost"]
+    assert bench.submit(UNITS[0]) == ["FR-II-s0"], "it would wait for ever"
+    bench.children[0].say(UnitUpdate("FR-II-s0", "refused", no_memory=True))
+    assert [update.state for update in bench.poll()] == ["refused"]
+
+
 def test_a_card_that_fails_twice_in_a_row_is_left_out_and_its_units_go_elsewhere(
     bench: Bench,
 ) -> None:

@@ -16,9 +16,6 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol.messages import Event, Failed
 from dgn_engine.protocol.runs import RunContinued
 from dgn_engine.protocol.training import Diverged, Finished, Measured, RegimeSwapped
-from dgn_engine.storage.plain_data import to_plain
-from dgn_engine.storage.runs.log import LogLine, encode_line, log_word
-from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.sweep.calculation import calculate, is_calculated, read_result, seconds_taken
 from dgn_engine.sweep.unit import (
@@ -43,24 +40,11 @@ from dgn_engine.sweep.unit_results import (
     state_of,
 )
 from dgn_engine.sweep.workers.serial import SerialExecutor
-from tests.engine.sweep.small import SMALL, learnt, never, run, small
+from tests.engine.sweep.small import SMALL, learnt, never, run, small, written
 
 UNIT = small(0)
 STEPS = 10  # in an epoch
 NAN = math.nan
-
-
-def written(root: Path, *lines: tuple[float, Event | str], unit: Training = UNIT) -> Path:
-    """The folder of a run whose log has these events at these seconds."""
-    folder = unit_folder(root, unit.id)
-    RunFolder.create(folder, unit.config).close()
-    raw = []
-    for seq, (at, event) in enumerate(lines):
-        name = event if isinstance(event, str) else log_word(event)
-        fields: dict[str, Any] = {} if isinstance(event, str) else to_plain(event)
-        raw.append(encode_line(LogLine(seq, at, name, fields)))
-    (folder / "log.jsonl").write_bytes(b"".join(raw))
-    return folder
 
 
 def score(step: int, train: float, test: float | None) -> Measured:
@@ -288,6 +272,25 @@ def test_a_calculation_is_given_its_arguments_its_folder_and_those_it_needs(
     note = json.loads((inputs.folder / "unit.json").read_text())
     assert {key: note[key] for key in unit_to_plain(unit)} == unit_to_plain(unit)
     assert note["seconds"] >= 0
+
+
+def test_a_calculation_that_another_process_has_just_finished_is_not_repeated(
+    tmp_path: Path,
+) -> None:
+    unit = Calculation(
+        "limit",
+        "dgn_engine.experiments.theory_infinite_width:distances",
+        {"widths": [4], "seed": 0, "draws": 1},
+    )
+    calculate(unit, tmp_path)
+    folder = unit_folder(tmp_path, "limit")
+    before = (folder / "unit.json").read_bytes(), (folder / "result.json").stat().st_mtime_ns
+    calculate(unit, tmp_path)
+    after = (folder / "unit.json").read_bytes(), (folder / "result.json").stat().st_mtime_ns
+    assert after == before
+    (folder / "result.json").write_text("{}")
+    calculate(unit, tmp_path)
+    assert (folder / "result.json").read_text() != "{}", "a damaged one is none"
 
 
 # as text
