@@ -42,6 +42,8 @@ def find_experiment(name: str) -> Experiment:
     if name not in found:
         raise UserError(
             f"There is no experiment '{name}'; known: {', '.join(found)}."
-            f"{did_you_mean(name, found)}"
+            f"{did_you_mean(name, found)}",
+            kind="unknown-name",
+            value=name,
         )
     return found[name]

@@ -58,7 +58,9 @@ class Request:
         if seeds.start < 0 or seeds.stop - 1 > MOST_SEED:
             raise UserError(
                 f"The seeds are {seeds.start} to {seeds.stop - 1}; they must lie between 0 and "
-                f"{MOST_SEED}."
+                f"{MOST_SEED}.",
+                kind="out-of-bounds",
+                value=seeds,
             )
         return seeds
 
@@ -131,7 +133,11 @@ def check_options(name: str, experiment: Experiment, request: Request) -> None:
         alone = option in _ineffective(experiment, only)
         here = "" if alone else " with what else was asked"
         words = option.replace("_", "-")
-        raise UserError(f"--{words} means nothing to {name}{here}; leave it out.")
+        raise UserError(
+            f"--{words} means nothing to {name}{here}; leave it out.",
+            kind="no-effect",
+            value=option,
+        )
 
 
 def effective_request(experiment: Experiment, request: Request) -> Request:

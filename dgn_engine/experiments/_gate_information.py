@@ -159,13 +159,16 @@ def network_for(listing: CheckpointContents, examples: Examples) -> ImportedNetw
     _check_gates(listing, found.regime.name)
     if not found.network.architecture.gated:
         raise UserError(
-            f"{listing.file_name} has one layer and no gates, which could know nothing."
+            f"{listing.file_name} has one layer and no gates, which could know nothing.",
+            kind="no-gates",
         )
     wanted = 1 if examples.signed else len(examples.class_names)
     logits = found.network.architecture.nodes[-1]
     if isinstance(logits, Dense) and logits.outputs != wanted:
         raise UserError(
-            f"{listing.file_name} has {logits.outputs} outputs; {examples.name} needs {wanted}."
+            f"{listing.file_name} has {logits.outputs} outputs; {examples.name} needs {wanted}.",
+            kind="wrong-shape",
+            value=logits.outputs,
         )
     return found
 
@@ -193,11 +196,14 @@ def arrays_of(details: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
 def _check_gates(listing: CheckpointContents, regime: str) -> None:
     found = find_regime(regime)
     if found.drawn_gates:
-        raise UserError(f"{listing.file_name} has coins for gates: it cannot be tested.")
+        raise UserError(
+            f"{listing.file_name} has coins for gates: it cannot be tested.", kind="no-gates"
+        )
     if found.open_gates:
         raise UserError(
             f"{listing.file_name} is a linear network ({found.name}): all its gates stand open for "
-            "every example, so that there is nothing for them to know."
+            "every example, so that there is nothing for them to know.",
+            kind="no-gates",
         )
 
 
@@ -396,4 +402,6 @@ def _digest(file: Path) -> str:
         with file.open("rb") as content:
             return hashlib.file_digest(content, "sha256").hexdigest()
     except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror}.") from None
+        raise UserError(
+            f"{file} cannot be read: {error.strerror}.", kind="no-file", value=str(file)
+        ) from None

@@ -53,15 +53,29 @@ class ProbeChoice:
             kind, _, values = part.partition(" ")
             named = [one.strip() for one in values.split(",") if one.strip()]
             if kind not in found or not named:
-                raise UserError(f"probe_set has '{part[:40]}'; it takes {_PARTS}.")
+                raise UserError(
+                    f"probe_set has '{part[:40]}'; it takes {_PARTS}.",
+                    kind="unknown-key",
+                    value=part[:40],
+                )
             found[kind] += named
         if found["classes"] and found["rows"]:
-            raise UserError("probe_set names classes and rows; it takes one of them.")
+            raise UserError(
+                "probe_set names classes and rows; it takes one of them.", kind="contradiction"
+            )
         if len(found["drawn"]) > MOST_DRAWN:
-            raise UserError(f"probe_set has more than {MOST_DRAWN} drawn examples.")
+            raise UserError(
+                f"probe_set has more than {MOST_DRAWN} drawn examples.",
+                kind="too-large",
+                value=len(found["drawn"]),
+            )
         bad = [one for one in found["rows"] if not (one.isascii() and one.isdigit())]
         if bad:
-            raise UserError(f"probe_set has the row '{bad[0][:20]}'; rows are numbers from 0.")
+            raise UserError(
+                f"probe_set has the row '{bad[0][:20]}'; rows are numbers from 0.",
+                kind="not-a-number",
+                value=bad[0][:20],
+            )
         rows = tuple(dict.fromkeys(int(one) for one in found["rows"] if len(one) < 16))
         return ProbeChoice(tuple(dict.fromkeys(found["classes"])), rows, tuple(found["drawn"]))
 
@@ -84,5 +98,9 @@ def unpacked(word: str, shape: tuple[int, ...]) -> Array:
         content = b""
     if len(content) != wanted or wanted > MOST_VALUES:
         sides = "×".join(map(str, shape))
-        raise UserError(f"probe_set has a drawn example that is no picture of {sides} pixels.")
+        raise UserError(
+            f"probe_set has a drawn example that is no picture of {sides} pixels.",
+            kind="wrong-shape",
+            value=shape,
+        )
     return np.frombuffer(content, np.uint8).reshape(shape)

@@ -36,7 +36,11 @@ def is_calculated(unit: Calculation, folder: Path) -> bool:
     digest = written.pop(_DIGEST, None)
     written.pop(_SECONDS, None)
     if written != unit_to_plain(unit):
-        raise UserError(f"{folder} holds another calculation; choose another folder with --out.")
+        raise UserError(
+            f"{folder} holds another calculation; choose another folder with --out.",
+            kind="other-run",
+            value=str(folder),
+        )
     if digest is not None:
         return bool(digest == _digest(result))
     try:
@@ -50,7 +54,11 @@ def calculate(unit: Calculation, root: Path) -> None:
     """Carry a calculation out, unless another process has done so meanwhile."""
     module, _, name = unit.function.partition(":")
     if not module.startswith(PACKAGE):
-        raise UserError(f"The unit '{unit.id}' names {unit.function}, which is not part of dgn.")
+        raise UserError(
+            f"The unit '{unit.id}' names {unit.function}, which is not part of dgn.",
+            kind="not-ours",
+            value=unit.function,
+        )
     function: Callable[[CalculationInputs], Any] = getattr(importlib.import_module(module), name)
     folder = unit_folder(root, unit.id)
     make_folders(folder)
@@ -86,7 +94,9 @@ def read_result(folder: Path) -> Any:
         return json.loads(read_text(path), object_hook=named)
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(
-            f"{path} cannot be read: {error}; the command that made it calculates it again."
+            f"{path} cannot be read: {error}; the command that made it calculates it again.",
+            kind="damaged",
+            value=str(path),
         ) from None
 
 
@@ -106,7 +116,9 @@ class _Named(dict[str, Any]):
     def __missing__(self, key: str) -> Any:
         raise UserError(
             f"{self._folder / RESULT} holds no '{key}': another version wrote it; delete the "
-            f"folder {self._folder} and repeat the command."
+            f"folder {self._folder} and repeat the command.",
+            kind="not-recorded",
+            value=key,
         )
 
 

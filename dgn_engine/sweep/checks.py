@@ -43,13 +43,21 @@ def check_folder(folder: Path, names: Sequence[str] = ()) -> None:
             if path.is_link()
         ]
     except OSError as error:
-        raise UserError(f"{folder} cannot be read: {error.strerror}.") from None
+        raise UserError(
+            f"{folder} cannot be read: {error.strerror}.", kind="no-file", value=str(folder)
+        ) from None
     if not sound:
-        raise UserError(f"{there} is not a folder; choose a folder with --out.")
+        raise UserError(
+            f"{there} is not a folder; choose a folder with --out.",
+            kind="wrong-file",
+            value=str(there),
+        )
     if links:
         raise UserError(
             f"{folder} is not used: '{links[0]}' in it is a link, and is not followed; choose "
-            "another folder with --out, or take the link out."
+            "another folder with --out, or take the link out.",
+            kind="link",
+            value=str(links[0]),
         )
 
 
@@ -98,7 +106,11 @@ def check_start(
             elif not wanted.config.net.of_file:  # it lies there, not here
                 usual_architecture(wanted.config.net)
         except UserError as refusal:
-            raise UserError(f"The run {wanted.id} is not possible: {refusal}") from None
+            raise UserError(
+                f"The run {wanted.id} is not possible: {refusal}",
+                kind=refusal.kind,
+                value=refusal.value,
+            ) from None
     if here:
         _check_same_data(list(itertools.chain(*alike.values())), root)
     return StartCheck(trials.sizes, _fitting_at_once(needs, workers))
@@ -119,7 +131,9 @@ def _check_same_data(units: Sequence[Training], root: Path) -> None:
         if is_of_other_data(RunReader(unit_folder(root, unit.id)).info, data):
             raise UserError(
                 f"{data.name} has changed since the run {unit.id} was trained, and results on both "
-                "cannot be compared; choose another folder with --out."
+                "cannot be compared; choose another folder with --out.",
+                kind="other-data",
+                value=data.name,
             )
 
 

@@ -47,22 +47,40 @@ def check_tls(cluster: str, tls: ClusterTls) -> None:
     """Raise `UserError` where TLS and cluster contradict each other, or TLS is left out unasked."""
     option = "--no-tls" if tls.off else next(iter(tls.files), "")
     if not cluster and option:
-        raise UserError(f"{option} is for --cluster; leave it out, or name a cluster.")
+        raise UserError(
+            f"{option} is for --cluster; leave it out, or name a cluster.",
+            kind="contradiction",
+            value=option,
+        )
     if tls.off and tls.files:
-        raise UserError(f"--no-tls contradicts {next(iter(tls.files))}; leave one out.")
+        raise UserError(
+            f"--no-tls contradicts {next(iter(tls.files))}; leave one out.",
+            kind="contradiction",
+            value=next(iter(tls.files)),
+        )
     if cluster == "local" and option:
-        raise UserError(f"--cluster local makes certificates of its own; leave out {option}.")
+        raise UserError(
+            f"--cluster local makes certificates of its own; leave out {option}.",
+            kind="contradiction",
+            value=option,
+        )
     encrypted = next((yes for name, yes in SCHEMES.items() if cluster.startswith(name)), True)
     if not encrypted and not tls.off:
         raise UserError(
             f"--cluster {cluster}: without TLS whoever reaches that port runs code as you. Start "
             "the scheduler with certificates and name it tls://HOST:PORT, or accept it with "
-            "--no-tls."
+            "--no-tls.",
+            kind="no-tls",
+            value=cluster,
         )
     if tls.off and cluster.startswith(("tls://", "wss://")):
-        raise UserError(f"--no-tls contradicts {cluster}; leave it out.")
+        raise UserError(
+            f"--no-tls contradicts {cluster}; leave it out.", kind="contradiction", value=cluster
+        )
     if tls.files and not encrypted:
-        raise UserError(f"{option} has no effect: {cluster} is not TLS.")
+        raise UserError(
+            f"{option} has no effect: {cluster} is not TLS.", kind="contradiction", value=option
+        )
 
 
 def tls_warning(cluster: str, tls: ClusterTls) -> str:
@@ -81,7 +99,11 @@ def temporary_security() -> Any:
     try:
         import cryptography  # noqa: F401 - what Dask makes certificates with
     except ImportError:
-        raise UserError(f"TLS within a cluster needs cryptography; {INSTALL}") from None
+        raise UserError(
+            f"TLS within a cluster needs cryptography; {INSTALL}",
+            kind="not-installed",
+            value="cryptography",
+        ) from None
     from distributed import Security
 
     return Security.temporary()
@@ -113,7 +135,9 @@ def given_security(cluster: str, tls: ClusterTls) -> Any:
     if missing:
         raise UserError(
             f"--cluster {cluster} needs {' and '.join(missing)} (and --tls-key, where the key is "
-            "in a file of its own), or distributed.comm.tls in Dask's configuration."
+            "in a file of its own), or distributed.comm.tls in Dask's configuration.",
+            kind="no-certificate",
+            value=tuple(missing),
         )
     check_certificates(security)
     return security
@@ -128,21 +152,29 @@ def check_certificates(security: Any) -> None:
         try:
             read_regular(Path(file))
         except NotRegular as odd:
-            raise UserError(f"The certificate file {file} {odd.verdict}.") from None
+            raise UserError(
+                f"The certificate file {file} {odd.verdict}.", kind="wrong-file", value=str(file)
+            ) from None
         except OSError as error:
             raise UserError(
-                f"The certificate file {file} cannot be read: {error.strerror}."
+                f"The certificate file {file} cannot be read: {error.strerror}.",
+                kind="no-file",
+                value=str(file),
             ) from None
     try:
         context.load_verify_locations(cafile=ca_file)
     except ssl.SSLError:
-        raise UserError(f"{ca_file} holds no certificates in PEM format.") from None
+        raise UserError(
+            f"{ca_file} holds no certificates in PEM format.", kind="damaged", value=ca_file
+        ) from None
     try:
         context.load_cert_chain(cert, key, password=lambda: "")
     except ssl.SSLError:
         raise UserError(
             f"{cert} with {key} is no certificate with its own key in PEM format; a key must have "
-            "no passphrase."
+            "no passphrase.",
+            kind="damaged",
+            value=key,
         ) from None
 
 
@@ -202,5 +234,7 @@ def require_plain(path: str) -> None:
     if shlex.quote(path) != path or "%" in path:
         raise UserError(
             f"{path} cannot stand in the script of a job; choose a path without spaces and signs "
-            "of the shell."
+            "of the shell.",
+            kind="no-name",
+            value=str(path),
         )

@@ -217,7 +217,9 @@ def _lock_folder(root: Path) -> Iterator[None]:
         make_folders(root)
         lock.take()
     except OSError as error:
-        raise UserError(f"Cannot write to {root}: {error.strerror}.") from None
+        raise UserError(
+            f"Cannot write to {root}: {error.strerror}.", kind="not-writable", value=str(root)
+        ) from None
     try:
         yield
     finally:

@@ -67,7 +67,9 @@ def connected(cluster: str, workers: int, tls: ClusterTls, root: Path) -> Iterat
     try:
         from distributed import Client
     except ImportError:
-        raise UserError(f"The executor 'dask' needs Dask; {INSTALL}") from None
+        raise UserError(
+            f"The executor 'dask' needs Dask; {INSTALL}", kind="not-installed", value="dask"
+        ) from None
     with ExitStack() as stack:
         stack.enter_context(_quiet())
         address: Any = cluster
@@ -83,7 +85,9 @@ def connected(cluster: str, workers: int, tls: ClusterTls, root: Path) -> Iterat
         try:
             client = Client(address, timeout=CONNECT, set_as_default=False, name="dgn", **options)
         except (OSError, ValueError) as error:
-            raise UserError(f"No Dask scheduler answers at {cluster}: {error}.") from None
+            raise UserError(
+                f"No Dask scheduler answers at {cluster}: {error}.", kind="no-answer", value=cluster
+            ) from None
         with client:
             yield client
 
@@ -96,11 +100,17 @@ def _require_listener(address: str) -> None:
     except ValueError:  # the port is no number
         host = port = None
     if not host or not port:
-        raise UserError(f"--cluster is '{address}'; it must be of the form tls://HOST:PORT.")
+        raise UserError(
+            f"--cluster is '{address}'; it must be of the form tls://HOST:PORT.",
+            kind="no-choice",
+            value=address,
+        )
     try:
         socket.create_connection((host, port), CONNECT).close()
     except OSError as error:
-        raise UserError(f"No Dask scheduler answers at {address}: {error}.") from None
+        raise UserError(
+            f"No Dask scheduler answers at {address}: {error}.", kind="no-answer", value=address
+        ) from None
 
 
 def check_cluster(cluster: str, tls: ClusterTls) -> None:
@@ -109,7 +119,9 @@ def check_cluster(cluster: str, tls: ClusterTls) -> None:
     if cluster != "local" and kind != "slurm" and not cluster.startswith(tuple(SCHEMES)):
         raise UserError(
             f"--cluster is '{cluster}'; it must be tls://HOST:PORT, local, or slurm, "
-            "as in slurm:jobs=8,cores=4,memory=8GB."
+            "as in slurm:jobs=8,cores=4,memory=8GB.",
+            kind="no-choice",
+            value=cluster,
         )
     if kind == "slurm":
         slurm_options(cluster)
@@ -123,11 +135,19 @@ def slurm_options(cluster: str) -> dict[str, int | str]:
         name, equals, value = text.partition("=")
         if name not in _SLURM or not equals:
             known = ", ".join(_SLURM)
-            raise UserError(f"--cluster slurm knows no '{text}'; give NAME=VALUE of {known}.")
+            raise UserError(
+                f"--cluster slurm knows no '{text}'; give NAME=VALUE of {known}.",
+                kind="unknown-key",
+                value=text,
+            )
         try:
             options[name] = _SLURM[name](value)
         except ValueError:
-            raise UserError(f"--cluster slurm: {name} is '{value}', not a number.") from None
+            raise UserError(
+                f"--cluster slurm: {name} is '{value}', not a number.",
+                kind="not-a-number",
+                value=value,
+            ) from None
     return options
 
 
@@ -192,13 +212,19 @@ def _slurm(text: str, workers: int, tls: ClusterTls, root: Path) -> Iterator[Any
         from dask_jobqueue import SLURMCluster
         from dask_jobqueue.slurm import SLURMJob
     except ImportError:
-        raise UserError(f"--cluster slurm needs dask-jobqueue; {INSTALL}") from None
+        raise UserError(
+            f"--cluster slurm needs dask-jobqueue; {INSTALL}",
+            kind="not-installed",
+            value="dask-jobqueue",
+        ) from None
     from dgn_engine.sweep.workers.dask_ports import guarded_ports
 
     submit, cancel = find_program("sbatch"), find_program("scancel")
     if submit is None:
         raise UserError(
-            "--cluster slurm: there is no 'sbatch' here; run this where jobs are begun."
+            "--cluster slurm: there is no 'sbatch' here; run this where jobs are begun.",
+            kind="not-installed",
+            value="sbatch",
         )
     with ExitStack() as stack:
         stack.enter_context(guarded_ports())
@@ -257,7 +283,9 @@ def _make_job_folder(root: Path) -> str:
         make_folder(inside(root) / LOGS)
         return tempfile.mkdtemp(prefix="slurm-", dir=root / LOGS)
     except OSError as error:
-        raise UserError(f"Cannot write to {root}: {error.strerror}.") from None
+        raise UserError(
+            f"Cannot write to {root}: {error.strerror}.", kind="not-writable", value=str(root)
+        ) from None
 
 
 def wanted_jobs(text: str, workers: int) -> int:

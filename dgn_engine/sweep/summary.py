@@ -107,7 +107,11 @@ def write_results(
         )
         write_file(inside(root) / CSV, _csv(sweep, lines).encode())
     except OSError as error:
-        raise UserError(f"Cannot write the results to {root}: {error.strerror}.") from None
+        raise UserError(
+            f"Cannot write the results to {root}: {error.strerror}.",
+            kind="not-writable",
+            value=str(root),
+        ) from None
 
 
 def _line(

@@ -53,7 +53,7 @@ def read_sweep(path: Path) -> Sweep:
     try:
         return sweep_of(tree, path.parent)
     except UserError as refusal:
-        raise UserError(f"{path}: {refusal}") from None
+        raise UserError(f"{path}: {refusal}", kind=refusal.kind, value=refusal.value) from None
 
 
 def sweep_of(tree: Mapping[str, Any], folder: Path) -> Sweep:
@@ -62,18 +62,28 @@ def sweep_of(tree: Mapping[str, Any], folder: Path) -> Sweep:
         if key not in KEYS:
             raise UserError(
                 f"Unknown key '{key}'; a sweep has base, [grid] and [[list]]."
-                f"{did_you_mean(key, KEYS)}"
+                f"{did_you_mean(key, KEYS)}",
+                kind="unknown-key",
+                value=key,
             )
     base = _base(tree.get("base", {}), folder).to_dict()
     grid, entries = _grid(tree.get("grid", {})), _entries(tree.get("list", [{}]))
     if not grid and not any(entries):
-        raise UserError("Nothing is varied; give a [grid] or some [[list]].")
+        raise UserError("Nothing is varied; give a [grid] or some [[list]].", kind="empty")
     for field in grid:
         if any(field in entry for entry in entries):
-            raise UserError(f"'{field}' is both in [grid] and in [[list]]; leave one out.")
+            raise UserError(
+                f"'{field}' is both in [grid] and in [[list]]; leave one out.",
+                kind="contradiction",
+                value=field,
+            )
     count = len(entries) * prod(len(values) for values in grid.values())
     if count > MOST:
-        raise UserError(f"These are {count:,} runs; at most {MOST:,} are allowed.")
+        raise UserError(
+            f"These are {count:,} runs; at most {MOST:,} are allowed.",
+            kind="too-large",
+            value=count,
+        )
     fields = tuple(dict.fromkeys([*(f for entry in entries for f in entry), *grid]))
     runs: dict[str, SweepRun] = {}
     seen: dict[RunConfig, str] = {}
@@ -83,7 +93,11 @@ def sweep_of(tree: Mapping[str, Any], folder: Path) -> Sweep:
             run = _run(base, settings, fields)
             same = seen.setdefault(run.unit.config, run.unit.id)
             if run.unit.id in runs or same != run.unit.id:
-                raise UserError(f"Two runs are the same: '{same}' and '{run.unit.id}'.")
+                raise UserError(
+                    f"Two runs are the same: '{same}' and '{run.unit.id}'.",
+                    kind="twice",
+                    value=run.unit.id,
+                )
             runs[run.unit.id] = run
     return Sweep(tuple(runs.values()), fields)
 
@@ -92,17 +106,27 @@ def _base(value: object, folder: Path) -> RunConfig:
     if isinstance(value, str):
         return read_config(folder / value)
     if not isinstance(value, Mapping):
-        raise UserError("base must be the name of a configuration file or a table.")
+        raise UserError(
+            "base must be the name of a configuration file or a table.",
+            kind="wrong-type",
+            value=value,
+        )
     return RunConfig.from_dict(value)
 
 
 def _grid(value: object) -> dict[str, list[Any]]:
     if not isinstance(value, Mapping):
-        raise UserError("[grid] must be a table of fields and lists of values.")
+        raise UserError(
+            "[grid] must be a table of fields and lists of values.", kind="wrong-type", value=value
+        )
     grid = dict(_flat(value, ""))
     for field, values in grid.items():
         if not isinstance(values, list) or not values:
-            raise UserError(f"[grid] {field} is {values!r}; it must be a list of values.")
+            raise UserError(
+                f"[grid] {field} is {values!r}; it must be a list of values.",
+                kind="wrong-type",
+                value=values,
+            )
     return grid
 
 
@@ -112,7 +136,9 @@ def _entries(value: object) -> list[Settings]:
         or not all(isinstance(one, Mapping) for one in value)
         or not value
     ):
-        raise UserError("[[list]] must be tables of fields and values.")
+        raise UserError(
+            "[[list]] must be tables of fields and values.", kind="wrong-type", value=value
+        )
     return [dict(_flat(one, "")) for one in value]
 
 
@@ -134,7 +160,9 @@ def _run(base: Mapping[str, Any], settings: Settings, fields: tuple[str, ...]) -
     try:
         config = RunConfig.from_dict(tree)
     except UserError as refusal:
-        raise UserError(f"The run {name} is not possible: {refusal}") from None
+        raise UserError(
+            f"The run {name} is not possible: {refusal}", kind=refusal.kind, value=refusal.value
+        ) from None
     return SweepRun(Training(name, config), settings)
 
 
@@ -143,7 +171,9 @@ def _put(tree: dict[str, Any], path: list[str], value: object, field: str) -> No
     for part in path[:-1]:
         inner = tree.get(part, {})
         if not isinstance(inner, dict):
-            raise UserError(f"There is no field '{field}' in a configuration.")
+            raise UserError(
+                f"There is no field '{field}' in a configuration.", kind="unknown-key", value=field
+            )
         tree[part] = dict(inner)
         tree = tree[part]
     tree[path[-1]] = value

@@ -151,7 +151,11 @@ def unit_folder(root: Path, unit_id: str) -> Path:
     folder = root / UNITS / unit_id
     for place in (folder.parent, folder):
         if place.is_symlink():
-            raise UserError(f"{place} is a link, which is not followed; take it out of {root}.")
+            raise UserError(
+                f"{place} is a link, which is not followed; take it out of {root}.",
+                kind="link",
+                value=str(place),
+            )
     return folder
 
 
@@ -160,10 +164,18 @@ def check_units(units: Sequence[Unit]) -> None:
     seen: set[str] = set()
     for unit in units:
         if not _NAME.fullmatch(unit.id) or unit.id in seen:
-            raise UserError(f"The unit '{unit.id}' has no proper name of its own.")
+            raise UserError(
+                f"The unit '{unit.id}' has no proper name of its own.",
+                kind="no-name",
+                value=unit.id,
+            )
         for need in unit.needs:
             if need not in seen:
-                raise UserError(f"The unit '{unit.id}' needs '{need}', which does not come before.")
+                raise UserError(
+                    f"The unit '{unit.id}' needs '{need}', which does not come before.",
+                    kind="wrong-order",
+                    value=need,
+                )
         seen.add(unit.id)
 
 

@@ -41,7 +41,9 @@ def state_of(unit: Unit, root: Path) -> FolderState:
     reader = RunReader(folder)
     if not reader.config.same_run(unit.resolved(root)):
         raise UserError(
-            f"{folder} holds a run with another configuration; choose another folder with --out."
+            f"{folder} holds a run with another configuration; choose another folder with --out.",
+            kind="other-run",
+            value=str(folder),
         )
     status = reader.outcome
     if status in ("finished", "diverged"):

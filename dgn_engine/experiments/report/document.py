@@ -158,20 +158,34 @@ def read(folder: Path) -> Document:
     try:
         tree = json.loads(read_text(path))
     except FileNotFoundError:
-        raise UserError(f"{folder} holds no result: there is no {RESULTS} in it.") from None
+        raise UserError(
+            f"{folder} holds no result: there is no {RESULTS} in it.",
+            kind="no-file",
+            value=str(folder),
+        ) from None
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+        raise UserError(
+            f"{path} cannot be read: {error.strerror}.", kind="no-file", value=str(path)
+        ) from None
     except (ValueError, RecursionError):
-        raise UserError(f"{path} is no sound JSON.") from None
+        raise UserError(f"{path} is no sound JSON.", kind="damaged", value=str(path)) from None
     if isinstance(tree, dict) and tree.get("format") == SWEEP_FORMAT:
         tree = tree.get("report")
     if not isinstance(tree, dict) or tree.get("format") != FORMAT:
-        raise UserError(f"{path} is no result of dgn reproduce, or of another version of it.")
+        raise UserError(
+            f"{path} is no result of dgn reproduce, or of another version of it.",
+            kind="wrong-file",
+            value=str(path),
+        )
     try:
         document: Document = from_plain(Document, tree)
     except (TypeError, ValueError, KeyError) as error:
-        raise UserError(f"{path} is damaged: {error}.") from None
+        raise UserError(f"{path} is damaged: {error}.", kind="damaged", value=str(path)) from None
     for figure in document.figures:
         if not _FILE.fullmatch(figure.name) or figure.name.startswith("."):
-            raise UserError(f"{path} is damaged: '{figure.name}' is no name of a figure.")
+            raise UserError(
+                f"{path} is damaged: '{figure.name}' is no name of a figure.",
+                kind="damaged",
+                value=figure.name,
+            )
     return document

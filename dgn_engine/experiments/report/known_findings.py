@@ -154,7 +154,9 @@ class _GuessedResults(UnitResults):
             if one.function == wanted.function and one.id not in self._missing
         ]
         if not done:
-            raise UserError(f"No calculation like '{unit_id}' is done.")
+            raise UserError(
+                f"No calculation like '{unit_id}' is done.", kind="not-done", value=unit_id
+            )
         return self._known.calculated(min(done, key=lambda one: _SEED.sub("", one) != cell))
 
 

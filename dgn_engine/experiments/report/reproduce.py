@@ -36,7 +36,7 @@ def plan_of(task: ReproductionTask) -> Plan:
     """Return the plan, checked; raises `UserError` where nothing is left to do."""
     plan = task.experiment.plan(task.request)
     if not plan.units:
-        raise UserError(no_such_rows(task))
+        raise UserError(no_such_rows(task), kind="no-rows", value=task.request.only)
     check_units(plan.units)
     return replace(
         plan,
@@ -124,7 +124,9 @@ def report_again(task: ReproductionTask) -> Document:
     if open_:
         raise UserError(
             f"{len(open_)} of {len(states)} runs and calculations in {task.folder} are not done "
-            f"('{open_[0]}' first); the same command without --report-only goes on with them."
+            f"('{open_[0]}' first); the same command without --report-only goes on with them.",
+            kind="not-done",
+            value=len(open_),
         )
     return write_report(task, plan)
 
@@ -138,21 +140,31 @@ def _claim_folder(folder: Path, units: Sequence[Unit], files: Mapping[str, bytes
     except FileNotFoundError:
         known = {}
     except (OSError, ValueError, RecursionError):
-        raise UserError(f"{path} cannot be read; choose another folder with --out.") from None
+        raise UserError(
+            f"{path} cannot be read; choose another folder with --out.",
+            kind="damaged",
+            value=str(path),
+        ) from None
     if not isinstance(known, dict):
-        raise UserError(f"{path} is damaged; choose another folder with --out.")
+        raise UserError(
+            f"{path} is damaged; choose another folder with --out.", kind="damaged", value=str(path)
+        )
     for name, tree in plain.items():
         if not _same(known.get(name, tree), tree):
             raise UserError(
                 f"{folder} holds '{name}' with other settings; repeat the command it was begun "
-                "with, or choose another folder with --out."
+                "with, or choose another folder with --out.",
+                kind="other-run",
+                value=name,
             )
     try:
         make_folders(folder)
         for name, content in {PLAN: json.dumps({**known, **plain}).encode(), **files}.items():
             write_file(inside(folder) / name, content)
     except OSError as error:
-        raise UserError(f"{folder} cannot be written: {error.strerror}.") from None
+        raise UserError(
+            f"{folder} cannot be written: {error.strerror}.", kind="not-writable", value=str(folder)
+        ) from None
 
 
 def _same(known: object, wanted: dict[str, object]) -> bool:

@@ -171,7 +171,9 @@ def read(folder: Path) -> ReproductionProgress:
         tree = json.loads(read_text(path))
         progress: ReproductionProgress = from_plain(ReproductionProgress, tree)
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise UserError(f"{path} cannot be read: {error}.") from None
+        raise UserError(
+            f"{path} cannot be read: {error}.", kind="no-file", value=str(path)
+        ) from None
     return progress
 
 

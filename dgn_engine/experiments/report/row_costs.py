@@ -32,7 +32,7 @@ def row_costs(task: ReproductionTask) -> tuple[RowCost, ...]:
     only = task.request.only
     labels = [label for label in task.experiment.rows if only in label]
     if only and not labels:
-        raise UserError(no_such_rows(task))
+        raise UserError(no_such_rows(task), kind="no-rows", value=task.request.only)
     return tuple(_row_cost(task, label) for label in labels)
 
 

@@ -165,7 +165,11 @@ def write_files(document: Document, folder: Path) -> None:
     try:
         _write_files(document, inside(folder))
     except OSError as error:
-        raise UserError(f"Cannot write the report to {folder}: {error.strerror}.") from None
+        raise UserError(
+            f"Cannot write the report to {folder}: {error.strerror}.",
+            kind="not-writable",
+            value=str(folder),
+        ) from None
 
 
 def _write_files(document: Document, folder: InnerPath) -> None:

@@ -44,12 +44,20 @@ def find_executor(
     if name not in NAMES:
         raise UserError(
             f"There is no executor '{name}'; choose one of {', '.join(NAMES)}."
-            f"{did_you_mean(name, NAMES)}"
+            f"{did_you_mean(name, NAMES)}",
+            kind="unknown-name",
+            value=name,
         )
     if cluster and name not in ("auto", "dask"):
-        raise UserError(f"--cluster is for the executor 'dask', not for '{name}'; leave one out.")
+        raise UserError(
+            f"--cluster is for the executor 'dask', not for '{name}'; leave one out.",
+            kind="contradiction",
+            value=name,
+        )
     if workers < 0:
-        raise UserError(f"--workers is {workers}; it must be at least 0.")
+        raise UserError(
+            f"--workers is {workers}; it must be at least 0.", kind="out-of-bounds", value=workers
+        )
     named = _devices_of(name, cluster, devices, units)
     tls = tls or ClusterTls()
     if cluster or name == "dask":
@@ -79,7 +87,9 @@ def _devices_of(name: str, cluster: str, text: str, units: Sequence[Unit]) -> tu
     if cluster or name in ("serial", "dask"):
         raise UserError(
             "--devices is for the executors 'processes' and 'packed'; workers of a cluster have "
-            "the card that CUDA_VISIBLE_DEVICES names where they are started."
+            "the card that CUDA_VISIBLE_DEVICES names where they are started.",
+            kind="contradiction",
+            value=text,
         )
     named = parse_devices(text)
     places_on(named, gpus(units), units)

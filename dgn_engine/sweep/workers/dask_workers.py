@@ -159,7 +159,9 @@ class DaskWorkers:
         except (OSError, RuntimeError, TypeError) as error:
             raise UserError(
                 f"The Dask scheduler of {self._cluster} is gone ({error}); begin it again, and "
-                "the same command goes on."
+                "the same command goes on.",
+                kind="no-answer",
+                value=self._cluster,
             ) from None
         for address in set(self._known) - there:
             self._gone.add(self._known.pop(address))
@@ -199,7 +201,7 @@ class DaskWorkers:
                     f"{self._root / LOGS}"
                 )
             )
-            raise UserError(f"No job of Slurm runs: {why}.")
+            raise UserError(f"No job of Slurm runs: {why}.", kind="no-workers", value=why)
 
     def _introduce(self, addresses: set[str]) -> None:
         if not addresses:
@@ -232,9 +234,15 @@ class DaskWorkers:
         if self._present:
             self._alone_since = now
         elif there:
-            raise UserError(next(self._unfit[address] for address in there & set(self._unfit)))
+            raise UserError(
+                next(self._unfit[address] for address in there & set(self._unfit)), kind="unfit"
+            )
         elif now - self._alone_since > PATIENCE and not self._cluster.startswith("slurm"):
-            raise UserError(f"The Dask cluster {self._cluster} has no workers; start some.")
+            raise UserError(
+                f"The Dask cluster {self._cluster} has no workers; start some.",
+                kind="no-workers",
+                value=self._cluster,
+            )
 
     def _finish(self, job: _DaskJob, update: UnitUpdate) -> None:
         self._jobs.remove(job)

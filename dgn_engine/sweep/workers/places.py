@@ -40,12 +40,16 @@ def parse_devices(text: str) -> tuple[str, ...]:
         if name not in (CPU, "cuda") and not _CARD.fullmatch(name):
             raise UserError(
                 f"--devices names '{name}'; it takes cuda:0, cuda:1 and so on, cuda for every "
-                "card, or cpu, with commas between them."
+                "card, or cpu, with commas between them.",
+                kind="unknown-name",
+                value=name,
             )
     if CPU in names and len(set(names)) > 1:
         raise UserError(
             "--devices mixes cards and the CPU, whose results differ in their last digits; name "
-            "one kind."
+            "one kind.",
+            kind="contradiction",
+            value=names,
         )
     return names
 
@@ -63,7 +67,9 @@ def check_devices(text: str) -> None:
         return
     if alone:
         raise UserError(
-            f"There is no device {cards[0]} here: this build of torch is for the CPU alone."
+            f"There is no device {cards[0]} here: this build of torch is for the CPU alone.",
+            kind="no-device",
+            value=cards[0],
         )
 
 
@@ -81,19 +87,27 @@ def places_on(names: Sequence[str], cards: Sequence[str], units: Sequence[Unit])
         if name == CPU:
             if "cuda" in wanted:
                 raise UserError(
-                    "--devices names the CPU, and runs here ask for device 'cuda'; leave one out."
+                    "--devices names the CPU, and runs here ask for device 'cuda'; leave one out.",
+                    kind="contradiction",
+                    value=name,
                 )
             places.append(Place(CPU, ""))
             continue
         if units and not wanted & {*_GPU}:
             raise UserError(
                 f"--devices names {name}, and no run here may use a card: their device is "
-                f"'{min(wanted, default=CPU)}'; choose 'auto' or 'cuda' there."
+                f"'{min(wanted, default=CPU)}'; choose 'auto' or 'cuda' there.",
+                kind="contradiction",
+                value=name,
             )
         found = range(len(cards)) if name == "cuda" else [int(name.removeprefix("cuda:"))]
         if not found or max(found) >= len(cards):
             shown = ", ".join(f"cuda:{index}" for index in range(len(cards))) or "none"
-            raise UserError(f"There is no device {name} here; cards that CUDA shows: {shown}.")
+            raise UserError(
+                f"There is no device {name} here; cards that CUDA shows: {shown}.",
+                kind="no-device",
+                value=name,
+            )
         places += [Place(f"cuda:{index}", cards[index]) for index in found]
     return places
 

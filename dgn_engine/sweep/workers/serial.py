@@ -42,7 +42,8 @@ class SerialWorker:
             if update.state == "lost":
                 raise UserError(
                     f"The card failed, and this process can use it no more; the same command goes "
-                    f"on with what is left: {update.trouble.splitlines()[-1]}"
+                    f"on with what is left: {update.trouble.splitlines()[-1]}",
+                    kind="no-device",
                 )
             self._on_update(update)
         else:

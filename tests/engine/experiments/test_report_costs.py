@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
-from dgn_engine.errors import UserError
 from dgn_engine.experiments import Experiment, Findings, Plan, Request
 from dgn_engine.experiments.report import document
 from dgn_engine.experiments.report import reproduction_progress as progress
@@ -33,6 +32,7 @@ from dgn_engine.training.step_cost import operations, seconds_a_step, time_steps
 from dgn_engine.training.trainer import Trainer
 from tests.engine.experiments.documents import result
 from tests.engine.experiments.made_up import near
+from tests.refusals import refused
 
 NET = NetConfig("fc", (("width", 16), ("depth", 3)))
 WEIGHTS = 64 * 16 + 16 * 16 + 16 * 10
@@ -357,7 +357,7 @@ def test_progress_survives_its_file(tmp_path: Path) -> None:
     assert progress.read(tmp_path) == made.progress()
     assert [path.name for path in tmp_path.iterdir()] == ["progress.json"]
     progress.write(made.progress(), tmp_path / "nowhere")  # no trouble
-    with pytest.raises(UserError, match="cannot be read"):
+    with refused("no-file"):
         progress.read(tmp_path / "nowhere")
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from dgn_engine.errors import UserError
 from dgn_engine.experiments.report import document, formatting
 from dgn_engine.experiments.report.html import html
 from dgn_engine.experiments.report.markdown import markdown
 from dgn_engine.experiments.report.terminal import print_document
 from dgn_engine.protocol.experiments import Figure, Printed
 from tests.engine.experiments.documents import BARE, CLAIM, EXACT, OPEN, ROW, result
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize(
@@ -281,19 +281,19 @@ def test_a_document_survives_its_file_and_nan_is_null(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "kind"),
     [
-        (None, "holds no result: there is no results.json in it"),
-        (b"{", "is no sound JSON"),
-        (b"[]", "is no result of dgn reproduce"),
-        (b'{"format": "dgn-viewer result 9"}', "is no result of dgn reproduce"),
-        (b'{"format": "dgn-viewer result 1"}', "is damaged"),
+        (None, "no-file"),
+        (b"{", "damaged"),
+        (b"[]", "wrong-file"),
+        (b'{"format": "dgn-viewer result 9"}', "wrong-file"),
+        (b'{"format": "dgn-viewer result 1"}', "damaged"),
     ],
 )
 def test_a_file_that_is_no_result_is_refused(
-    content: bytes | None, words: str, tmp_path: Path
+    content: bytes | None, kind: str, tmp_path: Path
 ) -> None:
     if content is not None:
         (tmp_path / "results.json").write_bytes(content)
-    with pytest.raises(UserError, match=words):
+    with refused(kind):
         document.read(tmp_path)

@@ -16,7 +16,6 @@ import pytest
 from dgn_engine.cli import main
 from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.data import load_examples
-from dgn_engine.errors import UserError
 from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
 from dgn_engine.experiments._claims import above, judge
 from dgn_engine.experiments.report import document, formatting, reproduction_progress
@@ -36,6 +35,7 @@ from dgn_engine.sweep.unit import Training
 from dgn_engine.sweep.unit_results import UnitResults
 from dgn_engine.sweep.workers.serial import SerialExecutor
 from dgn_engine.training.step_cost import operations
+from tests.refusals import refused
 
 NET = NetConfig(options=(("width", 16), ("depth", 3)))
 CONFIG = RunConfig(
@@ -118,7 +118,7 @@ def test_a_result_is_read_again_as_it_was_written(tmp_path: Path) -> None:
     tree = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     tree["rows"][0]["values"] = ["no number"]
     (tmp_path / "results.json").write_text(json.dumps(tree), encoding="utf-8")
-    with pytest.raises(UserError, match="is damaged: 'no number' is no number"):
+    with refused("damaged"):
         document.read(tmp_path)
 
 
@@ -137,7 +137,7 @@ def test_a_stopped_experiment_goes_on_and_reports_as_one_that_was_not(tmp_path: 
     assert {unit.state for unit in half.units} <= {"done", "interrupted", "queued"}
     assert "queued" in {unit.state for unit in half.units}
     assert reproduction_progress.read(tmp_path / "half").state == "interrupted"
-    with pytest.raises(UserError, match=r"of 3 runs and calculations in .* are not done"):
+    with refused("not-done", value=3):
         report_again(_task(tmp_path / "half"))
     again = reproduce(_task(tmp_path / "half"), SerialExecutor(), _never)
     assert again.state == "done"
@@ -146,7 +146,7 @@ def test_a_stopped_experiment_goes_on_and_reports_as_one_that_was_not(tmp_path: 
 
 def test_a_folder_of_other_settings_is_refused(tmp_path: Path) -> None:
     reproduce(_task(tmp_path), SerialExecutor(), _never)
-    with pytest.raises(UserError, match="holds 'run-s0' with other settings"):
+    with refused("other-run", value="run-s0"):
         reproduce(_task(tmp_path, epochs=3), SerialExecutor(), _never)
 
 
@@ -159,7 +159,7 @@ def test_a_folder_begun_before_a_setting_existed_can_be_gone_on_with(tmp_path: P
     assert reproduce(_task(tmp_path), SerialExecutor(), _never).state == "done"
     tree["run-s0"]["config"]["training"]["augmentation"] = "davidnet"
     (tmp_path / "plan.json").write_text(json.dumps(tree), encoding="utf-8")
-    with pytest.raises(UserError, match="holds 'run-s0' with other settings"):
+    with refused("other-run", value="run-s0"):
         reproduce(_task(tmp_path), SerialExecutor(), _never)
 
 

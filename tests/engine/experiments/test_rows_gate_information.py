@@ -41,6 +41,7 @@ from tests.engine.experiments.made_up import (
     row,
     rows,
 )
+from tests.refusals import refused
 
 CONFIG = RunConfig(
     net=NetConfig("fc", (("width", 7), ("depth", 3))),
@@ -246,13 +247,13 @@ def test_a_file_with_another_number_of_outputs_is_refused(tmp_path: Path) -> Non
     right = dense_file(tmp_path / "x.pt", 64, 7, 7, 10)
     assert network_for(read_tensors(right), examples).network.architecture.classes == 10
     wrong = dense_file(tmp_path / "y.pt", 64, 7, 7, 9)
-    with pytest.raises(UserError, match=r"y.pt has 9 outputs; digits needs 10"):
+    with refused("wrong-shape", value=9):
         network_for(read_tensors(wrong), examples)
 
 
 def test_a_file_without_gates_is_refused(tmp_path: Path) -> None:
     torch.save(torch.nn.Sequential(torch.nn.Linear(64, 10)), tmp_path / "x.pt")
-    with pytest.raises(UserError, match=r"x.pt has one layer and no gates"):
+    with refused("no-gates"):
         network_for(read_tensors(tmp_path / "x.pt"), load_examples(CONFIG.data))
 
 
@@ -281,10 +282,10 @@ def test_a_network_whose_gates_are_coins_of_its_examples_is_refused(
         examples = load_examples(run.config.data)
         if regime == "FR-II":
             assert network_for(read_tensors(file), examples).regime.name == regime
-    with pytest.raises(UserError, match=r"coins.safetensors has coins for gates: it cannot be"):
+    with refused("no-gates"):
         network_for(read_tensors(file), examples)
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot be read"):
+    with refused("no-file"):
         gate_information(tmp_path / "nowhere.pt", CONFIG, 1, "")

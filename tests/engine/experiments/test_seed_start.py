@@ -13,7 +13,6 @@ import pytest
 from dgn_engine.cli import main
 from dgn_engine.cli.run.reproduce_papers import options_of
 from dgn_engine.config import MOST_SEED, DataConfig, NetConfig, RunConfig, TrainingConfig
-from dgn_engine.errors import UserError
 from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row, all_experiments
 from dgn_engine.experiments._grid import Grid, training
 from dgn_engine.experiments.report import document
@@ -25,6 +24,7 @@ from dgn_engine.sweep.unit import Training
 from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
 from dgn_engine.sweep.workers.serial import SerialExecutor
 from tests.plugins import each
+from tests.refusals import refused
 
 EXPERIMENTS = all_experiments()
 CONFIG = RunConfig(
@@ -46,7 +46,7 @@ def test_seeds_are_counted_from_the_first_one() -> None:
 
 @pytest.mark.parametrize("request_", [Request(seed_start=-1), Request(seed_start=MOST_SEED - 1)])
 def test_seeds_that_cannot_be_are_refused(request_: Request) -> None:
-    with pytest.raises(UserError, match=r"^The seeds are \S+ to \S+; they must lie between 0 and"):
+    with refused("out-of-bounds"):
         request_.seed_range(3, 5)
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from dgn_engine.cli import main
-from dgn_engine.errors import UserError
 from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
 from dgn_engine.experiments.report import formatting
 from dgn_engine.experiments.report.document import Document
@@ -20,6 +19,7 @@ from dgn_engine.experiments.report.write_report import ReproductionTask
 from dgn_engine.sweep.unit import Calculation
 from dgn_engine.sweep.unit_results import UnitResults
 from dgn_engine.sweep.workers.serial import SerialExecutor
+from tests.refusals import refused
 
 UNIT = Calculation(
     "limit",
@@ -71,7 +71,7 @@ def test_a_damaged_result_of_a_calculation_is_calculated_again(tmp_path: Path, d
     before = _made(tmp_path)
     result = tmp_path / "units" / "limit" / "result.json"
     result.write_text(damage)
-    with pytest.raises(UserError, match="are not done"):
+    with refused("not-done", value=1):
         report_again(_task(tmp_path))
     assert _made(tmp_path).rows[0].values == before.rows[0].values
 
@@ -96,21 +96,21 @@ def test_a_result_of_an_older_version_is_read_and_what_it_lacks_is_one_sentence(
     assert math.isnan(old.units[0].seconds)
     assert row_cells(old, old.rows[0])[9] == "–"
     (note.parent / "result.json").write_text('{"beta": [1.0]}')
-    with pytest.raises(UserError, match=r"holds no 'limit': another version wrote it; delete"):
+    with refused("not-recorded", value="limit"):
         _made(tmp_path)
 
 
 def test_another_calculation_in_its_place_is_refused(tmp_path: Path) -> None:
     _made(tmp_path)
     other = replace(UNIT, arguments={**UNIT.arguments, "widths": [5]})
-    with pytest.raises(UserError, match="holds another calculation; choose another folder"):
+    with refused("other-run"):
         SerialExecutor().run([other], tmp_path, lambda _: None, lambda: False)
 
 
 @pytest.mark.parametrize("plan", ["[]", '"text"', "3", "{"])
 def test_a_damaged_plan_is_one_sentence(tmp_path: Path, plan: str) -> None:
     (tmp_path / "plan.json").write_text(plan)
-    with pytest.raises(UserError, match=r"plan\.json .*choose another folder with --out"):
+    with refused("damaged"):
         _made(tmp_path)
 
 

@@ -17,6 +17,7 @@ from dgn_engine.sweep.unit import Training, Unit, unit_folder
 from dgn_engine.sweep.workers.serial import SerialExecutor
 from dgn_engine.training.devices import available_devices
 from tests.engine.sweep.small import learnt, run, small
+from tests.refusals import refused
 
 
 def test_what_can_be_carried_out_is_not_refused(tmp_path: Path) -> None:
@@ -73,7 +74,7 @@ def test_runs_on_data_that_changed_under_the_same_name_do_not_join_those_that_ar
     both = [of_seed(0), of_seed(1)]
     check_start(both, tmp_path / "out")
     np.save(indices, np.arange(50, 100))
-    with pytest.raises(UserError, match=f"has changed since the run {both[0].id} was trained"):
+    with refused("other-data", value="digits"):
         check_start(both, tmp_path / "out")
     check_start(both[1:], tmp_path / "out")
 
@@ -96,5 +97,5 @@ def test_a_file_in_the_place_of_a_folder_is_refused_by_name(tmp_path: Path) -> N
     (tmp_path / "file").write_text("")
     check_folder(tmp_path / "new" / "deep")
     for place in (tmp_path / "file", tmp_path / "file" / "deep"):
-        with pytest.raises(UserError, match=r"file is not a folder; choose a folder with --out"):
+        with refused("wrong-file"):
             check_folder(place)

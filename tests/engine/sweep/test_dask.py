@@ -20,7 +20,6 @@ from typing import Any
 
 import pytest
 
-from dgn_engine.errors import UserError
 from dgn_engine.sweep.cluster_tls import ClusterTls
 from dgn_engine.sweep.schedule import UnitProgress
 from dgn_engine.sweep.slurm import local_cluster
@@ -29,6 +28,7 @@ from dgn_engine.sweep.workers.dask_workers import DaskExecutor
 from dgn_engine.sweep.workers.serial import SerialExecutor
 from tests.engine.sweep.listeners import Listener, answer_of, descendants, listeners
 from tests.engine.sweep.small import LONG, Seen, content, mixed, run
+from tests.refusals import refused
 
 distributed = pytest.importorskip(
     "distributed", reason="Dask is not installed (it comes with the extra 'cluster')"
@@ -184,7 +184,7 @@ def test_a_cluster_that_is_not_there_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dgn_engine.sweep.slurm.CONNECT", 0.5)
-    with pytest.raises(UserError, match=r"No Dask scheduler answers at tcp://127\.0\.0\.1:9"):
+    with refused("no-answer"):
         run(DaskExecutor("tcp://127.0.0.1:9", tls=ClusterTls(off=True)), [LONG], tmp_path)
 
 
@@ -193,5 +193,5 @@ def test_slurm_that_is_not_there_is_refused(
 ) -> None:
     pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed")
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UserError, match="no 'sbatch' here"):
+    with refused("not-installed", value="sbatch"):
         run(DaskExecutor("slurm:jobs=1"), [LONG], tmp_path)

@@ -30,6 +30,7 @@ from dgn_engine.sweep.workers.batched_workers import BatchedExecutor, find_stack
 from dgn_engine.sweep.workers.processes import ProcessExecutor
 from dgn_engine.sweep.workers.serial import SerialExecutor
 from tests.engine.sweep.small import LONG, Seen, content, learnt, mixed, run, small
+from tests.refusals import refused
 
 
 def test_what_is_done_is_skipped_and_its_score_is_reported(tmp_path: Path, seen: Seen) -> None:
@@ -70,7 +71,7 @@ def test_a_fault_of_ours_is_tried_twice_again_and_reported_with_the_end_of_its_t
 
 def test_another_sweep_in_the_same_folder_is_refused(tmp_path: Path) -> None:
     run(SerialExecutor(), [small(0)], tmp_path)
-    with pytest.raises(UserError, match="another configuration"):
+    with refused("other-run"):
         run(SerialExecutor(), [small(0, epochs=4)], tmp_path)
     held = lock.Lock(tmp_path / LOCK)
     held.take()
@@ -254,21 +255,21 @@ def test_by_itself_a_cpu_packs_only_what_was_measured_to_be_quicker_so(
 
 
 def test_names_of_executors_and_their_options_are_checked() -> None:
-    for arguments, words in (
-        (("mapreduce",), "There is no executor 'mapreduce'"),
-        (("serial", (), "local"), "--cluster is for the executor 'dask'"),
-        (("dask", (), "http://x"), "it must be tls://HOST:PORT"),
-        (("dask", (), "slurm:speed=9"), "knows no 'speed=9'"),
-        (("dask", (), "slurm:jobs=many"), "not a number"),
-        (("processes", (), "", -1), "--workers is -1"),
+    for arguments, kind, value in (
+        (("mapreduce",), "unknown-name", "mapreduce"),
+        (("serial", (), "local"), "contradiction", "serial"),
+        (("dask", (), "http://x"), "no-choice", "http://x"),
+        (("dask", (), "slurm:speed=9"), "unknown-key", "speed=9"),
+        (("dask", (), "slurm:jobs=many"), "not-a-number", "many"),
+        (("processes", (), "", -1), "out-of-bounds", -1),
     ):
-        with pytest.raises(UserError, match=words):
-            find_executor(*arguments)
+        with refused(kind, value=value):
+            find_executor(*arguments)  # type: ignore[arg-type]
 
 
 def test_without_dask_one_sentence_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(UserError, match=r"needs Dask; install it with: pip install"):
+    with refused("not-installed", value="dask"):
         run(find_executor("dask"), [small(0)], tmp_path)

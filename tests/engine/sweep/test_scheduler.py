@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from dgn_engine.errors import UserError
 from dgn_engine.protocol.training import Finished, Measured
 from dgn_engine.storage.runs import run_info
 from dgn_engine.storage.runs.folder_layout import CHECKPOINTS, LOG
@@ -29,6 +28,7 @@ from dgn_engine.sweep.unit import (
 )
 from dgn_engine.sweep.workers.serial import SerialExecutor
 from tests.engine.sweep.small import SMALL, Seen, learnt, never, run, small, written
+from tests.refusals import refused
 
 # seconds, as users know them
 AGAIN, GRACE, SILENT = 1.0, 60.0, 120.0
@@ -291,24 +291,24 @@ def test_a_sweep_that_goes_on_looks_for_its_stacks_once(
 
 def test_a_place_that_cannot_be_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match=r"Cannot write to .*file/sweep: Not a directory"):
+    with refused("not-writable"):
         run(SerialExecutor(), [small(0)], tmp_path / "file" / "sweep")
 
 
 @pytest.mark.parametrize(
-    ("units", "words"),
+    ("units", "kind", "value"),
     [
-        ([small(0), small(0)], "'FR-II-s0' has no proper name of its own"),
-        ([Calculation("../x", "dgn_engine.x:f")], "'../x' has no proper name"),
-        ([Calculation("x y", "dgn_engine.x:f")], "'x y' has no proper name"),
-        (learnt(0)[::-1], "'FL-s0' needs 'ReLU-s0', which does not come before"),
-        ([Calculation("x", "dgn_engine.x:f", needs=("x",))], "'x' needs 'x'"),
+        ([small(0), small(0)], "no-name", "FR-II-s0"),
+        ([Calculation("../x", "dgn_engine.x:f")], "no-name", "../x"),
+        ([Calculation("x y", "dgn_engine.x:f")], "no-name", "x y"),
+        (learnt(0)[::-1], "wrong-order", "ReLU-s0"),
+        ([Calculation("x", "dgn_engine.x:f", needs=("x",))], "wrong-order", "x"),
     ],
 )
 def test_units_without_names_of_their_own_or_out_of_order_are_refused(
-    tmp_path: Path, units: list[Unit], words: str
+    tmp_path: Path, units: list[Unit], kind: str, value: str
 ) -> None:
-    with pytest.raises(UserError, match=words):
+    with refused(kind, value=value):
         run(SerialExecutor(), units, tmp_path / "new")
     assert not (tmp_path / "new").exists()
 

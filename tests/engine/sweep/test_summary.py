@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from dgn_engine.config import RunConfig
-from dgn_engine.errors import UserError
 from dgn_engine.sweep import summary
 from dgn_engine.sweep.schedule import UnitProgress, UnitState
 from dgn_engine.sweep.summary import SummaryRow, groups_of, rows_of, write_results
 from dgn_engine.sweep.sweep_file import Sweep, SweepRun
 from dgn_engine.sweep.unit import Training
 from dgn_engine.sweep.unit_results import TrainedRun
+from tests.refusals import refused
 
 FIELDS = ("gating.regime", "gating.wiring", "seed")
 NAN = math.nan
@@ -186,5 +186,5 @@ def test_words_are_written_as_they_are(tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="Cannot write the results to"):
+    with refused("not-writable"):
         write_results(tmp_path / "file", sweep(), [], "done")

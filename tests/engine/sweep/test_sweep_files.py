@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,16 +19,11 @@ from dgn_engine.sweep.workers import find_executor, works_here
 from dgn_engine.sweep.workers.serial import SerialExecutor
 from dgn_engine.training import trial_starts
 from tests.engine.sweep.small import SMALL, learnt, run, small
+from tests.refusals import refused
 
 
 def swept(tree: dict[str, Any]) -> Sweep:
     return sweep_of(tree, Path("/"))
-
-
-def sentence(tree: dict[str, Any]) -> str:
-    with pytest.raises(UserError) as refused:
-        swept(tree)
-    return str(refused.value)
 
 
 def names(tree: dict[str, Any]) -> list[str]:
@@ -96,47 +92,47 @@ def test_a_grid_varies_under_each_entry_of_a_list_in_the_order_of_the_file() -> 
     assert all(dict(c.net.options) == {"width": 8, "depth": 3} for c in configs)
 
 
-def test_what_a_sweep_cannot_be_is_one_sentence() -> None:
-    assert sentence({"grid": {}}) == "Nothing is varied; give a [grid] or some [[list]]."
-    assert sentence({"list": [{}]}) == "Nothing is varied; give a [grid] or some [[list]]."
-    assert sentence({"grid": 3}) == "[grid] must be a table of fields and lists of values."
-    assert sentence({"list": [3]}) == "[[list]] must be tables of fields and values."
-    assert sentence({"list": []}) == "[[list]] must be tables of fields and values."
-    assert sentence({"base": 3, "grid": {"seed": [1]}}) == (
-        "base must be the name of a configuration file or a table."
-    )
-    assert sentence({"gird": {}}) == (
-        "Unknown key 'gird'; a sweep has base, [grid] and [[list]]. Did you mean 'grid'?"
-    )
-    assert sentence({"grid": {"seed": [1, 1]}}) == "Two runs are the same: 'seed=1' and 'seed=1'."
-    twice = {"list": [{"seed": 1}, {"seed": 1, "net.bias": False}]}
-    assert sentence(twice) == "Two runs are the same: 'seed=1' and 'seed=1+bias=False'."
-    both = {"grid": {"seed": [1]}, "list": [{"net.bias": True}, {"seed": 2}]}
-    assert sentence(both) == "'seed' is both in [grid] and in [[list]]; leave one out."
-    many = list(range(317))
-    assert sentence({"grid": {"seed": many, "probe_examples": many}}) == (
-        "These are 100,489 runs; at most 100,000 are allowed."
-    )
-    listed = {"list": [{"net.bias": True}] * 317, "grid": {"seed": many}}
-    assert "100,489 runs" in sentence(listed)
-    assert sentence({"grid": {"gating.regime.x": [1]}}) == (
-        "There is no field 'gating.regime.x' in a configuration."
-    )
-    assert sentence({"grid": {"seed": ["x"]}}).startswith("The run seed=x is not possible: ")
+MANY = list(range(317))
+
+
+@pytest.mark.parametrize(
+    ("tree", "kind", "value"),
+    [
+        ({"grid": {}}, "empty", None),
+        ({"list": [{}]}, "empty", None),
+        ({"grid": 3}, "wrong-type", 3),
+        ({"list": [3]}, "wrong-type", [3]),
+        ({"list": []}, "wrong-type", []),
+        ({"base": 3, "grid": {"seed": [1]}}, "wrong-type", 3),
+        ({"gird": {}}, "unknown-key", "gird"),
+        ({"grid": {"seed": [1, 1]}}, "twice", "seed=1"),
+        ({"list": [{"seed": 1}, {"seed": 1, "net.bias": False}]}, "twice", "seed=1+bias=False"),
+        (
+            {"grid": {"seed": [1]}, "list": [{"net.bias": True}, {"seed": 2}]},
+            "contradiction",
+            "seed",
+        ),
+        ({"grid": {"seed": MANY, "probe_examples": MANY}}, "too-large", 100_489),
+        ({"list": [{"net.bias": True}] * 317, "grid": {"seed": MANY}}, "too-large", 100_489),
+        ({"grid": {"gating.regime.x": [1]}}, "unknown-key", "gating.regime.x"),
+        ({"grid": {"seed": ["x"]}}, "wrong-type", "x"),
+        ({"grid": {"seed": 3}}, "wrong-type", 3),
+    ],
+)
+def test_what_a_sweep_cannot_be_is_refused(tree: dict[str, Any], kind: str, value: object) -> None:
+    with refused(kind, value=value):
+        swept(tree)
 
 
 def test_a_file_of_a_sweep_is_refused_by_its_name(tmp_path: Path) -> None:
     path = tmp_path / "s.toml"
-    for content, words in (
-        (b"[grid", f"{path} is not valid TOML: "),
-        (b"\xff", f"Cannot read the sweep {path}: "),
-        (b"x = 1", f"{path}: Unknown key 'x'"),
-        (b"x = " + b"[" * 100_000, f"{path} is nested deeper than 16 levels"),
-    ):
+    for content in (b"[grid", b"\xff", b"x = 1", b"x = " + b"[" * 100_000):
         path.write_bytes(content)
-        with pytest.raises(UserError) as refused:
+        with pytest.raises(UserError, match=re.escape(str(path))):
             read_sweep(path)
-        assert str(refused.value).startswith(words)
+    path.write_text('base = "base.toml"\n[grid]\n"gating.wiring" = [[0, 1], [1, 0]]\n')
+    (tmp_path / "base.toml").write_text("seed = 3\n")
+    assert [one.unit.config.seed for one in read_sweep(path).runs] == [3, 3]
 
 
 # before the first run
@@ -146,28 +142,27 @@ def trained(unit_id: str, **changes: Any) -> Training:
     return Training(unit_id, replace(SMALL, **changes))
 
 
-def refused(*units: Any, root: Path = Path("/nowhere"), here: bool = True) -> str:
+def not_possible(*units: Any, root: Path = Path("/nowhere"), here: bool = True) -> str:
+    """What is said of the only run that cannot be."""
     with pytest.raises(UserError) as found:
         check_start(units, root, here)
     return str(found.value)
 
 
 def test_each_training_that_is_not_possible_is_named_with_the_reason() -> None:
-    endless = replace(SMALL.training, epochs=0)
-    assert refused(small(0), trained("a", training=endless)) == (
-        "The run a is not possible: training.epochs is 0, which never ends; say how many."
-    )
-    wired = replace(SMALL.gating, wiring=(1, 0, 2))
-    assert "The run a is not possible: " in refused(trained("a", gating=wired))
-    unknown = trained("a", data=DataConfig("digts"))
+    endless = trained("a", training=replace(SMALL.training, epochs=0))
+    with pytest.raises(UserError, match=r"\ba\b.*training\.epochs") as found:
+        check_start([small(0), endless], Path("/nowhere"))
+    assert "0" in str(found.value)
+    assert "[1, 0, 2]" in not_possible(trained("a", gating=replace(SMALL.gating, wiring=(1, 0, 2))))
     for here in (True, False):
-        said = refused(unknown, here=here)
-        assert said.startswith("The run a is not possible: There is no data set 'digts'; choose")
-        assert said.endswith("Did you mean 'digits'?")
+        said = not_possible(trained("a", data=DataConfig("digts")), here=here)
+        assert said.count("'digts'") == 1
+        assert said.endswith("'digits'?")
         net = NetConfig("fc", (("width", 8), ("depth", 1)))
-        assert "The run a is not possible" in refused(trained("a", net=net), here=here)
+        assert "net.options.depth" in not_possible(trained("a", net=net), here=here)
         odd = DataConfig("digits", options=(("size", 3),))
-        assert "has no options, so 'size' means" in refused(trained("a", data=odd), here=here)
+        assert "'size'" in not_possible(trained("a", data=odd), here=here)
 
 
 def test_data_are_loaded_once_and_their_sizes_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +186,7 @@ def test_data_are_loaded_once_and_their_sizes_told(monkeypatch: pytest.MonkeyPat
 def test_a_network_of_a_file_on_another_machine_is_not_looked_for() -> None:
     far = trained("far", net=NetConfig("file:/elsewhere/x.pt"))
     check_start([far], Path("/nowhere"), here=False)
-    assert refused(far).startswith("The run far is not possible: ")
+    assert "/elsewhere/x.pt" in not_possible(far)
 
 
 def test_what_is_done_is_not_checked_and_what_is_left_of_its_kind_is(
@@ -205,8 +200,9 @@ def test_what_is_done_is_not_checked_and_what_is_left_of_its_kind_is(
 
     monkeypatch.setattr(trial_starts, "choose_device", absent)
     assert check_start([done], tmp_path) == StartCheck({}, 0)
-    said = f"The run {left.id} is not possible: Its device is gone."
-    assert refused(done, left, root=tmp_path) == said
+    said = not_possible(done, left, root=tmp_path)
+    assert left.id in said
+    assert said.endswith("Its device is gone.")
 
 
 def test_gates_that_another_unit_makes_are_not_asked_for(tmp_path: Path) -> None:
@@ -218,10 +214,8 @@ def test_a_folder_may_be_new_but_not_below_a_file(tmp_path: Path) -> None:
     check_folder(tmp_path)
     check_folder(tmp_path / "a" / "b")
     for place in (tmp_path / "f", tmp_path / "f" / "g" / "h"):
-        with pytest.raises(UserError) as said:
+        with refused("wrong-file", value=str(tmp_path / "f")):
             check_folder(place)
-        words = f"{tmp_path / 'f'} is not a folder; choose a folder with --out."
-        assert str(said.value) == words
 
 
 def test_settings_without_effect_are_told_with_the_runs_they_are_in() -> None:
@@ -232,15 +226,16 @@ def test_settings_without_effect_are_told_with_the_runs_they_are_in() -> None:
     sweep = swept(tree)
     said = ignored_in(sweep.runs, sweep.fields, {})
     (beta,) = [line for line in said if "gating.beta" in line]
-    assert beta.startswith("In 4 of 4 runs (beta=4+batch=20, …) gating.beta has no effect")
+    assert beta.startswith("In 4 of 4 runs (beta=4+batch=20, …)")
     assert not [line for line in said if "training.batch" in line]  # nobody knows the data
     data = sweep.runs[0].unit.config.data
     said = ignored_in(sweep.runs, sweep.fields, {data: (300, 100)})
     (batch,) = [line for line in said if "training.batch" in line]
-    assert batch.startswith("In 2 of 4 runs (beta=4+batch=500, …) training.batch 500 is more")
+    assert batch.startswith("In 2 of 4 runs (beta=4+batch=500, …)")
+    assert "500" in batch
     one = swept({"base": {"gating": {"regime": "FR-II"}}, "grid": {"gating.beta": [4.0]}})
     (alone,) = ignored_in(one.runs, one.fields, {})
-    assert alone.startswith("In 1 of 1 runs (beta=4) gating.beta has no effect")
+    assert alone.startswith("In 1 of 1 runs (beta=4)")
     assert ignored_in(swept({"grid": {"seed": [1]}}).runs, ("seed",), {}) == []
 
 
@@ -278,7 +273,7 @@ def test_every_executor_has_its_name_and_its_limit() -> None:
     assert (type(auto).__name__, vars(auto)["limit"]) == ("BatchedExecutor", 4)
     gpu = [replace(small(n), config=replace(small(n).config, device="auto")) for n in (0, 1)]
     assert type(find_executor("auto", gpu)).__name__ in ("BatchedExecutor", "ProcessExecutor")
-    with pytest.raises(UserError, match=r"There is no executor 'serail'.*Did you mean 'serial'"):
+    with refused("unknown-name", value="serail"):
         find_executor("serail")
-    with pytest.raises(UserError, match="not for 'serial'; leave one out"):
+    with refused("contradiction", value="serial"):
         find_executor("serial", cluster="local")

@@ -41,6 +41,7 @@ from dgn_engine.sweep.unit_results import (
 )
 from dgn_engine.sweep.workers.serial import SerialExecutor
 from tests.engine.sweep.small import SMALL, learnt, never, run, small, written
+from tests.refusals import refused
 
 UNIT = small(0)
 STEPS = 10  # in an epoch
@@ -176,7 +177,7 @@ def test_the_state_of_a_run_is_how_it_ended(tmp_path: Path, last: Event | str, s
     written(tmp_path, (1.0, score(10, 0.9, 0.95)), (2.0, last))
     assert state_of(UNIT, tmp_path) == state
     assert state_of(replace(UNIT, config=replace(UNIT.config, device="auto")), tmp_path) == state
-    with pytest.raises(UserError, match=f"{UNIT.id} holds a run with another configuration"):
+    with refused("other-run"):
         state_of(replace(UNIT, config=replace(UNIT.config, seed=9)), tmp_path)
 
 
@@ -243,7 +244,7 @@ def test_a_run_whose_needs_diverged_is_skipped_and_told_as_diverged(tmp_path: Pa
 
 @pytest.mark.parametrize("function", ["os:getcwd", "dgn_engines.x:f", "x.dgn_engine.y:f"])
 def test_nothing_is_called_that_is_not_ours(tmp_path: Path, function: str) -> None:
-    with pytest.raises(UserError, match=f"names {function}, which is not part of dgn"):
+    with refused("not-ours"):
         calculate(Calculation("x", function), tmp_path)
     assert not unit_folder(tmp_path, "x").exists()
 
@@ -348,7 +349,7 @@ def test_units_are_the_same_on_whatever_device() -> None:
 def test_a_name_is_one_of_a_folder_and_needs_come_before() -> None:
     check_units([Calculation("a.b_c=d+e-9", "x"), *learnt(0)])
     for name in ("", ".x", "a/b", "a b", "ä", "-x", "..", "a\n"):
-        with pytest.raises(UserError, match="has no proper name of its own"):
+        with refused("no-name"):
             check_units([Calculation(name, "x")])
 
 
