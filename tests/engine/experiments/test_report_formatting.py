@@ -16,6 +16,7 @@ from dgn_engine.experiments.report.terminal import print_document
 from dgn_engine.protocol.experiments import Figure, Printed
 from tests.engine.experiments.documents import BARE, CLAIM, EXACT, OPEN, ROW, result
 from tests.refusals import refused
+from tests.snapshots import Recorded
 
 
 @pytest.mark.parametrize(
@@ -49,70 +50,18 @@ def test_epochs_are_short_and_nothing_where_nothing_is_trained() -> None:
     assert [formatting.epochs(v) for v in (40.0, 0.0, 2.5, math.nan)] == ["40", "0", "2.5", "–"]
 
 
-def test_cells_of_a_row() -> None:
-    assert formatting.row_cells(result(), ROW) == (
-        "DL",
-        "97.50 ± 6.35 %",
-        "98.22 ± 0.05",
-        "−0.72",
-        "0.012",
-        "2 seeds",
-        "40",
-        "quick",
-        "as-published",
-        "83 s",
-        "so",
-    )
-    assert formatting.row_cells(result(scale="full", protocol="as-in-code"), BARE) == (
-        "ν | of H",
-        "1,234",
-        "–",
-        "–",
-        "–",
-        "1 seed",
-        "–",
-        "full",
-        "as-in-code",
-        "–",
-        "",
-    )
+def test_cells_and_facts_of_a_result(recorded: Recorded) -> None:
     above = replace(ROW, difference=0.5, printed=Printed(3.0))
-    assert formatting.row_cells(result(), above)[2:4] == ("3.00", "+0.50")
-    assert formatting.measured(replace(ROW, mean=math.nan)) == "–"
-
-
-def test_cells_of_a_claim() -> None:
-    assert formatting.claim_cells(CLAIM) == (
-        "npf-1: FR below DL",
-        "DL − FR; above 0",
-        "2.27",
-        "[2.03, 2.51]",
-        "5 seeds",
-        "< 0.001",
-        "held",
-        "held",
-        "62 %; 8 seeds would do",
-        "well; power from the spread of the printed ±",
-    )
-    assert [formatting.claim_cells(claim)[3] for claim in (EXACT, OPEN)] == ["exact", "–"]
+    rows = [
+        formatting.row_cells(result(), ROW),
+        formatting.row_cells(result(scale="full", protocol="as-in-code"), BARE),
+        formatting.row_cells(result(), above),
+        formatting.row_cells(result(), replace(ROW, mean=math.nan)),
+    ]
+    claims = [formatting.claim_cells(claim) for claim in (CLAIM, EXACT, OPEN)]
     half = replace(CLAIM, high=math.nan), replace(CLAIM, low=math.inf)
     assert {formatting.interval(claim) for claim in half} == {"–"}
-
-
-def test_facts_of_a_result() -> None:
-    assert dict(formatting.facts(result())) == {
-        "state": "done, 1 failed",
-        "scale": "quick",
-        "protocol": "as-published",
-        "asked for": "seeds 2, data mnist",
-        "runs and calculations": "2, 2 h of computing",
-        "this sitting": "61 s",
-        "machine": "Xeon, 2 cores",
-        "device": "cpu",
-        "versions": "torch 2.13",
-        "made": "2026-11-22T10:00:00+00:00",
-        "made by": "dgn reproduce npf-table2 --only 'a b'",
-    }
+    recorded({"rows": rows, "claims": claims, "facts": dict(formatting.facts(result()))})
 
 
 @pytest.mark.parametrize("wall", [None, 0.5, 1.0])
@@ -137,63 +86,9 @@ def test_the_first_twenty_four_curves_look_different() -> None:
     assert seen[24] == seen[0]
 
 
-def test_markdown_holds_every_part_in_its_order() -> None:
+def test_markdown_holds_every_part_in_its_order(recorded: Recorded) -> None:
     figure = Figure("curve", "A | curve", "x", "y", (), note="What a point is.")
-    assert markdown(result(figures=(figure,))).splitlines() == [
-        "# Gates & \\<regimes>",
-        "",
-        "[NPF] Table 2 · `npf-table2`. Where it sits.",
-        "",
-        *(f"- {name}: {value}" for name, value in formatting.facts(result())),
-        "",
-        "## Measured beside printed",
-        "",
-        "|  | measured | printed | difference | p (Welch) | n | epochs | scale | protocol | time "
-        "| remark |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-        "| DL | 97.50 ± 6.35 % | 98.22 ± 0.05 | −0.72 | 0.012 | 2 seeds | 40 | quick "
-        "| as-published | 83 s | so |",
-        "| ν \\| of H | 1,234 | – | – | – | 1 seed | – | quick | as-published | – |  |",
-        "",
-        formatting.ROW_NOTE,
-        formatting.PRINTED_NOTE,
-        "",
-        "## Claims",
-        "",
-        "| claim | statistic | value | 95 % interval | n | p | verdict | after Holm | power "
-        "| remark |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-        "| npf-1: FR below DL | DL − FR; above 0 | 2.27 | [2.03, 2.51] | 5 seeds | < 0.001 | held "
-        "| held | 62 %; 8 seeds would do | well; power from the spread of the printed ± |",
-        "| ws-3: no fit | floor; at most 1e-05 | 0 | exact | 3 seeds | – | held | held | – |  |",
-        "| npf-3: rise | FLNPF-6 | – | – | 0 seeds | – | not decided | – | – |  |",
-        "| dgn-1: near | distance | 0.2 | [0.1, 0.3] | 5 seeds | 0.02 | not held | not decided "
-        "| – |  |",
-        "",
-        formatting.CLAIM_NOTE,
-        "",
-        "![A \\| curve](figures/curve.svg)",
-        "",
-        "A \\| curve. What a point is.",
-        "",
-        "## Remarks",
-        "",
-        "- A remark.",
-        "",
-        "## How it was scaled down",
-        "",
-        "- fewer units",
-        "",
-        "## What was chosen",
-        "",
-        "- a choice",
-        "",
-        "## What failed",
-        "",
-        "- b:   last \\<line>",
-        "",
-        "Made 2026-11-22T10:00:00+00:00; 2 h of computing.",
-    ]
+    recorded(markdown(result(figures=(figure,))).splitlines())
 
 
 def test_markdown_without_rows_and_claims_has_no_empty_tables() -> None:
@@ -234,24 +129,10 @@ def test_html_without_rows_and_claims_has_no_tables() -> None:
     assert "<h2>Claims</h2>" not in page
 
 
-def test_a_terminal_shows_rows_claims_and_what_failed() -> None:
-    stream = io.StringIO()
+def test_a_terminal_shows_rows_claims_and_what_failed(recorded: Recorded) -> None:
+    stream, short = io.StringIO(), io.StringIO()
     print_document(result(), Path("/there"), stream)
-    lines = [" ".join(line.split()) for line in stream.getvalue().splitlines()]
-    assert lines == [
-        "measured printed difference p (Welch) n epochs time",
-        "DL 97.50 ± 6.35 98.22 ± 0.05 −0.72 0.012 2 seeds 40 83 s",
-        "ν | of H 1,234 – – – 1 seed – –",
-        "claim statistic value 95 % interval n p verdict after Holm power",
-        "npf-1: FR below DL DL − FR; above 0 2.27 [2.03, 2.51] 5 seeds < 0.001 held held "
-        "62 %; 8 seeds would do",
-        "ws-3: no fit floor; at most 1e-05 0 exact 3 seeds – held held –",
-        "npf-3: rise FLNPF-6 – – 0 seeds – not decided – –",
-        "dgn-1: near distance 0.2 [0.1, 0.3] 5 seeds 0.02 not held not decided –",
-        "b failed: last <line>",
-        "done: /there/report.html",
-    ]
-    short = io.StringIO()
+    recorded([" ".join(line.split()) for line in stream.getvalue().splitlines()])
     print_document(result(rows=(), claims=(), units=()), Path("/there"), short)
     assert short.getvalue() == "done: /there/report.html\n"
 
