@@ -51,7 +51,7 @@ def test_a_comparison_with_a_printed_table_has_an_id_of_its_own() -> None:
     """Its statement is no sentence of the paper, and says so."""
     for claim_id in ("npf-8", "ws-6"):
         assert published_claim(claim_id)[1].endswith(")")
-    with pytest.raises(ValueError, match="'npf-2'.*'FL within 1 point"):
+    with pytest.raises(ValueError, match=r"'npf-2'.*'FL within 1 point"):
         judge(("npf-2", "ReLU - FL is what the table prints"), "ReLU - FL", UNMEASURED)
 
 

@@ -18,7 +18,6 @@ from dgn_engine.experiments import (
     all_experiments,
     duality_48,
     duality_noise,
-    effective_request,
     theory_ntk_npk,
 )
 from dgn_engine.experiments._published import claim_ids
@@ -34,10 +33,13 @@ from dgn_engine.protocol.experiments import Figure
 from dgn_engine.sweep.unit import Training, Unit, check_units
 from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
 from dgn_engine.sweep.workers import find_executor
+from tests.daily import nightly
 from tests.plugins import each
 
 EXPERIMENTS = all_experiments()
 TINY = Request(epochs=1, seeds=1)
+# One of each kind: trained, trained from others' gates, from kept weights, calculated.
+AT_EVERY_PUSH = {"dgn-gates-only", "composite-hidden-outputs", "npf-nu", "theory-depth"}
 
 
 @pytest.fixture
@@ -56,7 +58,9 @@ def figures_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.timeout(900)  # on a busy machine; a minute for all of them on an idle one
 @pytest.mark.usefixtures("figures_drawn_once")
-@pytest.mark.parametrize("name", each(EXPERIMENTS))
+@pytest.mark.parametrize(
+    "name", [*each(AT_EVERY_PUSH), *nightly(*sorted(EXPERIMENTS.keys() - AT_EVERY_PUSH))]
+)
 def test_an_experiment_runs_three_steps_and_makes_its_report(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,17 +108,6 @@ def test_an_experiment_names_claims_that_the_papers_make(name: str) -> None:
     assert set(EXPERIMENTS[name].claims) <= set(claim_ids())
 
 
-@pytest.mark.parametrize("name", each(name for name, one in EXPERIMENTS.items() if one.rows))
-def test_the_rows_of_an_experiment_are_its_whole_plan_and_each_can_be_asked_for(name: str) -> None:
-    plan, rows = EXPERIMENTS[name].plan, EXPERIMENTS[name].rows
-    parts = [plan(Request(scale="full", only=row)).units for row in rows]
-    assert all(parts)
-    whole = {unit.id for unit in plan(Request(scale="full")).units}
-    assert {unit.id for part in parts for unit in part} == whole
-    assert sum(map(len, parts)) == len(whole), "no run belongs to two rows"
-    assert plan(Request(only="no such row")).units == ()
-
-
 @pytest.mark.parametrize("name", each(EXPERIMENTS))
 def test_what_an_experiment_asks_changes_its_plan_and_nothing_else_does(name: str) -> None:
     experiment = EXPERIMENTS[name]
@@ -124,63 +117,10 @@ def test_what_an_experiment_asks_changes_its_plan_and_nothing_else_does(name: st
         assert (after != before) == (setting in experiment.asks), setting
 
 
-def test_what_means_nothing_to_an_experiment_is_left_out_of_its_request_among_others() -> None:
-    asked = Request(epochs=7, data="mnist", steps=(0.5,), only="SGD", device="cpu", seeds=2)
-    assert effective_request(EXPERIMENTS["npf-table2"], asked) == asked
-    adam = replace(asked, only="Adam")
-    assert effective_request(EXPERIMENTS["npf-table2"], adam) == replace(adam, steps=())
-    hard = effective_request(EXPERIMENTS["dgn-hard-data"], asked)
-    assert hard == Request(epochs=7, device="cpu", seeds=2)
-    assert effective_request(EXPERIMENTS["theory-depth"], asked) == Request(seeds=2)
-
-
-def test_davidnet_is_trained_on_augmented_images_only_where_that_is_asked_for() -> None:
-    plan = EXPERIMENTS["composite-davidnet"].plan
-    for augmentation, word in (("none", "no augmentation"), ("davidnet", "8×8 pixels of 32×32")):
-        made = plan(Request(augmentation=augmentation))  # type: ignore[arg-type]
-        runs = [unit.config.training for unit in made.units if isinstance(unit, Training)]
-        assert {run.augmentation for run in runs} == {augmentation}
-        assert word in made.choices[1]
-
-
-def test_a_limit_keeps_so_many_examples_of_every_run_and_is_said() -> None:
-    request = Request(train_limit=96, test_limit=40)
-    plan = plan_of(ReproductionTask("npf-table2", EXPERIMENTS["npf-table2"], request, Path()))
-    data = [unit.config.data for unit in plan.units if isinstance(unit, Training)]
-    assert {(one.train_limit, one.test_limit) for one in data} == {(96, 40)}
-    assert "at most 96 training examples, balanced over the classes" in plan.scaled_down
-
-
-def _planned(name: str, **asked: Any) -> Plan:
-    return plan_of(ReproductionTask(name, EXPERIMENTS[name], Request(**asked), Path()))
-
-
-def test_what_is_said_of_a_plan_follows_from_what_was_asked() -> None:
-    usual = _planned("npf-table2")
-    assert usual.scaled_down[0].endswith("stand for MNIST")
-    assert any("SGD has one step, 0.1," in said for said in usual.scaled_down)
-    assert any("SGD, step 0.1, batch 32, 40 epochs" in said for said in usual.choices)
-    asked = _planned("npf-table2", epochs=1, only="Adam", data="mnist")
-    assert not any("stand" in said or "SGD" in said for said in asked.scaled_down)
-    assert any("on mnist: Adam, step 0.0003, batch 32, 1 epoch," in said for said in asked.choices)
-    more = _planned("npf-table2", only="SGD", steps=(0.5, 0.1), data="fashion")
-    assert more.scaled_down[0] == "'fashion' stands for MNIST"
-    assert not any("one step" in said for said in more.scaled_down)
-
-
-@pytest.mark.parametrize("name", ["npf-table2", "workshop-table4", "npf-kernels"])
-def test_the_choices_of_the_authors_code_are_all_said(name: str) -> None:
-    made = _planned(name, protocol="as-in-code")
-    said = " ".join(made.choices)
-    step = "SGD, step 0.01" if name == "npf-kernels" else "Adam, step 0.0001"
-    for wanted in ("biases, Glorot's start", "1.1/(1 + exp(−4q))", step):
-        assert wanted in said.replace("no biases", "")
-
-
 WORKERS = {"serial": 0, "packed": 1}  # a process loads torch: one does
 
 
-@pytest.mark.parametrize("executor", WORKERS)
+@pytest.mark.parametrize("executor", ["serial", *nightly("packed")])
 def test_a_step_that_diverges_is_reported_and_the_others_give_the_cell(
     executor: str, tmp_path: Path
 ) -> None:
@@ -204,29 +144,6 @@ def test_a_step_that_diverges_is_reported_and_the_others_give_the_cell(
     again = report_again(task)
     assert (again.rows, again.remarks) == (made.rows, made.remarks)
     assert reproduce(task, find_executor("serial"), lambda *_: None).rows == made.rows
-
-
-def test_rows_and_claims_at_quick_are_labelled_as_trained() -> None:
-    for name, label in (("npf-table2", "FC(w=64,d=6)"), ("workshop-table4", "Arch-1 w=64 d=6")):
-        found = _made_up(name)
-        assert all(row.label.startswith(label) for row in found.rows)
-        assert all("digits" in row.label and row.printed is None for row in found.rows)
-        assert found.rows[0].remark.startswith("printed of "), "with the name of the paper's row"
-        judged = [claim for claim in found.claims if claim.n]  # others wait for --full
-        assert judged
-        assert all(claim.statistic.startswith(label) for claim in judged)
-
-
-def test_both_kinds_of_random_gates_are_judged() -> None:
-    for name, claim_id in (("npf-table2", "npf-1"), ("workshop-table4", "ws-1")):
-        lines = [c.statistic for c in _made_up(name).claims if c.id == claim_id]
-        assert any("FR-II" in line for line in lines)
-        assert any("FR-DI" in line for line in lines)
-
-
-def test_gates_learnt_much_better_than_relu_are_not_within_a_point_of_it() -> None:
-    found = _made_up("npf-table2", {"-FL-": 0.99}, scale="full", only="GCONV/Adam")
-    assert {claim.verdict for claim in found.claims if claim.id == "npf-2"} == {"not held"}
 
 
 def test_a_networks_noise_gates_are_reported_at_the_step_that_is_reported() -> None:

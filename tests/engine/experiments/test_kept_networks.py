@@ -405,6 +405,7 @@ CALCULATIONS: dict[str, tuple[Callable[[CalculationInputs], Any], str]] = {
 }
 
 
+@pytest.mark.wide(3)
 @pytest.mark.parametrize("name", CALCULATIONS)
 def test_a_calculation_on_a_card_gives_what_it_gives_on_the_cpu(
     name: str, folders: dict[str, Path], made_for: Callable[[Device], None]

@@ -59,6 +59,7 @@ class Made(UnitResults):
         return TrainedRun(Path(), best, last, (1.0, 2.0, 3.0), curve, curve, test, 1.0, None)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.9])
 @pytest.mark.parametrize("name", each(TRAINED))
 def test_what_is_known_is_what_the_whole_will_say(name: str, share: float) -> None:
@@ -208,6 +209,7 @@ def test_rows_that_can_be_chosen_are_read_alone_where_nothing_like_the_rest_is_d
     assert (known.found.remarks, known.missing) == (("r",), ("second",))
 
 
+@pytest.mark.nightly  # the same in this process: test_reproduce.py
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("executor", ["serial", pytest.param("packed", marks=pytest.mark.faults)])
 def test_ctrl_c_leaves_a_report_of_what_is_done(executor: str, tmp_path: Path) -> None:

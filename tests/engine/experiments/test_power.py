@@ -27,6 +27,7 @@ def simulated(design: Design, n: int, test: Test, draws: int) -> float:
     return held / draws
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("draws", DRAWS)
 @pytest.mark.parametrize("n", [3, 5, 12])
 @pytest.mark.parametrize(
@@ -46,6 +47,7 @@ def test_the_power_is_that_of_a_simulation(design: Design, test: Test, n: int, d
     assert power(design, n, region) == pytest.approx(found, abs=3.5 * error)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("draws", DRAWS)
 @pytest.mark.parametrize("n", [3, 5, 20])
 @pytest.mark.parametrize(("spread", "shared"), [(1.0, 0.0), (1.0, 0.2), (0.05, 0.5)])

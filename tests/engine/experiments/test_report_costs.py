@@ -146,6 +146,7 @@ def test_steps_are_timed_with_one_thread(monkeypatch: pytest.MonkeyPatch) -> Non
     assert set(used) == {1}
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("regime", ["ReLU", "FR-II", "DL"])
 @pytest.mark.parametrize("name", ["fc", "cnn4", "resnet_fc"])
 def test_steps_of_every_kind_of_network_are_timed(name: str, regime: str) -> None:

@@ -18,6 +18,7 @@ from dgn_engine.experiments._test_set_error import (
 )
 from dgn_engine.sweep.statistics import mean_test
 from dgn_engine.sweep.unit_results import Answers
+from tests.daily import nightly
 from tests.engine.experiments.made_up import made_run
 
 Masks = np.ndarray  # (seeds, N) bool
@@ -191,7 +192,8 @@ def shares(examples: int, effect: float, draws: int) -> Sequence[float]:
 
 
 @pytest.mark.parametrize(
-    ("examples", "effect", "draws"), [(360, 0.01, 1500), (360, 0.1, 1500), (10_000, 0.005, 600)]
+    ("examples", "effect", "draws"),
+    [(360, 0.01, 500), *nightly((360, 0.1, 1500), (10_000, 0.005, 600))],
 )
 def test_the_interval_covers_the_difference_on_all_examples_there_could_be(
     examples: int, effect: float, draws: int
@@ -205,7 +207,7 @@ def test_the_interval_covers_the_difference_on_all_examples_there_could_be(
 
 def test_equal_kinds_are_seldom_found_different() -> None:
     """The other reading of the same: where truth is 0, 'above 0' is held in at most 2.5 %."""
-    rng, draws, held = np.random.default_rng(7), 800, 0
+    rng, draws, held = np.random.default_rng(7), 400, 0
     for _ in range(draws):
         one, other = right_answers(rng, 360, 0.01)
         gain = 100 * (accuracy(ONE, 0.01) - accuracy(OTHER, 0.01))

@@ -19,6 +19,7 @@ from dgn_engine.experiments import _accuracy_designs as designs
 from dgn_engine.experiments._grid import TrainedCell
 from dgn_engine.protocol.experiments import PlottedLine
 from dgn_engine.sweep.unit_results import Answers
+from tests.daily import nightly
 from tests.engine.experiments.forty_eight import CNN_PRINTED, EIGHT, FC_PRINTED, REGIMES
 from tests.engine.experiments.made_up import FULL, QUICK
 from tests.engine.experiments.worlds import QuickT, Runs, Values, apart, judged, scored, too_often
@@ -82,9 +83,11 @@ def models(prefix: str, means: Means, relu: float, spreads: dict[str, float]) ->
 @pytest.mark.parametrize(
     ("request_", "prefix", "bar", "gap", "margin", "side"),
     [
-        (QUICK, "fc", 52.05, 0.0, 1.0, 1),
-        (Request(scale="full", only="FC"), "fc", 52.05, -0.1, 1.0, -1),
         (Request(scale="full", only="CNN"), "cnn", 38.75, 1.0, 2.0, 1),
+        *nightly(
+            (QUICK, "fc", 52.05, 0.0, 1.0, 1),
+            (Request(scale="full", only="FC"), "fc", 52.05, -0.1, 1.0, -1),
+        ),
     ],
 )
 def test_the_48_models_where_every_claim_is_just_false(
@@ -132,8 +135,8 @@ def test_networks_as_good_as_the_cntk_are_seldom_judged_to_be_above_or_below() -
 @pytest.mark.parametrize(
     ("only", "prefix", "printed", "network"),
     [
-        ("FC", "fc", FC_PRINTED, designs.FC),
         ("CNN", "cnn", CNN_PRINTED, designs.CNN),
+        *nightly(("FC", "fc", FC_PRINTED, designs.FC)),
     ],
 )
 def test_the_48_models_as_printed_are_held_as_often_as_the_power_says_or_more(
@@ -186,6 +189,7 @@ def of_linear(shift: float, prefix: str = "") -> dict[str, float]:
     return {prefix + name: 70.0 - shift * name.endswith("linear") for name in LINEAR}
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("side", [1, -1])
 @pytest.mark.parametrize(
     ("name", "request_", "world", "seeds"),
@@ -296,6 +300,7 @@ def under_noise(table: dict[int, Any], seeds: int, flat: float = 0.0) -> Draw:
     return draw
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(("request_", "seeds"), [(QUICK, 3), (FULL, 5)])
 @pytest.mark.parametrize("side", [1, -1])
 def test_claims_about_noise_where_they_are_just_false(

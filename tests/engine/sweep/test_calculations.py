@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
 from dgn_engine.cli import main
 from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
@@ -19,7 +21,7 @@ from dgn_engine.experiments.report.write_report import ReproductionTask
 from dgn_engine.sweep.unit import Calculation
 from dgn_engine.sweep.unit_results import UnitResults
 from dgn_engine.sweep.workers.serial import SerialExecutor
-from tests.refusals import refused
+from tests.refusals import refused, refused_command
 
 UNIT = Calculation(
     "limit",
@@ -116,50 +118,27 @@ def test_a_damaged_plan_is_one_sentence(tmp_path: Path, plan: str) -> None:
 
 @pytest.mark.parametrize("more", [(), ("--report-only",)])
 def test_a_file_as_the_folder_of_a_result_is_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...]
+    tmp_path: Path, more: tuple[str, ...]
 ) -> None:
     file = tmp_path / "file"
     file.write_text("")
-    assert main(["reproduce", "npf-nu", "--out", str(file), *more]) == 2
-    assert f"{file} is not a folder; choose a folder with --out." in capsys.readouterr().err
+    refusal = refused_command("reproduce", "npf-nu", "--out", file, *more)
+    assert (refusal.kind, refusal.value) == ("wrong-file", str(file))
 
 
 def test_gate_information_that_is_refused_leaves_no_folder_and_changes_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    width = ("--width", "8", "--depth", "3", "--train-limit", "96", "--device", "cpu")
-    run, out = tmp_path / "run", tmp_path / "out"
-    assert (
-        main(["train", *width, "--regime", "ReLU", "--epochs", "1", "--quiet", "--out", str(run)])
-        == 0
-    )
-    tail = (
-        "--train-limit",
-        "96",
-        "--seeds",
-        "1",
-        "--device",
-        "cpu",
-        "--executor",
-        "serial",
-        "--quiet",
-        "--out",
-        str(out),
-    )
-    measure = ["gate-information", str(run / "weights.safetensors"), *tail]
-    for asked, sentence in (
-        (("--epochs", "0"), "training.epochs is 0, which never ends"),
-        (
-            ("--epochs", "1", "--data", "correlated"),
-            "takes inputs of shape (64,), but these have shape (256,)",
-        ),
-    ):
-        assert main([*measure, *asked]) == 2
-        assert sentence in capsys.readouterr().err
-        assert not out.exists()
-    assert main([*measure, "--epochs", "1"]) == 0
+    file, out = tmp_path / "x.pt", tmp_path / "out"
+    layers = [nn.Linear(64, 8, bias=False), nn.ReLU(), nn.Linear(8, 8, bias=False), nn.ReLU()]
+    torch.save(nn.Sequential(*layers, nn.Linear(8, 10, bias=False)), file)
+    measure = f"gate-information {file} --train-limit 96 --seeds 1 --device cpu --executor serial"
+    words = [*measure.split(), "--quiet", "--out", str(out)]
+    refused_command(*words, "--epochs", "0")
+    assert "256" in str(refused_command(*words, "--epochs", "1", "--data", "correlated"))
+    assert not out.exists()
+    assert main([*words, "--epochs", "1"]) == 0
     kept = (out / "config.toml").read_bytes()
-    capsys.readouterr()
-    assert main([*measure, "--epochs", "2"]) == 2
-    assert "with other settings; repeat the command it was begun with" in capsys.readouterr().err
+    assert refused_command(*words, "--epochs", "2").kind == "other-run"
     assert (out / "config.toml").read_bytes() == kept
+    capsys.readouterr()

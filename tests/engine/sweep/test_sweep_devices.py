@@ -327,7 +327,7 @@ def test_words_of_cuda_that_leave_it_broken() -> None:
     assert not breaks_cuda("CUDA out of memory. Tried to allocate 2 GiB")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(600)  # two processes import torch: seconds, minutes on a crowded machine
 def test_two_devices_give_the_bits_of_one(tmp_path: Path) -> None:
     """Two processors, as two cards would be, with a stack of three and one of two; one of five."""
