@@ -21,6 +21,7 @@ from dgn_engine.storage.inner_path import InnerPath, inside
 from dgn_engine.storage.lock import Lock
 from dgn_engine.storage.plain_data import parse_json
 from dgn_engine.storage.regular_files import read_regular
+from dgn_engine.storage.remote import LIMITS, LineLimits
 from dgn_engine.storage.remote.served_run import (
     DESCRIPTION,
     FileGoneError,
@@ -37,8 +38,8 @@ from dgn_engine.text.written_numbers import duration
 
 EVERY = 0.5  # seconds between two looks
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0  # seconds after a line was dropped, and again and again
-FRAMES_FOR = 2.0  # seconds of frames before the log is looked at again
-OVERLAP = 4 << 10  # bytes before the end of the log here that must be the same there
+FRAMES_FOR = 2.0
+OVERLAP = 4 << 10
 SLOW = 5  # replies one after the other that do not end in their time, before it is given up
 GONE = 20  # … lists one after the other that name files which are not there
 REPLACED, REPLACED_IN = 20, 60.0  # so many logs in the place of another in these seconds: likewise
@@ -57,18 +58,33 @@ class RunMirror:
     """
 
     def __init__(
-        self, port: int, token: str, folder: Path | None = None, below: Path | None = None
+        self,
+        port: int,
+        token: str,
+        folder: Path | None = None,
+        below: Path | None = None,
+        limits: LineLimits = LIMITS,
+        overlap: int = OVERLAP,
+        frames_for: float = FRAMES_FOR,
     ) -> None:
         """`folder`: new, or an earlier mirror of the run; else one `below` this that has its
-        name."""
-        self._served = ServedRun(port, token)
+        name. `overlap`: bytes before the end of the log here that must be the same there.
+        `frames_for`: seconds of frames before the log is looked at again."""
+        self._served = ServedRun(port, token, limits)
+        self._overlap, self._frames_for = overlap, frames_for
         if folder is not None and layout.is_reserved(folder.name):
             raise UserError(
-                f"{folder} has the name of the settings of all runs; choose another folder."
+                f"{folder} has the name of the settings of all runs; choose another folder.",
+                kind="reserved-name",
+                value=folder,
             )
         holds_more = folder is not None and folder.exists() and any(folder.iterdir())
         if folder is not None and holds_more and not layout.is_mirror(folder):
-            raise UserError(f"{folder} is not empty and no mirror of a run; choose another folder.")
+            raise UserError(
+                f"{folder} is not empty and no mirror of a run; choose another folder.",
+                kind="not-empty",
+                value=folder,
+            )
         self._folder, self._below = folder, below
         self._top: dict[str, RemoteFile] = {}  # as they are here
         self._run: str | None = None  # which one it is, as soon as that is known
@@ -117,7 +133,10 @@ class RunMirror:
             self._frames.remove(name)
         self.complete = self._fetch_frames(listing)
         if self.complete and not listing.running:
-            self.close()
+            # What was replaced meanwhile, as by a repair, is here in a part of each.
+            self.complete = self._served.listing() == listing
+            if self.complete:
+                self.close()
         return listing
 
     def close(self) -> None:
@@ -148,7 +167,9 @@ class RunMirror:
             self._cut_log()
             raise UserError(
                 f"{self._folder} is the mirror of another run than the one that is served now; "
-                "choose another folder."
+                "choose another folder.",
+                kind="other-run",
+                value=self._folder,
             )
         self._description = None if file is None else (file, content)
         self._run, self._confirmed = identity, self._logged
@@ -190,7 +211,9 @@ class RunMirror:
         if whole > most:
             raise UserError(
                 f"The run has {binary_size_in_words(whole)}, more than all runs here may have "
-                f"({binary_size_in_words(most)}); 'dgn runs limits --all SIZE' allows more."
+                f"({binary_size_in_words(most)}); 'dgn runs limits --all SIZE' allows more.",
+                kind="too-large",
+                value=whole,
             )
         if not self._top:
             new = whole - sum(listing.files[n].size for n in self._frames & listing.files.keys())
@@ -198,7 +221,9 @@ class RunMirror:
             if new > free:
                 raise UserError(
                     f"The run has {binary_size_in_words(new)}, and {binary_size_in_words(free)} "
-                    f"are free where {self._folder_here} is; choose another folder."
+                    f"are free where {self._folder_here} is; choose another folder.",
+                    kind="no-room",
+                    value=new,
                 )
 
     def _fetch_top(self, file: RemoteFile) -> None:
@@ -216,7 +241,9 @@ class RunMirror:
             if len(self._replaced) == REPLACED and now - self._replaced[0] < REPLACED_IN:
                 raise UserError(
                     f"The log was replaced {REPLACED} times in {duration(REPLACED_IN)} there, as "
-                    "that of no run is; it is not mirrored any more."
+                    "that of no run is; it is not mirrored any more.",
+                    kind="replaced",
+                    value=REPLACED,
                 )
             self._replaced.append(now)
             self._fetch_whole(file)
@@ -230,7 +257,7 @@ class RunMirror:
         """
         handle = self._path_of(file.name).open(os.O_RDWR)
         with os.fdopen(handle, "r+b") as log:
-            first = max(0, self._logged - OVERLAP)
+            first = max(0, self._logged - self._overlap)
             log.seek(first)
             expected = log.read(self._logged - first)
             for piece in self._served.pieces(file, first):
@@ -255,7 +282,9 @@ class RunMirror:
             if key is not None and not digest.hexdigest().startswith(key[2]):
                 raise UserError(
                     f"{file.name} of the run there is damaged: its content is not that of its "
-                    "name. Delete it there, and mirror the run again."
+                    "name. Delete it there, and mirror the run again.",
+                    kind="damaged",
+                    value=file.name,
                 )
             if file.name == layout.LOG:
                 self._require_same_run()
@@ -270,7 +299,7 @@ class RunMirror:
 
     def _fetch_frames(self, listing: Listing) -> bool:
         """Those that are not here yet, for a while; whether none is left."""
-        until = time.monotonic() + FRAMES_FOR
+        until = time.monotonic() + self._frames_for
         missing = listing.files.keys() - self._frames - set(_TOP)
         for name in sorted(missing, key=_serial, reverse=True):
             if time.monotonic() > until:
@@ -310,7 +339,8 @@ def follow(
             if gone == GONE:
                 raise UserError(
                     "What answers there lists files that are not there, again and again; it is not "
-                    "mirrored any more."
+                    "mirrored any more.",
+                    kind="no-file",
                 ) from None
             if not wait(pause or EVERY):
                 return
@@ -320,7 +350,8 @@ def follow(
             if slow == SLOW:
                 raise UserError(
                     f"{SLOW} replies one after the other came too slowly to end; start again when "
-                    "the line is faster: what has come stays."
+                    "the line is faster: what has come stays.",
+                    kind="too-slow",
                 ) from None
             if not pause:
                 what = "The line is dropped" if reached else "Nobody answers"

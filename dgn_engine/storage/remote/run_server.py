@@ -27,15 +27,13 @@ from dgn_engine.storage import lock
 from dgn_engine.storage.inner_path import InnerPath, inside
 from dgn_engine.storage.regular_files import FILE, open_regular
 from dgn_engine.storage.remote import (
-    HEAD,
+    LIMITS,
     LOCAL,
-    PATIENCE,
-    PIECE,
     PREFIX,
     PROTOCOL,
-    SLOWEST,
     TOKEN_BYTES,
     VERSION_HEADER,
+    LineLimits,
 )
 from dgn_engine.storage.remote.bounded_socket import BoundedSocket
 from dgn_engine.storage.runs import folder_layout as layout
@@ -43,7 +41,7 @@ from dgn_engine.storage.runs import run_info
 
 OWNERS = 8  # connections that have shown the token
 STRANGERS = 32  # … and that have not yet; the oldest gives way to a new one
-STRANGERS_TIME = 5.0  # seconds in which a connection must show it
+STRANGERS_TIME = 5.0
 _TOP = (layout.RUN, layout.CONFIG, layout.LOG)
 _FILE = re.compile(rf"{PREFIX}file/([^?]{{1,200}})\?from=([0-9]{{1,15}})&count=([0-9]{{1,15}})")
 _HOST = re.compile(r"(?:127\.0\.0\.1|localhost)(?::[0-9]{1,5})?")  # ssh -L may have another port
@@ -57,18 +55,26 @@ class RunServer(ThreadingHTTPServer):
     request_queue_size = 128
 
     def __init__(
-        self, folder: Path, port: int = 0, report: Callable[[int], object] | None = None
+        self,
+        folder: Path,
+        port: int = 0,
+        report: Callable[[int], object] | None = None,
+        limits: LineLimits = LIMITS,
+        strangers_time: float = STRANGERS_TIME,
     ) -> None:
         """Raises `UserError` where the folder holds no run that can be read, or the port is taken.
 
         `port`: 0 for one that is free. `report` is called with the number of connections that ended
-        without the token, when it reaches 1, 2, 4, 8 and so on.
+        without the token, when it reaches 1, 2, 4, 8 and so on. `strangers_time`: seconds in which
+        a connection must show it.
         """
         if not layout.holds_run(folder):
-            raise UserError(f"{folder} holds no run.")
+            raise UserError(f"{folder} holds no run.", kind="no-run", value=folder)
         if (inside(folder) / layout.RUN).exists():
             run_info.read(folder)  # no mirror could be made of a damaged one
         self.folder = folder
+        self.limits = limits
+        self.strangers_time = strangers_time
         self.token = secrets.token_urlsafe(TOKEN_BYTES)
         self._report = report
         self._refusals = 0
@@ -78,7 +84,9 @@ class RunServer(ThreadingHTTPServer):
         try:
             super().__init__((LOCAL, port), _Handler)
         except (OSError, OverflowError) as error:
-            raise UserError(f"Port {port} of {LOCAL} cannot be used: {error}.") from None
+            raise UserError(
+                f"Port {port} of {LOCAL} cannot be used: {error}.", kind="no-port", value=port
+            ) from None
 
     @property
     def port(self) -> int:
@@ -154,7 +162,9 @@ class _Handler(BaseHTTPRequestHandler):
     _is_admitted = False
 
     def handle_one_request(self) -> None:
-        self.connection.allow(HEAD, PATIENCE if self._is_admitted else STRANGERS_TIME)
+        limits = self.server.limits
+        seconds = limits.patience if self._is_admitted else self.server.strangers_time
+        self.connection.allow(limits.head, seconds)
         super().handle_one_request()
 
     def do_GET(self) -> None:
@@ -189,11 +199,13 @@ class _Handler(BaseHTTPRequestHandler):
         path = self.server.path_of(asked[1]) if asked else None
         if asked is None or path is None:
             return None
+        count = min(int(asked[3]), self.server.limits.piece)
         with open_regular(path, FILE) as file:
-            return os.pread(file.fileno(), min(int(asked[3]), PIECE), int(asked[2]))
+            return os.pread(file.fileno(), count, int(asked[2]))
 
     def _send(self, status: int, content: bytes) -> None:
-        self.connection.allow(0, PATIENCE + len(content) / SLOWEST)
+        limits = self.server.limits
+        self.connection.allow(0, limits.patience + len(content) / limits.slowest)
         self.send_response(status)
         self.send_header(VERSION_HEADER, str(PROTOCOL))
         self.send_header("Content-Length", str(len(content)))

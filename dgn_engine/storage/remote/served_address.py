@@ -27,12 +27,15 @@ def address_of(text: str) -> int:
     if "@" in text:
         raise UserError(
             "Leave the token out of the address, which other users of this machine can read; it is "
-            "asked for, or comes from DGN_TOKEN or --token-file."
+            "asked for, or comes from DGN_TOKEN or --token-file.",
+            kind="token-in-address",
         )
     if port is None or f"{parts.scheme}://" != SCHEME or parts.hostname not in (LOCAL, "localhost"):
         raise UserError(
             f"{text} is no address of a served run: write {SCHEME}{LOCAL}:PORT; a run of another "
-            f"machine comes to this one by ssh -L PORT:{LOCAL}:PORT."
+            f"machine comes to this one by ssh -L PORT:{LOCAL}:PORT.",
+            kind="no-address",
+            value=text,
         )
     return port
 
@@ -47,4 +50,6 @@ def given_token(file: Path | None) -> str:
             return opened.read(_LONGEST).decode("ascii").strip()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it holds no token"
-        raise UserError(f"The token cannot be read from {file}: {reason}.") from None
+        raise UserError(
+            f"The token cannot be read from {file}: {reason}.", kind="unreadable", value=file
+        ) from None

@@ -18,14 +18,12 @@ from dgn_engine.errors import UserError
 from dgn_engine.storage.plain_data import parse_json
 from dgn_engine.storage.regular_files import FILE
 from dgn_engine.storage.remote import (
-    HEAD,
+    LIMITS,
     LOCAL,
-    PATIENCE,
-    PIECE,
     PREFIX,
     PROTOCOL,
-    SLOWEST,
     VERSION_HEADER,
+    LineLimits,
 )
 from dgn_engine.storage.remote.bounded_socket import BoundedSocket, TooManyBytesError
 from dgn_engine.storage.remote.served_address import WrongTokenError
@@ -41,6 +39,7 @@ _KEYS = 1024  # colons in a list: those of its four keys, and of a name
 _ESCAPED = 4096  # backslashes, those of a name
 _LONG_WORD = re.compile(rb'[^"]{8192}')  # no name is as long
 _LENGTH = re.compile(r"[0-9]{1,15}")
+_NO_RUN = "What answers there serves no run: check the port."
 
 
 class LineDroppedError(Exception):
@@ -82,9 +81,12 @@ class ServedRun:
     Each question raises `LineDroppedError`, or `UserError` where it makes no sense to ask again.
     """
 
-    def __init__(self, port: int, token: str) -> None:
+    def __init__(self, port: int, token: str, limits: LineLimits = LIMITS) -> None:
         if not token or not token.isascii() or not token.isprintable():
-            raise WrongTokenError("The token is empty or has characters that no token has.")
+            raise WrongTokenError(
+                "The token is empty or has characters that no token has.", kind="no-token"
+            )
+        self._limits = limits
         self._port, self._token = port, token
         self._connection: BoundedSocket | None = None
         self._interrupted = threading.Event()
@@ -92,7 +94,7 @@ class ServedRun:
     def pieces(self, file: RemoteFile, first: int) -> Iterator[bytes]:
         """Yield the bytes of a file from there to the size that was listed, as they come."""
         while first < file.size:
-            count, before = min(PIECE, file.size - first), first
+            count, before = min(self._limits.piece, file.size - first), first
             for piece in self._reply(f"file/{file.name}?from={first}&count={count}", count):
                 first += len(piece)
                 yield piece
@@ -112,15 +114,17 @@ class ServedRun:
         except (ValueError, LookupError, TypeError) as error:
             raise UserError(
                 f"What answers there sends no list of at most {FILES:,} files, and is not "
-                "mirrored; a run with more can be sent with 'dgn runs export'."
+                "mirrored; a run with more can be sent with 'dgn runs export'.",
+                kind="no-list",
             ) from error
         if any(not _is_sound(file) for file in files.values()):
             raise UserError(
                 "What answers there names files that no run has, or that are larger than any of a "
-                "run; it is not mirrored."
+                "run; it is not mirrored.",
+                kind="unknown-file",
             )
         if layout.RUN not in files and layout.LOG not in files:
-            raise UserError("What answers there has no run, or none any more.")
+            raise UserError("What answers there has no run, or none any more.", kind="no-run")
         return Listing(name, running, files)
 
     def _reply(self, what: str, most: int) -> Iterator[bytes]:
@@ -130,7 +134,7 @@ class ServedRun:
         connection, begun = self._connection, False
         try:
             connection = connection or self._connect()
-            connection.allow(HEAD, PATIENCE)
+            connection.allow(self._limits.head, self._limits.patience)
             connection.sendall(
                 f"GET {PREFIX}{what} HTTP/1.1\r\nHost: {LOCAL}:{self._port}\r\n"
                 f"Authorization: Bearer {self._token}\r\n\r\n".encode("ascii")
@@ -145,7 +149,7 @@ class ServedRun:
                 if connection.is_cut:
                     raise LineDroppedError("a reply was cut off")
                 begun = True
-                connection.allow(left, PATIENCE + left / SLOWEST)
+                connection.allow(left, self._limits.patience + left / self._limits.slowest)
                 while left:
                     piece = reply.read(min(left, _CHUNK))
                     if not piece:
@@ -156,22 +160,23 @@ class ServedRun:
                     self.hang_up()
         except TooManyBytesError:
             raise UserError(
-                f"What answers there sends more than {HEAD >> 10} KiB before a reply; it is not "
-                "mirrored."
+                f"What answers there sends more than {self._limits.head >> 10} KiB before a reply; "
+                "it is not mirrored.",
+                kind="too-long",
             ) from None
         except TimeoutError:
             if begun or (connection is not None and not connection.is_silent):
                 raise SlowReplyError("the replies come too slowly") from None
-            raise LineDroppedError(f"no reply for {duration(PATIENCE)}") from None
+            raise LineDroppedError(f"no reply for {duration(self._limits.patience)}") from None
         except OSError as error:
             reason = error.strerror or str(error) or type(error).__name__
             raise LineDroppedError(reason) from None
         except http.client.HTTPException:
-            raise UserError("What answers there serves no run: check the port.") from None
+            raise UserError(_NO_RUN, kind="no-server") from None
 
     def _connect(self) -> BoundedSocket:
         self._connection = connection = BoundedSocket(socket.AF_INET, socket.SOCK_STREAM)
-        connection.settimeout(PATIENCE)
+        connection.settimeout(self._limits.patience)
         connection.connect((LOCAL, self._port))
         return connection
 
@@ -200,14 +205,18 @@ def _content_length(reply: http.client.HTTPResponse, most: int) -> int:
     """Return how many bytes follow the head of a reply that is as `dgn serve` sends it."""
     version = reply.getheader(VERSION_HEADER)
     if version is None:
-        raise UserError("What answers there serves no run: check the port.")
+        raise UserError(_NO_RUN, kind="no-server")
     if version != str(PROTOCOL):
         raise UserError(
             f"The run is served by another version of this program (protocol {version[:8]!r}, here "
-            f"{PROTOCOL}): install the same on both machines."
+            f"{PROTOCOL}): install the same on both machines.",
+            kind="other-version",
+            value=version[:8],
         )
     if reply.status == http.HTTPStatus.UNAUTHORIZED:
-        raise WrongTokenError("The token is not that of the served run: 'dgn serve' prints it.")
+        raise WrongTokenError(
+            "The token is not that of the served run: 'dgn serve' prints it.", kind="wrong-token"
+        )
     if reply.status == http.HTTPStatus.NOT_FOUND:
         raise FileGoneError("a file is not there any more")
     if reply.status != http.HTTPStatus.OK:
@@ -217,12 +226,15 @@ def _content_length(reply: http.client.HTTPResponse, most: int) -> int:
     if coded or len(lengths) != 1 or not _LENGTH.fullmatch(lengths[0]):
         raise UserError(
             "What answers there sends in pieces, compressed or without a length; 'dgn serve' never "
-            "does. It is not mirrored."
+            "does. It is not mirrored.",
+            kind="no-length",
         )
     if int(lengths[0]) > most:
         raise _TooLongError(
             f"What answers there sends {int(lengths[0]):,} bytes where {most:,} were asked for; it "
-            "is not mirrored."
+            "is not mirrored.",
+            kind="too-long",
+            value=int(lengths[0]),
         )
     return int(lengths[0])
 

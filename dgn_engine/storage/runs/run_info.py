@@ -121,19 +121,30 @@ def read(folder: FilePath) -> dict[str, Any]:
     try:
         content = read_regular(path)
     except FileNotFoundError:
-        raise UserError(f"{folder} holds no run: there is no {folder_layout.RUN} in it.") from None
+        raise UserError(
+            f"{folder} holds no run: there is no {folder_layout.RUN} in it.",
+            kind="no-run",
+            value=folder,
+        ) from None
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+        why = f"{path} cannot be read: {error.strerror}."
+        raise UserError(why, kind="unreadable", value=path) from None
     try:
         tree = parse_json(content)
         sound = tree.pop(_CHECK) == _digest(tree)
     except (ValueError, KeyError, TypeError, AttributeError):
         sound = False
     if not sound:
-        raise UserError(f"{path} is damaged; 'dgn runs repair {folder}' saves what is sound.")
+        raise UserError(
+            f"{path} is damaged; 'dgn runs repair {folder}' saves what is sound.",
+            kind="damaged",
+            value=path,
+        )
     if tree.get("format") != FORMAT:
         raise LaterVersionError(
-            f"{path} was written by a later version of dgn-viewer; install that one to open it."
+            f"{path} was written by a later version of dgn-viewer; install that one to open it.",
+            kind="later-version",
+            value=path,
         )
     if wrong := [name for name, kind in _KINDS.items() if name in tree and not kind(tree[name])]:
         raise UserError(

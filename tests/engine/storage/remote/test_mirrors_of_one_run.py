@@ -1,32 +1,49 @@
-"""A mirror is of one run for ever: nothing of another run comes into it, nor in its place."""
+"""A mirror becomes the run that is served, and is of that one for ever: nothing of another run, nor
+of a log that was replaced, comes into it."""
 
 from __future__ import annotations
 
 import shutil
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from random import Random
 
 import pytest
 
 import dgn_engine as dgn
 from dgn_engine.cli import main
-from dgn_engine.errors import UserError
-from dgn_engine.storage.remote.run_mirror import RunMirror
-from dgn_engine.storage.remote.run_server import RunServer
+from dgn_engine.storage.remote import LineLimits
+from dgn_engine.storage.remote.run_mirror import RunMirror, follow
+from dgn_engine.storage.remote.served_run import LineDroppedError
 from dgn_engine.storage.runs import folder_layout as layout
 from dgn_engine.storage.runs import run_info
 from dgn_engine.storage.runs.log import LogWriter
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.repair import repair
 from dgn_engine.storage.runs.run_folder import RunFolder
+from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.runs.run_removal import delete_run
 from dgn_engine.storage.session_file.session_reader import unpack
 from dgn_engine.storage.session_file.session_writer import export_run
 from dgn_engine.training.headless_run import HeadlessRun
 from tests.engine.attachment.loops import examples, mlp, train
 from tests.engine.conftest import SMALL
+from tests.engine.storage.remote.peers import (
+    LOG,
+    Send,
+    asked_part,
+    false_server,
+    listing,
+    mirror_once,
+    mirroring,
+    reply,
+    serving,
+)
+from tests.refusals import refused
+
+LONG = 5000  # bytes of a log's end, more than are compared when it is longer
+SHORT_PIECES = LineLimits(piece=100)
 
 
 class Quiet:
@@ -35,41 +52,6 @@ class Quiet:
 
     def on_event(self, event: object) -> None:
         pass
-
-
-@contextmanager
-def serving(folder: Path) -> Iterator[RunServer]:
-    server = RunServer(folder)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-def mirror_once(folder: Path, here: Path) -> None:
-    with serving(folder) as server:
-        mirror = RunMirror(server.port, server.token, here)
-        try:
-            mirror.sync()
-        finally:
-            mirror.close()
-
-
-def record(folder: Path, steps: int) -> Path:
-    with dgn.watch(mlp(), probe=examples(), out=folder, probes=("gates",)) as w:
-        train(w._module, steps, w.step)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Two runs, the second has the longer log."""
-    root = tmp_path_factory.mktemp("both")
-    return record(root / "one", 3), record(root / "two", 9)
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +63,16 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder.path
 
 
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    return tmp_path / "here"
+
+
 def contents(folder: Path) -> dict[str, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file() and path.name != layout.LOCK)
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+    """Of the files that a mirror has: those that are served."""
+    own = (layout.LOCK, layout.NOTES, layout.MIRROR)
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name not in own)
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 def write_over(path: Path, content: bytes) -> None:
@@ -93,87 +82,277 @@ def write_over(path: Path, content: bytes) -> None:
         file.write(content)
 
 
+def put_in_place(path: Path, content: bytes) -> None:
+    """As a repair writes a log: another file takes its name."""
+    path.with_name("new").write_bytes(content)
+    path.with_name("new").replace(path)
+
+
+def test_a_mirror_becomes_the_run_and_may_be_gone_on_with(recorded: Path, here: Path) -> None:
+    for _ in range(2):
+        with mirroring(recorded, here) as mirror:
+            assert not mirror.sync().running
+            assert mirror.complete
+        assert contents(here) == contents(recorded)
+    with refused("not-empty", value=recorded):
+        RunMirror(1, "x", recorded)
+
+
+def test_a_run_that_is_written_is_followed_and_ends(tmp_path: Path, here: Path) -> None:
+    network, source = mlp(), tmp_path / "run"
+    w = dgn.watch(network, probe=examples(), out=source, probes=("gates",)).start()
+    with mirroring(source, here) as mirror:
+        assert mirror.sync().running
+        assert RunReader(here).status == "running"  # by its lock: a window follows it
+        train(network, 3, w.step)
+        w.test(0.5, 0.5)
+        w.close()
+        follow(mirror, lambda words, lost: pytest.fail(words), lambda seconds: True)
+    assert contents(here) == contents(source)
+    assert RunReader(here).status == "finished"
+
+
+# A log in the place of the one that was mirrored
+
+
+def longer(before: bytes) -> bytes:
+    """Another log that is longer, and where the one before ended has the same bytes."""
+    return bytes(before[:-LONG]).swapcase() + before[-LONG:] + b"and more\n"
+
+
+CHANGES: dict[str, Callable[[bytes], bytes]] = {
+    "longer": lambda before: b"another" + before + b"more",
+    "shorter": lambda before: before[: len(before) // 2],
+    "another end": lambda before: before[:-9] + b"not the same end\n",
+    "longer with the same end": longer,  # in place it is one to which was written
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "replace"),
+    [*((change, put_in_place) for change in CHANGES), *((c, write_over) for c in [*CHANGES][:3])],
+)
+def test_a_log_that_was_replaced_comes_anew(
+    change: str, replace: Callable[[Path, bytes], None], served: Path, here: Path
+) -> None:
+    log = served / layout.LOG
+    write_over(log, log.read_bytes() + Random(0).randbytes(2 * LONG))
+    with mirroring(served, here) as mirror:
+        for _ in range(2):
+            mirror.sync()
+            assert (here / layout.LOG).read_bytes() == log.read_bytes()
+            replace(log, CHANGES[change](log.read_bytes()))
+        mirror.sync()
+    assert (here / layout.LOG).read_bytes() == log.read_bytes()
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_a_log_that_is_replaced_between_its_pieces_is_not_left_in_parts_of_both(
+    running: bool, here: Path
+) -> None:
+    """Also where the run has ended, and was repaired meanwhile."""
+    logs, inode, lists = [b"a" * 300, b"b" * 350], 7, 0
+
+    def answer(path: str, send: Send) -> None:
+        nonlocal inode, lists
+        part = asked_part(path)
+        log = logs[0]
+        if part is None:
+            lists += 1
+            go_on = running and lists < 4
+            send(reply(listing([layout.LOG, len(log), inode, inode], running=go_on)))
+            return
+        send(reply(log[part[0] : part[0] + part[1]]))
+        if part[0] == 100 and logs[1:]:
+            logs.pop(0)
+            inode += 1
+
+    with false_server(answer) as port:
+        mirror = RunMirror(port, "t", here, limits=SHORT_PIECES)
+        with closing(mirror):
+            follow(mirror, lambda words, lost: pytest.fail(words), lambda _: True)
+    assert (here / layout.LOG).read_bytes() == b"b" * 350
+
+
+def test_a_log_whose_end_was_written_anew_in_place_comes_anew(served: Path, here: Path) -> None:
+    log = served / layout.LOG
+    write_over(log, log.read_bytes() + b'{"seq":7,"at":17')  # its writer was killed
+    with mirroring(served, here) as mirror:
+        mirror.sync()
+        writer = LogWriter(log)  # cuts the torn line off
+        for _ in range(9):
+            writer.append("Note", {"text": "goes on"})
+        writer.close()
+        mirror.sync()
+    assert (here / layout.LOG).read_bytes() == log.read_bytes()
+
+
+def test_a_log_that_is_dropped_in_its_middle_goes_on_from_there(here: Path) -> None:
+    whole, size, places = bytes(range(250)) * 2, 150, list[int]()
+
+    def answer(path: str, send: Send) -> None:
+        part = asked_part(path)
+        if part is None:
+            send(reply(listing([layout.LOG, size, 1, 1], running=True)))
+            return
+        places.append(part[0])
+        if len(places) == 5:
+            raise OSError
+        send(reply(whole[part[0] : part[0] + part[1]]))
+
+    with false_server(answer) as port:
+        mirror = RunMirror(port, "t", here, limits=SHORT_PIECES, overlap=50)
+        with closing(mirror):
+            mirror.sync()
+            size = len(whole)
+            with pytest.raises(LineDroppedError):
+                mirror.sync()
+            assert (here / layout.LOG).read_bytes() == whole[:300]
+            mirror.sync()
+    assert (here / layout.LOG).read_bytes() == whole
+    assert places == [0, 100, 100, 200, 300, 250, 350, 450]  # 50 bytes are read again
+
+
+def test_frames_that_go_there_go_here_too(served: Path, here: Path) -> None:
+    with mirroring(served, here) as mirror:
+        mirror.sync()
+        sorted((served / layout.FRAMES).iterdir())[-1].unlink()
+        mirror.sync()
+    assert contents(here) == contents(served)
+
+
+def test_the_log_is_looked_at_between_frames_and_an_ended_run_is_live_until_it_is_whole(
+    recorded: Path, here: Path
+) -> None:
+    with mirroring(recorded, here, frames_for=-1.0) as mirror:
+        assert not mirror.sync().running
+        assert not mirror.complete
+        assert RunReader(here).status == "running"
+    with mirroring(recorded, here) as mirror:
+        follow(mirror, lambda words, lost: pytest.fail(words), lambda seconds: False)
+        assert mirror.complete
+        assert RunReader(here).status == "finished"
+    assert contents(here) == contents(recorded)
+
+
+# Lines that are dropped
+
+
+def test_a_dropped_line_is_said_once_and_tried_less_and_less_often_each_time_it_drops(
+    here: Path,
+) -> None:
+    is_there, running = False, True
+    told: list[bool] = []
+    waits: list[float] = []
+
+    def answer(_: str, send: Send) -> None:
+        if not is_there:
+            raise OSError
+        send(reply(listing(LOG, running=running)))
+
+    def wait(seconds: float) -> bool:
+        nonlocal is_there, running
+        waits.append(seconds)
+        is_there = len(waits) in (8, 11, 12)
+        running = len(waits) < 12
+        return True
+
+    with false_server(answer) as port, closing(RunMirror(port, "t", here)) as mirror:
+        follow(mirror, lambda words, lost: told.append(lost), wait)
+    assert told == [True, False, True, False]
+    assert waits == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 0.5, 0.5, 1.0, 0.5]
+
+
+# Which run it is of
+
+
 @pytest.mark.parametrize("older", [False, True])
 def test_the_mirror_of_another_run_is_not_written_over(
-    both: tuple[Path, Path], tmp_path: Path, older: bool
+    both: tuple[Path, Path], here: Path, older: bool
 ) -> None:
     one, two = both
-    mirror_once(one, tmp_path / "here")
+    mirror_once(one, here)
     if older:  # a mirror of before does not say itself which run it is
-        (tmp_path / "here" / layout.MIRROR).write_bytes(b"")
-    before = contents(tmp_path / "here")
-    with pytest.raises(UserError, match="another run"):
-        mirror_once(two, tmp_path / "here")
-    assert contents(tmp_path / "here") == before
-    mirror_once(one, tmp_path / "here")  # its own run may come again
-    assert contents(tmp_path / "here").keys() == before.keys()
+        (here / layout.MIRROR).write_bytes(b"")
+    before = contents(here)
+    with refused("other-run", value=here):
+        mirror_once(two, here)
+    assert contents(here) == before
+    mirror_once(one, here)  # its own run may come again
+    assert contents(here) == before
 
 
 def test_a_run_in_the_place_of_the_one_that_is_mirrored_is_refused(
-    both: tuple[Path, Path], tmp_path: Path
+    both: tuple[Path, Path], served: Path, here: Path
 ) -> None:
-    one, two = both
-    served, here = tmp_path / "served", tmp_path / "here"
-    shutil.copytree(one, served)
-    with serving(served) as server:
-        mirror = RunMirror(server.port, server.token, here)
+    with mirroring(served, here) as mirror:
         mirror.sync()
         before = contents(here)
         for name in (layout.LOG, layout.RUN, layout.CONFIG):
-            write_over(served / name, (two / name).read_bytes())
-        with pytest.raises(UserError, match="another run"):
+            write_over(served / name, (both[1] / name).read_bytes())
+        with refused("other-run"):
             mirror.sync()
-        mirror.close()
     assert contents(here) == before
     assert verify(here) == []
 
 
 def test_lines_that_came_before_the_change_was_seen_are_cut_off(
-    both: tuple[Path, Path], tmp_path: Path
+    both: tuple[Path, Path], served: Path, here: Path
 ) -> None:
-    one, two = both
-    served, here = tmp_path / "served", tmp_path / "here"
-    shutil.copytree(one, served)
-    own = (one / layout.LOG).read_bytes()
-    with serving(served) as server:
-        mirror = RunMirror(server.port, server.token, here)
+    own = (served / layout.LOG).read_bytes()
+    with mirroring(served, here) as mirror:
         mirror.sync()
-        write_over(served / layout.LOG, own + (two / layout.LOG).read_bytes())
+        write_over(served / layout.LOG, own + (both[1] / layout.LOG).read_bytes())
         mirror.sync()
         assert len((here / layout.LOG).read_bytes()) > len(own)
-        write_over(served / layout.RUN, (two / layout.RUN).read_bytes())
-        with pytest.raises(UserError, match="another run"):
+        write_over(served / layout.RUN, (both[1] / layout.RUN).read_bytes())
+        with refused("other-run"):
             mirror.sync()
-        mirror.close()
     assert (here / layout.LOG).read_bytes() == own
 
 
-def test_a_log_whose_end_was_written_anew_in_place_comes_anew(
-    both: tuple[Path, Path], tmp_path: Path
+def test_a_run_without_an_id_is_known_by_when_it_was_begun(
+    both: tuple[Path, Path], tmp_path: Path, here: Path
 ) -> None:
-    served, here = tmp_path / "served", tmp_path / "here"
-    shutil.copytree(both[0], served)
-    whole = (served / layout.LOG).read_bytes()
-    write_over(served / layout.LOG, whole + b'{"seq":7,"at":17')  # its writer was killed
-    with serving(served) as server:
-        mirror = RunMirror(server.port, server.token, here)
-        mirror.sync()
-        writer = LogWriter(served / layout.LOG)  # cuts the torn line off
-        for _ in range(9):
-            writer.append("Note", {"text": "goes on"})
-        writer.close()
-        mirror.sync()
-        mirror.close()
-    assert (here / layout.LOG).read_bytes() == (served / layout.LOG).read_bytes()
+    runs = [Path(shutil.copytree(run, tmp_path / run.name)) for run in both]
+    for begun, run in zip(("2024-01-01", "2024-01-02"), runs, strict=True):
+        info = {key: value for key, value in run_info.read(run).items() if key != "id"}
+        run_info.write(run, {**info, "created": f"{begun}T00:00:00+00:00"})
+    mirror_once(runs[0], here)
+    with refused("other-run"):
+        mirror_once(runs[1], here)
 
 
-def test_an_honest_mirror_is_sound(
-    both: tuple[Path, Path],
-    tmp_path: Path,
-    trained: Path,
-    capsys: pytest.CaptureFixture[str],
+def test_a_mirror_is_named_as_the_run_and_found_again_by_its_id(
+    recorded: Path, tmp_path: Path
 ) -> None:
-    here = tmp_path / "here"
+    below = tmp_path / "runs"
+    shutil.copytree(recorded, below / "run")  # a run of this machine that has the same name
+    with serving(recorded) as server:
+        for _ in range(2):
+            mirror = RunMirror(server.port, server.token, below=below)
+            assert mirror.folder is None
+            mirror.sync()
+            assert mirror.folder == below / "run-2"
+    assert sorted(path.name for path in below.iterdir()) == ["run", "run-2"]
+
+
+def test_a_mirror_does_not_take_the_name_of_the_limits(recorded: Path, tmp_path: Path) -> None:
+    named = Path(shutil.copytree(recorded, tmp_path / "limits.toml"))
+    with serving(named) as server:
+        with closing(RunMirror(server.port, server.token, below=tmp_path / "runs")) as mirror:
+            mirror.sync()
+            assert mirror.folder == tmp_path / "runs" / "limits.toml-2"
+        with refused("reserved-name"):
+            RunMirror(server.port, server.token, tmp_path / "runs" / "limits.toml")
+
+
+# What is done with a mirror
+
+
+def test_an_honest_mirror_is_sound_exported_and_deleted(
+    trained: Path, here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     mirror_once(trained, here)
     assert verify(here) == []
     assert main(["runs", "verify", str(here)]) == 0
@@ -181,31 +360,11 @@ def test_an_honest_mirror_is_sound(
     before = contents(here)
     assert repair(here) == []
     assert contents(here) == before
+    (tmp_path / "unpacked").mkdir()
+    export_run(here, tmp_path / "run.dgn")
+    assert verify(unpack(tmp_path / "run.dgn", tmp_path / "unpacked").folder) == []
     frame = next((here / layout.FRAMES).iterdir())
     frame.write_bytes(frame.read_bytes()[:-1])
     assert [one.path for one in verify(here)] == [f"{layout.FRAMES}/{frame.name}"]
-
-
-def test_a_session_of_a_mirror_claims_what_it_holds(trained: Path, tmp_path: Path) -> None:
-    mirror_once(trained, tmp_path / "here")
-    (tmp_path / "unpacked").mkdir()
-    export_run(tmp_path / "here", tmp_path / "run.dgn")
-    assert verify(unpack(tmp_path / "run.dgn", tmp_path / "unpacked").folder) == []
-
-
-def test_a_mirror_that_is_deleted_leaves_no_folder(both: tuple[Path, Path], tmp_path: Path) -> None:
-    mirror_once(both[0], tmp_path / "here")
-    delete_run(tmp_path / "here")
-    assert not (tmp_path / "here").exists()
-
-
-def test_a_run_without_an_id_is_known_by_when_it_was_begun(
-    both: tuple[Path, Path], tmp_path: Path
-) -> None:
-    runs = [shutil.copytree(run, tmp_path / run.name) for run in both]
-    for begun, run in zip(("2024-01-01", "2024-01-02"), runs, strict=True):
-        info = {key: value for key, value in run_info.read(run).items() if key != "id"}
-        run_info.write(run, {**info, "created": f"{begun}T00:00:00+00:00"})
-    mirror_once(runs[0], tmp_path / "here")
-    with pytest.raises(UserError, match="another run"):
-        mirror_once(runs[1], tmp_path / "here")
+    delete_run(here)
+    assert not here.exists()
