@@ -83,7 +83,8 @@ def save_file(path: FilePath, content: bytes) -> None:
         make_folders(path.parent)
         write_file(path, content)
     except OSError as error:
-        raise UserError(f"Cannot write {path}: {error.strerror or error}.") from None
+        why = f"Cannot write {path}: {error.strerror or error}."
+        raise UserError(why, kind="unwritable", value=error.strerror) from None
 
 
 @contextmanager

@@ -47,7 +47,7 @@ class LockHeldError(UserError):
     may be dead, which nobody can see from here."""
 
     def __init__(self, sentence: str, elsewhere: LockHolder | None = None) -> None:
-        super().__init__(sentence)
+        super().__init__(sentence, kind="in-use")
         self.elsewhere = elsewhere
 
 

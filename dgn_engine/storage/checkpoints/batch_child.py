@@ -35,7 +35,7 @@ def answer(content: Content, pipe: IO[bytes], md5: str, key: str) -> None:
     with wire.refusals(pipe):
         own = content[:]  # another program may write to a mapped file after it was looked at
         if hashlib.md5(own, usedforsecurity=False).hexdigest() != md5:
-            raise UnreadableFile(_DAMAGED)
+            raise UnreadableFile(_DAMAGED, kind="damaged")
         wire.send(_batch(own, key), pipe)
 
 
@@ -50,11 +50,11 @@ def _batch(content: bytes, key: str) -> ParsedFile:
         )
     listed = tree.get(key) if isinstance(tree, InertDict) else None
     if not isinstance(listed, list):
-        raise UnreadableFile(_DAMAGED)
+        raise UnreadableFile(_DAMAGED, kind="damaged")
     if listed and all(type(name) is str for name in listed):
         return ParsedFile("", {}, {}, metadata={str(i): name for i, name in enumerate(listed)})
     if not all(type(label) is int and 0 <= label < _MOST_LABEL for label in listed):
-        raise UnreadableFile(_DAMAGED)
+        raise UnreadableFile(_DAMAGED, kind="damaged")
     arrays = {DATA: _pixels(tree.get(DATA)), LABELS: np.array(listed, np.int64)}
     return ParsedFile("", arrays, {DATA: "uint8", LABELS: "int64"})
 
@@ -62,12 +62,12 @@ def _batch(content: bytes, key: str) -> ParsedFile:
 def _pixels(node: Any) -> Array:
     found = read_leaf(node, _nothing_outside) if isinstance(node, PickledArray) else None
     if found is None or isinstance(found, Unsupported) or found[1] != "uint8":
-        raise UnreadableFile(_DAMAGED)
+        raise UnreadableFile(_DAMAGED, kind="damaged")
     return found[0]
 
 
 def _nothing_outside(_reference: Any) -> Any:
-    raise UnreadableFile("refers to numbers that it does not hold")
+    raise UnreadableFile("refers to numbers that it does not hold", kind="no-numbers")
 
 
 if __name__ == "__main__":

@@ -108,14 +108,17 @@ def ask_child(
             with child.killed_when(over):
                 return receive(child.stdout, size)
         except UnreadableFile as verdict:
-            raise UserError(f"{name} {verdict}.") from None
+            raise UserError(f"{name} {verdict}.", kind=verdict.kind) from None
         except MemoryError:
-            raise UserError(f"{name} does not fit in memory.") from None
+            raise UserError(f"{name} does not fit in memory.", kind="no-memory") from None
         except (EOFError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             reason = f"was refused: {child.describe_reader_end()}"
             if child.code == -getattr(signal, "SIGBUS", 0) < 0:
                 reason = "was cut off while it was read"
-            raise UserError(f"{name} {child.killed or reason}.") from None
+            kind = "ended" if child.killed else "refused"
+            raise UserError(
+                f"{name} {child.killed or reason}.", kind=kind, value=child.code
+            ) from None
 
 
 def _opened(path: FilePath, name: str, most: int) -> tuple[IO[bytes], int]:
@@ -124,12 +127,12 @@ def _opened(path: FilePath, name: str, most: int) -> tuple[IO[bytes], int]:
         file = open_regular(path, most)
     except NotRegular as error:
         what_to_do = "; drop a single file" if error.errno == errno.EISDIR else ""
-        raise UserError(f"{name} {error.verdict}{what_to_do}.") from None
+        raise UserError(f"{name} {error.verdict}{what_to_do}.", kind="no-file") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise UserError(f"{name} cannot be opened: {reason}.") from None
+        raise UserError(f"{name} cannot be opened: {reason}.", kind="no-file") from None
     size = os.fstat(file.fileno()).st_size
     if size == 0:
         file.close()
-        raise UserError(f"{name} is empty; {AGAIN}.")
+        raise UserError(f"{name} is empty; {AGAIN}.", kind="empty")
     return file, size

@@ -41,7 +41,14 @@ class StatedLayer:
 
 
 class UnreadableFile(Exception):  # noqa: N818 - a verdict about a file, not a fault of ours
-    """Why a file is not taken, as the end of a sentence that begins with its name."""
+    """Why a file is not taken, as the end of a sentence that begins with its name.
+
+    `kind`: what is wrong, a short id; `value`: which part of it.
+    """
+
+    def __init__(self, why: str, kind: str = "", value: object = None) -> None:
+        super().__init__(why)
+        self.kind, self.value = kind, value
 
 
 @dataclass(frozen=True)

@@ -77,9 +77,9 @@ def check_not_pickle(content: Content, calls: NoCalls) -> None:
     except _ImportsError as reached:
         with suppress(UnreadableFile):
             read_pickle(content, reached.args[0], InertObject.of, inert_reference, calls)
-        raise UnreadableFile(_AT_ONCE) from None
+        raise UnreadableFile(_AT_ONCE, kind="two-readings") from None
     if sort == _ANY:  # otherwise by chance: 11,912 bytes are True, one of 3,160 may be a text
-        raise UnreadableFile(_AT_ONCE)
+        raise UnreadableFile(_AT_ONCE, kind="two-readings")
 
 
 class _NoPickleError(Exception):
@@ -154,7 +154,7 @@ class _Outline:
             self._apply(step)
             if step.gives and not step.takes:
                 self.starts = (self.starts[1], start)
-        raise UnreadableFile(_WITHOUT_END)
+        raise UnreadableFile(_WITHOUT_END, kind="too-long")
 
     def _apply(self, step: _Instruction) -> None:
         if step.name == "MARK":

@@ -46,7 +46,7 @@ _DEEPEST = 8  # fields within each other
 def read_npy(content: Content, calls: CallRecorder) -> ParsedFile:
     array, dtype = _array("array", io.BufferedReader(ContentStream(content)), len(content), calls)
     if array is None:
-        raise UnreadableFile(f"holds {dtype}, which are not read")
+        raise UnreadableFile(f"holds {dtype}, which are not read", kind="no-numbers")
     return ParsedFile("", {"array": array}, {"array": dtype}, kind="NumPy array")
 
 
@@ -64,7 +64,8 @@ def read_npz(archive: ZipArchive, calls: CallRecorder) -> ParsedFile:
         name = file_name.removesuffix(".npy")
         if name != file_name and name in archive.members:
             raise UnreadableFile(
-                f"holds {plain(name)} and {plain(file_name)}, which have one name in NumPy"
+                f"holds {plain(name)} and {plain(file_name)}, which have one name in NumPy",
+                kind="twice",
             )
         if not _is_array(archive, file_name):
             ignored.append(f"{file_name} (not an array)")
@@ -75,13 +76,17 @@ def read_npz(archive: ZipArchive, calls: CallRecorder) -> ParsedFile:
         except (UnreadableFile, Forbidden, MemoryError):
             raise
         except Exception as error:  # a broken archive fails in many types of exception
-            raise UnreadableFile(f"is damaged in {plain(name)} ({plain(str(error))})") from None
+            raise UnreadableFile(
+                f"is damaged in {plain(name)} ({plain(str(error))})", kind="damaged", value=name
+            ) from None
         if array is None:
             ignored.append(f"{name} ({dtype})")
         else:
             arrays[name], dtypes[name] = array, dtype
     if not arrays and ignored:
-        raise UnreadableFile("holds Python objects or other things, but no arrays of numbers")
+        raise UnreadableFile(
+            "holds Python objects or other things, but no arrays of numbers", kind="no-numbers"
+        )
     return ParsedFile("", arrays, dtypes, tuple(ignored), kind="NumPy arrays")
 
 
@@ -107,13 +112,23 @@ def _array(
         return None, f"numbers of type {plain(code, 60)}"
     dtype = np.dtype(code)
     if not is_sound(shape):
-        raise UnreadableFile(f"declares an impossible shape for {plain(name)}")
+        raise UnreadableFile(
+            f"declares an impossible shape for {plain(name)}", kind="wrong-shape", value=name
+        )
     wanted = math.prod(shape) * dtype.itemsize
     if wanted > size:  # checked before anything is allocated
-        raise UnreadableFile(f"is cut off, or its header lies: {plain(name)} is not all there")
+        raise UnreadableFile(
+            f"is cut off, or its header lies: {plain(name)} is not all there",
+            kind="cut-off",
+            value=name,
+        )
     content = stream.read(wanted)
     if len(content) != wanted or stream.read(1):
-        raise UnreadableFile(f"declares a shape for {plain(name)} that its bytes do not fill")
+        raise UnreadableFile(
+            f"declares a shape for {plain(name)} that its bytes do not fill",
+            kind="wrong-length",
+            value=name,
+        )
     flat = np.frombuffer(content, dtype)
     return flat.reshape(shape, order="F" if fortran else "C"), dtype.name
 
@@ -145,12 +160,14 @@ def _header(name: str, stream: IO[bytes]) -> tuple[tuple[int, ...], bool, Any]:
     sound = start.startswith(NPY) and width and length <= _LONGEST
     values = _literal(stream.read(length), start[6]) if sound else None
     if values is None or not isinstance(values["fortran_order"], bool):
-        raise UnreadableFile(f"has a damaged header in {plain(name)}")
+        raise UnreadableFile(f"has a damaged header in {plain(name)}", kind="damaged", value=name)
     shape, kind = values["shape"], values["descr"]
     if not isinstance(shape, tuple) or not isinstance(kind, (str, list, tuple)):
-        raise UnreadableFile(f"has a damaged header in {plain(name)}")
+        raise UnreadableFile(f"has a damaged header in {plain(name)}", kind="damaged", value=name)
     if not _is_shape(shape):
-        raise UnreadableFile(f"declares an impossible shape for {plain(name)}")
+        raise UnreadableFile(
+            f"declares an impossible shape for {plain(name)}", kind="wrong-shape", value=name
+        )
     return shape, values["fortran_order"], kind
 
 

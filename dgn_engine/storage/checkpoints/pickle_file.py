@@ -377,18 +377,24 @@ class InertUnpickler(pickle._Unpickler):
             if code == pickle.STOP:
                 return self.stack.pop()
             self.dispatch[code[0]](self)
-        raise UnreadableFile(f"has a pickle of more than {limits.OPERATIONS:,} instructions")
+        raise UnreadableFile(
+            f"has a pickle of more than {limits.OPERATIONS:,} instructions", kind="too-long"
+        )
 
     def read(self, length: int) -> bytes:
         if self.within in _NUMBERS and length > limits.INTEGER:
-            raise UnreadableFile("has a pickle with a number of unreasonable length")
+            raise UnreadableFile(
+                "has a pickle with a number of unreasonable length", kind="too-long"
+            )
         if self.within in _TEXTS:
             self.text += length
             if self.text > self.most_text:
-                raise UnreadableFile("has more text in its pickle than any checkpoint")
+                raise UnreadableFile(
+                    "has more text in its pickle than any checkpoint", kind="too-long"
+                )
         begin, self.at = self.at, self.at + length
         if self.at > len(self.content):
-            raise UnreadableFile("is cut off within its pickle")
+            raise UnreadableFile("is cut off within its pickle", kind="cut-off")
         return self.content[begin : self.at]
 
     def readline(self) -> bytes:

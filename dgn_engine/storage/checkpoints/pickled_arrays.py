@@ -70,7 +70,7 @@ class PickledArray(InertObject):
                 if self.callee in RECONSTRUCT:
                     InertObject.set_state(self, state)
                     return
-        raise UnreadableFile(_NOT_WRITTEN)
+        raise UnreadableFile(_NOT_WRITTEN, kind="not-written")
 
 
 def numpy_type(arguments: tuple[Any, ...]) -> InertObject:
@@ -105,9 +105,9 @@ def whole_array(arguments: tuple[Any, ...]) -> PickledArray:
     content, dtype, shape, order = arguments
     sound = isinstance(dtype, PickledType) and isinstance(dtype.state, tuple)
     if not sound or dtype.holds_objects or not isinstance(content, bytes):
-        raise UnreadableFile(_NOT_WRITTEN)
+        raise UnreadableFile(_NOT_WRITTEN, kind="not-written")
     if type(shape) is not tuple or order not in ("C", "F"):
-        raise UnreadableFile(_NOT_WRITTEN)
+        raise UnreadableFile(_NOT_WRITTEN, kind="not-written")
     return PickledArray(FROM_BUFFER[0], arguments)
 
 
@@ -152,9 +152,11 @@ def read_array(array: PickledArray) -> tuple[Array, str] | str:
     if not name or not isinstance(content, bytes):
         return f"an array of {_in_words(dtype)}"
     if not is_sound(shape):
-        raise UnreadableFile("holds an array of an impossible shape")
+        raise UnreadableFile("holds an array of an impossible shape", kind="wrong-shape")
     if math.prod(shape) * dtype.dtype.itemsize != len(content):
-        raise UnreadableFile("declares a shape for an array that its bytes do not fill")
+        raise UnreadableFile(
+            "declares a shape for an array that its bytes do not fill", kind="wrong-length"
+        )
     return np.frombuffer(content, dtype.dtype).reshape(shape, order="F" if fortran else "C"), name
 
 

@@ -170,21 +170,27 @@ def build(name: GlobalName, arguments: tuple[Any, ...]) -> Any:
     try:
         return builder(arguments)
     except (IndexError, ValueError, TypeError):
-        raise UnreadableFile(_NOT_WRITTEN) from None
+        raise UnreadableFile(_NOT_WRITTEN, kind="not-written") from None
 
 
 def storage(reference: Any) -> Any:
     """The storage that a reference out of the pickle names; raises `UnreadableFile`."""
     if not isinstance(reference, tuple) or not reference:
-        raise UnreadableFile("refers out of its pickle to something that is no storage")
+        raise UnreadableFile(
+            "refers out of its pickle to something that is no storage", kind="no-storage"
+        )
     if reference[0] == "module" and len(reference) == 4:  # before 1.6: a class with its source code
         return reference[1]
     if reference[0] != "storage" or len(reference) not in (5, 6):
-        raise UnreadableFile("refers out of its pickle to something that is no storage")
+        raise UnreadableFile(
+            "refers out of its pickle to something that is no storage", kind="no-storage"
+        )
     _, kind, key, where, count, *view = reference
     sound = type(count) is int and count >= 0 and type(key) is str and type(where) is str
     if not sound or not isinstance(kind, GlobalName):
-        raise UnreadableFile("refers out of its pickle to a storage that makes no sense")
+        raise UnreadableFile(
+            "refers out of its pickle to a storage that makes no sense", kind="no-storage"
+        )
     first: Any = 0
     length: Any = None
     if view and view[0] is not None:  # (key of the view, its first number, its length)
@@ -192,7 +198,9 @@ def storage(reference: Any) -> Any:
             view[0] if isinstance(view[0], tuple) and len(view[0]) == 3 else (None,) * 3
         )
         if any(type(n) is not int or n < 0 for n in (first, length)) or first + length > count:
-            raise UnreadableFile("refers out of its pickle to a storage that makes no sense")
+            raise UnreadableFile(
+                "refers out of its pickle to a storage that makes no sense", kind="no-storage"
+            )
     dtype = _STORAGES.get(kind.name, str(kind))
     return TensorStorage(key, dtype, count, where, first, length)
 
@@ -545,7 +553,9 @@ def _array(tensor: StridedTensor, records: Records) -> Array | Unsupported:
         return np.zeros(tensor.shape, layout)
     reach = sum((side - 1) * s for side, s in zip(tensor.shape, tensor.strides, strict=True))
     if first + reach >= held:
-        raise UnreadableFile("declares more numbers for a tensor than its storage holds")
+        raise UnreadableFile(
+            "declares more numbers for a tensor than its storage holds", kind="cut-off"
+        )
     if count > held:
         return Unsupported("repeats its numbers more often than it has any")
     flat = np.frombuffer(content, layout, count=reach + 1, offset=first * size)

@@ -93,7 +93,9 @@ def answer(content: Content, pipe: IO[bytes], part: str = "", *, bare: bool = Tr
         if part and contents.part != part:
             contents = tidy(_part(contents, part), calls, bare=bare)
         if not contents.arrays:
-            raise UnreadableFile(f"holds no tensors that can be taken{_instead(contents)}")
+            raise UnreadableFile(
+                f"holds no tensors that can be taken{_instead(contents)}", kind="no-tensors"
+            )
         _check_size(contents, len(content))
         wire.send(contents, pipe, content)
 
@@ -105,10 +107,13 @@ def _check_size(contents: ParsedFile, size: int) -> None:
     if total > limits.TAKEN:
         raise UnreadableFile(
             f"holds {binary_size_in_words(total)} of numbers, of which at most "
-            f"{binary_size_in_words(limits.TAKEN)} are taken; {TAKES_A_PART}"
+            f"{binary_size_in_words(limits.TAKEN)} are taken; {TAKES_A_PART}",
+            kind="too-large",
         )
     if total > limits.expanded(size):
-        raise UnreadableFile("holds more numbers than its size allows, and was refused")
+        raise UnreadableFile(
+            "holds more numbers than its size allows, and was refused", kind="too-large"
+        )
 
 
 @contextmanager
@@ -118,7 +123,7 @@ def _named(calls: CallRecorder) -> Iterator[None]:
         yield
     except UnreadableFile as verdict:
         if would := _would(calls):
-            raise UnreadableFile(f"{verdict}{would}") from None
+            raise UnreadableFile(f"{verdict}{would}", verdict.kind, verdict.value) from None
         raise
 
 
@@ -130,7 +135,7 @@ def read(
     call is told to `calls`. Raises `UnreadableFile`."""
     calls = calls or CallRecorder()
     if not content:
-        raise UnreadableFile(f"is empty; {AGAIN}")
+        raise UnreadableFile(f"is empty; {AGAIN}", kind="empty")
     start = content[:_LONGEST_START]
     most = limits.described(len(content))
     if not start.startswith((START, EMPTY)):
@@ -147,7 +152,9 @@ def read(
             return read_torch_zip(archive, most, part, calls, whole=whole)
         if is_torch_zip(archive):
             calls.look_through_members(archive)
-            raise UnreadableFile("is a file of torch and one of NumPy at once, and was refused")
+            raise UnreadableFile(
+                "is a file of torch and one of NumPy at once, and was refused", kind="two-readings"
+            )
         _check_whole(content)
         return read_npz(archive, calls)
     if start.startswith(PICKLE):
@@ -157,12 +164,13 @@ def read(
     old.look_through(content[: limits.OPERATIONS])
     if old.would_call or _OLD_PICKLE.match(start):
         raise UnreadableFile(
-            f"is a pickle of a protocol before 2, which is not read here{_would(old)}"
+            f"is a pickle of a protocol before 2, which is not read here{_would(old)}",
+            kind="old-pickle",
         )
     for known, verdict in _OTHER.items():
         if start.startswith(known):
-            raise UnreadableFile(verdict)
-    raise UnreadableFile(_no_checkpoint(start))
+            raise UnreadableFile(verdict, kind="other-format", value=known)
+    raise UnreadableFile(_no_checkpoint(start), kind="no-checkpoint")
 
 
 def _no_checkpoint(start: bytes) -> str:
@@ -180,7 +188,8 @@ def _check_whole(content: Content) -> None:
     """Raise `UnreadableFile` where a file is too large to be read whole."""
     if len(content) > limits.FILE:
         raise UnreadableFile(
-            "is larger than 2 GiB, which only safetensors and files of torch since 1.6 may be"
+            "is larger than 2 GiB, which only safetensors and files of torch since 1.6 may be",
+            kind="too-large",
         )
 
 
@@ -192,7 +201,7 @@ def tidy(
     prefix = common_prefix(contents.arrays) if bare else ""
     shown = {name: plain(name.removeprefix(prefix)) for name in contents.arrays}
     if len(set(shown.values())) != len(shown):
-        raise UnreadableFile("holds tensors whose names cannot be told apart")
+        raise UnreadableFile("holds tensors whose names cannot be told apart", kind="twice")
     ignored = [plain(line) for line in contents.ignored[:MOST_IGNORED]]
     if len(contents.ignored) > MOST_IGNORED:
         ignored.append(f"and {len(contents.ignored) - MOST_IGNORED:,} more")

@@ -68,10 +68,11 @@ def read_safetensors(content: Content) -> ParsedFile:
     start = 8 + int.from_bytes(content[:8], "little")
     if start > len(content):
         raise UnreadableFile(
-            f"is cut off, or not safetensors: its header is longer than the file; {AGAIN}"
+            f"is cut off, or not safetensors: its header is longer than the file; {AGAIN}",
+            kind="cut-off",
         )
     if start > limits.HEADER:
-        raise UnreadableFile("has a safetensors header of unreasonable size")
+        raise UnreadableFile("has a safetensors header of unreasonable size", kind="too-large")
     try:
         head = json.loads(
             str(content[8:start], "utf-8"),
@@ -83,16 +84,18 @@ def read_safetensors(content: Content) -> ParsedFile:
         if "int_max_str_digits" in str(error):
             error = ValueError("a number of unreasonable length")
         raise UnreadableFile(
-            f"has a safetensors header that is not sound ({plain(str(error))})"
+            f"has a safetensors header that is not sound ({plain(str(error))})", kind="damaged"
         ) from None
     metadata = head.pop("__metadata__", None)
     if metadata is None:
         metadata = {}
     texts = isinstance(metadata, dict) and all(isinstance(v, str) for v in metadata.values())
     if not texts or not all(map(is_utf8, (*head, *metadata, *metadata.values()))):
-        raise UnreadableFile("has a safetensors header with names or notes that are no text")
+        raise UnreadableFile(
+            "has a safetensors header with names or notes that are no text", kind="wrong-type"
+        )
     if len(head) > limits.MEMBERS:
-        raise UnreadableFile(f"declares {len(head):,} tensors, which is too many")
+        raise UnreadableFile(f"declares {len(head):,} tensors, which is too many", kind="too-many")
     arrays: dict[str, Array] = {}
     dtypes: dict[str, str] = {}
     ignored: list[str] = []
@@ -119,25 +122,43 @@ def _entry(name: str, entry: Any, room: int) -> tuple[str, tuple[int, ...], int,
             raise TypeError
     except (TypeError, KeyError, ValueError):
         raise UnreadableFile(
-            f"has a header without type, shape and place of {plain(name)}"
+            f"has a header without type, shape and place of {plain(name)}",
+            kind="damaged",
+            value=name,
         ) from None
     if more := entry.keys() - _OF_TENSOR:
         raise UnreadableFile(
             f"has a header with more than type, shape and place of {plain(name)} "
-            f"({plain(min(more), 40)})"
+            f"({plain(min(more), 40)})",
+            kind="unknown-key",
+            value=name,
         )
     whole = type(begin) is int and type(end) is int and begin >= 0
     if not whole or not is_sound(shape) or not isinstance(dtype, str):
-        raise UnreadableFile(f"has a header with an impossible shape or place of {plain(name)}")
+        raise UnreadableFile(
+            f"has a header with an impossible shape or place of {plain(name)}",
+            kind="wrong-shape",
+            value=name,
+        )
     if not begin <= end <= room:
         raise UnreadableFile(
-            f"is cut off, or its header lies: {plain(name)} ends outside the file; {AGAIN}"
+            f"is cut off, or its header lies: {plain(name)} ends outside the file; {AGAIN}",
+            kind="cut-off",
+            value=name,
         )
     if dtype not in _DTYPES and dtype not in _OTHERS:
-        raise UnreadableFile(f"has {plain(name)} in a type that is not known ({plain(dtype, 40)})")
+        raise UnreadableFile(
+            f"has {plain(name)} in a type that is not known ({plain(dtype, 40)})",
+            kind="unknown-type",
+            value=name,
+        )
     bits = 8 * width(_DTYPES[dtype]) if dtype in _DTYPES else _OTHERS[dtype]
     if math.prod(shape) * bits != 8 * (end - begin):
-        raise UnreadableFile(f"declares a shape for {plain(name)} that its bytes do not fill")
+        raise UnreadableFile(
+            f"declares a shape for {plain(name)} that its bytes do not fill",
+            kind="wrong-length",
+            value=name,
+        )
     return dtype, shape, begin, end
 
 
@@ -146,9 +167,9 @@ def _check_cover(places: list[tuple[int, int]], room: int) -> None:
     reached = 0
     for begin, end in (*sorted(places), (room, room)):
         if begin < reached:
-            raise UnreadableFile("has a header in which tensors overlap")
+            raise UnreadableFile("has a header in which tensors overlap", kind="overlap")
         if begin > reached:
-            raise UnreadableFile("has bytes that belong to none of its tensors")
+            raise UnreadableFile("has bytes that belong to none of its tensors", kind="stray-bytes")
         reached = end
 
 

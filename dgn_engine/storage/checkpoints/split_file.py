@@ -55,7 +55,8 @@ def check_not_shard(path: FilePath) -> None:
     where = "beside it" if there else "which is not beside it"
     raise UserError(
         f"{plain(path.name)} is part {int(found['number'])} of {int(found['count'])} of a split "
-        f"checkpoint by its name: {do}, {where}."
+        f"checkpoint by its name: {do}, {where}.",
+        kind="part-of-a-split",
     )
 
 
@@ -96,25 +97,30 @@ def _read_index(path: FilePath, name: str) -> dict[str, str]:
     except OSError as error:
         raise UserError(f"{name} cannot be opened: {error.strerror}.") from None
     except ValueError as error:
-        raise UserError(f"{name} is no sound JSON ({plain(str(error))}).") from None
+        raise UserError(f"{name} is no sound JSON ({plain(str(error))}).", kind="damaged") from None
     files = head.get("weight_map") if isinstance(head, dict) else None
     if not isinstance(files, dict) or not files:
-        raise UserError(f"{name} is no index of a split checkpoint: it has no 'weight_map'.")
+        raise UserError(
+            f"{name} is no index of a split checkpoint: it has no 'weight_map'.",
+            kind="no-index",
+        )
     for tensor, file in files.items():
         if not isinstance(file, str) or not _is_in_folder(file):
             shown = plain(file if isinstance(file, str) else str(file), 80)
             raise UserError(
                 f"{name} has '{plain(tensor, 80)}' in '{shown}', which is no file of weights in "
-                "its own folder."
+                "its own folder.",
+                kind="wrong-name",
             )
     if len(files) > limits.MEMBERS or len(set(files.values())) > SHARDS:
         raise UserError(
             f"{name} names more than {limits.MEMBERS:,} tensors or {SHARDS} files; so many are not "
-            "read."
+            "read.",
+            kind="too-many",
         )
     shown_names = {plain(tensor): file for tensor, file in files.items()}
     if len(shown_names) < len(files):
-        raise UserError(f"{name} names tensors that cannot be told apart.")
+        raise UserError(f"{name} names tensors that cannot be told apart.", kind="twice")
     return shown_names
 
 
@@ -135,11 +141,12 @@ def _beside(path: FilePath, file: str, index: str) -> InnerPath:
             return InnerPath(Anchor(path.parent), (file,))
         real, own = found.resolve(strict=True), path.resolve(strict=True)
     except (OSError, RuntimeError):  # a link to nowhere, or in a circle
-        raise UserError(f"{index}: {plain(file)} is a link to nothing.") from None
+        raise UserError(f"{index}: {plain(file)} is a link to nothing.", kind="link") from None
     if real.parent != own.parent:
         raise UserError(
             f"{index}: {plain(file)} is a link out of its folder, which is not followed; copy the "
-            "file itself there."
+            "file itself there.",
+            kind="link",
         )
     return InnerPath(Anchor(real.parent), (real.name,))
 
@@ -155,7 +162,7 @@ def _check_sizes(paths: Mapping[str, InnerPath], index: str) -> None:
             raise UserError(f"{index}: {plain(file)} {why}.") from None
     if total > limits.LARGE:
         most = binary_size_in_words(limits.LARGE)
-        raise UserError(f"The files of {index} are larger than {most} together.")
+        raise UserError(f"The files of {index} are larger than {most} together.", kind="too-large")
 
 
 def _check_agreement(
@@ -163,15 +170,22 @@ def _check_agreement(
 ) -> None:
     """Raise `UserError` where a file has other tensors than the index says, naming one."""
     if found.layers or found.module:
-        raise UserError(f"{index}: {plain(file)} is a whole saved module, no part of a state dict.")
+        raise UserError(
+            f"{index}: {plain(file)} is a whole saved module, no part of a state dict.",
+            kind="no-shard",
+        )
     unread = {line.rpartition(" (")[0] for line in found.ignored}  # of types that are not read
     missing = next((n for n in expected if n not in found.arrays and n not in unread), "")
     if missing:
-        raise UserError(f"{index} has '{plain(missing, 80)}' in {plain(file)}, where it is not.")
+        raise UserError(
+            f"{index} has '{plain(missing, 80)}' in {plain(file)}, where it is not.",
+            kind="contradiction",
+        )
     known = set(expected)
     if strange := next((name for name in found.arrays if name not in known), ""):
         raise UserError(
-            f"{plain(file)} has '{plain(strange, 80)}', which {index} does not name there."
+            f"{plain(file)} has '{plain(strange, 80)}', which {index} does not name there.",
+            kind="contradiction",
         )
 
 

@@ -82,7 +82,7 @@ def parsed_tree(
             tree, taken = (tree, "") if inner is None else (inner, part)
         walk.over(tree)
     except RecursionError:  # objects whose states or arguments are objects, a thousand deep
-        raise UnreadableFile(_TOO_DEEP) from None
+        raise UnreadableFile(_TOO_DEEP, kind="too-deep") from None
     arrays: dict[str, Array] = {}
     dtypes: dict[str, str] = {}
     unsupported: list[str] = []
@@ -96,12 +96,14 @@ def parsed_tree(
             continue
         array, dtype = tensor
         if name in arrays:
-            raise UnreadableFile("holds tensors whose names cannot be told apart")
+            raise UnreadableFile("holds tensors whose names cannot be told apart", kind="twice")
         total += array.size * np.dtype(sent_as(dtype)).itemsize
         if len(arrays) >= limits.MEMBERS:
-            raise UnreadableFile(f"holds more than {limits.MEMBERS:,} tensors")
+            raise UnreadableFile(f"holds more than {limits.MEMBERS:,} tensors", kind="too-many")
         if total > most:
-            raise UnreadableFile("holds more numbers than its size allows, and was refused")
+            raise UnreadableFile(
+                "holds more numbers than its size allows, and was refused", kind="too-large"
+            )
         arrays[name], dtypes[name] = array, dtype
     return ParsedFile(
         "",
@@ -166,7 +168,7 @@ def _holds_tensors(tree: Any) -> bool:
         for _, inner in members(node):
             steps += 1
             if steps > 5 * limits.NODES:
-                raise UnreadableFile(_TOO_DEEP)
+                raise UnreadableFile(_TOO_DEEP, kind="too-deep")
             if (is_container(inner) or _is_leaf(inner)) and id(inner) not in met:
                 met.add(id(inner))
                 stack.append(inner)
@@ -224,7 +226,7 @@ class _TensorCollector:
                 self._leave(top)
             else:
                 self._meet(*top)
-        raise UnreadableFile(_TOO_DEEP)
+        raise UnreadableFile(_TOO_DEEP, kind="too-deep")
 
     def _meet(self, path: str, node: Any, quiet: bool) -> None:
         if _is_leaf(node):
@@ -232,7 +234,9 @@ class _TensorCollector:
         elif not is_container(node) or id(node) in self.barren:
             self._ignore(path, node, quiet)
         elif id(node) in self.entered:
-            raise UnreadableFile("holds a container that contains itself, and was refused")
+            raise UnreadableFile(
+                "holds a container that contains itself, and was refused", kind="cycle"
+            )
         else:
             self._enter(path, node, quiet)
 
@@ -249,7 +253,7 @@ class _TensorCollector:
             raise UnreadableFile("has more text in its names than any checkpoint")
         deep = len(self.entered) > limits.DEPTH or len(path) > 4 * limits.NAME
         if deep or len(self.stack) + len(inner) > limits.NODES:
-            raise UnreadableFile(_TOO_DEEP)
+            raise UnreadableFile(_TOO_DEEP, kind="too-deep")
         self.stack.extend(reversed(inner))
 
     def _leave(self, left: _Entered) -> None:

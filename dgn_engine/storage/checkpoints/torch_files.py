@@ -64,32 +64,47 @@ def check_torch_zip(archive: ZipArchive) -> str:
     if archive_format.ABOUT in archive.members:
         raise UnreadableFile(
             "is a session file, not weights; 'dgn runs show' describes it, 'dgn runs import' puts "
-            "its run among yours"
+            "its run among yours",
+            kind="session",
         )
     names = [name.casefold() for name in archive.members]
     if any(name.endswith("constants.pkl") or "/code/" in name for name in names):
-        raise UnreadableFile("is a TorchScript program, not weights; ask for its state_dict")
+        raise UnreadableFile(
+            "is a TorchScript program, not weights; ask for its state_dict", kind="program"
+        )
     if any(name.endswith("/extern_modules") for name in names):
-        raise UnreadableFile("is a torch.package with code, not weights; ask for its state_dict")
+        raise UnreadableFile(
+            "is a torch.package with code, not weights; ask for its state_dict", kind="program"
+        )
     if any(name.endswith(("archive_format", "serialized_exported_program.json")) for name in names):
-        raise UnreadableFile("is an exported program, not weights; ask for its state_dict")
+        raise UnreadableFile(
+            "is an exported program, not weights; ask for its state_dict", kind="program"
+        )
     first = next(iter(archive.members), "")
     folder = first[: first.find("/") + 1]
     if len(folder.encode()) > _LONGEST_FOLDER:
-        raise UnreadableFile("has a folder with a name that torch does not read")
+        raise UnreadableFile("has a folder with a name that torch does not read", kind="no-torch")
     pickle = archive.members.get(f"{folder}data.pkl")
     single = sum(name.endswith(".pkl") for name in names) == 1
     if not folder or not single or pickle is None or pickle.file_size > limits.PICKLE:
-        raise UnreadableFile("does not hold one small list of tensors, as torch writes it")
+        raise UnreadableFile(
+            "does not hold one small list of tensors, as torch writes it", kind="no-torch"
+        )
     for name in archive.members:
         if not name.startswith(folder):
-            raise UnreadableFile("holds more than one folder, which torch never writes")
+            raise UnreadableFile(
+                "holds more than one folder, which torch never writes", kind="no-torch"
+            )
         if not _WRITTEN.fullmatch(name, len(folder)):
-            raise UnreadableFile(f"holds {plain(name)}, which torch never writes beside weights")
+            raise UnreadableFile(
+                f"holds {plain(name)}, which torch never writes beside weights", kind="no-torch"
+            )
     archive.require_stored()  # torch never compresses, so a compressed archive is a bomb
     version = f"{folder}version"
     if version not in archive.members or not _VERSION.fullmatch(archive.checked(version)):
-        raise UnreadableFile("is of no version that torch reads, or does not say which")
+        raise UnreadableFile(
+            "is of no version that torch reads, or does not say which", kind="other-version"
+        )
     return folder
 
 
@@ -109,7 +124,7 @@ def read_torch_zip(
     if f"{folder}byteorder" in archive.members:
         stated = bytes(archive.checked(f"{folder}byteorder", len(b"little")))
         if stated not in _ORDERS:
-            raise UnreadableFile("names a byte order that does not exist")
+            raise UnreadableFile("names a byte order that does not exist", kind="byte-order")
         order = _ORDERS[stated]
 
     checked: dict[str, memoryview] = {}
@@ -119,7 +134,11 @@ def read_torch_zip(
         nonlocal room
         name = f"{folder}data/{store.key}"
         if name not in archive.members:
-            raise UnreadableFile(f"is not all there: the numbers {plain(name)} are missing")
+            raise UnreadableFile(
+                f"is not all there: the numbers {plain(name)} are missing",
+                kind="cut-off",
+                value=name,
+            )
         if name not in checked:
             content = archive.checked(name, room)
             room -= len(content)
@@ -140,7 +159,7 @@ def read_torch_zip(
     listed = bytes(archive.checked(f"{folder}data.pkl"))
     tree, place = read_pickle(listed, 0, build, persistent, calls)
     if place != len(listed):
-        raise UnreadableFile("has bytes behind its pickle")
+        raise UnreadableFile("has bytes behind its pickle", kind="stray-bytes")
     return parsed_tree(tree, record, most, "PyTorch", part, whole=whole)
 
 
@@ -167,7 +186,7 @@ def read_pickled(
     tree, place = read_pickle(content, 0, embedded.build, storage, calls)
     if tree != MAGIC:
         if place != len(content):
-            raise UnreadableFile("has bytes behind its end")
+            raise UnreadableFile("has bytes behind its end", kind="stray-bytes")
         return parsed_tree(tree, _inside, most, "pickle of arrays", part, whole=whole)
     tree, records = _legacy(content, place, calls)
     return parsed_tree(tree, records, most, "PyTorch, before 1.6", part, whole=whole)
@@ -195,13 +214,13 @@ def _legacy(content: Content, place: int, calls: NoCalls | None = None) -> tuple
             raise UnreadableFile("declares a size for a storage that its bytes do not fill")
         end = place + count * width(known.dtype)
         if end > len(content):
-            raise UnreadableFile(f"is cut off within its numbers; {AGAIN}")
+            raise UnreadableFile(f"is cut off within its numbers; {AGAIN}", kind="cut-off")
         records[key] = view[place:end]
         place = end
     if len(records) != len(declared.by_key):
         raise UnreadableFile("is not all there: some of its storages are missing")
     if place != len(content):
-        raise UnreadableFile("has bytes behind its end")
+        raise UnreadableFile("has bytes behind its end", kind="stray-bytes")
 
     def record(store: TensorStorage) -> tuple[memoryview, str]:
         return records[store.key], "<"  # torch writes so on any machine, whatever it says of it
@@ -238,5 +257,5 @@ class _Embedded:
 
 def _inside(store: TensorStorage) -> tuple[memoryview, str]:
     if store.inner is None:
-        raise UnreadableFile("refers to numbers that it does not hold")
+        raise UnreadableFile("refers to numbers that it does not hold", kind="no-numbers")
     return store.inner, store.order

@@ -58,14 +58,14 @@ def refusals(pipe: IO[bytes]) -> Iterator[None]:
     try:
         yield
     except (UnreadableFile, Forbidden) as verdict:
-        reason = str(verdict)
+        reason, kind = str(verdict), getattr(verdict, "kind", "")
     except MemoryError:
-        reason = "needs more memory than a file of its size may, and was refused"
+        reason, kind = "needs more memory than a file of its size may, and was refused", "no-memory"
     except Exception as error:
-        reason = f"cannot be read ({type(error).__name__}: {error})"
+        reason, kind = f"cannot be read ({type(error).__name__}: {error})", "fault"
     else:
         return
-    pipe.write(json.dumps({"refused": plain(reason, 600)}).encode() + b"\n")
+    pipe.write(json.dumps({"refused": plain(reason, 600), "kind": kind}).encode() + b"\n")
     pipe.flush()
 
 
@@ -87,7 +87,8 @@ def receive(
     if total > room:
         raise UnreadableFile(
             f"has more numbers than may be taken with those of the other files, "
-            f"{binary_size_in_words(limits.TAKEN)} in all; {TAKES_A_PART}"
+            f"{binary_size_in_words(limits.TAKEN)} in all; {TAKES_A_PART}",
+            kind="too-large",
         )
     if total > _SMALL and total > free_memory():
         raise MemoryError  # before the system ends other programs to make room
@@ -116,7 +117,7 @@ def read_head(pipe: IO[bytes]) -> Any:
         raise EOFError("the answer is cut")
     head = json.loads(line)
     if "refused" in head:
-        raise UnreadableFile(plain(str(head["refused"]), 600))
+        raise UnreadableFile(plain(str(head["refused"]), 600), plain(str(head.get("kind", "")), 40))
     return head
 
 

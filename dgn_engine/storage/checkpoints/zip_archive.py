@@ -87,7 +87,9 @@ class ZipArchive:
                 f"holds more in {plain(name)} than is taken of a file; {TAKES_A_PART}"
             )
         if checksum(self.content, found) != self.members[name].CRC:
-            raise UnreadableFile(f"is damaged: the checksum of {plain(name)} is wrong")
+            raise UnreadableFile(
+                f"is damaged: the checksum of {plain(name)} is wrong", kind="damaged"
+            )
         return found
 
 

@@ -96,7 +96,9 @@ def refuse_links(folder: Path) -> None:
         require_no_link(folder)
     except LinkInside as link:
         raise UserError(
-            f"{folder} is not opened: {link.strerror}; 'dgn runs repair {folder}' puts it aside."
+            f"{folder} is not opened: {link.strerror}; 'dgn runs repair {folder}' puts it aside.",
+            kind="link",
+            value=link.within,
         ) from None
     except OSError:
         pass  # whoever reads it next says what is wrong

@@ -100,12 +100,14 @@ def read(frame: StoredFrame) -> Frame:
         content = read_regular(frame.path, FILE)
         head = read_head(content)
         if trouble := _misplaced(frame, origin_in(head)):
-            raise UserError(f"{frame.path} {trouble}.")
+            raise UserError(f"{frame.path} {trouble}.", kind="damaged", value=frame.path.name)
         return decode_with(content, head)
     except OSError as error:
-        raise UserError(f"{frame.path} cannot be read: {error.strerror}.") from None
+        why = f"{frame.path} cannot be read: {error.strerror}."
+        raise UserError(why, kind="unreadable", value=frame.path.name) from None
     except UNSOUND as error:
-        raise UserError(f"{frame.path} is damaged ({error}).") from None
+        why = f"{frame.path} is damaged ({error})."
+        raise UserError(why, kind="damaged", value=frame.path.name) from None
 
 
 def choose_dropped(

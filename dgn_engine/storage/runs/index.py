@@ -110,7 +110,8 @@ def _folders(root: Path) -> Iterator[tuple[str, Statuses]]:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise UserError(f"{root} cannot be listed: {error.strerror}.") from None
+        why = f"{root} cannot be listed: {error.strerror}."
+        raise UserError(why, kind="unreadable", value=error.strerror) from None
     below = os.path.join(root, "")  # noqa: PTH118
     for name in names:
         try:

@@ -133,11 +133,17 @@ class LogWriter:
     forgotten them, and says of the next one that all went well.
     """
 
-    def __init__(self, path: FilePath, written: int = 0, run: str = "") -> None:
+    def __init__(
+        self,
+        path: FilePath,
+        written: int = 0,
+        run: str = "",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         """`written`: how many lines there were at least; where some are gone, no number of theirs
         is given again. `run`: its tag, which each line states.
         """
-        self._path = inner(path)
+        self._path, self._clock = inner(path), clock
         self._run = run
         self._file: io.FileIO | None = None
         self._synced = 0.0
@@ -188,7 +194,7 @@ class LogWriter:
         """
         if self._file is None:
             raise OSError(None, "the log is closed")
-        at = round(time.time(), 3)
+        at = round(self._clock(), 3)
         encoded = [
             encode_line(LogLine(self._seq + place, at, name, fields, self._run))
             for place, (name, fields) in enumerate(lines)

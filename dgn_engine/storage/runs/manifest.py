@@ -318,7 +318,7 @@ def verify(folder: Path) -> list[Damage]:
         there = root.listing()
         names = (folder_layout.RUN, folder_layout.LOG, folder_layout.CHECKPOINTS)
         if not any(name in there for name in names):
-            raise UserError(f"{folder} holds no run.")
+            raise UserError(f"{folder} holds no run.", kind="no-run", value=folder)
         found = _verify_all(root)
         if found and lock.holder(root / folder_layout.LOCK) is not None:
             again = {one.path for one in _verify_all(root)}  # its writer may have removed something

@@ -177,10 +177,13 @@ class RecordedLog:
         """Raise `UserError` for a log that this run's writer did not leave."""
         if trouble := log_trouble(log, self._marks):
             folder = self._root.anchor.path
-            raise UserError(f"{self._path} {trouble}; 'dgn runs repair {folder}' puts it aside.")
+            raise UserError(
+                f"{self._path} {trouble}; 'dgn runs repair {folder}' puts it aside.",
+                kind="other-run" if log.is_foreign else "damaged",
+            )
 
     def _unreadable(self, error: OSError) -> UserError:
-        return UserError(f"{self._path} cannot be read: {error.strerror}.")
+        return UserError(f"{self._path} cannot be read: {error.strerror}.", kind="unreadable")
 
     def _senseless(self, error: ValueError) -> UserError:
         return UserError(f"{self._path} makes no sense: {error}.")

@@ -62,12 +62,14 @@ class RecordedSteps:
             gone = not found and not self.folder.exists()
         except OSError as error:
             raise UserError(
-                f"The frames of {self.folder.name} cannot be read: {error.strerror}."
+                f"The frames of {self.folder.name} cannot be read: {error.strerror}.",
+                kind="unreadable",
             ) from None
         if gone:  # else it would seem that nothing was ever recorded
             raise UserError(
                 f"The folder {self.folder} is not there: it was removed or renamed, and the "
-                "recorded frames with it."
+                "recorded frames with it.",
+                kind="no-folder",
             )
         newest = {one.step: one for one in found}  # of several of one step the last
         before, self._looked = self.steps, looked

@@ -56,7 +56,9 @@ _Job = _NoteBatch | _Checkpoint | Frame | WriteMarker
 class _WaitingJobs:
     """What waits in memory until it can be written; `lost`: lines for which there was no room."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        """`most`: lines, more or less."""
+        self._most = most
         self.jobs: deque[_Note | _Checkpoint | Frame] = deque()
         self.lost = 0
 
@@ -64,7 +66,7 @@ class _WaitingJobs:
         """Keep a job; of checkpoints the newest."""
         if isinstance(job, _Checkpoint):
             self.jobs = deque(other for other in self.jobs if not isinstance(other, _Checkpoint))
-        elif len(self.jobs) >= HELD_LINES:
+        elif len(self.jobs) >= self._most:
             lines = ((n, one) for n, one in enumerate(self.jobs) if isinstance(one, _Note))
             stays = RecordingPaused.__name__
             del self.jobs[next(n for n, line in lines if line.name != stays)]
@@ -75,7 +77,9 @@ class _WaitingJobs:
 class Recorder:
     """Takes jobs at any time, never waits for the disk; its events tell of trouble."""
 
-    def __init__(self, folder: RunFolder, retry: float = RETRY) -> None:
+    def __init__(
+        self, folder: RunFolder, retry: float = RETRY, held_lines: int = HELD_LINES
+    ) -> None:
         self.folder = folder
         self._retry = retry
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -88,7 +92,7 @@ class Recorder:
         self._saving = threading.Event()  # a checkpoint waits or is being written
         # Of the writing thread alone:
         self._step = 0
-        self._waiting = _WaitingJobs()
+        self._waiting = _WaitingJobs(held_lines)
         self._tried = 0.0
         self.busy = 0.0  # processor seconds that its thread has taken
         self.paused = ""  # why; empty: it is not

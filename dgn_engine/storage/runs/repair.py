@@ -146,7 +146,8 @@ def _recorded_config(folder: InnerPath, foreign: bool) -> tuple[RunConfig, str]:
             return run_info.config_of(run_checkpoints.read_state(one.path)), name
     raise UserError(
         f"{folder} cannot be repaired: neither {folder_layout.RUN} "
-        f"nor {folder_layout.CONFIG} nor a checkpoint says what was trained."
+        f"nor {folder_layout.CONFIG} nor a checkpoint says what was trained.",
+        kind="no-configuration",
     )
 
 

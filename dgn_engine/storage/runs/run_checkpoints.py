@@ -123,7 +123,8 @@ def load(checkpoint: StoredCheckpoint) -> Snapshot:
 
     checkpoint = _check(checkpoint.path, checkpoint.step, thorough=True, info=checkpoint.info)
     if not checkpoint.sound:
-        raise UserError(f"{checkpoint.place} {checkpoint.trouble}.")
+        why = f"{checkpoint.place} {checkpoint.trouble}."
+        raise UserError(why, kind="damaged", value=checkpoint.place.within)
     try:
         listing = read_tensors(checkpoint.path / folder_layout.TENSORS)
         state = read_state(checkpoint.path)

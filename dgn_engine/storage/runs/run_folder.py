@@ -184,7 +184,7 @@ class RunFolder:
             raise
         except OSError as error:
             self.folder.release()
-            raise UserError(f"Cannot write the run to {path}: {error.strerror}.") from None
+            raise _unwritable(path, error) from None
         self.held: frozenset[int] = frozenset()  # steps whose checkpoints stay while this is open
         self._serial, self._order = self.log.numbers.frames, self.log.numbers.checkpoints
 
@@ -198,22 +198,30 @@ class RunFolder:
     ) -> RunFolder:
         """A new folder, or an empty one, becomes a run; a branch with this `run.json` and log."""
         if not is_utf8(str(path.absolute())):  # what is recorded names it
-            raise UserError(f"{path} is no name in UTF-8; choose another folder" + WITH_OUT)
+            raise UserError(
+                f"{path} is no name in UTF-8; choose another folder" + WITH_OUT, kind="no-name"
+            )
         if folder_layout.is_reserved(path.name):
             raise UserError(
-                f"{path} has the name of the settings of all runs; choose another folder" + WITH_OUT
+                f"{path} has the name of the settings of all runs; choose another folder"
+                + WITH_OUT,
+                kind="reserved-name",
             )
         try:
             if path.is_symlink():
-                raise UserError(f"{path} is a link; choose another folder" + WITH_OUT)
+                raise UserError(f"{path} is a link; choose another folder" + WITH_OUT, kind="link")
             if path.exists() and not path.is_dir():
-                raise UserError(f"{path} is not a folder; choose another one" + WITH_OUT)
+                raise UserError(
+                    f"{path} is not a folder; choose another one" + WITH_OUT, kind="no-folder"
+                )
             if path.exists() and any(path.iterdir()):
-                raise UserError(f"{path} is not empty; choose another folder" + WITH_OUT)
+                raise UserError(
+                    f"{path} is not empty; choose another folder" + WITH_OUT, kind="not-empty"
+                )
             make_folders(path.parent)
             write_folder(path, _files_of(info or run_info.create(config), config, log))
         except OSError as error:
-            raise UserError(f"Cannot write the run to {path}: {error.strerror}.") from None
+            raise _unwritable(path, error) from None
         return RunFolder(path, frames_cap)
 
     @property
@@ -414,6 +422,11 @@ class RunFolder:
         self.log.writer.write_anew(log)
         self.checkpoints, self._frames = [], []
         self._manifest = ManifestWriter(self.root, None, [])
+
+
+def _unwritable(path: Path, error: OSError) -> UserError:
+    why = f"Cannot write the run to {path}: {error.strerror}."
+    return UserError(why, kind="unwritable", value=error.strerror)
 
 
 def _files_of(info: Mapping[str, Any], config: RunConfig, log: bytes) -> dict[str, bytes]:

@@ -52,13 +52,21 @@ def write_notes(folder: Path, notes: RunNotes) -> None:
     The folder keeps its name, so that nothing that names the run breaks.
     """
     if not folder_layout.holds_run(folder):
-        raise UserError(f"{folder} holds no run; nothing was noted.")
+        raise UserError(f"{folder} holds no run; nothing was noted.", kind="no-run")
     name = _one_line(notes.name)
     if len(name) > NAME_LENGTH:
-        raise UserError(f"The name is {len(name)} characters long; {NAME_LENGTH} are allowed.")
+        raise UserError(
+            f"The name is {len(name)} characters long; {NAME_LENGTH} are allowed.",
+            kind="too-long",
+            value=len(name),
+        )
     if len(notes.notes) > NOTES_LENGTH:
         most = f"{NOTES_LENGTH:,}"
-        raise UserError(f"The notes are {len(notes.notes):,} characters long; {most} are allowed.")
+        raise UserError(
+            f"The notes are {len(notes.notes):,} characters long; {most} are allowed.",
+            kind="too-long",
+            value=len(notes.notes),
+        )
     path = inside(folder) / folder_layout.NOTES
     try:
         if not name and not notes.notes:

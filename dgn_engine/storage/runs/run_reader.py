@@ -42,6 +42,7 @@ class RunReader:
         self.path = path
         self.name = shown or path.name  # in sentences
         self.root = InnerPath(Anchor(path, shown))  # of all that is read here
+        self._was_written = False  # when its log was first read
         folder_layout.refuse_links(path)
         self.info: dict[str, Any] = run_info.read(self.root)
 
@@ -56,6 +57,7 @@ class RunReader:
 
     @cached_property
     def log(self) -> RecordedLog:
+        self._was_written = self._is_written  # first: its writer may end while the log is read
         return RecordedLog(self.root, self.info)
 
     @cached_property
@@ -79,7 +81,8 @@ class RunReader:
         if not self.frames:
             raise UserError(
                 f"{self.name} holds no frames: what probes see is recorded in the window, and "
-                "by `dgn train --record npk`."
+                "by `dgn train --record npk`.",
+                kind="no-frames",
             )
         frame = frame_files.read(self._of_step(self.frames, step, "frame"))
         of_step = {n: one for n, one in frame.readings.items() if one.step == step}
@@ -89,7 +92,7 @@ class RunReader:
         """The scores of just this step; raises `UserError` naming the nearest where it has none."""
         measured = self.measured
         if not measured:
-            raise UserError(f"{self.name} holds no scores.")
+            raise UserError(f"{self.name} holds no scores.", kind="no-scores")
         return self._of_step(measured, step, "scores")
 
     def _of_step(self, recorded: Sequence[_Stepped], step: int, what: str) -> _Stepped:
@@ -97,7 +100,11 @@ class RunReader:
         of_step = [item for item in recorded if item.step == step]
         if not of_step:
             near = _nearest(step, [item.step for item in recorded])
-            raise UserError(f"{self.name} has no {what} of step {step:,}; {near}.")
+            raise UserError(
+                f"{self.name} has no {what} of step {step:,}; {_in_words(near)}.",
+                kind="no-step",
+                value=near,
+            )
         return of_step[-1]
 
     def latest_frame(self, step: int) -> Frame | None:
@@ -123,7 +130,7 @@ class RunReader:
         """The newest, or the newest of just this step; raises `UserError` where there is none, or
         a newer one is damaged."""
         if not self.checkpoints:
-            raise UserError(f"{self.name} holds no checkpoint.")
+            raise UserError(f"{self.name} holds no checkpoint.", kind="no-checkpoint")
         newest = self.checkpoints[-1]
         if step is not None:
             newest = self._of_step(self.checkpoints, step, "checkpoint")
@@ -133,10 +140,15 @@ class RunReader:
             if newer and step is None:
                 raise UserError(
                     f"{one.place} {one.trouble}; the newest sound checkpoint of "
-                    f"{self.name} is of step {newest.step:,}: {self.name}@{newest.step}."
+                    f"{self.name} is of step {newest.step:,}: {self.name}@{newest.step}.",
+                    kind="damaged",
+                    value=one.place.within,
+                    way_out=f"{self.name}@{newest.step}",
                 )
             if newer:
-                raise UserError(f"{one.place} {one.trouble}.")
+                raise UserError(
+                    f"{one.place} {one.trouble}.", kind="damaged", value=one.place.within
+                )
         return newest
 
     @property
@@ -173,9 +185,17 @@ class RunReader:
 
     @property
     def status(self) -> Status:
-        """'running' where a process writes it now, else its `outcome`."""
-        running = lock.holder(self.root / folder_layout.LOCK) is not None
-        return "running" if running else self.outcome
+        """'running' where a process writes it now, else its `outcome`; of a run that ended since
+        its log was read here that of its whole log."""
+        if self._is_written:
+            return "running"
+        if self._was_written:
+            return RecordedLog(self.root, run_info.read(self.root)).summary.outcome
+        return self.outcome
+
+    @property
+    def _is_written(self) -> bool:
+        return lock.holder(self.root / folder_layout.LOCK) is not None
 
 
 def _place(checkpoint: run_checkpoints.StoredCheckpoint) -> tuple[int, int]:
@@ -193,12 +213,17 @@ def frames_in_words(frames: Sequence[frame_files.StoredFrame]) -> str:
     return f"{len(steps):,} steps, {steps[0]:,} to {steps[-1]:,}"
 
 
-def _nearest(step: int, steps: Sequence[int]) -> str:
-    """'the nearest are of steps 0 and 200', of steps that are not this one."""
+def _nearest(step: int, steps: Sequence[int]) -> tuple[int, ...]:
+    """Of steps that are not this one the last before it and the first after it."""
     near = [max((one for one in steps if one < step), default=None)]
     near += [min((one for one in steps if one > step), default=None)]
-    words = " and ".join(f"{one:,}" for one in near if one is not None)
-    return f"the nearest {'is of step' if None in near else 'are of steps'} {words}"
+    return tuple(one for one in near if one is not None)
+
+
+def _in_words(near: Sequence[int]) -> str:
+    """'the nearest are of steps 0 and 200'."""
+    words = " and ".join(f"{one:,}" for one in near)
+    return f"the nearest {'are of steps' if near[1:] else 'is of step'} {words}"
 
 
 def words_of_losses(folder: Path) -> str:

@@ -14,11 +14,11 @@ from dgn_engine.storage.runs import folder_layout
 def check_removable(folder: Path) -> None:
     """Raises `UserError` where a folder is no run, is a link, or somebody writes it."""
     if folder.is_symlink():
-        raise UserError(f"{folder} is a link; nothing was deleted.")
+        raise UserError(f"{folder} is a link; nothing was deleted.", kind="link")
     if not folder_layout.holds_run(folder):
-        raise UserError(f"{folder} holds no run; nothing was deleted.")
+        raise UserError(f"{folder} holds no run; nothing was deleted.", kind="no-run")
     if holder(folder / folder_layout.LOCK) is not None:
-        raise UserError(f"{folder.name} is being written; nothing was deleted.")
+        raise UserError(f"{folder.name} is being written; nothing was deleted.", kind="in-use")
 
 
 def delete_run(folder: Path) -> None:
@@ -33,8 +33,8 @@ def delete_run(folder: Path) -> None:
     lock = Lock(root / folder_layout.LOCK)
     try:
         anchor.hold()
-        lock.take()
         try:
+            lock.take()
             clear_leftovers(root)
             for name in folder_layout.FOLDERS:
                 if (root / name).is_dir():

@@ -33,12 +33,16 @@ class StorageLimits:
         if not SMALLEST_RUN <= self.run <= LARGEST:
             raise UserError(
                 f"the limit of a run is {binary_size_in_words(self.run)}; it must be "
-                f"{binary_size_in_words(SMALLEST_RUN)} or more."
+                f"{binary_size_in_words(SMALLEST_RUN)} or more.",
+                kind="out-of-bounds",
+                value=self.run,
             )
         if not self.run <= self.all <= LARGEST:
             raise UserError(
                 f"the limit of all runs is {binary_size_in_words(self.all)}; it must be that of "
-                f"one run, {binary_size_in_words(self.run)}, or more."
+                f"one run, {binary_size_in_words(self.run)}, or more.",
+                kind="out-of-bounds",
+                value=self.all,
             )
 
 
@@ -58,7 +62,9 @@ def read_limits(root: Path) -> StorageLimits:
     except (ValueError, RecursionError, UserError) as error:
         raise UserError(
             f"{path} is damaged ({str(error).rstrip('.')}); 'dgn runs limits' with --run or --all "
-            "writes it anew."
+            "writes it anew.",
+            kind="damaged",
+            value=path,
         ) from None
 
 
@@ -90,5 +96,9 @@ def parse_size(text: str) -> int:
     """Bytes of '512 MiB' or '1.5 GiB'; raises `UserError`."""
     found = _SIZE.fullmatch(text.strip())
     if found is None:
-        raise UserError(f"'{text}' is not a size; write it as 512 MiB, 1.5 GiB or 2 TiB.")
+        raise UserError(
+            f"'{text}' is not a size; write it as 512 MiB, 1.5 GiB or 2 TiB.",
+            kind="no-size",
+            value=text,
+        )
     return int(float(found[1]) * _UNITS[found[2]])

@@ -75,7 +75,8 @@ class WrittenLog:
         if trouble := _trouble(root, known or NOTHING, scan):
             path = root.anchor.path
             raise UserError(
-                f"{path / folder_layout.LOG} {trouble}; 'dgn runs repair {path}' puts it aside."
+                f"{path / folder_layout.LOG} {trouble}; 'dgn runs repair {path}' puts it aside.",
+                kind="other-run",
             )
         facts, first = known_facts(root, known), run_info.first_regime(info)
         written = max((known.lines if known else 0, *(fact.lines for fact in facts)))

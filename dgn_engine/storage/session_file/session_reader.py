@@ -154,13 +154,15 @@ def _opened(name: str, folder: Path) -> UnpackedSession:
             window=about["look"],
         )
     except (ValueError, KeyError, TypeError, OverflowError):
-        raise UserError(f"{name} has {archive_format.ABOUT} that makes no sense.") from None
+        why = f"{name} has {archive_format.ABOUT} that makes no sense."
+        raise UserError(why, kind="damaged", value=archive_format.ABOUT) from None
     try:
         info = run_info.read(run)
     except UserError as refusal:
         is_nonsense = refusal.kind == run_info.NO_SENSE
         why = f"makes no sense ({refusal.value})" if is_nonsense else "is not sound"
-        raise UserError(f"{name} holds a run whose {folder_layout.RUN} {why}.") from None
+        why = f"{name} holds a run whose {folder_layout.RUN} {why}."
+        raise UserError(why, kind="damaged", value=folder_layout.RUN) from None
     try:
         if known_manifest(info) is None:  # there is none, or one that makes no sense
             info = put_manifest(info, None)
@@ -171,7 +173,8 @@ def _opened(name: str, folder: Path) -> UnpackedSession:
         write_file(run / folder_layout.CONFIG, reader.config.to_toml().encode())
     except UserError as refusal:
         why = plain(str(refusal).replace(str(run), "").strip("/").rstrip("."), _WHY)
-        raise UserError(f"{name} holds a run that is refused: {why}.") from None
+        why = f"{name} holds a run that is refused: {why}."
+        raise UserError(why, kind="refused-run") from None
     except OSError as error:
         raise UserError(f"{name} cannot be unpacked: {error.strerror}.") from None
     with contextlib.suppress(OSError):

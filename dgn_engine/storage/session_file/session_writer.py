@@ -61,12 +61,17 @@ def export_run(folder: Path, out: Path) -> str:
         lost = f"; {reader.log.lost_in_words}" if reader.log.lost_in_words else ""
         return f"{out}: {count:,} files{lost}."
     if out.suffix != ".csv":
-        raise UserError(f"{out.name} must end in .dgn (the whole run) or .csv (its scores).")
+        raise UserError(
+            f"{out.name} must end in .dgn (the whole run) or .csv (its scores).",
+            kind="unknown-ending",
+            value=out.name,
+        )
     try:
         content = _scores(reader)
         write_file(out, content.encode())
     except OSError as error:
-        raise UserError(f"Cannot write {out}: {error.strerror}.") from None
+        why = f"Cannot write {out}: {error.strerror}."
+        raise UserError(why, kind="unwritable", value=error.strerror) from None
     lost = f"; {reader.log.lost_in_words}" if reader.log.lost_in_words else ""
     return f"{out}: {content.count(chr(10)) - 1:,} scores{lost}."
 
@@ -105,7 +110,8 @@ def save_session(
                     raise UserError(f"{out.name} would be larger than 2 GiB, and was not written.")
             archive.writestr(zipfile.ZipInfo(archive_format.MANIFEST), _json(to_plain(written)))
     except OSError as error:
-        raise UserError(f"Cannot write {out}: {error.strerror or error}.") from None
+        why = f"Cannot write {out}: {error.strerror or error}."
+        raise UserError(why, kind="unwritable", value=error.strerror) from None
     return len(written)
 
 

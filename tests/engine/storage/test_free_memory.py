@@ -21,12 +21,12 @@ def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def group(folder: Path, limit: str, used: int, files: int, version: int = 2) -> None:
-    names = ("memory.max", "memory.current", "inactive_file")
+    names = ("max", "current", "inactive_file")
     if version == 1:
-        names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        names = ("limit_in_bytes", "usage_in_bytes", "total_inactive_file")
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / names[0]).write_text(f"{limit}\n")
-    (folder / names[1]).write_text(f"{used}\n")
+    (folder / f"memory.{names[0]}").write_text(f"{limit}\n")
+    (folder / f"memory.{names[1]}").write_text(f"{used}\n")
     (folder / "memory.stat").write_text(f"anon 5\n{names[2]} {files}\n")
 
 

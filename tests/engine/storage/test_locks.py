@@ -56,8 +56,9 @@ def test_a_lock_names_its_holder_until_it_is_released(path: Path) -> None:
     held.retake()  # the same file
     with pytest.raises(LockHeldError) as refused:
         Lock(path).take()
-    words = f"{path.parent} is being written by process {os.getpid()} on {HERE}."
-    assert (str(refused.value), refused.value.elsewhere) == (words, None)
+    assert f"{path.parent} is" in str(refused.value)
+    assert f"process {os.getpid()} on {HERE}." in str(refused.value)
+    assert (refused.value.kind, refused.value.elsewhere) == ("in-use", None)
     held.release()
     held.release()
     assert path.read_bytes() == b""
@@ -88,9 +89,8 @@ def test_a_lock_of_another_machine_is_respected_with_what_to_do(path: Path) -> N
     owner = left(path, host="elsewhere", pid=7)
     with pytest.raises(LockHeldError) as refused:
         Lock(path).take()
-    assert str(refused.value) == (
-        f"{path.parent} was left locked by process 7 on elsewhere; if nothing runs there any more, "
-        f"delete {path} and try again."
+    assert all(
+        words in str(refused.value) for words in ("process 7 on elsewhere", f"delete {path}")
     )
     assert refused.value.elsewhere == owner
     assert last_holder(path) == owner  # it is left as it is
@@ -155,8 +155,9 @@ def test_nothing_is_locked_through_a_link_or_in_no_folder(path: Path, tmp_path: 
     (tmp_path / "other").touch()
     path.symlink_to(tmp_path / "other")
     for act in (Lock(path).take, lambda: lock.is_abandoned(path)):
-        with pytest.raises(LinkInside, match="'lock' in it is a link, and is not followed"):
+        with pytest.raises(LinkInside) as link:
             act()
+        assert link.value.within == "lock"
     assert holder(path) is None
     with pytest.raises(FileNotFoundError):
         Lock(tmp_path / "no" / "lock").take()
@@ -172,7 +173,7 @@ def test_a_folder_that_was_away_is_locked_again_or_the_reason_is_an_error(
     assert holder(path) is not None
     path.unlink()
     left(path, host="elsewhere", pid=7)
-    with pytest.raises(OSError, match="was left locked by process 7 on elsewhere"):
+    with pytest.raises(OSError, match="process 7 on elsewhere"):
         held.retake()
     held.release()
     assert issubclass(LockHeldError, UserError)

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dgn_engine.storage.checkpoints.contents import (
-    UnreadableFile,
-)
-from dgn_engine.storage.checkpoints.pickle_file import (
-    InertDict,
-    InertObject,
-)
-from dgn_engine.storage.checkpoints.pickled_tensors import (
-    StridedTensor,
-    TensorStorage,
-    Unsupported,
-)
+from dgn_engine.storage.checkpoints.contents import UnreadableFile
+from dgn_engine.storage.checkpoints.pickle_file import InertDict, InertObject
+from dgn_engine.storage.checkpoints.pickled_tensors import StridedTensor, TensorStorage, Unsupported
 from dgn_engine.storage.checkpoints.tensor_tree import parsed_tree
 
 NUMBERS = np.arange(12, dtype="<f4")
@@ -42,10 +35,13 @@ def tree_of(tree: Any, most: int = 1 << 20) -> Any:
     return parsed_tree(tree, records, most, "made up")
 
 
-def refusal(act: Any, *given: Any) -> str:
+@contextmanager
+def unreadable(kind: str, value: object = None) -> Iterator[None]:
+    """Assert that a file is refused for a reason of this kind."""
     with pytest.raises(UnreadableFile) as refused:
-        act(*given)
-    return str(refused.value)
+        yield
+    assert refused.value.kind == kind, refused.value
+    assert value in (None, refused.value.value)
 
 
 def why(found: Any) -> str:
@@ -61,8 +57,4 @@ def layer(kind: str, **numbers: Any) -> InertObject:
 
 def sequence(*children: tuple[str, Any], **more: Any) -> InertObject:
     """An `nn.Sequential` with these children."""
-    return InertObject(
-        "torch.nn.modules.container.Sequential",
-        (),
-        state=table(_modules=InertDict(list(children)), **more),
-    )
+    return layer("container.Sequential", _modules=InertDict(list(children)), **more)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from dgn_engine.storage.checkpoints import limits, wire
+from dgn_engine.storage.checkpoints import wire
 from dgn_engine.storage.checkpoints.averaged_weights import averaged_beside, is_averaged
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, UnreadableFile
 from dgn_engine.storage.checkpoints.reader_child import answer
@@ -44,16 +44,11 @@ def test_a_sound_answer_is_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "words"),
-    [
-        ({"shape": [100, 100]}, "larger than allowed"),
-        ({"shape": [-2, -3]}, "a shape is not a shape"),
-        ({"shape": [2.5, 3]}, "a shape is not a shape"),
-        ({"dtype": "object"}, "a type is not a type"),
-    ],
+    "changed",
+    [{"shape": [100, 100]}, {"shape": [-2, -3]}, {"shape": [2.5, 3]}, {"dtype": "object"}],
 )
-def test_an_answer_that_cannot_be_is_not_believed(changed: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+def test_an_answer_that_cannot_be_is_not_believed(changed: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"^(the answer|a shape|a type) "):
         received(head(**changed))
 
 
@@ -96,18 +91,22 @@ def test_numbers_that_find_no_memory_are_refused_before_they_take_it(
 
 
 @pytest.mark.parametrize(
-    ("trouble", "words"),
+    ("trouble", "kind", "said"),
     [
-        (UnreadableFile("is empty"), "is empty"),
-        (MemoryError(), "needs more memory than a file of its size may, and was refused"),
-        (KeyError("w"), "cannot be read (KeyError: 'w')"),
+        (UnreadableFile("has no \x1b", "odd"), "odd", "has no \\x1b"),
+        (MemoryError(), "no-memory", ""),
+        (KeyError("w"), "fault", "KeyError: 'w'"),
     ],
 )
-def test_whatever_a_file_provokes_is_one_sentence(trouble: Exception, words: str) -> None:
+def test_whatever_a_file_provokes_is_one_sentence(trouble: Exception, kind: str, said: str) -> None:
     pipe = io.BytesIO()
     with wire.refusals(pipe):
         raise trouble
-    assert json.loads(pipe.getvalue()) == {"refused": words}
+    pipe.seek(0)
+    with pytest.raises(UnreadableFile) as refused:
+        wire.receive(pipe, 1 << 10)
+    assert refused.value.kind == kind
+    assert said in str(refused.value)
 
 
 # Parts of a file
@@ -131,20 +130,6 @@ def test_a_part_that_is_not_there_is_refused_with_those_that_are() -> None:
         asked("swa", **{"model.w": ONE, "ema.w": ONE})
     with pytest.raises(UnreadableFile, match=r"'p7', …$"):
         asked("swa", **{f"p{number}.w": ONE for number in range(10)})
-
-
-def test_more_numbers_than_are_taken_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "TAKEN", 20)
-    with pytest.raises(UnreadableFile, match=r"of numbers, of which at most [^,;]+ are taken"):
-        asked("", w=ONE)
-
-
-def test_more_numbers_than_the_file_could_hold_are_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(limits, "expanded", lambda _: 20)
-    with pytest.raises(UnreadableFile, match="more numbers than its size allows"):
-        asked("", w=ONE)
 
 
 # Averaged weights

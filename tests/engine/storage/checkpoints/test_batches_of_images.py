@@ -14,9 +14,9 @@ import pytest
 from dgn_engine.storage.checkpoints.batch_child import answer
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, UnreadableFile
 from dgn_engine.storage.checkpoints.wire import receive
+from tests.engine.storage.checkpoints.inert_trees import unreadable
 
 PIXELS = np.arange(12, dtype=np.uint8).reshape(2, 6)
-DAMAGED = "is damaged; delete it and download it again"
 
 
 class _Calls:
@@ -72,17 +72,17 @@ def test_names_come_in_their_order() -> None:
     ],
 )
 def test_what_is_no_batch_is_damaged(parts: dict[str, Any]) -> None:
-    with pytest.raises(UnreadableFile, match=DAMAGED):
+    with unreadable("damaged"):
         read(batch(**parts))
 
 
 def test_a_list_is_no_batch() -> None:
-    with pytest.raises(UnreadableFile, match=DAMAGED):
+    with unreadable("damaged"):
         read(pickle.dumps([1, 2], protocol=2))
 
 
 def test_another_file_is_damaged_before_it_is_looked_at() -> None:
-    with pytest.raises(UnreadableFile, match=DAMAGED):
+    with unreadable("damaged"):
         read(batch(labels=[_Calls()]), md5="0" * 32)
 
 
@@ -94,5 +94,5 @@ def test_a_batch_that_would_call_is_refused_and_calls_nothing() -> None:
 def test_numbers_that_lie_elsewhere_are_not_fetched() -> None:
     pipe = io.BytesIO()
     _RefersOutside(pipe, protocol=2).dump({"data": PIXELS, "labels": [1, 2]})
-    with pytest.raises(UnreadableFile, match="refers to numbers that it does not hold"):
+    with unreadable("no-numbers"):
         read(pipe.getvalue())

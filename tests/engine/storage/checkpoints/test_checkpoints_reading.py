@@ -15,10 +15,12 @@ from dgn_engine.storage.checkpoints import checkpoint_reader, reader_child, wire
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, UnreadableFile
 from dgn_engine.storage.checkpoints.save_network import save_network
+from tests.daily import nightly
 from tests.faults.fuzzing import small_files
 from tests.faults.honest_files import saved
 from tests.faults.hostile_archives import npz
 from tests.faults.hostile_headers import Evil
+from tests.refusals import refused
 
 
 def parsed(content: bytes) -> CheckpointContents:
@@ -54,13 +56,6 @@ def test_our_own_file_comes_back_bit_for_bit_in_the_order_of_its_layers(tmp_path
     assert listing.metadata["regime"] == "ReLU"
 
 
-def test_the_legacy_format_of_torch_is_read(tmp_path: Path) -> None:
-    state = {"w": torch.arange(6.0).reshape(2, 3)}
-    path = tmp_path / "old.pth"
-    path.write_bytes(saved(state, _use_new_zipfile_serialization=False))
-    assert np.array_equal(read_tensors(path).arrays["w"], state["w"].numpy())
-
-
 # Honest files, by the parser alone.
 
 
@@ -77,56 +72,6 @@ def test_the_legacy_format_of_torch_is_read(tmp_path: Path) -> None:
 def test_the_usual_wrappings_come_off(wrap: Callable[[dict[str, torch.Tensor]], object]) -> None:
     state = {"a.weight": torch.randn(2, 2), "a.bias": torch.randn(2)}
     assert list(parsed(saved(wrap(state))).arrays) == ["a.weight", "a.bias"]
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_arrives_as_float32(dtype: torch.dtype) -> None:
-    tensor = torch.randn(4, 3).to(dtype)
-    found = parsed(saved({"w": tensor}))
-    assert found.arrays["w"].dtype == np.float32
-    assert np.array_equal(found.arrays["w"], tensor.float().numpy())
-    assert found.dtypes["w"] == str(dtype).removeprefix("torch.")
-
-
-def test_half_precision_of_safetensors_arrives_as_float32(tmp_path: Path) -> None:
-    tensors = {"b": torch.randn(4).bfloat16(), "h": torch.randn(3).half()}
-    save_network(tmp_path / "h", tensors, {})
-    found = parsed((tmp_path / "h").read_bytes())
-    assert np.array_equal(found.arrays["b"], tensors["b"].float().numpy())
-    assert np.array_equal(found.arrays["h"], tensors["h"].float().numpy())
-
-
-@pytest.mark.parametrize("compressed", [False, True])
-def test_npz_is_read_whatever_the_order_of_its_numbers_and_bytes(compressed: bool) -> None:
-    a = np.asfortranarray(np.arange(6.0).reshape(2, 3)).astype(">f4")
-    found = parsed(npz(compressed, a=a, empty=np.zeros((0, 3)), scalar=np.float64(2)))
-    assert np.array_equal(found.arrays["a"], a)
-    assert found.arrays["empty"].shape == (0, 3)
-    assert found.arrays["scalar"].shape == ()
-
-
-def test_npy_is_read() -> None:
-    buffer = io.BytesIO()
-    np.save(buffer, np.eye(3))
-    assert np.array_equal(parsed(buffer.getvalue()).arrays["array"], np.eye(3))
-
-
-def test_what_is_no_dense_tensor_of_numbers_is_named_and_left_aside() -> None:
-    thing = {
-        "w": torch.ones(2, 2),
-        "sparse": torch.eye(2).to_sparse(),
-        "complex": torch.zeros(2, dtype=torch.complex64),
-        "giant": torch.zeros(1).expand(2**40),
-        "name": "a text",
-    }
-    found = parsed(saved(thing))
-    assert list(found.arrays) == ["w"]
-    assert found.ignored == (
-        "sparse (a sparse tensor)",
-        "complex (complex64)",
-        "giant (repeats its numbers more often than it has any)",
-        "name (str)",
-    )
 
 
 def test_names_arrive_as_plain_text() -> None:
@@ -163,8 +108,9 @@ def test_a_file_that_is_code_alone_is_refused_with_the_name_of_what_it_would_cal
 def test_no_answer_in_time_is_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / "slow.npz"
     path.write_bytes(npz(False, a=np.ones(3)))
-    with pytest.raises(UserError, match=r"^slow\.npz was not read within 10 ms"):
+    with refused("ended") as told:
         read_tensors(path, timeout=0.01)
+    assert "10 ms" in str(told.error)
 
 
 @pytest.fixture
@@ -182,7 +128,7 @@ def test_a_hanging_child_is_ended(small: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(
         checkpoint_reader, "confined_command", instead("import time; time.sleep(600)")
     )
-    with pytest.raises(UserError, match=r"was not read within 0\.3 s"):
+    with refused("ended"):
         read_tensors(small, timeout=0.3)
 
 
@@ -192,30 +138,28 @@ def test_reading_can_be_cancelled(small: Path, monkeypatch: pytest.MonkeyPatch) 
     )
     cancelled = threading.Event()
     threading.Timer(0.2, cancelled.set).start()
-    with pytest.raises(UserError, match="cancelled"):
+    with refused("ended"):
         read_tensors(small, cancelled=cancelled)
 
 
 @pytest.mark.parametrize(
-    ("code", "verdict"),
+    ("code", "ended"),
     [
-        ("import os; os.abort()", r"ended its process \(signal 6\)"),
-        ("raise SystemExit(3)", r"ended its process \(exit code 3\)"),
-        ("print('nonsense')", "was refused"),
-        ("print('[]')", "was refused"),
-        ("print('{}')", "was refused"),
-        (
-            'print(\'{"tensors": [{"name": "a", "shape": [1099511627776], '
-            '"dtype": "float32"}], "ignored": [], "metadata": {}}\')',
-            "was refused",
+        ("import os; os.abort()", -6),
+        ("raise SystemExit(3)", 3),
+        ("print('nonsense')", 0),
+        ("print('[]')", 0),
+        *nightly(("print('{}')", 0)),
+        *nightly(
+            ("print({'tensors': [{'name': 'a', 'shape': [1 << 40], 'dtype': 'float32'}]})", 0)
         ),
     ],
 )
 def test_a_child_that_dies_or_babbles_is_a_sentence(
-    code: str, verdict: str, small: Path, monkeypatch: pytest.MonkeyPatch
+    code: str, ended: int, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoint_reader, "confined_command", instead(code))
-    with pytest.raises(UserError, match=verdict):
+    with refused("refused", value=ended):
         read_tensors(small)
 
 
@@ -231,38 +175,6 @@ def test_nothing_of_a_child_is_left(small: Path) -> None:
     read_tensors(small)
     assert threading.active_count() == threads
     assert children() <= processes
-
-
-# Not even opened.
-
-
-def test_a_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is a folder"):
-        read_tensors(tmp_path)
-
-
-def test_a_fifo_is_refused_without_waiting(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.pt")
-    with pytest.raises(UserError, match="not a regular file"):
-        read_tensors(tmp_path / "pipe.pt")
-
-
-def test_a_device_behind_a_link_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "zero.pt").symlink_to("/dev/zero")
-    with pytest.raises(UserError, match="not a regular file"):
-        read_tensors(tmp_path / "zero.pt")
-
-
-def test_a_missing_an_empty_and_a_giant_file_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"^gone\.pt cannot be opened"):
-        read_tensors(tmp_path / "gone.pt")
-    (tmp_path / "empty.pt").touch()
-    with pytest.raises(UserError, match="is empty"):
-        read_tensors(tmp_path / "empty.pt")
-    with (tmp_path / "giant.pt").open("wb") as file:
-        file.truncate(65 << 30)
-    with pytest.raises(UserError, match="larger than 64 GiB"):
-        read_tensors(tmp_path / "giant.pt")
 
 
 # Damaged bytes, by the parser alone; every hostile kind is in test_checkpoints_corpus.
@@ -291,17 +203,3 @@ def test_a_file_with_any_byte_flipped_is_read_or_refused_but_never_breaks(kind: 
                 parsed(bytes(flipped))
             except UnreadableFile:
                 continue
-
-
-def test_a_torch_file_cut_anywhere_is_refused() -> None:
-    content = saved({"w": torch.ones(3, 3)})
-    for length in range(1, len(content), 97):
-        with pytest.raises(UnreadableFile):
-            parsed(content[:length])
-
-
-def test_a_torch_file_with_a_wrong_checksum_is_refused() -> None:
-    content = bytearray(saved({"w": torch.full((64,), 7.0)}))
-    content[content.index(torch.full((64,), 7.0).numpy().tobytes()) + 8] ^= 1
-    with pytest.raises(UnreadableFile, match="checksum"):
-        parsed(bytes(content))

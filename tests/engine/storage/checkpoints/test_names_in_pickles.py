@@ -42,6 +42,7 @@ from tests.faults.pickle_assembly import (
 
 DANGEROUS = dangerous_names.names()
 # Names in modules that are dangerous as a whole, which only make a value.
+LINEAR = torch.nn.Linear.__module__
 EXCEPTED = ("uuid.UUID", "types.SimpleNamespace", "builtins.")
 
 
@@ -75,7 +76,7 @@ def beside(code: bytes) -> bytes:
 
 def as_state(value: bytes) -> bytes:
     """An honest module that has a value for its `forward`."""
-    made = coded(Name("torch.nn.modules.linear", "Identity")) + b")\x81"
+    made = coded(Name(LINEAR, "Identity")) + b")\x81"
     return made + b"}" + coded("forward") + value + b"sb"
 
 
@@ -230,8 +231,8 @@ def test_a_maker_that_calls_what_it_is_given_may_not_be_kept(name: str) -> None:
 
 def test_a_dot_in_a_name_is_a_warning_even_where_it_leads_to_a_harmless_one() -> None:
     inner = named("torch", "nn.modules.linear.Linear")
-    assert warned(beside(inner)) == "torch.nn.modules.linear.Linear"
-    honest = named("torch.nn.modules.linear", "Linear")
+    assert warned(beside(inner)) == f"{LINEAR}.Linear"
+    honest = named(LINEAR, "Linear")
     assert warned(beside(honest)) == ""
 
 

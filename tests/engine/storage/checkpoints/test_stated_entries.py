@@ -85,10 +85,6 @@ def test_a_module_of_ones_own_says_its_attributes_and_one_of_torch_none(tmp_path
     }
 
 
-def test_a_plain_state_dict_says_nothing(tmp_path: Path) -> None:
-    assert read(STATE, tmp_path).said == ()
-
-
 def test_entries_are_few_short_and_printable_and_those_that_bear_on_it_come_first() -> None:
     tree = table(**{f"note{n}": "x\x1b" * 5000 for n in range(200)}, activation="tanh")
     found = stated_entries(tree)
@@ -167,7 +163,3 @@ def test_what_batchnorms_counted_is_a_hint() -> None:
     assert "'b' never saw a batch" in never
     (different,) = hints(counted(a=(5, 0.1), b=(10, 0.2)))
     assert "'a' 5, 'b' 10" in different
-
-
-def test_a_count_of_zero_with_other_statistics_is_none_that_never_saw_a_batch() -> None:
-    assert hints(counted(a=(0, 0.1), b=(0, 0.2))) == ()

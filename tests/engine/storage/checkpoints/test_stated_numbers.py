@@ -14,7 +14,6 @@ from dgn_engine.storage.checkpoints.stated_layers import (
     received,
     stated_layers,
 )
-from dgn_engine.storage.plain_data import to_plain
 from tests.engine.storage.checkpoints.inert_trees import layer, sequence, table
 
 CONV = {
@@ -96,9 +95,9 @@ def test_a_number_is_taken(kind: str, name: str, given: Any, taken: Any) -> None
 
 @pytest.mark.parametrize(("kind", "name", "given"), REFUSED)
 def test_a_number_that_cannot_be_makes_the_layer_unknown(kind: str, name: str, given: Any) -> None:
-    assert stated(kind, **{name: given}) == StatedLayer(
-        "0", f"{kind} whose {name} is none that is known"
-    )
+    found = stated(kind, **{name: given})
+    assert found.kind.startswith(f"{kind} whose {name} ")
+    assert found.numbers == {}
 
 
 def test_a_thousand_layers_are_listed_and_no_more() -> None:
@@ -109,25 +108,6 @@ def test_a_thousand_layers_are_listed_and_no_more() -> None:
     with pytest.raises(ValueError, match="no layers"):
         received([{"name": "x", "kind": "ReLU", "numbers": {}}] * 1001)
     assert len(received([{"name": "x", "kind": "ReLU", "numbers": {}}] * 1000)) == 1000
-
-
-def test_layers_cross_from_the_child_and_are_checked_again() -> None:
-    layers = tuple(stated(kind) for kind in SOUND)
-    assert received(to_plain(layers)) == layers
-    good = to_plain(layers[0])
-    for change in (
-        {"name": 3},
-        {"kind": 3},
-        {"numbers": []},
-        {"numbers": {"in_features": 3}},
-        {"numbers": {**good["numbers"], "more": 1}},
-        {"numbers": {**good["numbers"], "in_features": -1}},
-        {"kind": "ReLU"},
-    ):
-        with pytest.raises((ValueError, TypeError)):
-            received([{**good, **change}])
-    with pytest.raises(ValueError, match="no layers"):
-        received("x")
 
 
 def test_a_layer_is_said_in_words() -> None:
@@ -165,6 +145,5 @@ def test_empty_hooks_change_nothing_and_a_foreign_class_is_named() -> None:
     found = stated_layers(sequence(("0", calm), ("1", bare), ("2", layer("activation.Hardshrink"))))
     assert [one.kind for one in found] == [
         "ReLU",
-        "torch.nn.modules.activation.ReLU",
-        "torch.nn.modules.activation.Hardshrink",
+        *(layer(f"activation.{name}").callee for name in ("ReLU", "Hardshrink")),
     ]

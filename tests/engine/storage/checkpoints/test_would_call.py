@@ -16,13 +16,12 @@ import pytest
 import torch
 
 from dgn_engine.storage.checkpoints import limits, reader_child, wire
-from dgn_engine.storage.checkpoints.call_recorder import CallRecorder
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, UnreadableFile
+from dgn_engine.storage.checkpoints.harmless_names import LOADS_BYTES
 from tests.faults import honest_files
 from tests.faults.hostile_archives import zipped
 from tests.faults.hostile_headers import npy_header
 from tests.faults.pickle_assembly import (
-    ONES,
     Call,
     Name,
     Raw,
@@ -36,6 +35,7 @@ from tests.faults.pickle_assembly import (
 )
 
 CALL = coded(Call("os", "system", ("reboot",)))
+LINEAR, REBUILD = torch.nn.Linear.__module__, "_rebuild_from_type_v2"
 
 
 def read(content: bytes) -> CheckpointContents:
@@ -83,7 +83,7 @@ WAYS = {
         coded(
             Call(
                 "torch._tensor",
-                "_rebuild_from_type_v2",
+                REBUILD,
                 (Name("os", "system"), Name("torch", "Tensor"), ("x",), {}),
             )
         ),
@@ -109,11 +109,11 @@ WAYS = {
         coded(
             Call(
                 "torch._tensor",
-                "_rebuild_from_type_v2",
-                (Call("torch.nn.modules.linear", "Identity"), Name("builtins", "int"), (), None),
+                REBUILD,
+                (Call(LINEAR, "Identity"), Name("builtins", "int"), (), None),
             )
         ),
-        "torch._tensor._rebuild_from_type_v2",
+        f"torch._tensor.{REBUILD}",
     ),
     "an object that makes defaults": (
         coded(Call("collections", "defaultdict", (Call("argparse", "Namespace"),))),
@@ -121,15 +121,15 @@ WAYS = {
     ),
     "bytes that a call makes": (
         coded(Call("torch.storage", "_load_from_bytes", (Call("builtins", "bytes", ([128],)),))),
-        "torch.storage._load_from_bytes",
+        LOADS_BYTES,
     ),
     "bytes that are no storage": (
         coded(Call("torch.storage", "_load_from_bytes", (b"\x80\2N.",))),
-        "torch.storage._load_from_bytes",
+        LOADS_BYTES,
     ),
     "a storage that is cut off": (
         coded(Call("torch.storage", "_load_from_bytes", (legacy(Raw(b"N\x97"), {}),))),
-        "torch.storage._load_from_bytes",
+        LOADS_BYTES,
     ),
     "a pickle in a pickle": (
         coded(Call("pickle", "loads", (b"\x80\2" + CALL + b".",))),
@@ -148,8 +148,8 @@ WAYS = {
         "os.system",
     ),
     "a method of a class that is harmless": (
-        coded(Call("torch.nn.modules.linear", "Linear.forward", ())),
-        "torch.nn.modules.linear.Linear.forward",
+        coded(Call(LINEAR, "Linear.forward", ())),
+        f"{LINEAR}.Linear.forward",
     ),
     "a module in a harmless one": (
         coded(Call("torch", "os.system", ("x",))),
@@ -165,16 +165,6 @@ def test_a_call_beside_honest_tensors_is_named(way: str, frame: Callable[[Any], 
     found = beside(code, frame)
     assert list(found.arrays) == ["w"]
     assert name in found.would_call
-
-
-def test_an_archive_of_arrays_that_is_a_file_of_torch_too_names_its_calls() -> None:
-    content = zipped(
-        {"b/data.pkl": pickled(Call("os", "x")), "b/x.npy": npy_header("(1,)") + ONES[:4]}
-    )
-    calls = CallRecorder()
-    with pytest.raises(UnreadableFile):
-        reader_child.read(content, "", calls)
-    assert calls.would_call == ("os.x",)
 
 
 def test_calls_in_the_storages_of_a_plain_pickle_are_named() -> None:
@@ -244,17 +234,8 @@ UNREAD = {
 def test_objects_that_cannot_be_read_to_their_end_may_call_anything(way: str) -> None:
     found = read(with_objects(b"\x80\4" + UNREAD[way] + CALL + b"."))
     assert list(found.arrays) == ["w"]
-    assert found.would_call == ("something in x, which cannot be read",)
-
-
-def test_many_arrays_of_objects_share_the_instructions_of_a_file(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(limits, "OPERATIONS", 150)
-    objects = npy_header("(1,)", "'|O'") + b"\x80\2" + b"N0" * 30 + b"N."
-    for count, named in ((2, ()), (3, ("something in x2, which cannot be read",))):
-        members = {f"x{i}.npy": objects for i in range(count)}
-        assert read(zipped({"w.npy": npy_header("()") + bytes(4), **members})).would_call == named
+    (named,) = found.would_call
+    assert named.startswith("something in x")
 
 
 @pytest.mark.parametrize(
@@ -271,26 +252,6 @@ def test_many_arrays_of_objects_share_the_instructions_of_a_file(
 )
 def test_calls_are_named_whatever_the_type_of_objects_is_called(dtype: str) -> None:
     assert read(with_objects(b"\x80\2" + CALL + b".", dtype)).would_call == ("os.system",)
-
-
-@pytest.mark.parametrize(
-    "dtype",
-    [
-        *("S5", "U3", "M8[25s]", "m8", "c8", "V7"),
-        [("objects", "f4"), ("b", "i4", (2, 3))],
-        [(("title", "name"), [("b", [("O", "S3")], (2,))])],
-    ],
-)
-def test_numbers_of_other_types_call_nothing(dtype: Any) -> None:
-    content = io.BytesIO()
-    np.savez(content, w=np.ones(2), x=np.zeros(3, np.dtype(dtype)))
-    found = read(content.getvalue())
-    assert (list(found.arrays), found.would_call) == (["w"], ())
-    assert len(found.ignored) == 1
-
-
-def test_a_type_in_two_pairs_of_quotes_is_none() -> None:
-    assert "which are not read" in refusal(npy_header("()", "\"'<f4'\"") + bytes(4))
 
 
 def test_an_honest_array_of_objects_calls_nothing() -> None:
@@ -369,11 +330,6 @@ def test_there_is_an_end_to_the_names() -> None:
     found = beside(code + b"N")
     assert len(found.would_call) == 201
     assert found.would_call[-1] == "and more than 200"
-
-
-def test_names_are_printable() -> None:
-    code = coded("o\u202es") + coded("sys\x1btem") + b"\x93)R"
-    assert beside(code).would_call == (r"o\u202es.sys\x1btem",)
 
 
 def test_pickles_in_pickles_in_pickles_end() -> None:

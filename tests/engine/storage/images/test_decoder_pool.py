@@ -128,17 +128,14 @@ def test_large_images_are_not_decoded_side_by_side(
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [
-        (b"die", r"reading it ended its process \(signal 11\)"),
-        (b"babble", "an answer that makes no sense|signal"),
-    ],
+    [(b"die", r"\(signal 11\)"), (b"babble", "makes no sense|signal")],
 )
 def test_an_image_that_its_reader_dies_of_is_named(
     content: bytes, reason: str, odd_child: None, children: list[ChildProcess]
 ) -> None:
     with DecoderPool(Path("x"), quiet, 2) as pool:
         found = pool.measured(files(200, at137=content))
-        with pytest.raises(UserError, match=rf"^x: a/137\.png was refused: .*({reason})"):
+        with pytest.raises(UserError, match=rf"^x: a/137\.png .*({reason})"):
             list(found)
     assert ended(children)
 
@@ -149,7 +146,7 @@ def test_an_image_that_takes_for_ever_is_named(
     monkeypatch.setattr(image_limits, "PATIENCE", 0.5)
     with DecoderPool(Path("x"), quiet, 1) as pool:
         found = pool.measured(files(1, at0=b"sleep"))
-        with pytest.raises(UserError, match=r"a/0\.png was refused: it was not read within 0.5 s"):
+        with pytest.raises(UserError, match=r"a/0\.png .* 0\.5 s"):
             list(found)
 
 

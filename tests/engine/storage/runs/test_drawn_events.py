@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import weakref
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from dgn_engine.config import RunConfig
-from dgn_engine.protocol.runs import RunContinued
 from dgn_engine.protocol.training import Measured, RegimeSwapped, SettingChanged
 from dgn_engine.protocol.watching import ProbeScalars
-from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.drawn_events import drawn_history
-from dgn_engine.storage.runs.log import LogLine, LogScan, encode_line, event_of
-from dgn_engine.storage.runs.recorded_curves import read_curves
+from dgn_engine.storage.runs.log import LogLine, encode_line, event_of
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from tests.engine.storage.runs.drawn_logs import counting, drawn
@@ -30,19 +25,10 @@ def scored(step: int, tested: bool = False) -> Measured:
     return Measured(step, step / 5, 1.0, 0.5, *test)
 
 
-class Held(dict[str, Any]):
-    """Fields of a line of which it is known whether somebody has them."""
-
-
 def a_run(path: Path, lines: list[LogLine]) -> Path:
     RunFolder.create(path, RunConfig()).close()
     (path / folder_layout.LOG).write_bytes(b"".join(map(encode_line, lines)))
     return path
-
-
-def long_log(count: int) -> list[LogLine]:
-    happened = [scored(step, step % 10 == 0) for step in range(count)]
-    return [LogLine(n, 100.0 + n, "Measured", to_plain(e)) for n, e in enumerate(happened)]
 
 
 def test_a_short_history_is_whole_and_lacks_nothing() -> None:
@@ -99,42 +85,3 @@ def test_events_one_after_the_other_are_those_of_the_lines_that_count(
     assert repr(reader.log.summary) == repr(RunReader(tmp_path / "run").log.summary)
     kept = [line.seq for line in RunReader(tmp_path / "run").log.lines]
     assert kept == [line.seq for line in counting(lines)]
-
-
-def test_a_run_that_goes_on_or_is_drawn_holds_no_more_than_a_line_of_its_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lines = long_log(500)
-    going_on = RunContinued(500, "", "")
-    lines.append(LogLine(500, 700.0, "RunContinued", {**to_plain(going_on), "lines": 400}))
-    path = a_run(tmp_path / "run", lines)
-    held: list[weakref.ref[Held]] = []
-    most = 0
-    decode = LogScan._decode
-
-    def watched(scan: LogScan, raw: bytes) -> LogLine | None:
-        nonlocal most
-        held[:] = [one for one in held if one() is not None]
-        most = max(most, len(held))
-        line = decode(scan, raw)
-        assert line is not None
-        fields = Held(line.fields)
-        held.append(weakref.ref(fields))
-        return line._replace(fields=fields)
-
-    monkeypatch.setattr(LogScan, "_decode", watched)
-    folder = RunFolder(path)
-    assert folder.log.lines == 501
-    folder.close()
-    assert sum(1 for _ in RunReader(path).log.each_event()) == 401
-    assert read_curves(path).scalars[("training", "train_loss")][0].tolist() == [*range(400)]
-    assert 0 < most <= 2
-
-
-def test_numbers_of_a_resumed_run_are_given_once_as_before(tmp_path: Path) -> None:
-    fields: dict[str, Any] = {"step": 1, "lines": 3, "frames": 7, "checkpoints": 5}
-    lines = [*long_log(10), LogLine(10, 200.0, "RunContinued", fields)]
-    folder = RunFolder(a_run(tmp_path / "run", lines))
-    assert (folder._serial, folder._order, folder.log.lines) == (7, 5, 11)
-    assert list(folder.log.changes) == [1]
-    folder.close()

@@ -12,7 +12,7 @@ import pytest
 from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.plain_data import to_plain
-from dgn_engine.storage.runs import folder_layout, frame_content, run_checkpoints, run_info
+from dgn_engine.storage.runs import folder_layout, frame_content, run_checkpoints
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.session_writer import save_session
@@ -78,13 +78,6 @@ def test_a_frame_without_numbers_has_a_head_that_is_json():
     size = int.from_bytes(content[:8], "little")
     strictly(strictly(content[8 : 8 + size])["__metadata__"]["frame"])
     assert repr(frame_content.decode(content)) == repr(frame)
-
-
-def test_the_description_of_a_run_is_json_and_its_checksum_holds(tmp_path):
-    info = {"format": run_info.FORMAT, "value": math.nan, "more": [math.inf, {"deep": -math.inf}]}
-    run_info.write(tmp_path, info)
-    strictly((tmp_path / folder_layout.RUN).read_text())
-    assert run_info.read(tmp_path)["more"] == ["inf", {"deep": "-inf"}]
 
 
 def test_what_a_session_says_of_its_window_is_json(tmp_path):

@@ -65,26 +65,7 @@ def test_a_damaged_run_says_why(kind: str, root: Path) -> None:
         assert (run.status, run.step, run.trouble) == ("finished", 4, ""), "its log is sound"
         return
     assert run.status == "damaged"
-    assert {"config.seed is 2^63": "seed is 9223372036854775808; it must be at most"}.get(
-        kind, "run.json makes no sense (threads)"
-    ) in run.trouble
-
-
-def test_what_is_not_foreseen_is_a_line_too(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = index_entry._read
-
-    def faulty(folder: Path, stamp: str) -> index_entry.IndexEntry:
-        if folder.name == "a":
-            raise RuntimeError("a fault made for the test\n\x1b[2J")
-        return before(folder, stamp)
-
-    monkeypatch.setattr(index_entry, "_read", faulty)
-    found = {run.name: run for run in index.list_runs(str(root)).runs}
-    assert found["b"].status == "finished"
-    assert found["a"].status == "damaged"
-    assert found["a"].trouble == (
-        "It cannot be read: RuntimeError: a fault made for the test\\n\\x1b[2J"
-    )
+    assert ("9223372036854775808" if "seed" in kind else "(threads)") in run.trouble
 
 
 # Folders
@@ -97,11 +78,6 @@ def test_a_folder_of_any_name_is_listed(name: str, root: Path) -> None:
         found = {run.name: run.status for run in index.list_runs(str(root)).runs}
         assert found == {name: "finished", "b": "finished"}
     assert index_database.recall(root).keys() == {name, "b"}
-
-
-def test_a_folder_that_is_being_copied_is_no_run_yet(root: Path) -> None:
-    (root / "a").rename(root / ".a.123.part")
-    assert list(rows(root)) == ["b"]
 
 
 def test_a_link_to_a_run_is_listed_as_the_run_it_leads_to(root: Path, memory: Path) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from dgn_engine.config import RunConfig
 from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.plain_data import to_plain
-from dgn_engine.storage.runs import manifest, run_info
+from dgn_engine.storage.runs import run_info
 from dgn_engine.storage.runs.log import LogContents, decode_line
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.recorded_log import LogTail
@@ -149,28 +148,3 @@ def test_a_run_json_of_a_twin_is_put_aside_and_the_run_stays(closed: bool, tmp_p
     assert run_info.read(run)["id"] == own
     reader = RunReader(run)
     assert (len(reader.checkpoints), len(reader.frames), len(reader.measured)) == (1, 1, 1)
-
-
-def test_what_a_writer_removes_while_it_is_looked_at_is_not_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = RunFolder.create(tmp_path / "run", CONFIG)
-    run.checkpoint(snapshot(10), "")
-    gone = run.checkpoints[0]
-    real, looks = manifest.find_unsound, 0
-
-    def find(*arguments: Any) -> Any:
-        nonlocal looks
-        looks += 1
-        if looks == 1:
-            yield gone.path, manifest.Damage(f"{gone.path.within}/state.json", "is missing")
-        yield from real(*arguments)
-
-    monkeypatch.setattr(manifest, "find_unsound", find)
-    assert verify(run.path) == []
-    (run.path / "config.toml").unlink()
-    looks = 0
-    assert [one.path for one in verify(run.path)] == ["config.toml"]
-    run.close()
-    looks = 0
-    assert len(verify(run.path)) == 2  # nobody writes it: it is looked at once

@@ -12,9 +12,9 @@ import torch
 
 from dgn_engine.cli import main
 from dgn_engine.config import RunConfig
-from dgn_engine.errors import UserError
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.training import Measured
+from dgn_engine.storage.inner_path import LinkInside
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.manifest import verify
@@ -24,6 +24,7 @@ from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_notes import read_notes
 from dgn_engine.storage.runs.run_reader import RunReader
+from tests.refusals import refused, refused_command
 
 # Inner folders and files, and things deeper in the folder, by the first that there is.
 SHALLOW = (*folder_layout.FOLDERS, *folder_layout.FILES, folder_layout.LOCK)
@@ -94,19 +95,18 @@ def test_a_link_is_named_and_put_aside_and_what_it_names_stays(
 
 @pytest.mark.parametrize("name", SHALLOW)
 def test_a_run_with_a_linked_part_is_not_gone_on_with_and_one_sentence_says_why(
-    name: str, run: Path, elsewhere: Path, capsys: pytest.CaptureFixture[str]
+    name: str, run: Path, elsewhere: Path
 ) -> None:
     linked(run, name, elsewhere)
-    with pytest.raises(UserError, match="is a link"):
-        RunFolder(run)
+    for act in (RunFolder, RunReader):
+        with refused("link", value=name):
+            act(run)
     for words in (
-        *(["train", "--resume", str(run)], ["runs", "show", str(run)]),
-        *(["runs", "export", str(run), str(run.parent / "x.dgn")], ["runs", "keep", str(run)]),
+        *(("train", "--resume", run), ("runs", "show", run), ("runs", "keep", run)),
+        ("runs", "export", run, run.parent / "x.dgn"),
     ):
-        assert main(words) == 2
-        said = capsys.readouterr().err
-        assert said.count("\n") == 1
-        assert f"'{name}' in it is a link, and is not followed" in said
+        refusal = refused_command(*words)
+        assert (refusal.kind, refusal.value) == ("link", name)
     assert not (run.parent / "x.dgn").exists()
 
 
@@ -175,7 +175,7 @@ def test_a_folder_that_becomes_a_link_in_mid_run_is_not_written_through(
     if step == "note":
         acts[step]()
     else:
-        with pytest.raises(OSError, match="is a link, and is not followed"):
+        with pytest.raises(LinkInside):
             acts[step]()
     assert list(place.iterdir()) == []
     for name in (folder_layout.FRAMES, folder_layout.CHECKPOINTS):

@@ -14,7 +14,7 @@ from dgn_engine.cli import main
 from dgn_engine.config import RunConfig
 from dgn_engine.protocol.training import Measured, RegimeSwapped
 from dgn_engine.storage.plain_data import to_plain
-from dgn_engine.storage.runs import log_gaps, run_info
+from dgn_engine.storage.runs import run_info
 from dgn_engine.storage.runs.index_entry import UNKNOWN, read_entry
 from dgn_engine.storage.runs.log import LogLine, decode_line
 from dgn_engine.storage.runs.log_gaps import LogFact, read_gaps
@@ -255,26 +255,3 @@ def test_an_inventory_of_an_older_version_has_no_digests(tmp_path: Path) -> None
     run_info.write(run, {**info, "digests": old["digests"]})
     assert verify(run) == []
     assert put_manifest(run_info.read(run), None).keys() & {"digests", "inventory"} == set()
-
-
-def test_a_log_of_gaps_alone_takes_no_longer_for_each_of_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The scores that count are taken once, not once a gap."""
-    taken = 0
-    real = log_gaps._GapReader._take_scores
-
-    def counting(reader: log_gaps._GapReader, number: int) -> None:
-        nonlocal taken
-        before = len(reader._counted)
-        real(reader, number)
-        taken += len(reader._counted) - before
-
-    monkeypatch.setattr(log_gaps._GapReader, "_take_scores", counting)
-    lines = [LogLine(2 * n, 1.0, "Measured", {"step": n}) for n in range(2000)]
-    found = read_gaps(lines, 0, "DL", ())
-    assert found.lost == 1999
-    assert taken == 1999
-    back = [LogLine(2 * n, 1.0, "Measured", {"step": 2000 - n}) for n in range(2000)]
-    assert sum(one.name == "RunContinued" for one in read_gaps(back, 0, "DL", ()).lines) == 1999
-    assert taken == 2 * 1999

@@ -225,33 +225,6 @@ def test_the_oldest_lines_go_where_too_many_are_held_and_they_are_counted(
     assert recorder.take_events() == [RecordingPaused(PAUSED, 1), RecordingResumed(7, 4)]
 
 
-def test_a_disk_that_stays_full_leaves_it_unsaved_and_says_so_once(
-    folder: Folder, begin: Callable[..., Recorder]
-) -> None:
-    recorder = begin(0.001)
-    folder.trouble = FULL
-    recorder.note("Measured", {"step": 5})
-    until(lambda: recorder.paused)
-    time.sleep(0.02)  # it is tried again and again
-    assert not recorder.close()
-    assert recorder.take_events() == [RecordingPaused(PAUSED, 5)]
-    assert folder.written == []
-
-
-@pytest.mark.parametrize(
-    ("trouble", "words"),
-    [(OSError(None, "the log is closed"), "the log is closed"), (OSError(), "")],
-)
-def test_trouble_without_a_number_is_told_in_its_words(
-    folder: Folder, begin: Callable[..., Recorder], trouble: OSError, words: str
-) -> None:
-    recorder = begin()
-    folder.trouble = trouble
-    recorder.note("Measured", {"step": 5})
-    until(lambda: recorder.paused)
-    assert recorder.paused == f"Recording to /runs/a is paused: {words}."
-
-
 def test_a_fault_of_ours_ends_the_record_and_is_told(
     folder: Folder, begin: Callable[..., Recorder]
 ) -> None:

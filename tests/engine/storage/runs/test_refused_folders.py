@@ -1,4 +1,4 @@
-"""What is said where a run's folder has not, or not soundly, what it is asked for."""
+"""What a run's folder has not, or not soundly, of what it is asked for; what is repaired of it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,29 @@ import safetensors.numpy
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.branches import BranchChanges
 from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.protocol.runs import RunsListed
 from dgn_engine.protocol.training import Measured
-from dgn_engine.storage.inner_path import InnerPath, inner, inside
-from dgn_engine.storage.runs import folder_layout, frame_content, index, run_checkpoints, run_info
+from dgn_engine.storage.inner_path import inner, inside
+from dgn_engine.storage.runs import (
+    folder_layout,
+    frame_content,
+    index,
+    run_checkpoints,
+    run_info,
+    serial_numbers,
+)
 from dgn_engine.storage.runs.branch_origin import BranchOrigin, branch_info, log_before, origin_of
 from dgn_engine.storage.runs.log import decode_line
-from dgn_engine.storage.runs.manifest import verify
+from dgn_engine.storage.runs.manifest import Manifest, find_ranges, verify
 from dgn_engine.storage.runs.recorded_log import LogTail
-from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_engine.storage.runs.repair import repair
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.storage.runs.run_removal import delete_run
 from dgn_engine.storage.runs.thin_runs import ThinningPlan
+from dgn_engine.storage.session_file.session_writer import export_run
 from tests.engine.storage.runs.short_run import CONFIG, frame, score, snapshot
+from tests.refusals import refused
 
 LOG, RUN = folder_layout.LOG, folder_layout.RUN
 MIB = 1 << 20
@@ -36,39 +46,87 @@ MIB = 1 << 20
 
 @pytest.fixture
 def run(memory: Path) -> Path:
-    """Scores of three steps, checkpoints of three, of the last step two; closed."""
+    """Scores of three steps, checkpoints of three, of the last step two; frames of two; closed."""
     folder = RunFolder.create(memory / "run", CONFIG)
     for step in (10, 20, 30):
         score(folder, step)
-    folder.add_frame(frame(20))
+    for step in (1000, 2000):
+        folder.add_frame(frame(step))
     for step in (10, 20, 30, 30):
         folder.checkpoint(snapshot(step), "before FL")  # one that is kept
     folder.close()
     return folder.path
 
 
-def sentence(act: Callable[..., object], *given: Any) -> str:
-    with pytest.raises(UserError) as refused:
-        act(*given)
-    return str(refused.value)
+@pytest.fixture
+def empty(memory: Path) -> Path:
+    RunFolder.create(memory / "empty", CONFIG).close()
+    return memory / "empty"
 
 
-def spoil(file: Path) -> None:
-    content = file.read_bytes()
-    file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+# Verify and repair
 
 
-# Repair
+@pytest.mark.parametrize(
+    ("damaged", "said"),
+    [
+        ((2,), ("line 2", "1")),
+        ((1, 2), ("1–2", "0–1")),
+        ((3,), ("line 3", "2 lines, 3")),
+        (range(2, 30, 2), ("2, 4, 6, 8, 10, 12, 14, 16, 18, 20 …", "1, 3, 5, 7, 9")),
+    ],
+    ids=["one", "a stretch", "the last", "more than ten"],
+)
+def test_damaged_lines_are_named_and_counted(
+    damaged: Any, said: tuple[str, str], run: Path
+) -> None:
+    folder = RunFolder(run)
+    for step in range(40, 67) if len(damaged) > 2 else ():
+        score(folder, step)
+    folder.close()
+    lines = (run / LOG).read_bytes().splitlines(keepends=True)
+    for number in damaged:
+        lines[number - 1] = lines[number - 1].replace(b'"seq"', b'"sea"')
+    (run / LOG).write_bytes(b"".join(lines))
+    found = verify(run)
+    assert [one.path for one in found] == [LOG, LOG]
+    assert all(words in one.trouble for words, one in zip(said, found, strict=True))
+    (repaired,) = repair(run)
+    assert f"{len(lines) - len(damaged)} sound" in repaired
+    assert f"{len(damaged)} are" in repaired
+    assert repair(run) == []
+
+
+def test_ranges_are_stretches_without_a_gap() -> None:
+    assert find_ranges([1, 2, 3, 7, 9, 10]) == ((1, 3), (7, 7), (9, 10))
+
+
+def test_what_was_missing_is_made_anew_and_what_lies_in_its_place_is_put_aside_each_time(
+    run: Path,
+) -> None:
+    config = run / folder_layout.CONFIG
+    whole = config.read_bytes()
+    config.unlink()
+    assert len(repair(run)) == 1
+    assert not (run / "damaged").exists()
+    for number in range(2):
+        config.write_text(f"seed = 'x{number}'")
+        assert len(repair(run)) == 1
+        assert config.read_bytes() == whole
+        assert repair(run) == verify(run) == []
+    aside = sorted((run / "damaged").iterdir())
+    assert [path.read_text() for path in aside] == ["seed = 'x0'", "seed = 'x1'"]
 
 
 def test_a_run_of_a_later_version_is_not_repaired_and_not_changed(run: Path) -> None:
     (run / RUN).write_bytes(run_info.encode({**run_info.read(run), "format": "dgn-viewer run 2"}))
     later = (run / RUN).read_bytes()
-    [damage] = verify(run)
-    assert "was written by a later version of dgn-viewer; install that one" in str(damage)
-    assert "was written by a later version of dgn-viewer" in sentence(repair, run)
-    assert (run / RUN).read_bytes() == later
-    assert not (run / "damaged").exists()
+    assert [one.path for one in verify(run)] == [RUN]
+    for _ in range(2):
+        with refused("later-version"):
+            repair(run)
+        assert (run / RUN).read_bytes() == later
+        assert not (run / "damaged").exists()
 
 
 def test_what_was_trained_is_found_in_the_newest_sound_checkpoint(run: Path) -> None:
@@ -77,7 +135,7 @@ def test_what_was_trained_is_found_in_the_newest_sound_checkpoint(run: Path) -> 
     newest, *_ = sorted(run.glob("checkpoints/000000030*/state.json"), reverse=True)
     newest.write_text("{}")
     done = repair(run)
-    assert done[0].startswith("run.json was made anew from checkpoints/000000030")
+    assert "checkpoints/000000030" in done[0]
     assert newest.parent.name not in done[0]
     assert run_info.config_of(run_info.read(run)) == CONFIG
     assert verify(run) == []
@@ -86,47 +144,97 @@ def test_what_was_trained_is_found_in_the_newest_sound_checkpoint(run: Path) -> 
 def test_a_run_of_which_nothing_says_what_was_trained_is_not_repaired(run: Path) -> None:
     for file in (RUN, folder_layout.CONFIG):
         (run / file).unlink()
-    for file in run.glob("checkpoints/*/state.json"):
-        file.write_text("{}")
-    assert sentence(repair, run) == (
-        f"{run} cannot be repaired: neither run.json nor config.toml nor a checkpoint says what "
-        "was trained."
-    )
+    for state in run.glob("checkpoints/*/state.json"):
+        state.write_text("{}")
+    for _ in range(2):
+        with refused("no-configuration"):
+            repair(run)
+    RunFolder.create(run.parent / "other", CONFIG).close()  # nothing is held any more
+    (run / RUN).write_bytes((run.parent / "other" / RUN).read_bytes())
+    repair(run)
+
+
+def test_a_folder_of_something_else_holds_no_run(memory: Path) -> None:
+    (memory / "x.txt").touch()
+    for folder in (memory, memory / "nowhere"):
+        with refused("no-run", value=folder):
+            verify(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"lines": -1}, {"lines": (1 << 53) + 1}, {"frames": ((3, 2),)}, {"frames": ((-1, 2),)}),
+        *({"frames": ((0, 1_000_000),)}, {"checkpoints": ("x",)}, {"checkpoints": ("12",)}),
+    ],
+)
+def test_a_manifest_that_cannot_be_is_refused(change: dict[str, Any]) -> None:
+    sound = Manifest.of(3, [0, 1, 5], ["000000010"], {})
+    assert sound.frames == ((0, 1), (5, 5))
+    assert sound.serials == {0, 1, 5}
+    assert replace(sound, frames=((0, 999_999),)).serials
+    with pytest.raises(ValueError, match=r"a |too many"):
+        replace(sound, **change)
+
+
+def test_states_that_cannot_be_read_hide_no_others(memory: Path) -> None:
+    places = memory / "checkpoints"
+    sound = {0: {"lines": 50}, 11: {"frames": 60}, 6: {"order": 70}}
+    for n in range(12):
+        (places / f"{n:09}").mkdir(parents=True)
+        text = json.dumps(sound[n]) if n in sound else "["
+        (places / f"{n:09}" / "state.json").write_text(text)
+    found = serial_numbers.find_next_numbers(memory, Manifest.of(0, [], [], {}), [])
+    assert (found.lines, found.frames, found.checkpoints) == (50, 60, 71)
 
 
 # Steps that are not there
 
 
-def test_scores_of_a_step_are_those_of_just_this_step(run: Path, memory: Path) -> None:
-    assert RunReader(run).scores(20).step == 20
-    assert sentence(RunReader(run).scores, 25) == (
-        "run has no scores of step 25; the nearest are of steps 20 and 30."
-    )
-    assert sentence(RunReader(run).scores, 99).endswith("; the nearest is of step 30.")
-    RunFolder.create(memory / "empty", CONFIG).close()
-    assert sentence(RunReader(memory / "empty").scores, 1) == "empty holds no scores."
-    assert sentence(RunReader(memory / "empty").checkpoint) == "empty holds no checkpoint."
+@pytest.mark.parametrize(
+    ("read", "steps", "there"),
+    [
+        (RunReader.scores, {25: (20, 30), 99: (30,), 1: (10,)}, 20),
+        (RunReader.checkpoint, {15: (10, 20), 99: (30,), 1: (10,)}, 20),
+        (RunReader.frame, {1500: (1000, 2000), 9000: (2000,), 5: (1000,)}, 1000),
+    ],
+)
+def test_a_step_that_is_not_there_names_the_nearest(
+    read: Callable[[RunReader, int], Any], steps: dict[int, tuple[int, ...]], there: int, run: Path
+) -> None:
+    for step, near in steps.items():
+        with refused("no-step", value=near) as told:
+            read(RunReader(run), step)
+        assert all(f"{one:,}" in str(told.error) for one in (step, *near))
+    assert read(RunReader(run), there).step == there
+
+
+def test_a_run_without_anything_says_so(empty: Path) -> None:
+    reader = RunReader(empty)
+    for act, kind in (
+        *((reader.checkpoint, "no-checkpoint"), (lambda: reader.checkpoint(5), "no-checkpoint")),
+        *((lambda: reader.frame(5), "no-frames"), (lambda: reader.scores(5), "no-scores")),
+    ):
+        with refused(kind):
+            act()
+    assert reader.latest_frame(10) is None
+
+
+def test_the_last_frame_at_or_before_a_step_is_shown(run: Path) -> None:
+    found = [RunReader(run).latest_frame(step) for step in (999, 1000, 1001, 10**9)]
+    assert [one and one.step for one in found] == [None, 1000, 1000, 2000]
+    assert RunReader(run).step == 30
 
 
 def test_an_older_checkpoint_is_not_taken_for_the_newest(run: Path) -> None:
     newest = max(run.glob("checkpoints/000000030*"))
     (newest / folder_layout.STATE).write_text("[]")
-    said = sentence(RunReader(run).checkpoint)
-    assert f"checkpoints/{newest.name}/state.json" in said
-    assert said.endswith("the newest sound checkpoint of run is of step 30: run@30.")
-    assert f"checkpoints/{newest.name}/state.json" in sentence(RunReader(run).checkpoint, 30)
+    with refused("damaged", value=f"checkpoints/{newest.name}/state.json") as told:
+        RunReader(run).checkpoint()
+    assert told.error.way_out == "run@30"
+    with refused("damaged", value=f"checkpoints/{newest.name}/state.json"):
+        RunReader(run).checkpoint(30)
     assert RunReader(run).checkpoint(20).step == 20
-    assert sentence(RunReader(run).checkpoint, 15) == (
-        "run has no checkpoint of step 15; the nearest are of steps 10 and 20."
-    )
-
-
-def test_a_checkpoint_that_was_spoilt_since_it_was_listed_is_refused_by_its_file(
-    run: Path,
-) -> None:
-    listed = RunReader(run).checkpoint(10)
-    spoil(run / "checkpoints" / listed.path.name / folder_layout.TENSORS)
-    assert folder_layout.TENSORS in sentence(run_checkpoints.load, listed)
 
 
 def test_a_state_that_is_no_table_is_none(memory: Path) -> None:
@@ -135,22 +243,27 @@ def test_a_state_that_is_no_table_is_none(memory: Path) -> None:
         run_checkpoints.read_state(inside(memory))
 
 
-# New folders
+# Listed, exported, deleted
 
 
-def test_a_run_is_written_into_a_new_or_an_empty_folder_only(memory: Path) -> None:
-    def said(name: str) -> str:
-        return sentence(RunFolder.create, memory / name, CONFIG)
-
-    (memory / "full").mkdir()
-    (memory / "full" / "x").touch()
-    (memory / "file").touch()
-    (memory / "link").symlink_to(memory / "full")
-    assert said("full") == f"{memory / 'full'} is not empty; choose another folder with --out."
-    assert said("file") == f"{memory / 'file'} is not a folder; choose another one with --out."
-    assert said("link") == f"{memory / 'link'} is a link; choose another folder with --out."
-    assert said("a\udcffb").endswith("is no name in UTF-8; choose another folder with --out.")
-    assert sorted(path.name for path in memory.iterdir()) == ["file", "full", "link"]
+def test_runs_are_listed_with_the_last_written_to_first(memory: Path) -> None:
+    for place, name in enumerate(("a", "b", "c")):
+        folder = RunFolder.create(memory / name, replace(CONFIG, seed=place))
+        if name == "b":
+            folder.checkpoint(snapshot(3), "")
+        folder.close()
+        os.utime(memory / name / LOG, (100 + 10 * (place == 1), 100 + 10 * (place == 1) + place))
+    (memory / "c" / LOG).unlink()
+    os.utime(memory / "c" / RUN, (500, 500))
+    (memory / "no run").mkdir()
+    listed = index.list_runs(str(memory))
+    assert listed.root == str(memory)
+    assert [(one.name, one.touched) for one in listed.runs] == [("c", 500), ("b", 111), ("a", 100)]
+    assert [one.resumable for one in listed.runs] == [False, True, False]
+    assert [one.status for one in listed.runs] == ["damaged", "interrupted", "interrupted"]
+    assert listed.runs[1].folder == str(memory / "b")
+    assert index.list_runs("") == RunsListed("", ())
+    assert index.list_runs(str(memory / "nowhere")).runs == ()
 
 
 def test_the_run_to_go_on_with_is_the_last_one_that_nobody_writes(memory: Path) -> None:
@@ -169,6 +282,29 @@ def test_the_run_to_go_on_with_is_the_last_one_that_nobody_writes(memory: Path) 
     assert index.newest_resumable(memory) == memory / "written"
 
 
+def test_the_scores_of_a_run_are_a_table(run: Path, memory: Path) -> None:
+    assert "3 scores" in export_run(run, memory / "x.csv")
+    assert (memory / "x.csv").read_bytes() == (
+        b"step,epoch,train_loss,train_accuracy,test_loss,test_accuracy\n"
+        b"10,0.0,nan,0.5,,\n20,0.0,nan,0.5,,\n30,0.0,nan,0.5,,\n"
+    )
+    with refused("unknown-ending", value="x.txt"):
+        export_run(run, memory / "x.txt")
+    with refused("unwritable"):
+        export_run(run, memory / "no" / "x.csv")
+
+
+@pytest.mark.parametrize("left", [RUN, LOG])
+def test_half_a_run_is_deleted_too_and_what_is_none_stays(run: Path, left: str) -> None:
+    (run / ({RUN, LOG} - {left}).pop()).unlink()
+    delete_run(run)
+    assert not run.exists()
+    run.mkdir()
+    with refused("no-run"):
+        delete_run(run)
+    assert run.exists()
+
+
 # Frames
 
 
@@ -179,7 +315,8 @@ def encoded(**changed: Any) -> bytes:
         "npk": Reading("npk", 7, arrays={"kernel": np.eye(64)}),
     }
     content = frame_content.encode(Frame(1, 7, 0.5, 0.0, None, readings))
-    head = json.loads(frame_content._metadata(content)["frame"])
+    size = int.from_bytes(content[:8], "little")
+    head = json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["frame"])
     arrays = safetensors.numpy.load(content)
     return safetensors.numpy.save(arrays, {"frame": json.dumps(head | changed)})
 
@@ -193,17 +330,11 @@ def test_a_frame_comes_back_as_it_was_written() -> None:
 @pytest.mark.parametrize(
     "changed",
     [
-        {"format": 3},
-        {"step": -1},
-        {"step": 1.5},
-        {"epoch": "1e300"},
+        *({"format": 3}, {"step": -1}, {"step": 1.5}, {"epoch": "1e300"}, {"examples": 3}),
         {"packed": {"gates/layer_0": [1 << 20, 1 << 20]}},
         {"packed": {"gates/layer_0": [-8, 8]}},
-        {"examples": 3},
-        {"regime": 3},
-        {"wiring": [0, 2]},
+        *({"regime": 3}, {"wiring": [0, 2]}, {"readings": {"gates": {"step": 7}}}),
         {"readings": {"gates": {"step": -1}, "npk": {"step": 7}}},
-        {"readings": {"gates": {"step": 7}}},
     ],
     ids=str,
 )
@@ -212,27 +343,16 @@ def test_a_frame_that_makes_no_sense_is_unsound(changed: dict[str, Any]) -> None
         frame_content.decode(encoded(**changed))
 
 
-def test_a_frame_that_would_fill_the_memory_is_unsound(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = encoded()
-    monkeypatch.setattr(frame_content, "UNPACKED", 70)  # the gates alone
-    with pytest.raises(ValueError, match="npk/kernel is too large"):
-        frame_content.decode(whole)
-
-
-def test_a_file_without_its_head_is_unsound() -> None:
-    with pytest.raises(ValueError, match="its header is cut off"):
-        frame_content.decode(encoded()[:20])
-
-
-def test_frames_that_cannot_be_listed_are_refused(
-    run: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_frame_that_would_fill_the_memory_or_has_no_head_is_unsound(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def fail(*_: object) -> bool:
-        raise PermissionError(13, "Permission denied")
-
-    assert RecordedSteps(run).steps == (20,)
-    monkeypatch.setattr(InnerPath, "exists", fail)
-    assert sentence(RecordedSteps, run) == ("The frames of run cannot be read: Permission denied.")
+    whole = encoded()
+    for content in (whole[:20], b"", whole[:9]):
+        with pytest.raises(frame_content.UNSOUND):
+            frame_content.decode(content)
+    monkeypatch.setattr(frame_content, "UNPACKED", 70)  # the gates alone
+    with pytest.raises(ValueError, match="npk/kernel"):
+        frame_content.decode(whole)
 
 
 # Branches
@@ -264,15 +384,29 @@ def test_a_branch_begins_with_the_lines_before_it(run: Path) -> None:
 # A log that grows
 
 
+def told(tail: LogTail) -> list[int]:
+    return [event.step for event in tail.take() if isinstance(event, Measured)]
+
+
 def test_a_tail_tells_each_line_once_and_begins_anew_with_another_file(run: Path) -> None:
     tail = LogTail(run / LOG, after=1)
-    assert [event.step for event in tail.take() if isinstance(event, Measured)] == [20, 30]
-    assert tail.take() == []
+    assert told(tail) == [20, 30]
+    assert told(tail) == []
+    folder = RunFolder(run)
+    score(folder, 40)  # a writer between two looks
+    assert told(tail) == [40]
+    folder.close()
     content = (run / LOG).read_bytes()
-    (run / LOG).write_bytes(content[:40])  # cut, and the beginning of a line
-    assert tail.take() == []
-    (run / LOG).unlink()
-    assert tail.take() == []
+    for _ in range(2):
+        (run / LOG).write_bytes(content[:40])  # cut, and the beginning of a line
+        assert told(tail) == []
+        (run / LOG).unlink()
+        assert told(tail) == []
+    (run / LOG).write_bytes(content)
+    assert told(tail) == []  # they were told
+    with (run / LOG).open("ab") as file:
+        file.write(content.splitlines(keepends=True)[0])
+    assert told(tail) == []
 
 
 def test_a_line_without_an_end_does_not_hold_up_what_follows(
@@ -282,29 +416,40 @@ def test_a_line_without_an_end_does_not_hold_up_what_follows(
     content = (run / LOG).read_bytes()
     (run / LOG).write_bytes(b"x" * 600 + b"\n" + content)
     tail = LogTail(run / LOG)
-    assert tail.take() == []
-    assert [event.step for event in tail.take() if isinstance(event, Measured)] == [10, 20, 30]
+    assert told(tail) == []
+    assert told(tail) == [10, 20, 30]
 
 
 # Thinning, in words
 
 
-def test_runs_that_take_too_much_say_what_can_be_done() -> None:
+def test_runs_that_take_too_much_say_how_much_and_what_can_be_done() -> None:
     over = ThinningPlan(30 * MIB, 20 * MIB, (Path("a"), Path("b")), 12 * MIB)
-    assert over.over
-    assert over.sentence == (
-        "All recorded runs together take 30 MiB, over their limit of 20 MiB. "
-        "Thinning out the 2 oldest runs would free about 12 MiB."
-    )
-    one = replace(over, folders=(Path("a"),))
-    assert "Thinning out the oldest run would" in one.sentence
-    none = replace(over, folders=(), freed=0)
-    assert none.sentence.endswith("thinned out: delete some, or raise the limit.")
-    assert none.outcome(0) == none.sentence
-    assert over.outcome(12 * MIB) == (
-        "2 runs were thinned out, 12 MiB freed. All runs together take 18 MiB of 20 MiB."
-    )
-    assert one.outcome(MIB).endswith("That is still too much: delete some, or raise the limit.")
+    one, none = replace(over, folders=(Path("a"),)), replace(over, folders=(), freed=0)
     under = ThinningPlan(MIB, 20 * MIB, (), 0)
-    assert not under.over
-    assert under.outcome(0).startswith("Nothing has to be thinned out. ")
+    assert (over.over, under.over) == (True, False)
+    for words in ("30 MiB", "20 MiB", "12 MiB", "2 oldest runs"):
+        assert words in over.sentence
+    assert "oldest run would" in one.sentence
+    assert none.outcome(0) == none.sentence
+    assert "12 MiB" not in none.sentence
+    for words in ("2 runs", "12 MiB freed", "18 MiB of 20 MiB"):
+        assert words in over.outcome(12 * MIB)
+    assert len(one.outcome(MIB)) > len(one.outcome(12 * MIB))  # it is still too much
+    assert "1 MiB of 20 MiB" in under.outcome(0)
+
+
+def test_a_refusal_of_a_deletion_holds_nothing(run: Path) -> None:
+    """As of a lock that another machine left, which is seen only when it is taken."""
+    held = run / folder_layout.LOCK
+    held.touch()
+    other = {"pid": 1, "host": "elsewhere", "boot": "b", "inode": held.stat().st_ino}
+    held.write_text(json.dumps(other))
+    before = len([*Path("/dev/fd").iterdir()])
+    for _ in range(3):
+        with pytest.raises(UserError):
+            delete_run(run)
+    assert len([*Path("/dev/fd").iterdir()]) == before
+    held.unlink()
+    delete_run(run)
+    assert not run.exists()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -186,12 +184,6 @@ def test_another_limit_holds_from_the_next_checkpoint_on(root: Path) -> None:
     assert len(RunReader(root / "run").frames) == 30
 
 
-def test_show_says_how_much_was_thinned_out(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    recorded(root / "run", frames=40)
-    assert main(["runs", "show", str(root / "run")]) == 0
-    assert "thinned out by age" in capsys.readouterr().out
-
-
 def test_nonsense_in_the_log_is_nothing_that_was_thinned_out(root: Path) -> None:
     folder = RunFolder.create(root / "run", RunConfig())
     for fields in ({}, {"frames": [["a", 2]], "checkpoints": [], "limit": 1}, {"frames": 3}):
@@ -202,12 +194,6 @@ def test_nonsense_in_the_log_is_nothing_that_was_thinned_out(root: Path) -> None
 
 
 # --- all runs together ---
-
-
-def test_nothing_is_planned_under_the_limit(root: Path) -> None:
-    recorded(root / "a", frames=5)
-    found = thin_runs.plan(root)
-    assert (found.over, found.folders) == (False, ())
 
 
 def test_the_oldest_runs_are_thinned_out_after_asking_and_pinned_ones_are_not(
@@ -287,13 +273,6 @@ def test_a_damaged_file_of_limits_is_named_and_a_run_is_recorded_all_the_same(
     assert main(["runs", "limits"]) == 2
     assert main(["runs", "limits", "--run", "1GiB"]) == 0
     assert storage_limits.read_limits(root).run == 1 << 30
-
-
-def test_limits_are_not_read_from_a_pipe(root: Path) -> None:
-    (root / folder_layout.LIMITS).unlink()
-    os.mkfifo(root / folder_layout.LIMITS)
-    assert storage_limits.limits_that_hold(root) == StorageLimits()
-    shutil.rmtree(root / "run", ignore_errors=True)
 
 
 @pytest.mark.parametrize("size", [1000 << 20, 1023 << 20, (1 << 30) + 1, 7 << 27, 1 << 40, 1 << 58])

@@ -15,7 +15,6 @@ from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.run_answers import NONE, RunAnswers, read_answers, write_answers
 from dgn_engine.storage.runs.run_folder import RunFolder
-from dgn_engine.storage.runs.run_removal import delete_run
 from tests.engine.storage.runs.short_run import CONFIG, score
 
 RIGHT = np.random.default_rng(0).random((3, 10_003)) < 0.7
@@ -53,11 +52,6 @@ def test_the_file_is_no_part_of_the_inventory_nor_of_a_session_file(
     assert verify(run) == []
     assert main(["runs", "verify", str(run)]) == 0
     capsys.readouterr()
-
-
-def test_the_file_goes_with_its_run(run: Path) -> None:
-    delete_run(run)
-    assert not run.exists()
 
 
 def of(examples: Any, best: Any, last: Any) -> bytes:
@@ -123,12 +117,6 @@ def _json(content: bytes) -> object:
         return json.loads(content)
     except ValueError:
         return None
-
-
-def test_a_file_of_nine_examples_is_read() -> None:
-    """So that those above are refused for what they say they are."""
-    with pytest.raises(ValueError, match="lengths"):
-        RunAnswers({1: RIGHT[0], 2: RIGHT[1][:5]}, {})
 
 
 def test_nine_examples_fill_nine_bits(run: Path) -> None:

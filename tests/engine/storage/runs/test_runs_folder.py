@@ -1,16 +1,19 @@
-"""What lies in a run folder: log, frame_files, run_checkpoints, lock; each alone, and damaged."""
+"""What lies in a run folder: log, frames, checkpoints, lock; whole, damaged, opened again."""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import math
 import os
+import re
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +22,8 @@ import torch
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.frames import Frame, Reading
-from dgn_engine.protocol.training import Measured, RegimeSwapped, SettingChanged
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.training import Measured, Paused, RegimeSwapped, SettingChanged
 from dgn_engine.protocol.watching import ProbeScalars
 from dgn_engine.storage import lock
 from dgn_engine.storage.plain_data import to_plain
@@ -27,10 +31,11 @@ from dgn_engine.storage.runs import (
     folder_layout,
     frame_content,
     frame_files,
+    log,
     run_checkpoints,
     run_info,
 )
-from dgn_engine.storage.runs.frame_files import choose_dropped
+from dgn_engine.storage.runs.frame_files import StoredFrame, choose_dropped
 from dgn_engine.storage.runs.log import (
     LogContents,
     LogLine,
@@ -41,9 +46,12 @@ from dgn_engine.storage.runs.log import (
     log_word,
 )
 from dgn_engine.storage.runs.log_gaps import read_gaps
-from dgn_engine.storage.runs.run_checkpoints import Snapshot
-from dgn_engine.storage.runs.run_folder import RunFolder
+from dgn_engine.storage.runs.manifest import verify
+from dgn_engine.storage.runs.run_checkpoints import Snapshot, StoredCheckpoint, choose_superfluous
+from dgn_engine.storage.runs.run_folder import RunFolder, create_named
 from dgn_engine.storage.runs.run_reader import RunReader
+from tests.engine.storage.runs.short_run import CONFIG, score, snapshot
+from tests.refusals import refused
 
 ROOT = Path(__file__).parents[4]
 EVENTS = (
@@ -55,20 +63,15 @@ EVENTS = (
 )
 
 
-def write_log(path, count, first=0):
-    log = LogWriter(path)
+def write_log(path: Path, count: int, first: int = 0, **given: Any) -> None:
+    writer = LogWriter(path, **given)
     for number in range(first, first + count):
-        log.append("Measured", to_plain(Measured(number, 0.0, 0.5, 0.5)))
-    log.close()
+        writer.append("Measured", to_plain(Measured(number, 0.0, 0.5, 0.5)))
+    writer.close()
 
 
-def snapshot(step=7, value=1.0):
-    state = {"format": 1, "step": step, "finished": False}
-    return Snapshot({"value.weights.0": torch.full((3, 4), value)}, state)
-
-
-def frame(step, layers=1):
-    arrays = {
+def frame(step: int, layers: int = 1) -> Frame:
+    arrays: dict[str, Any] = {
         f"layer_{layer}": (np.arange(5 * 13).reshape(5, 13) % 3 == 0).astype(np.uint8)
         for layer in range(layers)
     }
@@ -82,39 +85,48 @@ def frame(step, layers=1):
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
-def test_an_event_comes_back_from_its_line(event):
+def test_an_event_comes_back_from_its_line(event: Event) -> None:
     raw = encode_line(LogLine(3, 1.5, log_word(event), to_plain(event)))
     json.loads(raw, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
     line = decode_line(raw.rstrip(b"\n"))
+    assert line is not None
     assert (line.seq, line.at) == (3, 1.5)
     assert repr(event_of(line)) == repr(event)  # NaN is not equal to itself
 
 
-def test_no_byte_of_a_line_can_change_unseen():
+def test_an_event_of_the_log_is_known_by_its_word() -> None:
+    measured = Measured(3, 0.5, 1.0, 0.25)
+    assert (log.is_logged(measured), log.is_logged(Paused(3))) == (True, False)
+    line = LogLine(0, 1.0, "Measured", {**to_plain(measured), "later": 3})
+    assert log.event_of(line) == measured  # a field of a later version is passed over
+    assert log.event_of(line._replace(name="Other")) is None
+    assert log.event_of(line._replace(fields={"step": "x"})) is None
+
+
+def test_no_byte_of_a_line_can_change_unseen() -> None:
     raw = encode_line(LogLine(3, 1.5, "Measured", to_plain(EVENTS[1]))).rstrip(b"\n")
     for place in range(len(raw)):
         assert decode_line(raw[:place] + bytes([raw[place] ^ 1]) + raw[place + 1 :]) is None
         assert decode_line(raw[:place]) is None
 
 
-def test_a_log_cut_anywhere_keeps_its_whole_lines_and_goes_on(tmp_path):
-    path = tmp_path / "log"
+def test_a_log_cut_anywhere_keeps_its_whole_lines_and_goes_on(memory: Path) -> None:
+    path = memory / "log"
     write_log(path, 3)
     content = path.read_bytes()
     second = len(content.split(b"\n")[0]) + 1
     for cut in range(second, len(content)):
         path.write_bytes(content[:cut])
         whole = content[:cut].count(b"\n")
-        log = LogContents(path)
-        assert len(log.lines) == whole
-        assert not log.damaged
+        read = LogContents(path)
+        assert (len(read.lines), read.damaged) == (whole, ())
         write_log(path, 1)
-        log = LogContents(path)
-        assert [line.seq for line in log.lines] == list(range(whole + 1))
-        assert (log.damaged, log.missing, log.torn) == ((), (), 0)
+        read = LogContents(path)
+        assert [line.seq for line in read.lines] == list(range(whole + 1))
+        assert (read.damaged, read.missing, read.torn) == ((), (), 0)
 
 
-def test_zeros_at_the_end_of_a_log_are_cut_off_and_in_it_are_named(tmp_path):
+def test_zeros_at_the_end_of_a_log_are_cut_off_and_in_it_are_named(tmp_path: Path) -> None:
     path = tmp_path / "log"
     write_log(path, 5)
     content = path.read_bytes()
@@ -125,29 +137,31 @@ def test_zeros_at_the_end_of_a_log_are_cut_off_and_in_it_are_named(tmp_path):
     assert len(LogContents(path).lines) == 6
     lines[1] = bytes(len(lines[1]))
     path.write_bytes(b"\n".join(lines))
-    log = LogContents(path)
-    assert (log.damaged, log.missing) == (((2, 2),), ((1, 1),))
-    filled = read_gaps(log.lines, log.end, "DL", ()).fill(log.lines)
+    read = LogContents(path)
+    assert (read.damaged, read.missing) == (((2, 2),), ((1, 1),))
+    filled = read_gaps(read.lines, read.end, "DL", ()).fill(read.lines)
     path.write_bytes(b"".join(map(encode_line, filled)))
     again = LogContents(path)
     assert (again.damaged, again.missing) == ((), ())
     assert [line.name for line in again.lines] == ["Measured", "Lost", *["Measured"] * 3]
 
 
-def test_a_clock_that_is_set_back_changes_no_order(tmp_path, monkeypatch):
-    path = tmp_path / "log"
-    write_log(path, 2)
-    monkeypatch.setattr(time, "time", lambda: 1.0)
-    write_log(path, 2, first=2)
-    log = LogContents(path)
-    assert [line.seq for line in log.lines] == [0, 1, 2, 3]
-    assert log.lines[2].at == 1.0 < log.lines[1].at
+def test_lines_have_their_time_in_thousandths_and_a_clock_that_goes_back_no_other_order(
+    tmp_path: Path,
+) -> None:
+    write_log(tmp_path / "log", 2, clock=lambda: 1234.56789)
+    write_log(tmp_path / "log", 2, first=2, clock=lambda: 1.0)
+    lines = LogContents(tmp_path / "log").lines
+    assert [(line.seq, line.at) for line in lines] == [
+        *((0, 1234.568), (1, 1234.568)),
+        *((2, 1.0), (3, 1.0)),
+    ]
 
 
 # --- frames ---
 
 
-def test_a_frame_comes_back_as_it_was_with_its_gates_packed(tmp_path):
+def test_a_frame_comes_back_as_it_was_with_its_gates_packed(tmp_path: Path) -> None:
     whole = frame(120, layers=30)
     stored = frame_files.write(tmp_path, whole, 4)
     assert stored.path.name.startswith("000000120-000004-")
@@ -162,130 +176,163 @@ def test_a_frame_comes_back_as_it_was_with_its_gates_packed(tmp_path):
     assert frame_content.encode(whole).count(b"\x01") < 30 * 65  # not a byte for each gate
 
 
-def test_a_frame_keeps_the_error_of_an_estimate_and_leaves_out_what_is_still_to_come(tmp_path):
-    whole = frame(120)
-    estimate = Reading("npk", 120, error=0.05, remark="64 probe examples · ± 5 %", progress=0.4)
-    pending = Reading("ntk", 120, absent="It is being made.", progress=0.0)
-    readings = {"npk": estimate, "ntk": pending}
-    frame_files.write(tmp_path, replace(whole, readings=readings), 4)
+def test_a_frame_keeps_the_error_of_an_estimate_and_leaves_out_what_is_still_to_come(
+    tmp_path: Path,
+) -> None:
+    estimate = Reading("npk", 120, error=0.05, remark="± 5 %", progress=0.4)
+    pending = Reading("ntk", 120, absent="soon", progress=0.0)
+    frame_files.write(tmp_path, replace(frame(120), readings={"npk": estimate, "ntk": pending}), 4)
     back = frame_files.read(frame_files.scan(tmp_path)[0]).readings
     assert set(back) == {"npk"}
     assert (back["npk"].error, back["npk"].remark) == (0.05, estimate.remark)
     assert back["npk"].progress == 1.0, "nothing is under way in a file"
 
 
-def test_a_damaged_frame_is_refused_and_named(tmp_path):
+def test_a_damaged_frame_is_refused_and_named(tmp_path: Path) -> None:
     stored = frame_files.write(tmp_path, frame(1), 0)
     content = stored.path.whole.read_bytes()
     for damaged in (content[:50], bytes(len(content)), b""):
         stored.path.whole.write_bytes(damaged)
         assert "sha256" in frame_files.check(stored)
-        with pytest.raises(UserError, match="damaged"):
+        with refused("damaged", value=stored.path.name):
             frame_files.read(stored)
 
 
-def stored_frames(steps):
-    return [
-        frame_files.StoredFrame(Path(), step, serial, "", 100) for serial, step in enumerate(steps)
-    ]
+def test_frames_are_dropped_to_nine_tenths_and_never_the_first_or_the_newest() -> None:
+    def frames(count: int) -> list[StoredFrame]:
+        return [StoredFrame(Path(str(n)), 10 * n, n, "", 10) for n in range(count)]
 
+    def dropped(count: int, events: list[int], cap: int) -> set[int]:
+        return {one.serial for one in choose_dropped(frames(count), events, cap)}
 
-def test_frames_thin_out_on_a_logarithmic_axis_and_keep_what_is_pinned():
-    found = stored_frames(range(0, 10_000, 10))
-    dropped = choose_dropped(found, events=[5_003], cap=20_000)
-    left = [one for one in found if one not in dropped]
-    assert sum(one.bytes for one in left) <= 20_000
-    steps = [one.step for one in left]
-    assert {0, 5_000, 5_010} <= set(steps)
-    assert steps[-32:] == list(range(9_680, 10_000, 10))
-    early = sum(step < 1_000 for step in steps) / 100  # of so many there were
-    late = sum(1_000 <= step < 9_000 for step in steps) / 800
-    assert early > 5 * late > 0
-
-
-def test_nothing_is_thinned_under_the_cap():
-    assert choose_dropped(stored_frames(range(100)), [], cap=10_000) == []
-
-
-def test_the_cap_is_kept_though_every_frame_is_beside_an_event():
-    found = stored_frames(range(1000))
-    assert len(found) - len(choose_dropped(found, list(range(1000)), cap=10_000)) <= 100
+    assert dropped(100, [], 1000) == dropped(2, [], 1) == set()
+    gone = dropped(101, [], 1000)
+    assert len(gone) == 11  # 1,010 bytes to 900
+    assert 0 not in gone
+    assert max(gone) < 101 - 32
+    assert not dropped(101, [405], 1000) & {40, 41, 42}
+    assert not dropped(101, [400], 500) & {40, 41}
+    assert dropped(3, [], 1) == {1}
+    beside_events = choose_dropped(frames(1000), list(range(0, 10_000, 10)), 1000)
+    assert 1000 - len(beside_events) <= 100
 
 
 # --- checkpoints ---
 
 
-def write_checkpoint(folder, order, step=7, kept=""):
-    return run_checkpoints.write(
-        folder, snapshot(step), order, {"kept": kept, "lines": 0, "frames": 0}
-    )
+def write_checkpoint(folder: Path, order: int, step: int = 7, kept: str = "") -> StoredCheckpoint:
+    marks = {"kept": kept, "lines": 0, "frames": 0}
+    return run_checkpoints.write(folder, snapshot(step), order, marks)
 
 
-def test_a_checkpoint_comes_back_as_it_was(tmp_path):
-    write_checkpoint(tmp_path, 0)
-    (found,) = run_checkpoints.scan(tmp_path)
-    assert (found.path.name, found.step, found.sound) == ("000000007", 7, True)
-    assert torch.equal(run_checkpoints.load(found).tensors["value.weights.0"], torch.ones(3, 4))
+def test_checkpoints_come_back_as_they_were_those_of_one_step_in_folders_of_their_own(
+    tmp_path: Path,
+) -> None:
+    for order in (0, 1):
+        write_checkpoint(tmp_path, order)
+    found = run_checkpoints.scan(tmp_path)
+    assert [one.path.name for one in found] == ["000000007", "000000007-1"]
+    for one in found:
+        assert (one.step, one.sound) == (7, True)
+        loaded = run_checkpoints.load(one)
+        assert loaded.step == 7
+        assert torch.equal(loaded.tensors["value.weights.0"], torch.full((2, 2), 7.0))
+    found[0].path.whole.joinpath(folder_layout.TENSORS).write_bytes(b"spoilt since")
+    with refused("damaged"):
+        run_checkpoints.load(found[0])
 
 
 @pytest.mark.parametrize(
     "name", [folder_layout.TENSORS, folder_layout.STATE, folder_layout.MANIFEST]
 )
 @pytest.mark.parametrize("damage", ["cut", "zeroed", "missing", "flipped"])
-def test_a_damaged_checkpoint_is_known_and_its_file_named(tmp_path, name, damage):
+def test_a_damaged_checkpoint_is_known_and_its_file_named(
+    tmp_path: Path, name: str, damage: str
+) -> None:
     path = write_checkpoint(tmp_path, 0).path.whole / name
     content = path.read_bytes()
     middle = len(content) // 2
     flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+    hurt = {"cut": content[:-9], "zeroed": bytes(len(content)), "flipped": flipped}
     path.unlink()
-    if damage != "missing":
-        path.write_bytes(
-            {"cut": content[:-9], "zeroed": bytes(len(content)), "flipped": flipped}[damage]
-        )
+    if damage in hurt:
+        path.write_bytes(hurt[damage])
     (found,) = run_checkpoints.scan(tmp_path)
-    if (name, damage) == (folder_layout.MANIFEST, "flipped") and found.sound:
-        return  # a blank of its layout
+    if (name, damage) == (folder_layout.MANIFEST, "flipped"):
+        return  # it may be a blank of its layout
     assert not found.sound
-    assert found.culprit == name or (name, damage) == (folder_layout.MANIFEST, "flipped")
+    assert found.culprit == name
+    with refused("damaged"):
+        run_checkpoints.load(found)
 
 
-def test_another_checkpoint_at_the_same_step_has_a_folder_of_its_own(tmp_path):
-    write_checkpoint(tmp_path, 0)
-    write_checkpoint(tmp_path, 1)
-    assert [one.path.name for one in run_checkpoints.scan(tmp_path)] == [
-        "000000007",
-        "000000007-1",
+def test_checkpoints_that_need_not_stay(tmp_path: Path) -> None:
+    def stored(order: int, kept: str = "", trouble: str = "") -> StoredCheckpoint:
+        return StoredCheckpoint(Path(str(order)), order, order, kept, trouble=trouble)
+
+    some = [
+        *(stored(-1, trouble="is missing"), stored(0), stored(1, "by the user")),
+        *(stored(2, "final"), stored(3, "before FL"), stored(4), stored(5, "final")),
+        *(stored(6), stored(7)),
     ]
+    assert [one.order for one in choose_superfluous(some)] == [0, 2, 4]
+    many = [*(stored(n, f"before {n}") for n in range(104)), stored(200), stored(201)]
+    assert [one.order for one in choose_superfluous(many)] == [0, 1, 2, 3]
+    for order in range(3):
+        write_checkpoint(tmp_path, order, step=order)
+    (tmp_path / "000000000" / folder_layout.KEEP).touch()
+    assert choose_superfluous(run_checkpoints.scan(tmp_path)) == []
 
 
-def test_the_last_two_the_final_one_and_those_beside_events_stay(tmp_path):
-    kept = ["", "before FL", "", "final", "", "", ""]
-    for order, why in enumerate(kept):
-        write_checkpoint(tmp_path, order, step=order, kept=why)
-    (tmp_path / "000000002" / folder_layout.KEEP).touch()
-    going = run_checkpoints.choose_superfluous(run_checkpoints.scan(tmp_path))
-    assert [one.step for one in going] == [0, 4]
+@pytest.mark.parametrize("name", ["value.weights.0", "optimiser.0"])
+def test_only_finite_weights_are_worth_a_checkpoint(name: str) -> None:
+    nan = Snapshot({name: torch.tensor([1.0, math.nan])}, {})
+    assert nan.weights_finite() == name.startswith("optimiser")
+    assert snapshot(3).weights_finite()
 
 
-def test_a_snapshot_that_is_not_finite_is_known():
-    assert snapshot().weights_finite()
-    assert not snapshot(value=math.nan).weights_finite()
+# --- opened, closed and opened again ---
 
 
-# --- the lock ---
+def test_two_writers_are_kept_apart_and_the_second_is_told_of_the_first(tmp_path: Path) -> None:
+    for _ in range(2):
+        path = tmp_path / "run"
+        first = RunFolder(path) if path.exists() else RunFolder.create(path, RunConfig())
+        for _ in range(2):
+            with refused("in-use") as told:
+                RunFolder(path)
+            assert f"process {os.getpid()}" in str(told.error)
+        holder = lock.holder(path / folder_layout.LOCK)
+        assert holder is not None
+        assert holder.pid == os.getpid()
+        first.close()
+        assert lock.holder(path / folder_layout.LOCK) is None
 
 
-def test_two_writers_are_kept_apart_and_the_second_is_told_of_the_first(tmp_path):
-    first = RunFolder.create(tmp_path / "run", RunConfig())
-    with pytest.raises(UserError, match=f"process {os.getpid()}"):
-        RunFolder(tmp_path / "run")
-    assert lock.holder(first.path / folder_layout.LOCK).pid == os.getpid()
-    first.close()
-    assert lock.holder(first.path / folder_layout.LOCK) is None
-    RunFolder(tmp_path / "run").close()
+def test_two_runs_are_recorded_one_after_another_and_each_is_opened_twice(tmp_path: Path) -> None:
+    """Nothing of one is in the other, and nothing of the first opening in the second."""
+    for name, steps in (("one", (1, 2)), ("two", (5,)), ("one", (3,)), ("two", (6, 7))):
+        path = tmp_path / name
+        folder = RunFolder(path) if path.exists() else RunFolder.create(path, RunConfig())
+        assert not folder.info.is_changed
+        for step in steps:
+            score(folder, step)
+            folder.add_frame(frame(step))
+            folder.checkpoint(snapshot(step), "by the user")
+        assert folder.info.is_changed
+        folder.close()
+        folder.close()
+        assert verify(path) == []
+    for name, steps in (("one", (1, 2, 3)), ("two", (5, 6, 7))):
+        reader = RunReader(tmp_path / name)
+        assert [line.seq for line in reader.log.contents.lines] == list(range(len(steps)))
+        for found in (reader.measured, reader.frames, reader.checkpoints):
+            assert [one.step for one in found] == list(steps)
+        assert [one.serial for one in reader.frames] == list(range(len(steps)))
+        assert [one.order for one in reader.checkpoints] == list(range(len(steps)))
 
 
-def test_a_lock_ends_with_its_process(tmp_path):
+def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
     program = (
         "import sys, os, signal\n"
         "from pathlib import Path\n"
@@ -303,36 +350,7 @@ def test_a_lock_ends_with_its_process(tmp_path):
     taken.release()
 
 
-def test_a_lock_of_another_machine_is_respected_but_not_in_a_copy(tmp_path):
-    path = tmp_path / "lock"
-    path.touch()
-    told = {"pid": 1, "host": "elsewhere", "boot": "b", "inode": path.stat().st_ino}
-    path.write_text(json.dumps(told))
-    with pytest.raises(UserError, match="elsewhere"):
-        lock.Lock(path).take()
-    path.write_text(json.dumps({**told, "inode": told["inode"] + 1}))
-    taken = lock.Lock(path)
-    taken.take()
-    taken.release()
-
-
-# --- run.json ---
-
-
-def test_a_damaged_run_json_is_refused_and_a_strangers_is_not_believed(tmp_path):
-    RunFolder.create(tmp_path / "run", RunConfig()).close()
-    path = tmp_path / "run" / folder_layout.RUN
-    assert run_info.read(tmp_path / "run")["config"]["seed"] == 0
-    path.write_text(path.read_text().replace('"seed": 0', '"seed": 1'))
-    with pytest.raises(UserError, match="repair"):
-        RunReader(tmp_path / "run")
-    for text in ("", "[]", "null", '{"sha256": 3}', "[" * 10_000):
-        path.write_text(text)
-        with pytest.raises(UserError, match="damaged"):
-            RunReader(tmp_path / "run")
-
-
-def open_files():
+def open_files() -> list[str]:
     return sorted(one.name for one in Path("/dev/fd").iterdir())
 
 
@@ -347,51 +365,201 @@ def open_files():
         "written_log.LogWriter.sync",
     ],
 )
-def test_a_folder_that_fails_while_it_is_opened_leaves_no_file_open(part, tmp_path, monkeypatch):
-    def fails(*_):
+def test_a_folder_that_fails_while_it_is_opened_leaves_no_file_open_and_no_lock(
+    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     RunFolder.create(tmp_path / "run", RunConfig()).close()
     before = open_files()
-    with monkeypatch.context() as patched:
-        patched.setattr(f"dgn_engine.storage.runs.{part}", fails)
-        with pytest.raises(UserError, match="Cannot write the run") as refusal:
-            RunFolder(tmp_path / "run")
-    assert open_files() == before, refusal  # whose traceback still holds what was made
-    RunFolder(tmp_path / "run").close()
+    for _ in range(2):
+        with monkeypatch.context() as patched:
+            patched.setattr(f"dgn_engine.storage.runs.{part}", fails)
+            with refused("unwritable", value=os.strerror(errno.EIO)) as refusal:
+                RunFolder(tmp_path / "run")
+        assert open_files() == before, refusal  # whose traceback still holds what was made
+        RunFolder(tmp_path / "run").close()
 
 
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="Cannot write"):
-        RunFolder.create(tmp_path / "file" / "run", RunConfig())
-    with pytest.raises(UserError, match="is not a folder"):
-        RunFolder.create(tmp_path / "file", RunConfig())
-
-
-def test_a_reader_drops_what_a_continued_run_has_superseded(tmp_path):
+def test_a_reader_drops_what_a_continued_run_has_superseded(tmp_path: Path) -> None:
+    """And what it has superseded again, when it went on a second time."""
     folder = RunFolder.create(tmp_path / "run", RunConfig())
     for step in (1, 2):
-        folder.note("Measured", to_plain(Measured(step, 0.0, 0.5, 0.5)))
+        score(folder, step)
         folder.add_frame(frame(step))
     folder.checkpoint(snapshot(2), "")
-    for step in (3, 4):
-        folder.note("Measured", to_plain(Measured(step, 0.0, 9.0, 0.5)))
-        folder.add_frame(frame(step))
+    for _ in range(2):
+        for step in (3, 4):
+            folder.note("Measured", to_plain(Measured(step, 0.0, 9.0, 0.5)))
+            folder.add_frame(frame(step))
+        folder.close()
+        folder = RunFolder(tmp_path / "run")
+        folder.go_on({"step": 2, "remark": "", "folder": ""})
+    folder.note("Measured", to_plain(replace(EVENTS[0], step=3)))
     folder.close()
-    again = RunFolder(tmp_path / "run")
-    again.go_on({"step": 2, "remark": "", "folder": ""})
-    again.note("Measured", to_plain(replace(EVENTS[0], step=3)))
-    again.close()
     reader = RunReader(tmp_path / "run")
     assert [event.step for event in reader.measured] == [1, 2, 3]
     assert math.isnan(reader.measured[-1].train_loss)
-    assert len(reader.log.contents.lines) == 6  # nothing was taken out of the log
+    assert len(reader.log.contents.lines) == 9  # nothing was taken out of the log
     assert [one.step for one in reader.frames] == [1, 2]
-    assert reader.latest_frame(99).step == 2
-    assert reader.latest_frame(1).step == 1
-    assert reader.latest_frame(0) is None
-    assert reader.frame(2).step == 2
-    for step, near in ((0, "the nearest is of step 1"), (99, "the nearest is of step 2")):
-        with pytest.raises(UserError, match=near):
-            reader.frame(step)
+
+
+@pytest.mark.parametrize(
+    ("names", "outcome"),
+    [
+        (["Measured", "Finished"], "finished"),
+        *((["Diverged"], "diverged"), (["Failed"], "failed"), (["Closed"], "stopped")),
+        *((["Measured"], "interrupted"), ([], "interrupted")),
+        (["Finished", "Measured"], "interrupted"),
+        (["Closed", "RunContinued"], "interrupted"),
+        (["Finished", "RegimeSwapped"], "finished"),
+    ],
+)
+def test_how_a_run_ended_is_what_it_wrote_last(
+    memory: Path, names: list[str], outcome: str
+) -> None:
+    folder = RunFolder.create(memory / "run", CONFIG)
+    for name in names:
+        folder.note(name, {"step": 3, "lines": 1000})
+    reader = RunReader(folder.path)
+    assert (reader.outcome, reader.status) == (outcome, "running")
+    folder.close()
+    assert RunReader(folder.path).status == outcome
+
+
+def test_a_run_that_ends_while_it_is_read_is_not_said_to_be_interrupted(memory: Path) -> None:
+    folder = RunFolder.create(memory / "run", CONFIG)
+    reader = RunReader(folder.path)
+    assert reader.events == ()  # its log is read
+    folder.note("Finished", {"step": 3})
+    folder.close()
+    assert reader.status == "finished"
+
+
+# --- run.json and names ---
+
+
+def test_a_run_json_that_is_none_of_ours_is_refused(tmp_path: Path) -> None:
+    RunFolder.create(tmp_path / "run", RunConfig()).close()
+    path = tmp_path / "run" / folder_layout.RUN
+    whole, tree = path.read_text(), run_info.read(tmp_path / "run")
+    changed = whole.replace('"seed": 0', '"seed": 1')
+    assert changed != whole
+    for text in (changed, "", "[]", "null", "{}", '{"sha256": 3}', "[" * 10_000):
+        path.write_text(text)
+        with refused("damaged"):
+            RunReader(tmp_path / "run")
+    path.write_bytes(run_info.encode({**tree, "format": "other"}))
+    with refused("later-version"):
+        RunReader(tmp_path / "run")
+    path.unlink()
+    with refused("no-run"):
+        RunReader(tmp_path / "run")
+
+
+def test_words_of_any_language_have_one_checksum() -> None:
+    """Runs of earlier versions are read by it."""
+    info = {"format": run_info.FORMAT, "id": "größe β", "n": [1, 2.5, None]}
+    text = run_info.encode(info).decode()
+    assert '"id": "größe β"' in text
+    compact = '{"format":"dgn-viewer run 1","id":"größe β","n":[1,2.5,null]}'
+    assert json.loads(text)["sha256"] == hashlib.sha256(compact.encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("change", "device", "threads", "said"),
+    [
+        ({}, "cpu", 2, ()),
+        ({}, "cpu", 3, ("2", "3")),
+        ({}, "mps", 2, ("cpu", "mps")),
+        ({"device": "NVIDIA H100"}, "NVIDIA H100", 2, ("NVIDIA H100",)),
+        ({"versions": {**run_info.versions(), "torch": "1.0"}}, "cpu", 2, ("torch", "1.0")),
+        ({"processor": "another"}, "cpu", 2, ("processor",)),
+        ({"versions": {}, "threads": None}, "cpu", 2, ("dgn-viewer", "unknown", "torch", "2")),
+    ],
+)
+def test_why_a_run_may_differ_is_told_reason_by_reason(
+    change: dict[str, Any], device: str, threads: int, said: tuple[str, ...]
+) -> None:
+    here = {"versions": run_info.versions(), "processor": run_info.processor()}
+    info = {**here, "device": "cpu", "threads": 2, **change}
+    told = run_info.why_not_exact(info, device, threads)
+    assert bool(told) == bool(said)
+    assert all(word in told for word in said)
+
+
+def test_a_run_is_named_by_its_time_and_settings(memory: Path) -> None:
+    config = replace(CONFIG, data=replace(CONFIG.data, name="digits"))
+    first, second = create_named(memory, config), create_named(memory, config)
+    words = f"{config.gating.regime}-{config.net.name}-digits"
+    for folder in (first, second):
+        assert re.fullmatch(rf"[0-9]{{8}}-[0-9]{{6}}-{words}(-2)?", folder.path.name)
+        folder.close()
+    assert first.path != second.path
+    for n in range(3):
+        assert folder_layout.unused_path(memory, "x").name == ("x" if n == 0 else f"x-{n + 1}")
+        folder_layout.unused_path(memory, "x").mkdir()
+
+
+NAME = "000000007-000012-0123456789abcdef.safetensors"
+
+
+def test_names_of_checkpoints_and_frames_are_read_back() -> None:
+    assert folder_layout.checkpoint_name(120, 0) == "000000120"
+    assert folder_layout.checkpoint_name(120, 3) == "000000120-3"
+    keys = [folder_layout.checkpoint_key(name) for name in ("000000120-3", "000000120", "120")]
+    assert keys == [(120, 3), (120, 0), None]
+    assert folder_layout.frame_name(7, 12, "0123456789abcdef" * 4) == NAME
+    assert folder_layout.frame_key(NAME) == (7, 12, "0123456789abcdef")
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        *(("run.json", "json"), ("log.jsonl", "log"), ("config.toml", "text"), ("lock", None)),
+        *(("weights.safetensors", "tensors"), (f"frames/{NAME}", "tensors"), ("frames/x", None)),
+        *(("checkpoints/000000120/state.json", "json"), ("checkpoints/000000120/keep", "mark")),
+        *(("checkpoints/x/state.json", None), ("weights/best.safetensors", None)),
+        ("damaged/run.json", None),
+    ],
+)
+def test_the_kind_of_a_part_is_known_by_its_name(path: str, kind: str | None) -> None:
+    assert folder_layout.kind_of(path) == kind
+
+
+def test_where_runs_and_results_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DGN_RESULTS_ROOT", raising=False)
+    monkeypatch.setenv("DGN_RUNS_ROOT", "/r/runs")
+    roots: list[Callable[[], Path]] = [folder_layout.runs_root, folder_layout.results_root]
+    assert [root() for root in roots] == [Path("/r/runs"), Path("/r/results")]
+    monkeypatch.setenv("DGN_RESULTS_ROOT", "/elsewhere")
+    assert folder_layout.results_root() == Path("/elsewhere")
+
+
+def unwritable(memory: Path, kind: str) -> Path:
+    (memory / "full").mkdir()
+    (memory / "full" / "x").touch()
+    (memory / "file").touch()
+    (memory / "link").symlink_to(memory / "full")
+    return {
+        "not-empty": memory / "full",
+        "no-folder": memory / "file",
+        "link": memory / "link",
+        "no-name": memory / "a\udcffb",
+        "unwritable": memory / "file" / "run",
+        "reserved-name": memory / "Limits.TOML",
+    }[kind]
+
+
+@pytest.mark.parametrize(
+    "kind", ["not-empty", "no-folder", "link", "no-name", "unwritable", "reserved-name"]
+)
+def test_a_run_is_written_into_a_new_or_an_empty_folder_only(kind: str, memory: Path) -> None:
+    path = unwritable(memory, kind)
+    before = sorted(memory.rglob("*"))
+    with refused(kind):
+        RunFolder.create(path, CONFIG)
+    assert sorted(memory.rglob("*")) == before
+    with pytest.raises(UserError):
+        RunFolder(path)

@@ -8,13 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from dgn_engine.cli import main
-from dgn_engine.config import RunConfig
-from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout, manifest, run_info
@@ -116,6 +113,12 @@ def test_what_is_gone_or_changed_is_named_and_the_rest_is_kept(
     left = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     assert repair(run)
     assert verify(run) == []
+    if how.endswith("flipped"):  # no reader takes them any more, and nothing is lost
+        assert not (run / name).exists()
+        assert (run / folder_layout.DAMAGED / name).read_bytes() == left[run / name]
+    whole = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert repair(run) == []  # a second time there is nothing to do
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == whole
     touched = {
         run / folder_layout.RUN,
         run / folder_layout.LOG,
@@ -130,14 +133,6 @@ def test_what_is_gone_or_changed_is_named_and_the_rest_is_kept(
     capsys.readouterr()
 
 
-def test_a_flipped_byte_anywhere_in_the_weights_is_seen(run: Path) -> None:
-    path = run / folder_layout.WEIGHTS
-    content = path.read_bytes()
-    for place in range(0, len(content), len(content) // 20):
-        path.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
-        assert [one.path for one in verify(run)] == [folder_layout.WEIGHTS]
-
-
 def test_a_folder_of_an_older_version_is_sound_as_far_as_can_be_told(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -145,7 +140,7 @@ def test_a_folder_of_an_older_version_is_sound_as_far_as_can_be_told(
     (run / folder_layout.WEIGHTS).unlink()
     assert verify(run) == []
     assert main(["runs", "verify", str(run)]) == 0
-    assert "as far as can be told" in capsys.readouterr().out
+    assert why_uncertain(run)
     cut(run / folder_layout.LOG, 10)  # its checkpoints say how long it was
     assert [one.path for one in verify(run)] == [folder_layout.LOG]
 
@@ -167,20 +162,6 @@ def test_what_was_gone_before_a_run_went_on_is_still_gone_after(tmp_path: Path) 
     again = RunFolder(path)
     assert HeadlessRun(Silent(), lambda: False).go_on(again).step == 45
     assert [one.path for one in verify(path)] == gone
-
-
-def test_frames_that_thin_out_are_not_missed(tmp_path: Path) -> None:
-    folder = RunFolder.create(tmp_path / "run", RunConfig(), frames_cap=40_000)
-    for step in range(120):
-        reading = Reading("a", step, 0, 0, {"x": np.full(100, step, np.float32)})
-        folder.add_frame(Frame(1, step, 0.0, 0.0, None, {"a": reading}))
-    folder.close()
-    assert 0 < len(RunReader(folder.path).frames) < 60
-    assert verify(folder.path) == []
-    again = RunFolder(folder.path, frames_cap=40_000)
-    again.go_on({"step": 0})  # there is no checkpoint: all of them are superseded
-    again.close()
-    assert verify(folder.path) == []
 
 
 @pytest.mark.parametrize("text", ["colour = 1", "seed = 'one'", "[training]\nbatch = -1"])

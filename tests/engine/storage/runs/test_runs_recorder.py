@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import math
 import os
-import shutil
-import time
 from dataclasses import replace
 from itertools import pairwise
 from unittest.mock import Mock
@@ -20,18 +18,14 @@ from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, Tr
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.branches import BranchChanges
 from dgn_engine.protocol.frames import Frame, Reading
-from dgn_engine.protocol.runs import RecordingPaused, RecordingResumed
 from dgn_engine.protocol.training import Measured, RegimeSwapped
 from dgn_engine.storage.plain_data import to_plain
-from dgn_engine.storage.runs import folder_layout, index, index_database
+from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.manifest import verify
-from dgn_engine.storage.runs.recorder import Recorder
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.headless_run import HeadlessRun, planned_steps
 from dgn_engine.training.readings.watch_budget import WatchBudget
-from dgn_engine.training.run import Run
-from dgn_engine.training.run_snapshot import capture
 
 SMALL = RunConfig(
     net=NetConfig(options=(("width", 16), ("depth", 4))),
@@ -58,17 +52,6 @@ def measured(step):
     return "Measured", to_plain(Measured(step, 0.0, 0.5, 0.5))
 
 
-def wait_for(recorder, kind, seconds=20.0):
-    deadline = time.monotonic() + seconds
-    heard = []
-    while time.monotonic() < deadline:
-        heard += recorder.take_events()
-        if any(isinstance(event, kind) for event in heard):
-            return next(event for event in heard if isinstance(event, kind))
-        time.sleep(0.01)
-    raise AssertionError(f"no {kind.__name__} came; heard {heard}")
-
-
 def failing(monkeypatch, name, code):
     """From now on this method of the folder fails, until the patch is undone."""
 
@@ -76,83 +59,6 @@ def failing(monkeypatch, name, code):
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(RunFolder, name, fail)
-
-
-@pytest.mark.parametrize("what", ["note_all", "checkpoint", "add_frame", "sync"])
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EIO])
-def test_recording_pauses_and_goes_on_with_nothing_lost(tmp_path, make_run, what, code):
-    recorder = Recorder(RunFolder.create(tmp_path / "run", SMALL), retry=0.02)
-    run = make_run("DL")
-    recorder.note(*measured(1))
-    assert recorder.flush()
-    with pytest.MonkeyPatch.context() as patch:
-        failing(patch, what, code)
-        recorder.note(*measured(2))
-        recorder.checkpoint(capture(run))
-        if what == "add_frame":
-            recorder.add_frame(Frame(1, 2, 0.0, 0.0, None))
-        told = wait_for(recorder, RecordingPaused)
-        assert os.strerror(code) in told.reason
-        recorder.note(*measured(3))
-        recorder.checkpoint(capture(run))
-        assert not recorder.flush()
-    assert wait_for(recorder, RecordingResumed).lost == 0
-    recorder.note(*measured(4))
-    assert recorder.close()
-    reader = RunReader(tmp_path / "run")
-    assert [event.step for event in reader.measured] == [1, 2, 3, 4]
-    names = [line.name for line in reader.log.lines]
-    assert names.count("RecordingPaused") == names.count("RecordingResumed") == 1
-    assert reader.checkpoints
-    assert verify(tmp_path / "run") == []
-
-
-def test_lines_that_are_too_many_to_be_held_are_counted(tmp_path, make_run, monkeypatch):
-    monkeypatch.setattr("dgn_engine.storage.runs.recorder.HELD_LINES", 4)
-    recorder = Recorder(RunFolder.create(tmp_path / "run", SMALL), retry=0.02)
-    with pytest.MonkeyPatch.context() as patch:
-        failing(patch, "note_all", errno.ENOSPC)
-        failing(patch, "checkpoint", errno.ENOSPC)
-        recorder.checkpoint(capture(make_run("DL")))
-        for step in range(1, 11):
-            recorder.note(*measured(step))
-        wait_for(recorder, RecordingPaused)
-        assert not recorder.flush()
-    lost = wait_for(recorder, RecordingResumed).lost
-    assert recorder.close()
-    reader = RunReader(tmp_path / "run")
-    assert [event.step for event in reader.measured] == list(range(lost + 1, 11))
-    assert lost == 8
-    assert len(reader.checkpoints) == 1
-
-
-def test_a_folder_that_goes_and_comes_back_is_written_again(tmp_path):
-    recorder = Recorder(RunFolder.create(tmp_path / "run", SMALL), retry=0.02)
-    recorder.note(*measured(1))
-    assert recorder.flush()
-    shutil.copytree(tmp_path / "run", tmp_path / "copy")
-    shutil.rmtree(tmp_path / "run")
-    recorder.checkpoint(capture(Run(1, SMALL, lambda _: None, lambda *_: None, live=False)))
-    wait_for(recorder, RecordingPaused)
-    recorder.note(*measured(2))
-    (tmp_path / "copy").rename(tmp_path / "run")
-    wait_for(recorder, RecordingResumed)
-    assert recorder.close()
-    assert [event.step for event in RunReader(tmp_path / "run").measured] == [1, 2]
-    assert verify(tmp_path / "run") == []
-
-
-def test_another_run_in_the_place_of_a_folder_is_not_written_to(tmp_path):
-    recorder = Recorder(RunFolder.create(tmp_path / "run", SMALL), retry=0.02)
-    recorder.note(*measured(1))
-    assert recorder.flush()
-    shutil.rmtree(tmp_path / "run")
-    other = RunFolder.create(tmp_path / "run", SMALL)
-    other.close()
-    recorder.checkpoint(capture(Run(1, SMALL, lambda _: None, lambda *_: None, live=False)))
-    recorder.note(*measured(2))
-    recorder.close()
-    assert RunReader(tmp_path / "run").measured == ()
 
 
 def test_a_full_disk_leaves_training_as_it_was_and_is_told(tmp_path, monkeypatch, capsys):
@@ -386,41 +292,6 @@ def test_frames_are_counted_and_their_steps_said(tmp_path, capsys):
     assert "Frames of 4 steps, 0 to 10." in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        (["--record", "npk", "--record-every", "0"], "1 or more"),
-        (["--record-every", "3"], "--record"),
-    ],
-)
-def test_frames_of_no_steps_or_of_nothing_are_refused(tmp_path, capsys, options, named):
-    out = tmp_path / "run"
-    assert main(["train", *FAST, *options, "--out", str(out)]) == 2
-    assert named in capsys.readouterr().err
-    assert not out.exists()
-
-
-def test_frames_of_no_probes_are_refused(tmp_path, capsys):
-    with pytest.raises(SystemExit) as refused:
-        main(["train", *FAST, "--record", ",", "--out", str(tmp_path / "run")])
-    assert refused.value.code == 2
-    assert "names no probe; say which, for example npk,ntk" in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_run_without_frames_says_how_to_have_some(tmp_path):
-    trained(tmp_path / "run", TEN_STEPS)
-    with pytest.raises(UserError, match="--record npk"):
-        RunReader(tmp_path / "run").frame(1)
-
-
-def test_probes_that_are_not_there_are_refused_and_leave_no_folder(tmp_path, capsys):
-    out = tmp_path / "run"
-    assert main(["train", *FAST, "--record", "nothing", "--out", str(out)]) == 2
-    assert "nothing" in capsys.readouterr().err
-    assert not out.exists()
-
-
 def test_resume_writes_the_weights_of_a_finished_run_that_the_disk_did_not_take(tmp_path, capsys):
     out = tmp_path / "run"
     trained(out)
@@ -452,83 +323,6 @@ def test_resume_writes_the_end_of_a_finished_run_that_the_disk_did_not_take(tmp_
     assert RunReader(out).status == "finished"
     assert main(["train", "--resume", str(out)]) == 0
     assert "is finished: 45 steps" in capsys.readouterr().out
-
-
-def test_resume_says_what_it_finds(tmp_path, capsys):
-    out = tmp_path / "run"
-    assert main(["train", "--resume", str(out)]) == 2
-    assert "holds no run" in capsys.readouterr().err
-    trained(out)
-    assert main(["train", "--resume", str(out)]) == 0
-    assert "is finished: 45 steps" in capsys.readouterr().out
-    assert main(["train", "--resume", str(out), "--lr", "3"]) == 2
-    assert "--lr" in capsys.readouterr().err
-    held = RunFolder(out)
-    assert main(["train", "--resume", str(out)]) == 2
-    assert f"process {os.getpid()}" in capsys.readouterr().err
-    held.close()
-
-
-def damage(path):
-    """Zeroes of the same length, as a power cut leaves them."""
-    path.write_bytes(bytes(path.stat().st_size))
-
-
-def test_verify_names_each_damaged_file_and_repair_keeps_the_rest(tmp_path, capsys):
-    out = tmp_path / "run"
-    trained(out, probes=("gates",))
-    assert main(["runs", "verify", str(out)]) == 0
-    before = RunReader(out)
-    newest = before.checkpoints[-1].path.whole
-    frame = before.frames[-1].path.whole
-    damage(newest / folder_layout.TENSORS)
-    damage(frame)
-    damage(out / folder_layout.RUN)
-    lines = (out / folder_layout.LOG).read_bytes().split(b"\n")
-    lines[3] = b"x" * len(lines[3])
-    (out / folder_layout.LOG).write_bytes(b"\n".join(lines))
-    capsys.readouterr()
-    assert main(["runs", "verify", str(out)]) == 1
-    told = capsys.readouterr().out
-    for name in (
-        folder_layout.RUN,
-        f"{newest.name}/{folder_layout.TENSORS}",
-        frame.name,
-        f"{folder_layout.LOG} is",
-    ):
-        assert name in told
-    assert main(["runs", "repair", str(out)]) == 0
-    assert main(["runs", "verify", str(out)]) == 0
-    after = RunReader(out)
-    assert after.config == SMALL
-    assert len(after.log.lines) == len(before.log.lines)
-    assert len(after.frames) == len(before.frames) - 1
-    assert [one.step for one in after.checkpoints] == [one.step for one in before.checkpoints[:-1]]
-    assert (out / folder_layout.DAMAGED / folder_layout.CHECKPOINTS / newest.name).is_dir()
-    assert HeadlessRun(Deaf(), lambda: False).go_on(RunFolder(out)).step == 45
-
-
-def test_runs_are_listed_and_the_index_is_made_anew_when_it_is_damaged(tmp_path, capsys):
-    trained(tmp_path / "one")
-    trained(tmp_path / "two", replace(SMALL, seed=7))
-    RunFolder.create(tmp_path / "three", SMALL).close()
-    first = {entry.name: entry for entry in index.read_index(tmp_path)}
-    assert {name: entry.status for name, entry in first.items()} == {
-        "one": "finished",
-        "two": "finished",
-        "three": "interrupted",
-    }
-    assert first["two"].seed == 7
-    assert first["one"].best > 0.1
-    damage(index_database.database_path())
-    assert repr({entry.name: entry for entry in index.read_index(tmp_path)}) == repr(first)
-    damage(tmp_path / "one" / folder_layout.RUN)
-    held = RunFolder(tmp_path / "three")
-    statuses = {entry.name: entry.status for entry in index.read_index(tmp_path)}
-    assert statuses == {"one": "damaged", "two": "finished", "three": "running"}
-    held.close()
-    assert main(["runs", "list", str(tmp_path), "--rebuild"]) == 0
-    assert "seed 7" in capsys.readouterr().out
 
 
 def test_a_run_is_shown_kept_exported_and_deleted(tmp_path, capsys):

@@ -105,15 +105,6 @@ def test_dials_wiring_and_draws_come_back(make_run):
     assert_same(run, other)
 
 
-def test_a_snapshot_does_not_change_with_the_run(make_run):
-    run = make_run("DL")
-    run.step()
-    snapshot = capture(run)
-    before = {name: tensor.clone() for name, tensor in snapshot.tensors.items()}
-    run.step()
-    assert all(torch.equal(before[name], tensor) for name, tensor in snapshot.tensors.items())
-
-
 def test_a_pending_test_pass_is_taken_again(make_run, events):
     run = make_run("DL")
     while not run.evaluation.pending:

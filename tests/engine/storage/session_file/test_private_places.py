@@ -17,6 +17,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.session.run_library import RunLibrary
 from dgn_engine.storage.session_file import session_reader, temp_dirs
 from dgn_engine.storage.session_file.temp_dirs import LOCK, PREFIX, PrivateTempDir, remove_abandoned
+from tests.refusals import refused
 
 LIVING = """
 import sys, time
@@ -181,7 +182,7 @@ def test_a_place_that_cannot_be_removed_does_not_hide_why_a_session_is_refused(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
-        raise UserError("a.dgn is no session file.")
+        raise UserError("a.dgn: no.", kind="made-up")
 
     def stuck(_: Path, ignore_errors: bool = False) -> None:
         if not ignore_errors:
@@ -189,5 +190,5 @@ def test_a_place_that_cannot_be_removed_does_not_hide_why_a_session_is_refused(
 
     monkeypatch.setattr(session_reader, "ask_child", refuse)
     monkeypatch.setattr(session_reader.shutil, "rmtree", stuck)
-    with pytest.raises(UserError, match=r"^a\.dgn is no session file\.$"):
+    with refused("made-up"):
         session_reader.unpack(root / "a.dgn", root)
