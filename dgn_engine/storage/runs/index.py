@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,15 +33,16 @@ _STAMPED = (
 
 _FILES = (folder_layout.RUN, folder_layout.LOG)
 Statuses = Mapping[str, os.stat_result]
+ReadEntry = Callable[[Path, str], IndexEntry | None]
 
 
-def read_index(root: Path) -> list[IndexEntry]:
-    """Every run in `root`, oldest first; only what has changed is read anew.
+def read_index(root: Path, read: ReadEntry = read_entry) -> list[IndexEntry]:
+    """Every run in `root`, oldest first; only what has changed is read anew, by `read`.
 
     A run that cannot be read, whatever is wrong with it, is listed with the status 'damaged' and
     its `trouble`. Raises `UserError` where the folder itself cannot be read.
     """
-    return [entry for entry, _ in _listed(root)]
+    return [entry for entry, _ in _listed(root, read)]
 
 
 def forget_index(root: Path) -> None:
@@ -57,7 +58,9 @@ def list_runs(root: str) -> RunsListed:
     if not root:
         return RunsListed("", ())
     below = os.path.join(root, "")  # noqa: PTH118 (thousands of folders)
-    runs = [_recorded(below, entry, statuses) for entry, statuses in _listed(Path(root))]
+    runs = [
+        _recorded(below, entry, statuses) for entry, statuses in _listed(Path(root), read_entry)
+    ]
     runs.sort(key=lambda run: run.touched, reverse=True)
     return RunsListed(root, tuple(runs), limits_that_hold(Path(root)).all)
 
@@ -74,7 +77,7 @@ def newest_resumable(root: Path) -> Path | None:
     return None
 
 
-def _listed(root: Path) -> list[tuple[IndexEntry, Statuses]]:
+def _listed(root: Path, read: ReadEntry) -> list[tuple[IndexEntry, Statuses]]:
     known = index_database.recall(root)
     entries: list[tuple[IndexEntry, Statuses]] = []
     changed: dict[str, bytes] = {}
@@ -82,7 +85,7 @@ def _listed(root: Path) -> list[tuple[IndexEntry, Statuses]]:
         stamp = _stamp(statuses)  # first: a run that is written meanwhile is read again next time
         entry = decode_entry(name, known.pop(name, b""), stamp)
         if entry is None:
-            entry = read_entry(root / name, stamp)
+            entry = read(root / name, stamp)
             if entry is None:  # it went a moment ago
                 continue
             changed[name] = encode_entry(entry)

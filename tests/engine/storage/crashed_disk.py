@@ -40,13 +40,12 @@ def write_tree(tree: Tree, folder: Path) -> Path:
 
 
 def crashes(
-    before: Sequence[Operation], operations: Sequence[Operation], first: int = 0
+    before: Sequence[Operation], operations: Sequence[Operation], first: int = 0, every: int = 1
 ) -> Iterator[Crash]:
     """Each state that a crash may leave, once for the same promises; after `first` operations or
-    more.
-    """
+    more, and then after every so many."""
     seen: set[object] = set()
-    for after in range(first, len(operations) + 1):
+    for after in range(first, len(operations) + 1, every):
         done = [*before, *operations[:after]]
         promises = tuple(one.promise for one in done if one.kind == "promise")
         for how, ordered, dropped in _ways(done, len(before)):

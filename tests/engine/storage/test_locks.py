@@ -194,7 +194,7 @@ def test_asking_who_writes_refuses_no_writer(path: Path) -> None:
         one.start()
     try:
         assert asked.wait(60)
-        for _ in range(200):
+        for _ in range(40):
             mine = Lock(path)
             mine.take()
             mine.release()

@@ -30,6 +30,7 @@ from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.repair import repair
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
+from tests.daily import nightly
 
 THINGS = ("fifo", "device", "folder", "giant", "link to nothing")
 
@@ -70,6 +71,7 @@ def test_a_regular_file_is_read_to_its_last_byte(tmp_path: Path) -> None:
         read_regular(tmp_path / "x", len(content) - 1)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("thing", THINGS)
 @pytest.mark.parametrize("name", [folder_layout.RUN, folder_layout.LOG])
 def test_a_run_without_its_files_is_damaged_and_the_others_are_listed(
@@ -86,7 +88,7 @@ def test_a_run_without_its_files_is_damaged_and_the_others_are_listed(
     assert capsys.readouterr().err.count("\n") == 1
 
 
-@pytest.mark.parametrize("thing", THINGS)
+@pytest.mark.parametrize("thing", ["fifo", *nightly(*THINGS[1:])])
 def test_each_file_that_is_none_is_named_and_the_rest_repaired(thing: str, run: Path) -> None:
     reader = RunReader(run)
     checkpoint, frame = reader.checkpoints[0].path.whole, reader.frames[0].path.whole

@@ -14,7 +14,6 @@ from dgn_engine.errors import UserError
 from dgn_engine.storage.checkpoints import checkpoint_reader, reader_child, wire
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, UnreadableFile
-from dgn_engine.storage.checkpoints.save_network import save_network
 from tests.daily import nightly
 from tests.faults.fuzzing import small_files
 from tests.faults.honest_files import saved
@@ -45,15 +44,6 @@ def test_a_torch_file_is_listed_in_its_order_with_its_numbers(tmp_path: Path) ->
     assert listing.dtypes["0.weight"] == "float32"
     assert listing.ignored == ("epoch (int)",)
     assert listing.file_name == "net.safetensors"
-
-
-def test_our_own_file_comes_back_bit_for_bit_in_the_order_of_its_layers(tmp_path: Path) -> None:
-    state = {f"value.weights.{i}": torch.randn(3, 2) for i in range(12)}
-    save_network(tmp_path / "own.safetensors", state, {"regime": "ReLU"})
-    listing = read_tensors(tmp_path / "own.safetensors")
-    assert list(listing.arrays) == list(state)
-    assert all(np.array_equal(listing.arrays[name], t.numpy()) for name, t in state.items())
-    assert listing.metadata["regime"] == "ReLU"
 
 
 # Honest files, by the parser alone.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.faults.pickle_grammar import drawn, judged, loaded
 
-DRAWS = 250
+DRAWS = 80
 
 
 def test_no_random_pickle_calls_a_function_without_a_warning(tmp_path: Path) -> None:

@@ -273,20 +273,6 @@ def test_what_is_in_memory_of_a_removed_run_goes_into_a_folder_beside_it(
     again.close()
 
 
-def test_a_removed_run_is_lost_only_where_no_folder_can_be_made(
-    run: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    shutil.rmtree(tmp_path / "run")
-    run.go_on()
-    monkeypatch.setattr("dgn_engine.storage.runs.run_folder.write_folder", full)
-    assert not run.close()
-    assert "its folder was removed" in run.recorder.paused
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_folder_that_is_gone_is_not_made_again_for_its_weights(
     run: Recorded, tmp_path: Path
 ) -> None:

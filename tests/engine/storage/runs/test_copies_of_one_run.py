@@ -159,22 +159,6 @@ def test_digests_do_not_make_a_description_large() -> None:
     assert differ == [0]
 
 
-def test_a_log_of_which_lines_were_cut_while_it_was_written_has_its_own_digests(
-    parent: Path, tmp_path: Path
-) -> None:
-    folder = Path(shutil.copytree(parent, tmp_path / "run"))
-    run = RunFolder(folder)
-    run.note("Measured", to_plain(Measured(LINES, 0.0, 0.5, 0.5)))
-    run.sync()
-    lines = (folder / "log.jsonl").read_bytes().splitlines(True)
-    (folder / "log.jsonl").write_bytes(b"".join(lines[:-3]))
-    run.note("Measured", to_plain(Measured(LINES + 1, 0.0, 0.5, 0.5)))
-    run.close()
-    troubles = [one.trouble for one in verify(folder) if not one.harmless]
-    assert len(troubles) == 1
-    assert "lacks the entries" in troubles[0]
-
-
 @pytest.mark.parametrize("word", ["", [], {}, {"stretch": "x"}, {"log": "abc"}])
 def test_digests_that_make_no_sense_are_named_or_left_alone(
     word: object, parent: Path, tmp_path: Path

@@ -9,6 +9,7 @@ import pytest
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.repair import repair
 from dgn_engine.storage.runs.run_reader import RunReader
+from tests.daily import nightly
 from tests.engine.storage.crashed_disk import crashes, write_tree
 from tests.engine.storage.recorded_disk import RecordedDisk
 from tests.engine.storage.runs import short_run
@@ -32,12 +33,13 @@ def test_the_short_run_removes_checkpoints_and_frames(disk):
     assert 0 in kept.checkpoints, "that before the regime changed"
 
 
-def test_a_run_goes_on_after_a_crash_at_any_operation(disk, memory):
+@pytest.mark.parametrize("every", [9, *nightly(1)])
+def test_a_run_goes_on_after_a_crash_at_any_operation(disk, memory, every):
     with disk:
         short_run.record(disk)
     promises = [one.promise for one in disk.operations if one.kind == "promise"]
     gone_on = set()
-    for crash in crashes(disk.before, disk.operations):
+    for crash in crashes(disk.before, disk.operations, every=every):
         place = write_tree(crash.tree, memory / "crashed")
         path = place / "runs" / short_run.NAME
         key = content_that_counts(crash.tree)
@@ -56,7 +58,7 @@ def test_a_run_goes_on_after_a_crash_at_any_operation(disk, memory):
             error.add_note(f"crash after {disk.operations[: crash.after][-3:]}, {crash.how}")
             raise
         shutil.rmtree(place)
-    assert len(gone_on) > 100
+    assert len(gone_on) > 100 // every
 
 
 def zeroed(path):
@@ -87,9 +89,11 @@ def whats_sound(path):
     return lines, {one.order for one in reader.checkpoints}, {one.serial for one in reader.frames}
 
 
-@pytest.mark.parametrize("damaged", DAMAGES)
+@pytest.mark.parametrize(
+    ("damaged", "every"), [*((d, 11) for d in DAMAGES), *nightly(*((d, 1) for d in DAMAGES))]
+)
 def test_a_repair_that_crashes_anywhere_loses_nothing_that_the_next_one_saves(
-    disk, memory, damaged
+    disk, memory, damaged, every
 ):
     with disk:
         path = short_run.record(disk)
@@ -101,7 +105,7 @@ def test_a_repair_that_crashes_anywhere_loses_nothing_that_the_next_one_saves(
     with again:
         repair(path)
     count = 0
-    for crash in crashes(again.before, again.operations):
+    for crash in crashes(again.before, again.operations, every=every):
         place = write_tree(crash.tree, memory / "crashed")
         try:
             repair(place / "runs" / short_run.NAME)
@@ -112,4 +116,4 @@ def test_a_repair_that_crashes_anywhere_loses_nothing_that_the_next_one_saves(
             raise
         shutil.rmtree(place)
         count += 1
-    assert count > 5
+    assert count > 5 // every

@@ -6,6 +6,7 @@ import math
 import shutil
 from dataclasses import replace
 
+import pytest
 import safetensors.numpy
 
 from dgn_engine.config import DataConfig
@@ -15,6 +16,7 @@ from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training import recording
 from dgn_engine.training.headless_run import HeadlessRun
+from tests.daily import nightly
 from tests.engine.conftest import SMALL
 from tests.engine.storage.crashed_disk import crashes, write_tree
 
@@ -57,13 +59,14 @@ def result(path):
     return reader.measured, {name: array.tobytes() for name, array in weights.items()}
 
 
-def test_a_run_that_crashed_anywhere_ends_as_if_it_had_not(disk, memory, monkeypatch):
+@pytest.mark.parametrize("every", [13, *nightly(1)])
+def test_a_run_that_crashed_anywhere_ends_as_if_it_had_not(disk, memory, monkeypatch, every):
     monkeypatch.setattr(recording, "COPY_SHARE", math.inf)  # a checkpoint at every step, always
     with disk:
         headless().train(CONFIG, RunFolder.create(disk.root / "run", CONFIG))
     expected = result(disk.root / "run")
     seen = set()
-    for crash in crashes(disk.before, disk.operations):
+    for crash in crashes(disk.before, disk.operations, every=every):
         key = steps_of(crash.tree)
         if key in seen or f"run/{folder_layout.RUN}" not in crash.tree or not crash.ordered:
             continue
@@ -72,4 +75,4 @@ def test_a_run_that_crashed_anywhere_ends_as_if_it_had_not(disk, memory, monkeyp
         headless().go_on(RunFolder(path))
         assert result(path) == expected, (disk.operations[: crash.after][-3:], crash.how)
         shutil.rmtree(path.parent)
-    assert len(seen) > 4
+    assert len(seen) > 4 // every

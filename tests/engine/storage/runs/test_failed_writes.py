@@ -16,6 +16,7 @@ from dgn_engine.storage.runs.log import decode_line
 from dgn_engine.storage.runs.recorder import Recorder
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
+from tests.daily import nightly
 from tests.engine.storage.crashed_disk import crashes
 from tests.engine.storage.recorded_disk import RecordedDisk, full_at
 from tests.engine.storage.runs import short_run
@@ -129,17 +130,20 @@ def assert_lived_through(root, number, torn=False, width=1):
         raise
 
 
-def test_a_disk_that_is_full_at_any_operation_loses_nothing(kinds, memory):
+@pytest.mark.parametrize("every", [9, *nightly(1)])
+def test_a_disk_that_is_full_at_any_operation_loses_nothing(kinds, memory, every):
     assert {"create", "mkdir", "write", "truncate", "fsync", "rename", "unlink"} <= set(kinds)
-    for number in range(len(kinds)):
+    for number in range(0, len(kinds), every):
         assert_lived_through(memory, number)
 
 
-def test_half_of_any_write_loses_nothing(kinds, memory):
-    for number in (n for n, kind in enumerate(kinds) if kind == "write"):
+@pytest.mark.parametrize("every", [9, *nightly(1)])
+def test_half_of_any_write_loses_nothing(kinds, memory, every):
+    for number in [n for n, kind in enumerate(kinds) if kind == "write"][::every]:
         assert_lived_through(memory, number, torn=True)
 
 
-def test_a_disk_that_is_full_for_a_while_loses_nothing(kinds, memory):
-    for number in range(0, len(kinds), 4):
+@pytest.mark.parametrize("every", [25, *nightly(4)])
+def test_a_disk_that_is_full_for_a_while_loses_nothing(kinds, memory, every):
+    for number in range(0, len(kinds), every):
         assert_lived_through(memory, number, width=7)

@@ -142,23 +142,18 @@ def test_a_run_that_may_not_be_read_is_one_line(
         assert "Permission denied" in found["a"].trouble
 
 
-def test_runs_may_come_and_go_while_they_are_listed(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_may_come_and_go_while_they_are_listed(root: Path) -> None:
     for seed in range(3):
         hostile_runs.make_honest(root / f"c{seed}", seed)
-    before = index_entry._read
 
-    def meanwhile(folder: Path, stamp: str) -> index_entry.IndexEntry:
+    def meanwhile(folder: Path, stamp: str) -> index_entry.IndexEntry | None:
         if folder.name == "a":
             shutil.rmtree(root / "b")
             (root / "c0" / "run.json").unlink()
             shutil.rmtree(root / "c1" / "checkpoints")
             hostile_runs.make_honest(root / "new", 9)
-        return before(folder, stamp)
+        return index_entry.read_entry(folder, stamp)
 
-    monkeypatch.setattr(index_entry, "_read", meanwhile)
-    found = {run.name: run.status for run in index.list_runs(str(root)).runs}
+    found = {entry.name: entry.status for entry in index.read_index(root, meanwhile)}
     assert found == {"a": "finished", "c0": "damaged", "c1": "finished", "c2": "finished"}
-    monkeypatch.undo()
     assert set(rows(root)) == {"a", "c0", "c1", "c2", "new"}

@@ -18,7 +18,7 @@ from dgn_engine.storage.runs import run_info
 from dgn_engine.storage.runs.index_entry import UNKNOWN, read_entry
 from dgn_engine.storage.runs.log import LogLine, decode_line
 from dgn_engine.storage.runs.log_gaps import LogFact, read_gaps
-from dgn_engine.storage.runs.manifest import put_manifest, verify
+from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.repair import repair
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.storage.runs.run_folder import RunFolder
@@ -242,16 +242,3 @@ def test_an_honest_log_has_no_gaps(tmp_path: Path) -> None:
             assert verify(run) == []
             assert RunReader(run).log.lost_in_words == ""
             assert not math.isnan(RunReader(run).log.summary.best.accuracy)
-
-
-def test_an_inventory_of_an_older_version_has_no_digests(tmp_path: Path) -> None:
-    """It went on with the run and left those that were there."""
-    run = continued(tmp_path / "run")
-    old = run_info.read(run)
-    folder = RunFolder(run)
-    score(folder, 80, 0.5)
-    folder.close()
-    info = run_info.read(run)
-    run_info.write(run, {**info, "digests": old["digests"]})
-    assert verify(run) == []
-    assert put_manifest(run_info.read(run), None).keys() & {"digests", "inventory"} == set()

@@ -252,15 +252,6 @@ def test_what_is_no_size_is_refused_in_a_sentence(text: str) -> None:
         storage_limits.parse_size(text)
 
 
-def test_limits_are_set_and_shown(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["runs", "limits", "--run", "1GiB", "--all", "30 GiB"]) == 0
-    assert "one run: 1 GiB, all runs together: 30 GiB" in capsys.readouterr().out
-    assert storage_limits.read_limits(root) == StorageLimits(1 << 30, 30 << 30)
-    assert main(["runs", "limits", "--run", "1MiB"]) == 2
-    assert main(["runs", "limits", "--run", "40GiB"]) == 2
-    assert storage_limits.read_limits(root) == StorageLimits(1 << 30, 30 << 30)
-
-
 @pytest.mark.parametrize("text", ["run = 3", "run =", "walk = '1 GiB'", "run = '1 GB'", "\x00"])
 def test_a_damaged_file_of_limits_is_named_and_a_run_is_recorded_all_the_same(
     root: Path, text: str

@@ -89,9 +89,9 @@ def test_a_damaged_file_holds_no_answers(run: Path, content: bytes) -> None:
 def test_a_single_flipped_bit_anywhere_is_seen(run: Path) -> None:
     path = run / folder_layout.ANSWERS
     whole = path.read_bytes()
-    drawn = np.random.default_rng(1).integers(len(whole), size=200)
-    ends = np.arange(-120, 0) + len(whole)  # where the digest stands
-    heads = np.arange(80)
+    drawn = np.random.default_rng(1).integers(len(whole), size=20)
+    ends = np.arange(-120, 0, 9) + len(whole)  # where the digest stands
+    heads = np.arange(0, 80, 7)
     told = read_answers(run)
     for place in (*heads, *drawn, *ends):
         for bit in range(0, 8, 3):

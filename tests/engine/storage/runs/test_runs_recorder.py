@@ -5,17 +5,19 @@ from __future__ import annotations
 import errno
 import math
 import os
+import shutil
+import zipfile
+from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
 
 from dgn_engine.cli import main
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
-from dgn_engine.errors import UserError
 from dgn_engine.protocol.branches import BranchChanges
 from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.protocol.training import Measured, RegimeSwapped
@@ -26,6 +28,8 @@ from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.headless_run import HeadlessRun, planned_steps
 from dgn_engine.training.readings.watch_budget import WatchBudget
+from tests.daily import nightly
+from tests.refusals import refused_command
 
 SMALL = RunConfig(
     net=NetConfig(options=(("width", 16), ("depth", 4))),
@@ -102,27 +106,16 @@ def test_frames_are_recorded_where_probes_are_asked_for(tmp_path):
     assert {event.probe for event in reader.events if hasattr(event, "probe")} == {"gates", "npk"}
 
 
-def steps_of_frames(path, config, **settings):
-    """Frames of a run of a recorder whose clock stands still: none is due by time."""
-    folder = RunFolder.create(path, config)
-    HeadlessRun(Deaf(), lambda: False, ("npk",), checkpoint_every=0.0, **settings).train(
-        config, folder
-    )
-    reader = RunReader(path)
-    for stored in reader.frames:
-        seen = reader.frame(stored.step)
-        assert (seen.step, seen.readings["npk"].step) == (stored.step, stored.step)
-    return [frame.step for frame in reader.frames]
-
-
 class Stops(Deaf):
-    """Asks to stop after so many steps."""
+    """Asks to stop after so many steps, or ends the run by an exception."""
 
-    def __init__(self, after):
-        self.after, self.step = after, 0
+    def __init__(self, after=10**9, killed=10**9):
+        self.after, self.killed, self.step = after, killed, 0
 
     def stepped(self, step):
         self.step = step
+        if step == self.killed:
+            raise InterruptedError
 
     def asked(self):
         return self.step >= self.after
@@ -133,27 +126,36 @@ TEN_STEPS = replace(
     data=DataConfig(train_limit=40, test_limit=10),
     training=replace(SMALL.training, batch=4),
 )
-
-
 HUNDRED_STEPS = replace(
     TEN_STEPS, training=replace(TEN_STEPS.training, epochs=10), probe_examples=4
 )
+PLAN = list(planned_steps(0, 100))
 
 
-class Kills(Deaf):
-    """Ends the run by an exception after so many steps."""
-
-    def __init__(self, after):
-        self.after = after
-
-    def stepped(self, step):
-        if step == self.after:
-            raise InterruptedError
-
-
-def test_a_short_run_has_a_frame_of_every_step(tmp_path, monkeypatch):
+@pytest.fixture
+def timeless(monkeypatch):
+    """A recorder whose clock stands still: no frame is due by time."""
     monkeypatch.setattr(WatchBudget, "interval", lambda *_: math.inf)
-    assert steps_of_frames(tmp_path / "run", TEN_STEPS) == list(range(11))
+
+
+def begun(path, config, stop=None, probes=("npk",), **settings):
+    stop = stop or Stops()
+    folder = RunFolder.create(path, config)
+    with closing(folder):
+        HeadlessRun(stop, stop.asked, probes, **settings).train(config, folder)
+
+
+def gone_on(path, stop=None):
+    stop = stop or Stops()
+    HeadlessRun(stop, stop.asked).go_on(RunFolder(path))
+
+
+def steps_of_frames(path):
+    reader = RunReader(path)
+    for stored in reader.frames:
+        seen = reader.frame(stored.step)
+        assert {probe: one.step for probe, one in seen.readings.items()} == {"npk": stored.step}
+    return [frame.step for frame in reader.frames]
 
 
 def test_planned_steps_hold_both_ends_and_every_step_where_there_are_few():
@@ -172,106 +174,80 @@ def test_planned_steps_lie_apart_in_proportion_to_their_distance_from_the_first(
     assert (planned <= 10**3).sum() >= 20  # of a run that ends after a thousandth of it
 
 
-def test_a_run_of_many_steps_keeps_frames_of_its_planned_steps_without_any_time_for_it(
-    tmp_path, monkeypatch
+@pytest.mark.usefixtures("timeless")
+@pytest.mark.parametrize(
+    ("config", "every", "stops", "steps"),
+    [
+        (TEN_STEPS, 0, (), list(range(11))),
+        (HUNDRED_STEPS, 0, (PLAN[20], PLAN[30]), PLAN),  # and goes on twice
+        (TEN_STEPS, 4, (3,), [0, 3, 4, 8, 10]),
+        *nightly((TEN_STEPS, 4, (), [0, 4, 8, 10]), (HUNDRED_STEPS, 0, (), PLAN)),
+    ],
+)
+def test_frames_are_those_of_the_plan_however_often_a_run_goes_on(
+    tmp_path, config, every, stops, steps
 ):
-    monkeypatch.setattr(WatchBudget, "interval", lambda *_: math.inf)
-    assert steps_of_frames(tmp_path / "run", HUNDRED_STEPS) == list(planned_steps(0, 100))
+    begun(tmp_path / "run", config, Stops(*stops[:1]), record_every=every)
+    for after in (*stops[1:], 10**9) if stops else ():
+        gone_on(tmp_path / "run", Stops(after))
+    assert steps_of_frames(tmp_path / "run") == steps
 
 
-def test_a_run_that_goes_on_keeps_to_its_plan(tmp_path, monkeypatch):
-    monkeypatch.setattr(WatchBudget, "interval", lambda *_: math.inf)
+def test_time_makes_no_more_frames_where_their_steps_are_given(tmp_path, monkeypatch):
+    monkeypatch.setattr(WatchBudget, "interval", lambda *_: 0.0)
+    begun(tmp_path / "run", TEN_STEPS, record_every=4)
+    assert steps_of_frames(tmp_path / "run") == [0, 4, 8, 10]
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_killed_run_that_goes_on_has_the_frames_of_its_plan(tmp_path, monkeypatch, trained):
+    """Frames after its last checkpoint are made again, those before it are kept; one that is
+    killed while its data are read has none."""
     out = tmp_path / "run"
-    folder = RunFolder.create(out, HUNDRED_STEPS)
-    first, then = planned_steps(0, 100)[20], planned_steps(0, 100)[30]
-    stop = Stops(first)
-    HeadlessRun(stop, stop.asked, ("npk",)).train(HUNDRED_STEPS, folder)
-    folder.close()
-    for stop in (Stops(then), Deaf()):
-        HeadlessRun(stop, getattr(stop, "asked", lambda: False)).go_on(RunFolder(out))
-    frames = [frame.step for frame in RunReader(out).frames]
-    assert frames == list(planned_steps(0, 100))
-
-
-def test_a_killed_run_that_goes_on_has_the_frames_of_its_plan(tmp_path):
-    """Frames after its last checkpoint are made again, those before it are kept."""
-    out = tmp_path / "run"
-    folder = RunFolder.create(out, HUNDRED_STEPS)
-    kills = Kills(planned_steps(0, 100)[25])
-    with pytest.raises(InterruptedError):
-        HeadlessRun(kills, lambda: False, ("npk",), checkpoint_every=0.0).train(
-            HUNDRED_STEPS, folder
-        )
-    HeadlessRun(Deaf(), lambda: False).go_on(RunFolder(out))
+    with monkeypatch.context() as patch:
+        if not trained:
+            what = "dgn_engine.training.headless_run.Run"
+            patch.setattr(what, Mock(side_effect=InterruptedError))
+        with pytest.raises(InterruptedError):
+            begun(out, HUNDRED_STEPS, Stops(killed=PLAN[25]), checkpoint_every=0.0)
+    gone_on(out)
     frames = [frame.step for frame in RunReader(out).frames]
     assert len(frames) == len(set(frames))
-    assert set(planned_steps(0, 100)) <= set(frames)
+    assert set(PLAN) <= set(frames)
 
 
-def test_a_run_that_is_killed_while_data_are_read_goes_on_with_its_frames(tmp_path, monkeypatch):
-    out = tmp_path / "run"
-    folder, killed = RunFolder.create(out, HUNDRED_STEPS), HeadlessRun(Deaf(), bool, ("npk",))
-    with monkeypatch.context() as patch:
-        patch.setattr("dgn_engine.training.headless_run.Run", Mock(side_effect=InterruptedError))
-        with pytest.raises(InterruptedError):
-            killed.train(HUNDRED_STEPS, folder)
-    folder.close()
-    HeadlessRun(Deaf(), lambda: False).go_on(RunFolder(out))
-    frames = [frame.step for frame in RunReader(out).frames]
-    assert set(planned_steps(0, 100)) <= set(frames)
-
-
-def test_a_branch_keeps_frames_from_where_it_began(tmp_path, monkeypatch):
-    monkeypatch.setattr(WatchBudget, "interval", lambda *_: math.inf)
+@pytest.mark.usefixtures("timeless")
+def test_a_branch_keeps_frames_from_where_it_began(tmp_path):
     parent, out = tmp_path / "parent", tmp_path / "branch"
-    HeadlessRun(Deaf(), lambda: False).train(HUNDRED_STEPS, RunFolder.create(parent, HUNDRED_STEPS))
-    HeadlessRun(Deaf(), lambda: False, ("npk",)).branch_off(
-        parent, 100, BranchChanges(seed=1), out, 60
-    )
-    assert [frame.step for frame in RunReader(out).frames] == list(planned_steps(100, 160))
+    begun(parent, HUNDRED_STEPS, probes=())
+    for number in range(2):  # a second branch is as the first
+        branch = HeadlessRun(Deaf(), lambda: False, ("npk",))
+        branch.branch_off(parent, 100, BranchChanges(seed=1), out.with_name(f"{number}"), 20)
+    for number in range(2):
+        assert steps_of_frames(out.with_name(f"{number}")) == list(planned_steps(100, 120))
 
 
-def test_a_frame_is_recorded_every_so_many_steps(tmp_path, monkeypatch):
-    monkeypatch.setattr(WatchBudget, "interval", lambda *_: math.inf)
-    assert steps_of_frames(tmp_path / "a", TEN_STEPS, record_every=4) == [0, 4, 8, 10]
-    monkeypatch.setattr(WatchBudget, "interval", lambda *_: 0.0)
-    assert steps_of_frames(tmp_path / "b", TEN_STEPS, record_every=4) == [0, 4, 8, 10]
-
-
-def test_an_interrupted_run_has_a_frame_of_its_last_step(tmp_path, monkeypatch):
-    monkeypatch.setattr(WatchBudget, "interval", lambda *_: math.inf)
-    folder = RunFolder.create(tmp_path / "run", TEN_STEPS)
-    three = Stops(3)
-    HeadlessRun(three, three.asked, ("npk",), record_every=9).train(TEN_STEPS, folder)
-    reader = RunReader(tmp_path / "run")
-    assert [frame.step for frame in reader.frames] == [0, 3]
-    with pytest.raises(UserError, match=r"no frame of step 2; the nearest are of steps 0 and 3\."):
-        reader.frame(2)
-    assert repr(reader.frame(3)) == "<frame of step 3, epoch 0.3: npk of step 3>"
-
-
-def test_a_run_that_goes_on_is_recorded_as_before(tmp_path, monkeypatch):
-    monkeypatch.setattr(WatchBudget, "interval", lambda *_: math.inf)
-    folder = RunFolder.create(tmp_path / "run", TEN_STEPS)
-    three = Stops(3)
-    HeadlessRun(three, three.asked, ("npk",), record_every=4).train(TEN_STEPS, folder)
-    folder.close()
-    HeadlessRun(Deaf(), lambda: False).go_on(RunFolder(tmp_path / "run"))
-    reader = RunReader(tmp_path / "run")
-    assert [frame.step for frame in reader.frames] == [0, 3, 4, 8, 10]
-    assert all(list(reader.frame(step).readings) == ["npk"] for step in (0, 3, 4, 8, 10))
-
-
-def test_a_run_that_goes_on_can_be_recorded_otherwise(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(WatchBudget, "interval", lambda *_: math.inf)
+@pytest.mark.usefixtures("timeless")
+def test_an_interrupted_run_has_a_frame_of_its_last_step_and_can_be_recorded_otherwise(
+    tmp_path, capsys
+):
     out = tmp_path / "run"
-    three = Stops(3)
-    HeadlessRun(three, three.asked).train(TEN_STEPS, RunFolder.create(out, TEN_STEPS))
-    assert main(["train", "--resume", str(out), "--record-every", "2"]) == 2
-    assert "run was not recorded as frames before" in capsys.readouterr().err
+    begun(out, TEN_STEPS, Stops(3), record_every=9)
+    assert steps_of_frames(out) == [0, 3]
+    assert repr(RunReader(out).frame(3)) == "<frame of step 3, epoch 0.3: npk of step 3>"
     assert main(["train", "--resume", str(out), "--record", "npk, gates"]) == 0
-    assert "Frames of 8 steps, 3 to 10." in capsys.readouterr().err
     assert set(RunReader(out).frame(10).readings) == {"npk", "gates"}
+    begun(tmp_path / "without", TEN_STEPS, Stops(3), probes=())
+    refused_command("train", "--resume", tmp_path / "without", "--record-every", "2")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--record", "npk", "--record-every", "0"], ["--record-every", "3"], ["--record", "nothing"]],
+)
+def test_frames_of_no_steps_or_of_nothing_are_refused_and_leave_no_folder(tmp_path, options):
+    refused_command("train", *FAST, *options, "--out", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_frame_of_a_step_holds_nothing_that_was_read_before(tmp_path):
@@ -292,44 +268,35 @@ def test_frames_are_counted_and_their_steps_said(tmp_path, capsys):
     assert "Frames of 4 steps, 0 to 10." in capsys.readouterr().err
 
 
-def test_resume_writes_the_weights_of_a_finished_run_that_the_disk_did_not_take(tmp_path, capsys):
-    out = tmp_path / "run"
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    out = tmp_path_factory.mktemp("finished") / "run"
     trained(out)
-    wanted = load_file(out / folder_layout.WEIGHTS)
-    (out / folder_layout.WEIGHTS).unlink()
-    measured = RunReader(out).measured
-    assert main(["train", "--resume", str(out)]) == 0
-    found = load_file(out / folder_layout.WEIGHTS)
-    assert found.keys() == wanted.keys()
-    assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
-    assert RunReader(out).measured == measured
-    assert RunReader(out).status == "finished"
-    assert main(["train", "--resume", str(out)]) == 0
-    assert "is finished: 45 steps" in capsys.readouterr().out
+    return out
 
 
-def test_resume_writes_the_end_of_a_finished_run_that_the_disk_did_not_take(tmp_path, capsys):
-    out = tmp_path / "run"
-    trained(out)
-    measured = RunReader(out).measured
-    log = out / folder_layout.LOG
+@pytest.mark.parametrize("gone", ["weights", "end"])
+def test_resume_writes_what_the_disk_did_not_take_of_a_finished_run(tmp_path, finished, gone):
+    """And a second time there is nothing to do."""
+    out = Path(shutil.copytree(finished, tmp_path / "run"))
+    log, weights = out / folder_layout.LOG, out / folder_layout.WEIGHTS
     lines = log.read_bytes().splitlines(keepends=True)
-    first = next(place for place, line in enumerate(lines) if b'"Saved"' in line)
-    assert b'"Finished"' in b"".join(lines[first:])
-    log.write_bytes(b"".join(lines[:first]))
-    assert RunReader(out).status == "interrupted"
-    assert main(["train", "--resume", str(out)]) == 0
-    assert RunReader(out).measured == measured
-    assert RunReader(out).status == "finished"
-    assert main(["train", "--resume", str(out)]) == 0
-    assert "is finished: 45 steps" in capsys.readouterr().out
+    if gone == "weights":
+        weights.unlink()
+    else:
+        first = next(place for place, line in enumerate(lines) if b'"Saved"' in line)
+        assert b'"Finished"' in b"".join(lines[first:])
+        log.write_bytes(b"".join(lines[:first]))
+        assert RunReader(out).status == "interrupted"
+    for _ in range(2):
+        assert main(["train", "--resume", str(out)]) == 0
+        assert RunReader(out).measured == RunReader(finished).measured
+        assert RunReader(out).status == "finished"
+        assert weights.read_bytes() == (finished / folder_layout.WEIGHTS).read_bytes()
 
 
-def test_a_run_is_shown_kept_exported_and_deleted(tmp_path, capsys):
-    import zipfile
-
-    out = tmp_path / "run"
-    trained(out)
+def test_a_run_is_shown_kept_exported_and_deleted(tmp_path, finished, capsys):
+    out = Path(shutil.copytree(finished, tmp_path / "run"))
     assert main(["runs", "show", str(out)]) == 0
     assert "finished, step 45 of 45" in capsys.readouterr().out
     assert main(["runs", "keep", str(out)]) == 0
@@ -352,5 +319,4 @@ def test_a_run_is_shown_kept_exported_and_deleted(tmp_path, capsys):
     (out / folder_layout.KEPT / "best.safetensors").touch()
     assert main(["runs", "delete", str(out), "--yes"]) == 0
     assert [path.name for path in out.iterdir()] == ["mine.txt"]
-    assert main(["runs", "delete", str(out), "--yes"]) == 2
-    assert "nothing was deleted" in capsys.readouterr().err
+    assert refused_command("runs", "delete", out, "--yes").kind == "no-run"

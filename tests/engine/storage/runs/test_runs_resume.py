@@ -66,6 +66,7 @@ def assert_same(one, other):
     assert counters == their_counters
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("optimiser", ["adam", "sgd", "rmsprop"])
 @pytest.mark.parametrize("regime", ["ReLU", "soft-ReLU", "FR-II", "FR-DI", "FL", "DL"])
 def test_a_restored_run_takes_the_same_steps(regime, optimiser):

@@ -125,8 +125,7 @@ def short_zeros(path: Path, _other: Path) -> None:
 
 
 def holes(path: Path, _other: Path) -> None:
-    more = 600 if path.name == "log.jsonl" else 4
-    os.truncate(path, path.stat().st_size + (more << 20))
+    os.truncate(path, path.stat().st_size + (4 << 20))
 
 
 def hole_inside(path: Path, _other: Path) -> None:
@@ -358,35 +357,6 @@ def test_a_false_frame_is_not_read(what: str, honest: dict[str, Path], memory: P
     copied(run, honest["other"], what)
     with pytest.raises(UserError):
         RunReader(run).frame(900 if "later" in what else 20)
-
-
-def test_the_log_of_another_run_is_refused_by_readers_and_writers(
-    honest: dict[str, Path], memory: Path
-) -> None:
-    run = Path(shutil.copytree(honest["closed"], memory / "run"))
-    shutil.copy2(honest["other"] / "log.jsonl", run / "log.jsonl")
-    for read in (lambda one: one.log.summary, lambda one: one.log.contents, lambda one: one.events):
-        with pytest.raises(UserError, match="another run"):
-            read(RunReader(run))
-    with pytest.raises(UserError, match="another run"):
-        RunFolder(run)
-    assert repair(run)
-    assert RunReader(run).measured == ()
-    assert (run / "damaged/log.jsonl").read_bytes() == (honest["other"] / "log.jsonl").read_bytes()
-
-
-def test_the_description_of_another_run_does_not_cost_what_lies_beside_it(
-    honest: dict[str, Path], memory: Path
-) -> None:
-    run = Path(shutil.copytree(honest["closed"], memory / "run"))
-    shutil.copy2(honest["other"] / "run.json", run / "run.json")
-    assert [one.path for one in verify(run)] == ["run.json"]
-    assert repair(run)
-    reader = RunReader(run)
-    assert reader.config.seed == 0
-    assert [one.step for one in reader.checkpoints] == [20, 40, 50]
-    assert len(reader.frames) == 5
-    assert len(reader.measured) == 6
 
 
 def test_a_tail_that_a_kill_or_a_disk_leaves_is_sound_and_another_is_damage_of_its_size(

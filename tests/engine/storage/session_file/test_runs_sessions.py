@@ -20,8 +20,7 @@ from safetensors.numpy import save
 
 from dgn_engine.cli.__main__ import main
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.training import Measured
-from dgn_engine.storage.runs import folder_layout, frame_content, log, run_info
+from dgn_engine.storage.runs import folder_layout, log, run_info
 from dgn_engine.storage.runs.folder_layout import ANSWERS
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.run_folder import RunFolder
@@ -30,6 +29,7 @@ from dgn_engine.storage.session_file import archive_format
 from dgn_engine.storage.session_file.session_reader import adopt, is_session, unpack
 from dgn_engine.storage.session_file.session_writer import SavePoint, export_run, save_session
 from dgn_engine.training.headless_run import HeadlessRun
+from tests.daily import nightly
 from tests.engine.conftest import SMALL
 from tests.engine.storage.session_file.read_here import read_in_this_process
 from tests.refusals import refused
@@ -132,7 +132,7 @@ def test_the_command_line_imports_and_shows(
     assert "b.dgn" in told
 
 
-@pytest.mark.parametrize("command", ["inspect", "gate-information"])
+@pytest.mark.parametrize("command", ["inspect", *nightly("gate-information")])
 def test_a_session_is_read_as_its_run_and_a_damaged_one_is_refused(
     command: str, recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -210,45 +210,22 @@ def lying_header(content: bytes) -> bytes:
     return struct.pack("<Q", len(told_bytes)) + told_bytes + content[8 + size :]
 
 
-def renamed_in_place(content: bytes, before: bytes, after: bytes) -> bytes:
-    assert len(before) == len(after)
-    return content.replace(before, after)
-
-
 DEEP = b"[" * 5000 + b"]" * 5000
-THROUGH_A_CHILD = ("path traversal", "a bomb", "deep JSON", "gates out of nothing")
+THROUGH_A_CHILD = ("path traversal", "gates out of nothing")
 LINK = stat.S_IFLNK | 0o777
 HOSTILE: dict[str, tuple[Callable[[Members], bytes], str]] = {
     "path traversal": (lambda m: packed({**m, "run/../../../canary": b"{}"}), "leads elsewhere"),
-    "absolute path": (lambda m: packed({**m, "/canary": b"{}"}), "leads elsewhere"),
-    "drive letter": (lambda m: packed({**m, "C:/canary.json": b"{}"}), "leads elsewhere"),
-    "backslashes": (
-        lambda m: renamed_in_place(packed({**m, "run/xx_canary": b""}), b"run/xx_", b"run\\..\\"),
-        "leads elsewhere",
-    ),
     "a link": (
         lambda m: packed(
             {**m, "run/config.toml": b"/etc/passwd"}, **{"mode run/config.toml": LINK}
         ),
         "a link",
     ),
-    "one name twice": (
-        lambda m: renamed_in_place(
-            packed(
-                {**m, "run/checkpoints/000000001/keeq": b"", "run/checkpoints/000000001/keep": b""}
-            ),
-            b"keeq",
-            b"keep",
-        ),
-        "two members of one name",
-    ),
     "a bomb": (
         lambda m: packed({**m, "run/log.jsonl": b"0" * (1 << 27)}, method=zipfile.ZIP_DEFLATED),
         "unpacks to far more",
     ),
     "deflated": (lambda m: packed(m, method=zipfile.ZIP_DEFLATED), "sessions never do"),
-    "cut in the middle": (lambda m: packed(m)[:-4000], "cut off"),
-    "bytes behind": (lambda m: packed(m) + b"\0" * 9, "behind the end"),
     "a flipped bit": (
         lambda m: packed(m).replace(b'"event":"Measured"', b'"event":"Neasured"', 1),
         "is damaged",
@@ -463,18 +440,6 @@ def test_a_session_that_cannot_be_written_leaves_nothing(recorded: Path, tmp_pat
     with refused("unwritable"):
         export_run(recorded, tmp_path / "nowhere" / "a.dgn")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_gates_are_not_unpacked_beyond_their_bits() -> None:
-    head = {"packed": {"g/a": [9, 1]}, "readings": {"g": {}}, "step": 0, "epoch": 0}
-    content = save({"g/a": np.zeros(1, np.uint8)}, metadata={"frame": json.dumps(head)})
-    with pytest.raises(ValueError, match="not that of its bits"):
-        frame_content.decode(content)
-
-
-def test_an_event_with_words_for_numbers_is_no_event() -> None:
-    told = {"step": 1, "epoch": 0.0, "train_loss": "many", "train_accuracy": 0.5}
-    assert log.event_of(log.LogLine(0, 0.0, Measured.__name__, told)) is None
 
 
 @pytest.mark.parametrize("regime", [["DL"], 7, "no such regime"])
