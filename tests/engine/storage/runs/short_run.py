@@ -16,6 +16,7 @@ from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import frame_files
 from dgn_engine.storage.runs.manifest import Damage, verify
+from dgn_engine.storage.runs.recorder import Recorder
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -41,6 +42,34 @@ class Promise:
             self.checkpoints & other.checkpoints,
             self.frames & other.frames,
         )
+
+
+class SteppedRecorder(Recorder):
+    """Does its jobs when it is told, in the thread of the test."""
+
+    def _serve(self) -> None:
+        pass
+
+    def work(self, tries: int = 0) -> None:
+        """All that was asked; what had to wait is tried so often, until it is done."""
+        while not self._jobs.empty():
+            job = self._jobs.get()
+            assert job is not None
+            self._do(job)
+        for _ in range(tries):
+            if not self.paused:
+                return
+            self.retry()
+        assert not (tries and self.paused)
+
+    def retry(self, last: bool = False) -> None:
+        self._try_again(last)
+
+    def end(self) -> bool:
+        if self.paused:
+            self.retry(last=True)
+        self.folder.close()
+        return not self.paused
 
 
 def snapshot(step: int) -> Snapshot:

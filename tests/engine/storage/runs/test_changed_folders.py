@@ -9,13 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.runs import RecordingMended, RecordingPaused
 from dgn_engine.protocol.training import Measured
@@ -26,10 +23,9 @@ from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.log import LogWriter
 from dgn_engine.storage.runs.manifest import verify
-from dgn_engine.storage.runs.recorder import Recorder
-from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
+from tests.engine.storage.runs.short_run import SteppedRecorder, frame, snapshot
 
 MENDED = (folder_layout.LOCK, folder_layout.LOG, folder_layout.RUN)
 
@@ -47,10 +43,8 @@ class Recorded:
         self.step += 1
         step, recorder = self.step, self.recorder
         recorder.note("Measured", to_plain(Measured(step, 0.0, 0.5, 0.5)))
-        readings = {"a": Reading("a", step, 0, 0, {"x": np.ones(3)})}
-        recorder.add_frame(Frame(1, step, 0.1, 0.0, None, readings))
-        state = {"format": 1, "step": step, "finished": False, "config": RunConfig().to_dict()}
-        recorder.checkpoint(Snapshot({"value.weights.0": torch.ones(3)}, state))
+        recorder.add_frame(frame(step))
+        recorder.checkpoint(snapshot(step))
         recorder.mark()
         recorder.work()
         self.events += recorder.take_events()
@@ -63,23 +57,6 @@ class Recorded:
 
     def close(self) -> bool:
         return self.recorder.end()
-
-
-class SteppedRecorder(Recorder):
-    def _serve(self) -> None:
-        pass
-
-    def work(self) -> None:
-        while not self._jobs.empty():
-            job = self._jobs.get()
-            assert job is not None
-            self._do(job)
-
-    def end(self) -> bool:
-        if self.paused:
-            self._try_again(last=True)
-        self.folder.close()
-        return not self.paused
 
 
 @pytest.fixture
@@ -113,11 +90,10 @@ def test_a_file_that_is_deleted_in_mid_run_is_made_anew_and_said(
 
 
 @pytest.mark.parametrize("thing", ["file", "folder", "link"])
-@pytest.mark.parametrize("name", [folder_layout.LOG])
 def test_what_lies_in_the_place_of_the_log_is_put_aside(
-    name: str, thing: str, run: Recorded, tmp_path: Path
+    thing: str, run: Recorded, tmp_path: Path
 ) -> None:
-    path = tmp_path / "run" / name
+    path = tmp_path / "run" / folder_layout.LOG
     path.unlink()
     (tmp_path / "precious").write_text("precious")
     if thing == "file":
@@ -160,7 +136,7 @@ def test_a_lock_that_another_took_is_not_taken_back(run: Recorded, tmp_path: Pat
     run.go_on()
     assert "written by process" in run.pauses()[0]
     other.release()
-    run.recorder._try_again()
+    run.recorder.retry()
     run.go_on()
     assert run.close()
     assert_whole(tmp_path / "run", 3)
@@ -234,13 +210,13 @@ def test_a_run_whose_folder_is_removed_is_not_recorded_and_comes_back_with_it(
     (reason,) = run.pauses()
     assert "was removed" in reason
     assert ("another folder lies in its place" in reason) == replaced
-    run.recorder._try_again()
+    run.recorder.retry()
     assert run.recorder.paused
     if replaced:
         assert contents(tmp_path / "run") == before
         shutil.rmtree(tmp_path / "run")
     (tmp_path / "copy").rename(tmp_path / "run")
-    run.recorder._try_again()
+    run.recorder.retry()
     assert not run.recorder.paused
     run.go_on()
     assert run.close()
@@ -302,7 +278,7 @@ def test_handles_that_are_stale_are_opened_anew(
     shutil.rmtree(tmp_path / "run")
     (tmp_path / "copy").rename(tmp_path / "run")
     run.go_on()
-    run.recorder._try_again()
+    run.recorder.retry()
     run.go_on()
     assert run.close()
     assert_whole(tmp_path / "run", 3)

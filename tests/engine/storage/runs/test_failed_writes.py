@@ -13,7 +13,6 @@ from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import log
 from dgn_engine.storage.runs.log import decode_line
-from dgn_engine.storage.runs.recorder import Recorder
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from tests.daily import nightly
@@ -24,35 +23,16 @@ from tests.engine.storage.runs import short_run
 LAST = 4  # steps: one checkpoint is removed
 
 
-class SteppedRecorder(Recorder):
-    """Does its jobs when it is told, in the thread of the test."""
-
-    def _serve(self) -> None:
-        pass
-
-    def work(self) -> None:
-        """All that was asked; what had to wait is tried until it is done."""
-        while not self._jobs.empty():
-            job = self._jobs.get()
-            assert job is not None
-            self._do(job)
-        for _ in range(20):
-            if not self.paused:
-                break
-            self._try_again()
-        assert not self.paused
-
-
 def lived_through(disk):
     """Recorded with every failure waited for; the folder's path."""
     path = disk.root / short_run.NAME
-    recorder = SteppedRecorder(opened(path))
+    recorder = short_run.SteppedRecorder(opened(path))
     for step in range(1, LAST + 1):
         recorder.note("Measured", to_plain(Measured(step, 0.0, 0.5, 0.5)))
         recorder.add_frame(short_run.frame(step))
         recorder.checkpoint(short_run.snapshot(step), "before FL" if step == 1 else "")
         recorder.mark()
-        recorder.work()
+        recorder.work(tries=20)
         disk.promise(step)
     recorder.folder.close()
     return path

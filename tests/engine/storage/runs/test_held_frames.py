@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +55,21 @@ def test_of_one_step_the_newest_is_held_and_none_before_the_first() -> None:
     assert held.at(9) is None
     held.add(frame(15))  # the run has gone back
     assert held.steps == (10, 15)
+
+
+def test_a_copy_is_of_its_moment_and_both_go_on() -> None:
+    """As it is sent to another process."""
+    held = HeldFrames()
+    held.add(frame(10))
+    for give in (copy.copy, lambda one: pickle.loads(pickle.dumps(one))):
+        other = give(held)
+        other.add(frame(20))
+        other.note_event(20)
+        assert (held.steps, other.steps) == ((10,), (10, 20))
+        held.add(frame(15))
+        assert (held.steps, other.steps) == ((10, 15), (10, 20))
+        held.add(frame(10))
+        assert held.steps == (10,)
 
 
 @pytest.mark.parametrize("events", [(), (300, 710)])

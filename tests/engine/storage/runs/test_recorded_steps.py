@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
@@ -45,9 +46,13 @@ def test_what_came_and_went_since_is_seen_when_it_is_asked_for(tmp_path: Path) -
     stored = _recorded(tmp_path, 0, 10, 20)
     assert steps.renew()
     assert not steps.renew()
-    stored[1].path.unlink()  # thinned out, and not yet looked at again
-    assert _value(steps.at(15)) == 0.0
-    assert steps.steps == (0, 20)
+    for number, left in ((1, (0, 20)), (2, (0,))):
+        os.utime(tmp_path / "frames", (1000, 1000))  # a clock too coarse to see what follows
+        steps.renew()
+        stored[number].path.unlink()  # thinned out, and not yet looked at again
+        os.utime(tmp_path / "frames", (1000, 1000))
+        assert _value(steps.at(10 * number + 5)) == 0.0
+        assert steps.steps == left
 
 
 def test_a_folder_that_was_removed_is_not_one_in_which_nothing_was_recorded(tmp_path: Path) -> None:
@@ -70,6 +75,8 @@ def test_few_bytes_of_frames_are_held_and_the_newest_read_ones(tmp_path: Path) -
     assert steps.at(5) is frames[5]
     assert steps.at(4) is frames[4]
     assert steps.at(0) is not frames[0]
+    assert steps.at(4) is frames[4]  # it was read after the other one
+    assert steps.at(5) is not frames[5]
 
 
 def test_a_damaged_frame_is_refused_in_a_sentence(tmp_path: Path) -> None:

@@ -18,7 +18,9 @@ from dgn_engine.protocol.branches import BranchChanges
 from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.protocol.runs import RunsListed
 from dgn_engine.protocol.training import Measured
+from dgn_engine.storage import lock
 from dgn_engine.storage.inner_path import inner, inside
+from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import (
     folder_layout,
     frame_content,
@@ -28,7 +30,7 @@ from dgn_engine.storage.runs import (
     serial_numbers,
 )
 from dgn_engine.storage.runs.branch_origin import BranchOrigin, branch_info, log_before, origin_of
-from dgn_engine.storage.runs.log import decode_line
+from dgn_engine.storage.runs.log import LogLine, decode_line, encode_line
 from dgn_engine.storage.runs.manifest import Manifest, find_ranges, verify
 from dgn_engine.storage.runs.recorded_log import LogTail
 from dgn_engine.storage.runs.repair import repair
@@ -152,6 +154,24 @@ def test_a_run_of_which_nothing_says_what_was_trained_is_not_repaired(run: Path)
     RunFolder.create(run.parent / "other", CONFIG).close()  # nothing is held any more
     (run / RUN).write_bytes((run.parent / "other" / RUN).read_bytes())
     repair(run)
+
+
+def test_what_a_writer_changes_between_two_looks_is_no_damage(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, ask = RunFolder(run), lock.holder
+    (run / folder_layout.CONFIG).unlink()
+    frames = sorted((run / folder_layout.FRAMES).iterdir())
+    frames[0].rename(run / "away")
+
+    def meanwhile(path: Any) -> lock.LockHolder | None:
+        if (run / "away").exists():
+            (run / "away").rename(frames[0])
+        return ask(path)
+
+    monkeypatch.setattr(lock, "holder", meanwhile)
+    assert [one.path for one in verify(run)] == [folder_layout.CONFIG]
+    folder.close()
 
 
 def test_a_folder_of_something_else_holds_no_run(memory: Path) -> None:
@@ -404,9 +424,13 @@ def test_a_tail_tells_each_line_once_and_begins_anew_with_another_file(run: Path
         assert told(tail) == []
     (run / LOG).write_bytes(content)
     assert told(tail) == []  # they were told
-    with (run / LOG).open("ab") as file:
-        file.write(content.splitlines(keepends=True)[0])
-    assert told(tail) == []
+    for step in (50, 60):  # cut in place, then another file of this name
+        line = LogLine(step, 1.0, "Measured", to_plain(Measured(step, 0.0, 0.5, 0.5)))
+        (run / LOG).write_bytes(encode_line(line))
+        assert told(tail) == [step]
+        (run / "new").write_bytes(content + encode_line(line._replace(seq=step + 1)))
+        (run / "new").replace(run / LOG)
+        assert told(tail) == [step]
 
 
 def test_a_line_without_an_end_does_not_hold_up_what_follows(

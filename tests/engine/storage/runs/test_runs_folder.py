@@ -46,7 +46,7 @@ from dgn_engine.storage.runs.log import (
     log_word,
 )
 from dgn_engine.storage.runs.log_gaps import read_gaps
-from dgn_engine.storage.runs.manifest import verify
+from dgn_engine.storage.runs.manifest import KEY, verify
 from dgn_engine.storage.runs.run_checkpoints import Snapshot, StoredCheckpoint, choose_superfluous
 from dgn_engine.storage.runs.run_folder import RunFolder, create_named
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -330,6 +330,19 @@ def test_two_runs_are_recorded_one_after_another_and_each_is_opened_twice(tmp_pa
             assert [one.step for one in found] == list(steps)
         assert [one.serial for one in reader.frames] == list(range(len(steps)))
         assert [one.order for one in reader.checkpoints] == list(range(len(steps)))
+
+
+def test_a_second_close_changes_nothing_of_who_writes_now(tmp_path: Path) -> None:
+    first = RunFolder.create(tmp_path / "run", RunConfig())
+    score(first, 1)
+    first.close()
+    second = RunFolder(tmp_path / "run")
+    score(second, 2)
+    first.close()
+    assert lock.holder(tmp_path / "run" / folder_layout.LOCK) is not None
+    assert KEY not in run_info.read(tmp_path / "run")
+    second.close()
+    assert verify(tmp_path / "run") == []
 
 
 def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
