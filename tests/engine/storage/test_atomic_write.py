@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
-from dgn_engine.errors import UserError
 from dgn_engine.storage import atomic_write
-from dgn_engine.storage.inner_path import InnerPath, inner
+from dgn_engine.storage.inner_path import inner
 
 
 def test_leftovers_go_and_one_that_went_by_itself_does_no_harm(
@@ -28,25 +26,6 @@ def test_leftovers_go_and_one_that_went_by_itself_does_no_harm(
     monkeypatch.setattr(atomic_write, "find_leftovers", lambda _: [*found, gone])
     atomic_write.clear_leftovers(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "kept"]
-
-
-def test_a_folder_that_cannot_be_written_says_why_though_its_part_cannot_be_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stuck(_: object, ignore_errors: bool = False, **__: object) -> None:
-        if not ignore_errors:
-            raise OSError(5, "stuck")
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(shutil, "rmtree", stuck)
-    monkeypatch.setattr(atomic_write, "_write", full)
-    with pytest.raises(OSError, match="No space left"):
-        atomic_write.write_folder(tmp_path / "new", {"a": b"x"})
-    assert not (tmp_path / "new").exists()
-    with pytest.raises(UserError, match=r"Cannot write .*/y: No space left on device"):
-        atomic_write.save_file(tmp_path / "deep" / "y", b"x")
 
 
 def test_a_file_that_replaces_another_is_whole_or_the_other_stays(tmp_path: Path) -> None:
@@ -82,19 +61,3 @@ def test_a_new_folder_takes_the_place_of_an_empty_one_and_of_what_was_left(tmp_p
     with pytest.raises(OSError, match="not empty"):
         atomic_write.write_folder(tmp_path / "new", {"c": b"1"})
     assert [one.name for one in tmp_path.iterdir()] == ["new"]
-
-
-def test_a_folder_whose_name_is_not_safe_is_not_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def unsafe(folder: InnerPath) -> None:
-        if folder.whole == tmp_path:
-            raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(InnerPath, "sync", unsafe)
-    with pytest.raises(OSError, match="Input/output"):
-        atomic_write.write_folder(tmp_path / "new", {"a": b"1"})
-    with pytest.raises(OSError, match="Input/output"):
-        atomic_write.make_folders(tmp_path / "deep" / "er")
-    assert list(tmp_path.iterdir()) == []
-    atomic_write.make_folder(tmp_path)  # it is there

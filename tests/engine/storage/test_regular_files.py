@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -26,11 +25,8 @@ from dgn_engine.storage.regular_files import (
     read_text,
 )
 from dgn_engine.storage.runs import folder_layout, index
-from dgn_engine.storage.runs.manifest import verify
-from dgn_engine.storage.runs.repair import repair
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
-from tests.daily import nightly
 
 THINGS = ("fifo", "device", "folder", "giant", "link to nothing")
 
@@ -88,32 +84,6 @@ def test_a_run_without_its_files_is_damaged_and_the_others_are_listed(
     assert capsys.readouterr().err.count("\n") == 1
 
 
-@pytest.mark.parametrize("thing", ["fifo", *nightly(*THINGS[1:])])
-def test_each_file_that_is_none_is_named_and_the_rest_repaired(thing: str, run: Path) -> None:
-    reader = RunReader(run)
-    checkpoint, frame = reader.checkpoints[0].path.whole, reader.frames[0].path.whole
-    for path in (
-        *(
-            run / folder_layout.LOG,
-            run / folder_layout.CONFIG,
-            frame,
-            checkpoint / folder_layout.STATE,
-        ),
-        *(
-            checkpoint / folder_layout.MANIFEST,
-            checkpoint / folder_layout.TENSORS,
-            run / folder_layout.RUN,
-        ),
-    ):
-        name = path.relative_to(run)
-        copy = run.with_name(path.name)
-        shutil.copytree(run, copy)
-        put(thing, copy / name)
-        assert name.as_posix() in {one.path for one in verify(copy)}
-        repair(copy)
-        assert verify(copy) == []
-
-
 @pytest.mark.parametrize("thing", ["fifo", "device", "folder"])
 def test_a_lock_that_is_none_holds_nobody_up(thing: str, run: Path) -> None:
     put(thing, run / folder_layout.LOCK)
@@ -122,17 +92,6 @@ def test_a_lock_that_is_none_holds_nobody_up(thing: str, run: Path) -> None:
         assert RunReader(run).status == "interrupted"
     with pytest.raises(UserError, match=r"Cannot write|'lock' in it is a link"):
         RunFolder(run)
-
-
-@pytest.mark.parametrize("name", [folder_layout.LOG, folder_layout.LOCK])
-def test_nothing_is_written_through_a_link(name: str, run: Path, tmp_path: Path) -> None:
-    precious = tmp_path / "precious"
-    precious.write_text("not a log")
-    (run / name).unlink()
-    (run / name).symlink_to(precious)
-    with pytest.raises(UserError):
-        RunFolder(run)
-    assert precious.read_text() == "not a log"
 
 
 @pytest.mark.parametrize("thing", THINGS)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 
 from dgn_engine.errors import UserError
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
+from dgn_engine.storage.checkpoints.reader_child import read
 from tests.faults import fuzzing, honest_files, hostile_files
 from tests.faults.hostile_files import Hostile
 from tests.faults.judging import differences, misjudged, unsound
+from tests.faults.pickle_grammar import drawn, judged, loaded
 from tests.faults.sandbox import Sandbox
 
 FUZZED = 80  # of each sort; `make faults` tries many more
@@ -108,3 +112,37 @@ def test_files_that_nobody_thought_of_are_read_or_refused(sort: str, sandbox: Sa
 
     check()
     assert sandbox.deaths == 0
+
+
+@pytest.mark.parametrize("count", [999, 1000, 1001, 2001])
+@pytest.mark.parametrize("legacy", [False, True])
+def test_every_tensor_of_a_large_state_dict_is_read(count: int, legacy: bool) -> None:
+    """1,001 leave one over, which pickle writes with another instruction."""
+    file = io.BytesIO()
+    tensors = {f"layers.{n}.weight": torch.full((1, 2), float(n)) for n in range(count)}
+    torch.save(tensors, file, _use_new_zipfile_serialization=not legacy)
+    found = read(file.getvalue()).arrays
+    assert list(found) == list(tensors)
+    assert all((array == float(n)).all() for n, array in enumerate(found.values()))
+
+
+@pytest.mark.parametrize("count", [1001, 2000])
+def test_every_tensor_of_a_long_list_is_read(count: int) -> None:
+    file = io.BytesIO()
+    torch.save([torch.full((2, 1), float(n)) for n in range(count)], file)
+    found = read(file.getvalue()).arrays
+    assert sorted(float(array[0, 0]) for array in found.values()) == [
+        float(n) for n in range(count)
+    ]
+
+
+DRAWS = 80
+
+
+def test_no_random_pickle_calls_a_function_without_a_warning(tmp_path: Path) -> None:
+    files = [drawn(seed) for seed in range(DRAWS)]
+    touched = loaded(files, tmp_path)
+    silent = [seed for seed, called in enumerate(touched) if called and not judged(files[seed])]
+    assert silent == []
+    assert sum(touched) > DRAWS // 10  # or nothing was tried
+    assert sum(not judged(content) for content in files) > DRAWS // 50  # not all are warned of

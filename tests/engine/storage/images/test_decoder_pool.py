@@ -117,15 +117,6 @@ def test_a_few_images_need_one_child(children: list[ChildProcess]) -> None:
     assert len(children) == 1
 
 
-def test_large_images_are_not_decoded_side_by_side(
-    children: list[ChildProcess], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(decoder_pool, "_IMAGES", 1)
-    with DecoderPool(Path("x"), quiet, 4) as pool:
-        list(pool.decoded(files(30), SHAPE, image_limits.PIXELS))
-    assert len(children) == 1
-
-
 @pytest.mark.parametrize(
     ("content", "reason"),
     [(b"die", r"\(signal 11\)"), (b"babble", "makes no sense|signal")],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -15,6 +17,7 @@ import pytest
 
 from dgn_engine.errors import UserError
 from dgn_engine.session.run_library import RunLibrary
+from dgn_engine.storage import lock
 from dgn_engine.storage.session_file import session_reader, temp_dirs
 from dgn_engine.storage.session_file.temp_dirs import LOCK, PREFIX, PrivateTempDir, remove_abandoned
 from tests.refusals import refused
@@ -64,12 +67,14 @@ def test_the_next_start_removes_what_a_killed_program_left(root: Path) -> None:
     assert not place.exists()
 
 
-def dead(root: Path, name: str = "left") -> Path:
+def dead(root: Path) -> Path:
     """A place whose owner is dead, as a kill leaves it."""
-    process, place = owner()
-    end(process)
-    left = root / f"{PREFIX}{name}"
-    place.rename(left)
+    left = root / f"{PREFIX}left"
+    (left / "unpacked").mkdir(parents=True)
+    left.chmod(0o700)
+    (left / LOCK).touch()
+    owner = lock.LockHolder(2**22 + 5, platform.node(), lock.boot_id(), (left / LOCK).stat().st_ino)
+    (left / LOCK).write_text(json.dumps(vars(owner)))
     return left
 
 
@@ -89,8 +94,8 @@ def open_to_all(left: Path) -> None:
 
 
 def of_another_machine(left: Path) -> None:
-    lock = left / LOCK
-    lock.write_text(lock.read_text().replace('"host": "', '"host": "other-'))
+    held = left / LOCK
+    held.write_text(held.read_text().replace('"host": "', '"host": "other-'))
 
 
 def not_locked_yet(left: Path) -> None:
