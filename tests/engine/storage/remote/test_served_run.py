@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dgn_engine.storage import lock
+from dgn_engine.storage.inner_path import FilePath
 from dgn_engine.storage.remote import LOCAL, PREFIX
 from dgn_engine.storage.remote.run_mirror import RunMirror
 from dgn_engine.storage.remote.run_server import RunServer
@@ -131,24 +132,24 @@ def test_a_list_reads_no_file_so_that_it_is_quick_and_a_damaged_one_is_listed(
         assert not {layout.NOTES, layout.LOCK} & names
 
 
-def test_a_run_that_ends_while_it_is_listed_is_listed_whole_or_as_written(
+def test_a_run_that_ends_while_it_is_listed_is_listed_whole(
     served: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its lock is looked at before its files: its last line is in what is said to be all of it."""
+    """Its lock is looked at before its files: what is said to have ended is all of it."""
     folder, ask_lock = RunFolder(served), lock.holder
 
-    def ended_meanwhile(path: object) -> object:
-        held = ask_lock(path)  # type: ignore[arg-type]
+    def end_before(path: FilePath) -> lock.LockHolder | None:
         folder.note("Closed", {"step": 3})
         folder.close()
-        return held
+        return ask_lock(path)
 
     with serving(served) as server:
-        monkeypatch.setattr(lock, "holder", ended_meanwhile)
+        assert server.listing()["running"] is True
+        monkeypatch.setattr(lock, "holder", end_before)
         listed = server.listing()
-        monkeypatch.undo()
-        assert listed["running"] is True
-        assert server.listing()["running"] is False
+    assert listed["running"] is False
+    sizes = {one[0]: one[1] for one in listed["files"]}  # type: ignore[attr-defined]
+    assert sizes[layout.LOG] == (served / layout.LOG).stat().st_size
 
 
 @pytest.mark.parametrize("port", [-1, 99_999])
