@@ -20,7 +20,7 @@ from tests.faults.judging import differences, misjudged, unsound
 from tests.faults.pickle_grammar import drawn, judged, loaded
 from tests.faults.sandbox import Sandbox
 
-FUZZED = 80  # of each sort; `make faults` tries many more
+FUZZED = 25  # of each sort; `make faults` tries many more
 # A second each at least, and a file that wears out the same limit is in the corpus: `make faults`.
 LONG = {
     "instructions without end",

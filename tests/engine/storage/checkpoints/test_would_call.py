@@ -158,6 +158,7 @@ WAYS = {
 }
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("frame", [torch_zip, legacy])
 def test_a_call_beside_honest_tensors_is_named(way: str, frame: Callable[[Any], bytes]) -> None:
@@ -230,7 +231,9 @@ UNREAD = {
 }
 
 
-@pytest.mark.parametrize("way", UNREAD)
+@pytest.mark.parametrize(
+    "way", [pytest.param(w, marks=[pytest.mark.nightly] if "without" in w else []) for w in UNREAD]
+)
 def test_objects_that_cannot_be_read_to_their_end_may_call_anything(way: str) -> None:
     found = read(with_objects(b"\x80\4" + UNREAD[way] + CALL + b"."))
     assert list(found.arrays) == ["w"]

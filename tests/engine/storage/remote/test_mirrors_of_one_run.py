@@ -213,10 +213,17 @@ def test_a_log_that_is_dropped_in_its_middle_goes_on_from_there(here: Path) -> N
     assert places == [0, 100, 100, 200, 300, 250, 350, 450]  # 50 bytes are read again
 
 
-def test_frames_that_go_there_go_here_too(served: Path, here: Path) -> None:
+def test_frames_that_go_there_go_here_too_and_come_back(
+    served: Path, here: Path, tmp_path: Path
+) -> None:
+    last = sorted((served / layout.FRAMES).iterdir())[-1]
     with mirroring(served, here) as mirror:
-        mirror.sync()
-        sorted((served / layout.FRAMES).iterdir())[-1].unlink()
+        for _ in range(2):
+            mirror.sync()
+            last.rename(tmp_path / "away")
+            mirror.sync()
+            assert contents(here) == contents(served)
+            (tmp_path / "away").rename(last)
         mirror.sync()
     assert contents(here) == contents(served)
 

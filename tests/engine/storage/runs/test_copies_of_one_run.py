@@ -75,6 +75,7 @@ def take_checkpoint(run: Path, other: Path) -> None:
     shutil.copytree(other / "checkpoints" / name, run / "checkpoints" / name)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("imported", [False, True], ids=["copied", "imported"])
 @pytest.mark.parametrize("take", [take_lines, take_frame, take_checkpoint])
 def test_what_another_copy_wrote_is_named_and_put_aside(

@@ -124,6 +124,7 @@ def as_nobody(root: Path) -> Iterator[None]:
     os.seteuid(0)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("place", ["", "run.json", "log.jsonl", "checkpoints", "frames", "lock"])
 @pytest.mark.parametrize("mode", [0, 0o200, 0o400])
 def test_a_run_that_may_not_be_read_is_one_line(

@@ -102,6 +102,7 @@ def steps_and_scores(run: Path) -> list[tuple[int, float]]:
     return [(one.step, one.train_accuracy) for one in RunReader(run).measured]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("closed", [True, False], ids=["closed", "killed"])
 @pytest.mark.parametrize("last_checkpoint", [True, False])
 @pytest.mark.parametrize("more", [0, 1])

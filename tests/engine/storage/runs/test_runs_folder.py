@@ -409,6 +409,7 @@ def test_a_reader_drops_what_a_continued_run_has_superseded(tmp_path: Path) -> N
         folder.close()
         folder = RunFolder(tmp_path / "run")
         folder.go_on({"step": 2, "remark": "", "folder": ""})
+        assert folder.last_frame_step == 2
     folder.note("Measured", to_plain(replace(EVENTS[0], step=3)))
     folder.close()
     reader = RunReader(tmp_path / "run")
@@ -416,6 +417,7 @@ def test_a_reader_drops_what_a_continued_run_has_superseded(tmp_path: Path) -> N
     assert math.isnan(reader.measured[-1].train_loss)
     assert len(reader.log.contents.lines) == 9  # nothing was taken out of the log
     assert [one.step for one in reader.frames] == [1, 2]
+    assert verify(tmp_path / "run") == []
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture, restore
+from tests.daily import nightly
 
 SMALL = RunConfig(
     net=NetConfig(options=(("width", 16), ("depth", 4))),
@@ -122,7 +123,7 @@ def test_a_pending_test_pass_is_taken_again(make_run, events):
     assert isinstance(events[-1], Measured)
 
 
-@pytest.mark.parametrize("regime", ["DL", "FL"])
+@pytest.mark.parametrize("regime", [*nightly("DL"), "FL"])
 def test_a_run_that_was_interrupted_ends_like_one_that_was_not(tmp_path, regime):
     config = config_of(regime)
     whole = RunFolder.create(tmp_path / "whole", config)

@@ -28,6 +28,7 @@ from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_notes import RunNotes, write_notes
 from dgn_engine.storage.runs.run_reader import RunReader
+from tests.daily import nightly
 
 Damage = Callable[[Path, Path], object]
 LONG = 3 << 20  # bytes: more than a line may have
@@ -269,6 +270,7 @@ COPIES = (
 )
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("kind", ["closed", "killed"])
 @pytest.mark.parametrize("what", COPIES)
 def test_what_lies_under_a_false_name_or_in_another_run_is_named_and_put_aside(
@@ -291,7 +293,7 @@ def weight_of(checkpoint: Path) -> float:
     return float(tensors["value.weights.0"][0, 0])
 
 
-@pytest.mark.parametrize("what", COPIES[:5])
+@pytest.mark.parametrize("what", [COPIES[0], *nightly(*COPIES[1:5])])
 def test_a_false_checkpoint_is_taken_by_no_reader_and_no_writer(
     what: str, honest: dict[str, Path], memory: Path
 ) -> None:
