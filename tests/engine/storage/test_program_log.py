@@ -43,10 +43,7 @@ def test_a_program_logs_its_start_and_its_notices_for_this_user_alone(state: Pat
 
 
 def test_a_fault_that_ends_a_program_is_in_the_log_with_its_traceback() -> None:
-    with (
-        pytest.raises(ZeroDivisionError),
-        program_log.program_log("dgn-viewer", []),
-    ):
+    with pytest.raises(ZeroDivisionError), program_log.program_log("dgn-viewer", []):
         print(1 // 0)
     assert re.search(r"dgn-viewer .*\nTraceback", end_of_log())
     assert end_of_log().endswith("ZeroDivisionError: integer division or modulo by zero\n")

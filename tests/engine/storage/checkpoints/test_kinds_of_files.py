@@ -11,22 +11,9 @@ import numpy as np
 from torch import nn
 
 from dgn_engine.storage.checkpoints import limits
-from dgn_engine.storage.checkpoints.contents import (
-    CheckpointContents,
-    decoded,
-    is_sound,
-    natural,
-)
-from dgn_engine.storage.checkpoints.pickle_file import (
-    InertDict,
-    InertObject,
-    members,
-    read_pickle,
-)
-from dgn_engine.storage.checkpoints.pickled_tensors import (
-    build,
-    storage,
-)
+from dgn_engine.storage.checkpoints.contents import CheckpointContents, decoded, is_sound, natural
+from dgn_engine.storage.checkpoints.pickle_file import InertDict, InertObject, members, read_pickle
+from dgn_engine.storage.checkpoints.pickled_tensors import build, storage
 from dgn_engine.storage.checkpoints.reader_child import answer, tidy
 from dgn_engine.storage.checkpoints.safetensors_file import read_safetensors
 from dgn_engine.storage.checkpoints.stated_layers import stated_layers
@@ -115,10 +102,7 @@ def test_prefixes_come_off_where_all_tensors_have_them() -> None:
 
 
 def test_nested_sequences_are_flattened_and_what_follows_them_is_read() -> None:
-    relu, flat = (
-        layer("activation.ReLU"),
-        layer("flatten.Flatten", start_dim=1, end_dim=-1),
-    )
+    relu, flat = (layer("activation.ReLU"), layer("flatten.Flatten", start_dim=1, end_dim=-1))
     inner = sequence(("0", layer("linear.Linear", in_features=3, out_features=2)), ("1", relu))
     found = stated_layers(sequence(("0", flat), ("body", inner), ("2", relu), ("x", 3)))
     assert [(one.name, one.kind) for one in found] == [
@@ -129,10 +113,7 @@ def test_nested_sequences_are_flattened_and_what_follows_them_is_read() -> None:
     ]
     assert found[1].numbers == {"in_features": 3, "out_features": 2}
     linear = layer("linear.Linear", in_features=2, out_features=2, _parameters=table(w=tensor(2)))
-    assert [one.name for one in tree_of(sequence(("0", linear), ("1", relu))).layers] == [
-        "0",
-        "1",
-    ]
+    assert [one.name for one in tree_of(sequence(("0", linear), ("1", relu))).layers] == ["0", "1"]
     two = stated_layers(sequence(("a", sequence(("b", inner))), ("c", relu)))
     assert [one.name for one in two] == ["a.b.0", "a.b.1", "c"]
     hooked = sequence(("0", relu), _forward_hooks=table(h=1))

@@ -53,57 +53,40 @@ def reconstructed(kind: Any) -> Raw:
 
 
 NEW = b"\x81"
-PICKLES = "numpy.random._pickle"
 OBJECTS = Call("numpy", "dtype", ("O",))
 TEXTS = Call("numpy.dtypes", "StrDType", (2,))
-REBUILD = "_rebuild_from_type_v2"
+REBUILD, TYPE_OF_F4 = ("torch._tensor", "_rebuild_from_type_v2"), ("f4", False, True)
+ARRAYS, SCALAR = ("numpy", "ndarray"), ("numpy._core.multiarray", "scalar")
+GENERATOR = "numpy.random._pickle", "__bit_generator_ctor"
+COPYREG = "copyreg", "_reconstructor"
 # Calls that give what no loader of weights gives → a name that must be said.
 ODD: dict[str, tuple[Any, str]] = {
-    "an array of addresses": (
-        Call("numpy", "ndarray", ((1,), OBJECTS, ADDRESSES)),
-        "numpy.ndarray",
-    ),
+    "an array of addresses": (Call(*ARRAYS, ((1,), OBJECTS, ADDRESSES)), "numpy.ndarray"),
     "a new array of addresses": (
-        Raw(coded(Name("numpy", "ndarray")) + coded(((1,), OBJECTS, ADDRESSES)) + NEW),
+        Raw(coded(Name(*ARRAYS)) + coded(((1,), OBJECTS, ADDRESSES)) + NEW),
         "numpy.ndarray",
     ),
     "a type by its code alone": (OBJECTS, "numpy.dtype"),
     "a type by a dictionary": (Call("numpy", "dtype", ({"names": ["a"]},)), "numpy.dtype"),
     "a type that is shared": (Call("numpy", "dtype", ("f4", False, False)), "numpy.dtype"),
     "a type of texts": (forged(TEXTS, 5), "numpy.dtypes.StrDType"),
-    "a number of a type of texts": (
-        Call("numpy._core.multiarray", "scalar", (forged(TEXTS, 5), ADDRESSES)),
-        "numpy._core.multiarray.scalar",
-    ),
-    "a number without a state of its type": (
-        Call("numpy._core.multiarray", "scalar", (OBJECTS, ADDRESSES)),
-        "numpy._core.multiarray.scalar",
-    ),
+    "a number of a type of texts": (Call(*SCALAR, (forged(TEXTS, 5), ADDRESSES)), ".".join(SCALAR)),
+    "a number without a state of its type": (Call(*SCALAR, (OBJECTS, ADDRESSES)), ".".join(SCALAR)),
     "a generator that is a type": (
-        forged(Call(PICKLES, "__bit_generator_ctor", (Name("numpy.dtypes", "Int8DType"),))),
-        f"{PICKLES}.__bit_generator_ctor",
+        forged(Call(*GENERATOR, (Name("numpy.dtypes", "Int8DType"),))),
+        ".".join(GENERATOR),
     ),
     "copyreg of a type": (
-        forged(
-            Call("copyreg", "_reconstructor", (Name("numpy", "dtype"), Name("numpy", "dtype"), "O"))
-        ),
-        "copyreg._reconstructor",
+        forged(Call(*COPYREG, (Name("numpy", "dtype"), Name("numpy", "dtype"), "O"))),
+        ".".join(COPYREG),
     ),
     "an array by a builder of tensors": (
-        Call(
-            "torch._tensor",
-            REBUILD,
-            (Name("numpy", "ndarray"), Name("numpy", "ndarray"), ((1,),), None),
-        ),
-        f"torch._tensor.{REBUILD}",
+        Call(*REBUILD, (Name(*ARRAYS), Name(*ARRAYS), ((1,),), None)),
+        ".".join(REBUILD),
     ),
     "a type by a builder of tensors": (
-        Call(
-            "torch._tensor",
-            REBUILD,
-            (Name("numpy", "dtype"), Name("builtins", "object"), ("f4", False, True), (3,)),
-        ),
-        f"torch._tensor.{REBUILD}",
+        Call(*REBUILD, (Name("numpy", "dtype"), Name("builtins", "object"), TYPE_OF_F4, (3,))),
+        ".".join(REBUILD),
     ),
     "numbers of another type": (Call("numpy", "int8", (ARRAY,)), "numpy.int8"),
     "arguments that are a list": (

@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 
 from dgn_engine.storage.checkpoints import limits
-from dgn_engine.storage.checkpoints.pickle_file import (
-    GlobalName,
-    InertDict,
-    InertObject,
-    members,
-)
+from dgn_engine.storage.checkpoints.pickle_file import GlobalName, InertDict, InertObject, members
 from dgn_engine.storage.checkpoints.pickled_tensors import (
     StridedTensor,
     TensorStorage,

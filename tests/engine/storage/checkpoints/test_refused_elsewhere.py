@@ -67,13 +67,8 @@ def test_notes_may_be_null_and_types_that_are_not_read_are_ignored() -> None:
 
 
 @pytest.mark.parametrize("version", [None, b"999999\n", b"x", b"0\n", b"", b"11"])
-def test_an_archive_of_a_version_that_torch_does_not_read_is_refused(
-    version: bytes | None,
-) -> None:
-    members = {
-        "a/data.pkl": pickled({"w": tensor()}),
-        "a/data/0": np.ones(4, "<f4").tobytes(),
-    }
+def test_an_archive_of_a_version_that_torch_does_not_read_is_refused(version: bytes | None) -> None:
+    members = {"a/data.pkl": pickled({"w": tensor()}), "a/data/0": np.ones(4, "<f4").tobytes()}
     if version is not None:
         members["a/version"] = version
     content = zipped(members)

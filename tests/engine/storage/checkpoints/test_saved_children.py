@@ -13,10 +13,7 @@ from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.storage.checkpoints.pickle_file import InertDict, InertObject
-from dgn_engine.storage.checkpoints.stated_layers import (
-    CHILDREN,
-    saved_children,
-)
+from dgn_engine.storage.checkpoints.stated_layers import CHILDREN, saved_children
 from tests.daily import nightly
 from tests.engine.storage.checkpoints.inert_trees import layer, table
 

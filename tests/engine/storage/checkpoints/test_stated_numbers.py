@@ -8,12 +8,7 @@ from typing import Any
 import pytest
 
 from dgn_engine.storage.checkpoints.contents import StatedLayer
-from dgn_engine.storage.checkpoints.stated_layers import (
-    KINDS,
-    in_words,
-    received,
-    stated_layers,
-)
+from dgn_engine.storage.checkpoints.stated_layers import KINDS, in_words, received, stated_layers
 from tests.engine.storage.checkpoints.inert_trees import layer, sequence, table
 
 CONV = {

@@ -35,7 +35,9 @@ from tests.faults.pickle_assembly import (
 )
 
 CALL = coded(Call("os", "system", ("reboot",)))
-LINEAR, REBUILD = torch.nn.Linear.__module__, "_rebuild_from_type_v2"
+SYSTEM, BUILT = Name("os", "system"), "json.loads.__setstate__"
+LINEAR, LOADS = torch.nn.Linear.__module__, ("torch.storage", "_load_from_bytes")
+TYPED, DEFAULTS = ("torch._tensor", "_rebuild_from_type_v2"), ("collections", "defaultdict")
 
 
 def read(content: bytes) -> CheckpointContents:
@@ -56,45 +58,34 @@ def beside(code: bytes, frame: Callable[[Any], bytes] = torch_zip) -> Checkpoint
     return read(frame({"w": tensor(), "n": Raw(code + b"0N")}))
 
 
+def called(module: str, name: str, *arguments: Any) -> bytes:
+    return coded(Call(module, name, arguments))
+
+
 # Instructions that leave one value on the stack → what is called.
 WAYS = {
     "REDUCE": (CALL, "os.system"),
-    "NEWOBJ": (coded(Name("os", "system")) + coded(("x",)) + b"\x81", "os.system"),
-    "NEWOBJ_EX": (coded(Name("os", "system")) + b")" + coded({"a": 1}) + b"\x92", "os.system"),
+    "NEWOBJ": (coded(SYSTEM) + coded(("x",)) + b"\x81", "os.system"),
+    "NEWOBJ_EX": (coded(SYSTEM) + b")" + coded({"a": 1}) + b"\x92", "os.system"),
     "INST": (b"(" + coded("x") + b"ios\nsystem\n", "os.system"),
-    "OBJ": (b"(" + coded(Name("os", "system")) + coded("x") + b"o", "os.system"),
+    "OBJ": (b"(" + coded(SYSTEM) + coded("x") + b"o", "os.system"),
     "STACK_GLOBAL": (coded("os") + coded("system") + b"\x93" + coded(("x",)) + b"R", "os.system"),
     "a name of protocol 0": (b"cos\nsystem\n(S'x'\ntR", "os.system"),
     "Python 2's name": (coded(Call("__builtin__", "eval", ("1",))), "builtins.eval"),
-    "BUILD of a function": (
-        coded(Name("json", "loads")) + coded({"a": 1}) + b"b",
-        "json.loads.__setstate__",
-    ),
-    "arguments that are a list": (coded(Name("os", "system")) + coded(["x"]) + b"R", "os.system"),
+    "BUILD of a function": (coded(Name("json", "loads")) + coded({"a": 1}) + b"b", BUILT),
+    "arguments that are a list": (coded(SYSTEM) + coded(["x"]) + b"R", "os.system"),
     "what a call gave": (
-        coded(Call("operator", "attrgetter", ("system",))) + coded((Name("os", "path"),)) + b"R",
+        called("operator", "attrgetter", "system") + coded((Name("os", "path"),)) + b"R",
         "operator.attrgetter(…)",
     ),
-    "a function that is handed on": (
-        coded(Call("collections", "defaultdict", (Name("os", "getpid"),))),
-        "os.getpid",
-    ),
+    "a function that is handed on": (called(*DEFAULTS, Name("os", "getpid")), "os.getpid"),
     "a builder's own function": (
-        coded(
-            Call(
-                "torch._tensor",
-                REBUILD,
-                (Name("os", "system"), Name("torch", "Tensor"), ("x",), {}),
-            )
-        ),
+        called(*TYPED, SYSTEM, Name("torch", "Tensor"), ("x",), {}),
         "os.system",
     ),
-    "copyreg": (
-        coded(Call("copyreg", "_reconstructor", (Name("a", "B"), Name("os", "system"), "x"))),
-        "os.system",
-    ),
+    "copyreg": (called("copyreg", "_reconstructor", Name("a", "B"), SYSTEM, "x"), "os.system"),
     "the class of an array": (
-        coded(Call("numpy.core.multiarray", "_reconstruct", (Name("numpy", "memmap"), (0,), b"b"))),
+        called("numpy.core.multiarray", "_reconstruct", Name("numpy", "memmap"), (0,), b"b"),
         "numpy.memmap",
     ),
     "the class of a storage": (
@@ -102,59 +93,32 @@ WAYS = {
         "os.FloatStorage",
     ),
     "what a builder gave": (
-        coded(Call("torch._utils", "_rebuild_wrapper_subclass", (Name("a", "B"),))) + b")R",
+        called("torch._utils", "_rebuild_wrapper_subclass", Name("a", "B")) + b")R",
         "tensor(…)",
     ),
     "an object in the place of a builder's function": (
-        coded(
-            Call(
-                "torch._tensor",
-                REBUILD,
-                (Call(LINEAR, "Identity"), Name("builtins", "int"), (), None),
-            )
-        ),
-        f"torch._tensor.{REBUILD}",
+        called(*TYPED, Call(LINEAR, "Identity"), Name("builtins", "int"), (), None),
+        ".".join(TYPED),
     ),
     "an object that makes defaults": (
-        coded(Call("collections", "defaultdict", (Call("argparse", "Namespace"),))),
-        "collections.defaultdict",
+        called(*DEFAULTS, Call("argparse", "Namespace")),
+        ".".join(DEFAULTS),
     ),
-    "bytes that a call makes": (
-        coded(Call("torch.storage", "_load_from_bytes", (Call("builtins", "bytes", ([128],)),))),
-        LOADS_BYTES,
-    ),
-    "bytes that are no storage": (
-        coded(Call("torch.storage", "_load_from_bytes", (b"\x80\2N.",))),
-        LOADS_BYTES,
-    ),
-    "a storage that is cut off": (
-        coded(Call("torch.storage", "_load_from_bytes", (legacy(Raw(b"N\x97"), {}),))),
-        LOADS_BYTES,
-    ),
-    "a pickle in a pickle": (
-        coded(Call("pickle", "loads", (b"\x80\2" + CALL + b".",))),
-        "os.system",
-    ),
-    "a pickle in a pickle as text": (
-        coded(Call("torch.storage", "_load_from_bytes", ("\x80\2" + CALL.decode() + ".",))),
-        "os.system",
-    ),
-    "a file of torch in a pickle": (
-        coded(Call("torch.storage", "_load_from_bytes", (torch_zip({"a": Raw(CALL)}),))),
-        "os.system",
-    ),
+    "bytes that a call makes": (called(*LOADS, Call("builtins", "bytes", ([128],))), LOADS_BYTES),
+    "bytes that are no storage": (called(*LOADS, b"\x80\2N."), LOADS_BYTES),
+    "a storage that is cut off": (called(*LOADS, legacy(Raw(b"N\x97"), {})), LOADS_BYTES),
+    "a pickle in a pickle": (called("pickle", "loads", b"\x80\2" + CALL + b"."), "os.system"),
+    "a pickle in a pickle as text": (called(*LOADS, f"\x80\2{CALL.decode()}."), "os.system"),
+    "a file of torch in a pickle": (called(*LOADS, torch_zip({"a": Raw(CALL)})), "os.system"),
     "an old file of torch in a pickle": (
-        coded(Call("io", "BytesIO", (legacy({"a": Raw(CALL)}, {}),))),
+        called("io", "BytesIO", legacy({"a": Raw(CALL)}, {})),
         "os.system",
     ),
     "a method of a class that is harmless": (
-        coded(Call(LINEAR, "Linear.forward", ())),
+        called(LINEAR, "Linear.forward"),
         f"{LINEAR}.Linear.forward",
     ),
-    "a module in a harmless one": (
-        coded(Call("torch", "os.system", ("x",))),
-        "torch.os.system",
-    ),
+    "a module in a harmless one": (called("torch", "os.system", "x"), "torch.os.system"),
 }
 
 

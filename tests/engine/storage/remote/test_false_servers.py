@@ -96,8 +96,7 @@ NIGHTLY = {"many lists", "escaped", "escaped quotes", "keys", "a large damaged f
 
 @linux
 @pytest.mark.parametrize(
-    "kind",
-    [pytest.param(k, marks=[pytest.mark.nightly] if k in NIGHTLY else []) for k in GREEDY],
+    "kind", [pytest.param(k, marks=[pytest.mark.nightly] if k in NIGHTLY else []) for k in GREEDY]
 )
 def test_whatever_is_sent_goes_through_little_memory(kind: str, tmp_path: Path) -> None:
     make, expected = GREEDY[kind]

@@ -118,9 +118,7 @@ def test_links_in_the_place_of_a_file_or_a_folder_are_not_followed(
         assert ask(server, asked) == ask(server) == (404, b"")
 
 
-def test_a_list_reads_no_file_so_that_it_is_quick_and_a_damaged_one_is_listed(
-    served: Path,
-) -> None:
+def test_a_list_reads_no_file_so_that_it_is_quick_and_a_damaged_one_is_listed(served: Path) -> None:
     with serving(served) as server:
         (served / layout.LOG).write_bytes(b"no line\n" * 3)
         (served / layout.RUN).write_text("{")

@@ -104,9 +104,7 @@ SOUND = (
 
 
 @pytest.mark.parametrize("event", SOUND, ids=lambda event: type(event).__name__)
-def test_an_event_as_it_is_written_is_sound_and_a_step_below_zero_is_not(
-    event: Event,
-) -> None:
+def test_an_event_as_it_is_written_is_sound_and_a_step_below_zero_is_not(event: Event) -> None:
     check_event(event)
     with pytest.raises(ValueError, match=r"^step -1$"):
         check_event(replace(event, step=-1))  # type: ignore[call-arg] # each of these has a step

@@ -176,9 +176,7 @@ def claims(path: Path) -> Any:
     return json.loads((path / folder_layout.RUN).read_text()).get(manifest.KEY)
 
 
-def test_the_inventory_is_taken_out_before_anything_changes_and_written_last(
-    run: Path,
-) -> None:
+def test_the_inventory_is_taken_out_before_anything_changes_and_written_last(run: Path) -> None:
     before = (run / folder_layout.RUN).read_bytes()
     RunFolder(run).close()
     assert (run / folder_layout.RUN).read_bytes() == before

@@ -122,9 +122,7 @@ class Stops(Deaf):
 
 
 TEN_STEPS = replace(
-    SMALL,
-    data=DataConfig(train_limit=40, test_limit=10),
-    training=replace(SMALL.training, batch=4),
+    SMALL, data=DataConfig(train_limit=40, test_limit=10), training=replace(SMALL.training, batch=4)
 )
 HUNDRED_STEPS = replace(
     TEN_STEPS, training=replace(TEN_STEPS.training, epochs=10), probe_examples=4
