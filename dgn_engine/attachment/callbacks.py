@@ -170,7 +170,9 @@ def _part_of(model: Any, name: str) -> nn.Module:
     if not isinstance(part, nn.Module):
         raise ArgumentError(
             f"{type(model).__name__} has no module '{name}': name the attribute that maps examples "
-            "to logits."
+            "to logits.",
+            kind="unknown-name",
+            value=name,
         )
     return part
 
@@ -183,5 +185,7 @@ def _base(modules: tuple[str, ...], name: str, package: str) -> Any:
         except ModuleNotFoundError:
             continue
     raise UserError(
-        f"This callback needs {package}, which is not installed: pip install {package}."
+        f"This callback needs {package}, which is not installed: pip install {package}.",
+        kind="no-package",
+        value=package,
     )

@@ -82,7 +82,9 @@ class WatchedModule:
         kinds = (p for p in self.copy.parameters() if p.is_floating_point() or p.is_complex())
         first = next(kinds, None)
         if first is None:
-            raise UserError("The module has no parameters: there is nothing to watch.")
+            raise UserError(
+                "The module has no parameters: there is nothing to watch.", kind="empty"
+            )
         self.x = x.to(first.device, first.dtype.to_real() if x.is_floating_point() else x.dtype)
         self.labels = labels.to(first.device)
         self._compared = 0  # how often examples of the probe set were chosen for a comparison
@@ -219,14 +221,17 @@ class WatchedModule:
                 line = (str(error).strip() or type(error).__name__).partition("\n")[0]
                 shape = tuple(self.x.shape[1:])
                 raise UserError(
-                    f"The module does not take probe examples of shape {shape}: {line}"
+                    f"The module does not take probe examples of shape {shape}: {line}",
+                    kind="wrong-input",
+                    value=shape,
                 ) from None
         logits = output_tensor(output)
         if logits is None or logits.dim() != 2 or not logits.is_floating_point():
             raise UserError(
                 f"The module returns {returned(output if logits is None else logits)} for two "
                 "probe examples; logits of shape (2, classes) are needed. Watch the part of your "
-                "model, or a small module around it, that returns them."
+                "model, or a small module around it, that returns them.",
+                kind="wrong-output",
             )
         return max(logits.shape[1], int(self.labels.max()) + 1)
 
@@ -326,7 +331,9 @@ def _copied(module: nn.Module, reached: ReachedState | None) -> nn.Module:
         if is_interrupt(error):
             raise
         line = (str(error).strip() or type(error).__name__).partition("\n")[0]
-        raise UserError(f"The module cannot be copied, so it cannot be watched: {line}") from None
+        raise UserError(
+            f"The module cannot be copied, so it cannot be watched: {line}", kind="not-copied"
+        ) from None
     _refuse_shared(module, copy)  # before anything of the copy is switched
     for _, part in named_parts(copy):
         computing = _computing_hooks(part)

@@ -29,22 +29,38 @@ def probe_tensors(probe: object) -> tuple[Tensor, Tensor, Tensor]:
     Raises `ArgumentError` where `probe` is no pair of them.
     """
     if not isinstance(probe, (tuple, list)) or len(probe) != 2:
-        raise ArgumentError("probe is no pair; probe=(x, y) of examples and labels is needed.")
+        raise ArgumentError(
+            "probe is no pair; probe=(x, y) of examples and labels is needed.",
+            kind="wrong-type",
+            value=probe,
+        )
     x, y = (p.detach().clone() if isinstance(p, Tensor) else torch.tensor(p) for p in probe)
     y = y.cpu()
     if y.dim() != 1 or len(x) != len(y) or x.dim() < 2:
         raise ArgumentError(
             f"probe has inputs of shape {tuple(x.shape)} and labels of shape {tuple(y.shape)}; "
-            "(n, …) and (n,) are needed."
+            "(n, …) and (n,) are needed.",
+            kind="wrong-shape",
         )
     if not 2 <= len(y) <= MOST:
-        raise ArgumentError(f"probe has {len(y):,} examples; 2 to {MOST:,} are needed.")
+        raise ArgumentError(
+            f"probe has {len(y):,} examples; 2 to {MOST:,} are needed.",
+            kind="wrong-length",
+            value=len(y),
+        )
     if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool or int(y.min()) < 0:
-        raise ArgumentError("The labels of the probe must be whole numbers from 0 on.")
+        raise ArgumentError(
+            "The labels of the probe must be whole numbers from 0 on.", kind="wrong-labels"
+        )
     if x.is_complex():
-        raise ArgumentError("The inputs of the probe are complex numbers; real ones are needed.")
+        raise ArgumentError(
+            "The inputs of the probe are complex numbers; real ones are needed.",
+            kind="not-supported",
+        )
     if x.is_floating_point() and not bool(torch.isfinite(x).all()):
-        raise ArgumentError("The inputs of the probe hold NaN or infinity; leave these out.")
+        raise ArgumentError(
+            "The inputs of the probe hold NaN or infinity; leave these out.", kind="not-finite"
+        )
     order = torch.argsort(y.long(), stable=True)
     return x[order.to(x.device)], y.long()[order], order
 

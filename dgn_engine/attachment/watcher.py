@@ -22,7 +22,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -59,20 +59,33 @@ from dgn_engine.training.readings.sliced_readings import SlicedReadings
 from dgn_engine.training.readings.watch_budget import SHARE, WatchBudget
 
 PROBES = ("gates", "overlap", "npk", "ntk")  # gates, Λ, H and K
-LOOK_EVERY = 0.1  # seconds between two looks at what is due
-NOTE_EVERY = 0.2  # seconds of steps whose losses become one point of the curve
-PASS_EVERY = 0.5  # seconds after which points are passed on to the thread that writes
-FRAME_EVERY = 1.0  # seconds between two frames, or more where writing takes long:
 DEBT = 1800.0  # seconds of allowance: one slice of a large network takes more than a minute's
-FRAME_SHARE = 0.4  # of the share, that the thread that writes may take
 LEDGER = 0.4  # of the share is spent on what is in the ledger; the rest is left for what no clock
 # tells apart from training: caches that a reading empties, and calls that find nothing to do
 CLOSING = 30.0  # seconds that the disk may take at the end
-LAST_PICTURES = 3.0  # … and first pictures of the last step, of what is read in slices
 OVER = "The run ended before there was a first picture."
 CHANGED = "What the module computes changes with each pass, so that K is of no one of them."
 TANGENT = "ntk"
 _SMALLEST_SHARE, _LARGEST_SHARE = 1e-4, 0.9
+
+
+@dataclass(frozen=True)
+class WatchPace:
+    """Seconds between two looks at what is due (`look`), of steps whose losses become one point of
+    the curve (`note`), after which points are passed on to the thread that writes (`pass_on`), and
+    between two frames (`frame`), or more where writing would take more than `frame_share` of the
+    share. `last_pictures`: seconds for first pictures of the last step, of what is read in slices.
+    """
+
+    look: float = 0.1
+    note: float = 0.2
+    pass_on: float = 0.5
+    frame: float = 1.0
+    frame_share: float = 0.4
+    last_pictures: float = 3.0
+
+
+_USUAL = WatchPace()
 
 
 def watch(
@@ -109,6 +122,8 @@ class Watcher:
         share: float = SHARE,
         steps_per_epoch: int = 0,
         class_names: Sequence[str] = (),
+        *,
+        pace: WatchPace = _USUAL,
     ) -> None:
         _check(module, probes, share, steps_per_epoch)
         with isolated():
@@ -116,9 +131,10 @@ class Watcher:
         self._module, self._out = module, out
         self._probes, self._class_names = tuple(probes), tuple(class_names)
         self._per_epoch = steps_per_epoch
-        self._share = share
+        self._share, self._pace = share, pace
         self._record: WatchRecord | None = None  # while it is watched
         self._readings: ModuleReadings | None = None
+        self._budget = WatchBudget(LEDGER * share, debt=DEBT)
         self._begun = False
         self._pid = os.getpid()
         self.steps = 0
@@ -252,7 +268,7 @@ class Watcher:
             self._record.scores.add(loss, accuracy, unknown, self.steps)
         now = time.monotonic()
         if now >= self._next_look:
-            self._next_look = now + LOOK_EVERY
+            self._next_look = now + self._pace.look
             self._tick(now)
 
     def _note_test(self, loss: object, accuracy: object, unknown: Mapping[str, object]) -> None:
@@ -282,17 +298,23 @@ class Watcher:
             opening = started(folder, watched, order, self._class_names, self._per_epoch, by)
             folder.info.begin(opening, opening.probe_set.digest, torch.get_num_threads())
             folder.info.plan_frames(self._probes, 0)
-        except BaseException:
+            recorder = Recorder(folder)
+        except BaseException:  # also where the system has no room for another thread
             folder.close()
             raise
         clock, before = time.thread_time, worked
         if watched.x.device.type != "cpu":
             clock, before = time.monotonic, began
         self._budget = WatchBudget(LEDGER * self._share, busy=clock, debt=DEBT)
-        self._record = WatchRecord(Recorder(folder), self._budget, self._per_epoch)
+        self._record = WatchRecord(recorder, self._budget, self._per_epoch, self._pace)
         atexit.register(self._at_exit)
         self._readings = ModuleReadings(
-            self._module, watched, self._probes, self._budget, self._record.emit
+            self._module,
+            watched,
+            self._probes,
+            self._budget,
+            self._record.emit,
+            self._pace.last_pictures,
         )
         self._look()
         self._budget.settle(running=True)  # opens the account, on which the beginning is a debt
@@ -309,7 +331,7 @@ class Watcher:
             if due:
                 with isolated(patience=0.0):
                     self._look()
-                self._next_look = time.monotonic() + LOOK_EVERY
+                self._next_look = time.monotonic() + self._pace.look
             elif readings.waits and self._budget.in_credit:
                 with isolated(patience=0.0):
                     readings.work()
@@ -364,8 +386,11 @@ class Watcher:
 class WatchRecord:
     """The run folder of a watched module: its scores, events and frames, as its loop has time."""
 
-    def __init__(self, recorder: Recorder, budget: WatchBudget, steps_per_epoch: int) -> None:
+    def __init__(
+        self, recorder: Recorder, budget: WatchBudget, steps_per_epoch: int, pace: WatchPace
+    ) -> None:
         self._recorder, self._budget, self._per_epoch = recorder, budget, steps_per_epoch
+        self._pace = pace
         self.scores = GivenScores(warn)
         self._billed = 0.0  # processor seconds of the recorder
         self._noted = self._passed = self._framed = 0.0
@@ -385,9 +410,9 @@ class WatchRecord:
             if isinstance(event, RecordingPaused):
                 warn(f"{event.reason} Your training goes on.")
         self._budget.settle(running=True)
-        if now - self._noted >= NOTE_EVERY:
+        if now - self._noted >= self._pace.note:
             self.note_scores(step)
-        if now - self._passed >= PASS_EVERY:
+        if now - self._passed >= self._pace.pass_on:
             self._passed = now
             self._recorder.pass_on()
 
@@ -416,7 +441,8 @@ class WatchRecord:
     def add_frame(self, step: int, readings: ModuleReadings, last: bool = False) -> None:
         """Record what was read, where writing keeps to its part of the share."""
         now, spent = time.monotonic(), self._recorder.busy - self._framed_at
-        every = max(FRAME_EVERY, spent / (FRAME_SHARE * self._budget.share))
+        share = self._pace.frame_share * self._budget.share
+        every = max(self._pace.frame, spent / share)
         if not last and now < self._framed + every:
             return
         began = self._budget.busy()
@@ -454,7 +480,9 @@ class ModuleReadings:
         probes: tuple[str, ...],
         budget: WatchBudget,
         emit: Callable[[Event], None],
+        last_pictures: float,
     ) -> None:
+        self._last_pictures = last_pictures
         self._module, self._watched, self._probes = module, watched, probes
         self._budget, self._emit = budget, emit
         self._readings: dict[str, Reading] = {}
@@ -541,7 +569,7 @@ class ModuleReadings:
         if self._sliced is None or self._schedule is None:
             return
         began = self._budget.busy()
-        while self._sliced.awaited and self._budget.busy() - began < LAST_PICTURES:
+        while self._sliced.awaited and self._budget.busy() - began < self._last_pictures:
             self._sliced.latest()
         for name in self._probes:
             self._schedule.cancel(name)
@@ -596,26 +624,46 @@ def _state_kept(module: nn.Module) -> Iterator[ReachedState]:
 
 def _check(module: object, probes: Sequence[str], share: float, steps_per_epoch: int) -> None:
     if not isinstance(module, nn.Module):
-        raise ArgumentError(f"module is of type {type(module).__name__}; a module is needed.")
+        raise ArgumentError(
+            f"module is of type {type(module).__name__}; a module is needed.",
+            kind="wrong-type",
+            value=module,
+        )
     if isinstance(probes, str) or not probes:
-        raise ArgumentError("probes names what is read, for example ('gates', 'npk').")
+        raise ArgumentError(
+            "probes names what is read, for example ('gates', 'npk').",
+            kind="no-choice",
+            value=probes,
+        )
     known = all_probes()
     for name in probes:
         if name not in known:
             raise ArgumentError(
                 f"There is no probe '{name}'; there are {', '.join(known)}."
-                f"{did_you_mean(name, known)}"
+                f"{did_you_mean(name, known)}",
+                kind="unknown-name",
+                value=name,
             )
     if not _SMALLEST_SHARE <= share <= _LARGEST_SHARE:
-        raise ArgumentError(f"share is {share:g}; it is a share of the time, like 0.05.")
+        raise ArgumentError(
+            f"share is {share:g}; it is a share of the time, like 0.05.",
+            kind="out-of-bounds",
+            value=share,
+        )
     if steps_per_epoch < 0:
-        raise ArgumentError(f"steps_per_epoch is {steps_per_epoch}; it is 0 or more.")
+        raise ArgumentError(
+            f"steps_per_epoch is {steps_per_epoch}; it is 0 or more.",
+            kind="out-of-bounds",
+            value=steps_per_epoch,
+        )
 
 
 def _check_names(names: Sequence[str], classes: int) -> None:
     if names and len(names) != classes:
         raise ArgumentError(
-            f"class_names holds {len(names):,} name(s); the module has {classes:,} classes."
+            f"class_names holds {len(names):,} name(s); the module has {classes:,} classes.",
+            kind="wrong-length",
+            value=names,
         )
 
 

@@ -113,11 +113,15 @@ def _set_end(run: Run, steps: int | None) -> None:
     if steps is not None:
         run.total_steps = run.step_count + steps if steps else 0
     elif not run.total_steps:
-        raise UserError("The run has no end, and so its branch has none; say --steps N.")
+        raise UserError(
+            "The run has no end, and so its branch has none; say --steps N.", kind="no-end"
+        )
     elif run.step_count >= run.total_steps:
         raise UserError(
             f"The run ends at step {run.total_steps:,}, where its branch would begin; "
-            "say --steps N."
+            "say --steps N.",
+            kind="no-end",
+            value=run.total_steps,
         )
 
 

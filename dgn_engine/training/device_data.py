@@ -159,7 +159,9 @@ def chosen_on_device(
 def drawn_inputs(choice: ProbeChoice, shape: tuple[int, ...]) -> Array:
     """The user's own examples (k, *shape) as pixels in [0, 1], before they are normalised."""
     if choice.drawn and len(shape) != 3:
-        raise UserError("Only images can be drawn, and these examples are vectors.")
+        raise UserError(
+            "Only images can be drawn, and these examples are vectors.", kind="not-supported"
+        )
     levels = [unpacked(word, shape) for word in choice.drawn]
     return np.array(levels, dtype=np.float32).reshape(-1, *shape) / np.float32(255.0)
 
@@ -178,7 +180,11 @@ def _probe_set(
     else:
         indices = _balanced(labels, _classes(choice, class_names), wanted, seed)
     if len(indices) < 2:
-        raise UserError("The probe set needs at least two training examples; choose larger data.")
+        raise UserError(
+            "The probe set needs at least two training examples; choose larger data.",
+            kind="too-few-examples",
+            value=len(indices),
+        )
     digest = hashlib.sha256()
     digest.update(np.ascontiguousarray(inputs(indices)).tobytes())
     digest.update(np.ascontiguousarray(labels[indices]).tobytes())
@@ -209,7 +215,9 @@ def _classes(choice: ProbeChoice, class_names: tuple[str, ...]) -> list[int]:
     unknown = [name for name in choice.classes if name not in known]
     if unknown:
         raise UserError(
-            f"probe_set names the class '{unknown[0][:40]}'; there are {', '.join(class_names)}."
+            f"probe_set names the class '{unknown[0][:40]}'; there are {', '.join(class_names)}.",
+            kind="unknown-name",
+            value=unknown[0],
         )
     return sorted({known[name] for name in choice.classes}) or list(range(len(class_names)))
 
@@ -219,7 +227,9 @@ def _rows(choice: ProbeChoice, labels: Array) -> Array:
     if max(choice.rows) >= len(labels):
         raise UserError(
             f"probe_set names row {max(choice.rows):,}; there are {len(labels):,} training "
-            "examples, counted from 0."
+            "examples, counted from 0.",
+            kind="out-of-bounds",
+            value=max(choice.rows),
         )
     rows = np.array(sorted(choice.rows))
     return rows[np.argsort(labels[rows], kind="stable")]

@@ -28,7 +28,10 @@ def choose_device(device: Device) -> torch.device:
         return torch.device("cuda" if "cuda" in found else "mps" if "mps" in found else "cpu")
     if device not in found:
         raise UserError(
-            f"Device '{device}' is not available on this machine; choose one of {', '.join(found)}."
+            f"Device '{device}' is not available on this machine; choose one of "
+            f"{', '.join(found)}.",
+            kind="no-device",
+            value=device,
         )
     return torch.device(device)
 

@@ -218,7 +218,8 @@ class HeadlessRun:
         elif training.keep_best or training.keep_epochs:
             raise UserError(
                 "training.keep_best and training.keep_epochs need a folder to keep weights in; "
-                "record the run."
+                "record the run.",
+                kind="no-folder",
             )
 
     def _to_the_end(self, run: Run) -> Outcome:

@@ -129,12 +129,13 @@ def test_accuracy(
     return TestAccuracy(float(right) / count, count, len(examples.test_y))
 
 
-def examples_at_once(architecture: Architecture, on_card: bool) -> int:
-    """Return how many test examples a chunk of a `TestPass` has at most."""
+def examples_at_once(architecture: Architecture, on_card: bool, values: int | None = None) -> int:
+    """Return how many test examples a chunk of a `TestPass` has at most; `values`: instead of the
+    usual numbers of the largest layer."""
     largest = max((math.prod(shape) for shape in architecture.gated_shapes), default=1)
     if on_card:
-        return max(32, CARD_CHUNK_VALUES // largest)
-    return max(32, min(1000, CHUNK_VALUES // largest))
+        return max(32, (values or CARD_CHUNK_VALUES) // largest)
+    return max(32, min(1000, (values or CHUNK_VALUES) // largest))
 
 
 class TestPass:
@@ -146,13 +147,18 @@ class TestPass:
     """
 
     def __init__(
-        self, network: GatedNetwork, data: DeviceData, kind: Loss, most: int | None = None
+        self,
+        network: GatedNetwork,
+        data: DeviceData,
+        kind: Loss,
+        most: int | None = None,
+        values: int | None = None,
     ) -> None:
         self._network = network
         self._loss: Loss = kind
         self._x, self._y = data.test_x[:most], data.test_y[:most]
         self._on_card = self._x.device.type == "cuda"
-        self._chunk = examples_at_once(network.architecture, self._on_card)
+        self._chunk = examples_at_once(network.architecture, self._on_card, values)
         self._begin = 0
         self._losses: list[tuple[Tensor, int]] = []  # mean of each chunk, and its examples
         self._right: list[Tensor] = []  # of each chunk

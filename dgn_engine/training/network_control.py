@@ -121,7 +121,8 @@ class NetworkControl:
         if not network.value.has_room_for(biases):
             raise UserError(
                 "These weights have biases and the value network has none; "
-                "begin a run with biases to take them."
+                "begin a run with biases to take them.",
+                kind="biases",
             )
         network.value.take(weights, biases)
         self.optimizer.forget(network.value)

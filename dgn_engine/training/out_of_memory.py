@@ -38,5 +38,6 @@ def refused_without_memory(what: str) -> Iterator[None]:
         free_memory()
         raise DoesNotFitError(
             f"{what} does not fit in memory; choose a smaller network, fewer or smaller images, "
-            "or another device."
+            "or another device.",
+            kind="no-memory",
         ) from None

@@ -45,11 +45,17 @@ def own_examples(state: NetworkState, wanted: int, root: str = "") -> OwnExample
     if state.data and state.data != examples.fingerprint:
         raise UserError(
             f"The run was trained on other data: what {config.data.name} holds now has another "
-            "fingerprint."
+            "fingerprint.",
+            kind="other-data",
+            value=config.data.name,
         )
     count = len(examples.train_y)
     if wanted > count:
-        raise UserError(f"The run has {count:,} training examples; {wanted:,} were asked for.")
+        raise UserError(
+            f"The run has {count:,} training examples; {wanted:,} were asked for.",
+            kind="out-of-bounds",
+            value=wanted,
+        )
     rows = tuple(range(wanted))
     if not wanted:
         choice = replace(ProbeChoice.parse(config.probe_set), drawn=())  # those have no label

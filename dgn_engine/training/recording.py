@@ -232,7 +232,9 @@ def check_ours(path: Path, info: Mapping[str, Any]) -> None:
     if by:
         raise UserError(
             f"{path.name} was trained by another program ({by}): go on with it there. Here it can "
-            "be shown, and its figures made."
+            "be shown, and its figures made.",
+            kind="other-program",
+            value=by,
         )
 
 
@@ -247,7 +249,9 @@ def restore_recorded(
     if info.get("data_fingerprint", run.fingerprint) != run.fingerprint:
         raise UserError(
             f"{path} was trained on other data: what {run.config.data.name} holds now has another "
-            "fingerprint."
+            "fingerprint.",
+            kind="other-data",
+            value=run.config.data.name,
         )
     threads = int(info.get("threads", torch.get_num_threads()))
     if threads <= (os.cpu_count() or 1):
@@ -280,7 +284,9 @@ def continue_run(
     if snapshot is None and (origin := origin_of(known)) is not None:
         raise UserError(
             f"{folder.path} holds no checkpoint of its own: begin the branch of {origin.parent} "
-            f"from step {origin.step:,} again."
+            f"from step {origin.step:,} again.",
+            kind="no-checkpoint",
+            value=origin.step,
         )
     recorded = snapshot is not None
     run = Run(

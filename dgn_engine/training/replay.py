@@ -87,7 +87,11 @@ def recorded_run_at(
     last = reader.step
     if not 0 <= step <= last:
         steps = f"steps 0 to {last:,}" if last else "no step but 0"
-        raise UserError(f"{reader.name} has {steps}, and none of number {step:,}.")
+        raise UserError(
+            f"{reader.name} has {steps}, and none of number {step:,}.",
+            kind="no-such-step",
+            value=step,
+        )
     load = _load_changed if after_changes else _load_nearest
     base, snapshot = load(reader, step)
     exact = base is not None and base.step == step
@@ -383,7 +387,9 @@ class _Replay:
         named = " and ".join(f"{one:,}" for one in steps)
         return _RefusedStepError(
             f"{self._reader.name} cannot be brought to step {self._step:,}: {why}. The nearest "
-            f"step{'s' if steps[1:] else ''} that can be had: {named}."
+            f"step{'s' if steps[1:] else ''} that can be had: {named}.",
+            kind="not-repeatable",
+            value=tuple(steps),
         )
 
 

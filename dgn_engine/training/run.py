@@ -250,7 +250,7 @@ class Run:
             self._step_with_memory()
         except Exception as error:
             if is_out_of_memory(error):
-                raise DoesNotFitError(does_not_fit(self.trainer)) from None
+                raise does_not_fit(self.trainer) from None
             raise
         if not self.evaluation.after_step():
             self._diverge()
@@ -327,18 +327,22 @@ class Run:
         self._emit(WeightsSaved(self.step_count, str(path)))
 
 
-def does_not_fit(trainer: Trainer) -> str:
-    """One sentence for a run whose step ran out of memory, with a batch that would fit."""
+def does_not_fit(trainer: Trainer) -> DoesNotFitError:
+    """Of a run whose step ran out of memory; its value: a batch that would fit, 0 for none."""
     batch = min(trainer.config.training.batch, len(trainer.data.train_y))
     fitting = batch_that_fits(trainer, batch // 2)
     if fitting:
-        return (
+        return DoesNotFitError(
             f"Training does not fit in memory with a batch of {batch:,}; "
-            f"a batch of about {fitting:,} would fit."
+            f"a batch of about {fitting:,} would fit.",
+            kind="no-memory",
+            value=fitting,
         )
-    return (
+    return DoesNotFitError(
         "Training does not fit in memory, not even with a batch of 1; "
-        "choose a smaller network, smaller images or another device."
+        "choose a smaller network, smaller images or another device.",
+        kind="no-memory",
+        value=0,
     )
 
 

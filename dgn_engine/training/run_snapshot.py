@@ -77,13 +77,19 @@ def restore(run: Run, snapshot: Snapshot) -> None:
     state = snapshot.state
     try:
         if state["format"] != FORMAT:
-            raise UserError(f"The checkpoint has format {state['format']}, which is not read here.")
+            raise UserError(
+                f"The checkpoint has format {state['format']}, which is not read here.",
+                kind="other-format",
+                value=state["format"],
+            )
         _restore(run, snapshot.tensors, state)
     except (
         *(KeyError, TypeError, ValueError, RuntimeError),
         *(AttributeError, IndexError, OverflowError),
     ) as error:
-        raise UserError(f"The checkpoint does not fit its run: {error}.") from None
+        raise UserError(
+            f"The checkpoint does not fit its run: {error}.", kind="other-run"
+        ) from None
 
 
 def go_back(run: Run, snapshot: Snapshot) -> None:

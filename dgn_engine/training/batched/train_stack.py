@@ -65,14 +65,22 @@ def _check(jobs: Sequence[Job]) -> None:
     for job in jobs:
         why = why_not(job.config)
         if why:
-            raise UserError(f"{job.folder} cannot be packed: {why}")
+            raise UserError(
+                f"{job.folder} cannot be packed: {why}",
+                kind="not-packable",
+                value=job.config.gating.regime,
+            )
         if pack_key(job.config) != pack_key(jobs[0].config):
             raise UserError(
                 f"{job.folder} cannot be packed with {jobs[0].folder}: data source, shape, batch, "
-                "loss, optimiser, epochs and device must be the same."
+                "loss, optimiser, epochs and device must be the same.",
+                kind="other-shape",
+                value=job.folder,
             )
     if len({job.folder.resolve() for job in jobs}) < len(jobs):
-        raise UserError("Two jobs of one pack name the same folder; each needs its own.")
+        raise UserError(
+            "Two jobs of one pack name the same folder; each needs its own.", kind="in-use"
+        )
 
 
 WRITING_SHARE = 0.05  # of the time that checkpoints may take: else they come later, but by
@@ -220,7 +228,11 @@ def _folder(job: Job) -> RunFolder:
     folder = RunFolder(job.folder)
     if not folder.info.config.same_run(job.config):
         folder.close()
-        raise UserError(f"{job.folder} holds a run with another configuration; choose another one.")
+        raise UserError(
+            f"{job.folder} holds a run with another configuration; choose another one.",
+            kind="other-run",
+            value=job.folder,
+        )
     return folder
 
 

@@ -53,7 +53,8 @@ class ScalarTrace:
 class ProbeSchedule:
     """The watched probes of one run, their newest readings and when they are due again.
 
-    `fewer`: a reading that would take long is one of fewer probe examples, and says so.
+    `fewer`: a reading that would take long is one of fewer probe examples, and says so. `probes`:
+    those that there are, where these are not all.
     """
 
     def __init__(
@@ -61,12 +62,13 @@ class ProbeSchedule:
         emit: Callable[[Event], None],
         fewer: bool = False,
         budget: WatchBudget | None = None,
+        probes: Mapping[str, Probe] | None = None,
     ) -> None:
         self.readings: dict[str, Reading] = {}
         self.dropped = False  # readings that the newest frame may still show are no more
         self._trace = ScalarTrace(emit)
         self._budget = budget or WatchBudget()
-        self._probes: dict[str, Probe] = all_probes()
+        self._probes: dict[str, Probe] = all_probes() if probes is None else dict(probes)
         self._watched: dict[str, Mapping[str, OptionValue]] = {}
         self._read_at: dict[str, float] = {}  # what is not in it is due at once
         self._sizes = ReadingSizes(self._probes, fewer)
@@ -119,7 +121,9 @@ class ProbeSchedule:
                 known = ", ".join(self._probes)
                 raise UserError(
                     f"There is no probe '{request.probe}'; there are {known}."
-                    f"{did_you_mean(request.probe, self._probes)}"
+                    f"{did_you_mean(request.probe, self._probes)}",
+                    kind="unknown-name",
+                    value=request.probe,
                 )
             watched[request.probe] = {**watched.get(request.probe, {}), **dict(request.options)}
         for name in {*watched, *self._watched}:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dgn_engine.training.probes import all_probes
+from dgn_engine.training.probes import Probe, all_probes
 from dgn_engine.training.readings.reading_child import ReadingServer
 from dgn_engine.training.readings.reading_executor import ReadingExecutor
 from dgn_engine.training.readings.reading_jobs import (
@@ -42,13 +42,15 @@ class SlicedReadings(ReadingExecutor):
 
     refines = True
 
-    def __init__(self, busy: Callable[[], float]) -> None:
+    def __init__(
+        self, busy: Callable[[], float], probes: Mapping[str, Probe] | None = None
+    ) -> None:
         self._busy = busy
         self._worked = 0.0
         self._since: float | None = None  # while a slice is being worked on
         self._answers: list[JobSlice | JobOver] = []
         self._jobs: dict[int, _BegunJob] = {}
-        self._probes = all_probes()
+        self._probes = all_probes() if probes is None else dict(probes)
         self._server = ReadingServer(self._collect, self._probes, self._seconds)
 
     def submit(self, jobs: Sequence[ExactJob | RefinedJob], contexts: StepContexts) -> None:

@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import partial
@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import torch
 
 from dgn_engine.kernels.precision import products
-from dgn_engine.training.probes import ProbeContext, all_probes
+from dgn_engine.training.probes import Probe, ProbeContext, all_probes
 from dgn_engine.training.readings.reading_child import ReadingServer
 from dgn_engine.training.readings.reading_executor import InlineReadings, ReadingExecutor
 from dgn_engine.training.readings.reading_jobs import (
@@ -113,7 +113,13 @@ class StreamReadings(ReadingExecutor):
     reads_aside = True
     shares_memory = True
 
-    def __init__(self, device: torch.device, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        device: torch.device,
+        clock: Callable[[], float] = time.monotonic,
+        probes: Mapping[str, Probe] | None = None,
+    ) -> None:
+        self._probes = all_probes() if probes is None else dict(probes)
         self._side = SideStream(device)
         self._clock = clock
         self._exact: list[tuple[ExactJob, Future[ExactAnswer]]] = []
@@ -130,7 +136,7 @@ class StreamReadings(ReadingExecutor):
         self._trains = False
 
     def _new_server(self) -> ReadingServer:
-        return ReadingServer(self._answers.put, all_probes(), self._clock)
+        return ReadingServer(self._answers.put, self._probes, self._clock)
 
     def submit(self, jobs: Sequence[ExactJob | RefinedJob], contexts: StepContexts) -> None:
         copied = contexts.copy_network()

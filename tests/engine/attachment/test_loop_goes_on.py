@@ -12,7 +12,7 @@ import types
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from torch import nn
 from torch.nn.modules import module as torch_module
 
 import dgn_engine as dgn
-from dgn_engine.attachment import watcher as watcher_module
 from dgn_engine.attachment.isolation import OtherThreadReadsError, is_interrupt, isolated
 from dgn_engine.errors import UserError
 from dgn_engine.model.adapt import module_draws
@@ -34,15 +33,20 @@ from dgn_engine.model.adapt.module_draws import (
 )
 from dgn_engine.storage.lock import Lock
 from dgn_engine.storage.runs.run_reader import RunReader
-from tests.engine.attachment.loops import examples, mlp, smooth
+from tests.engine.attachment.loops import (
+    examples,
+    mlp,
+    smooth,
+    stand_in_packages,
+    watch_closely,
+)
+from tests.refusals import refused
 
 RAISED = [ZeroDivisionError, SystemExit, KeyboardInterrupt, GeneratorExit, BaseException]
 
 
 @pytest.fixture(autouse=True)
-def quiet_and_at_every_step(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in ("LOOK_EVERY", "NOTE_EVERY", "FRAME_EVERY"):
-        monkeypatch.setattr(watcher_module, name, 0.0)
+def quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -64,12 +68,13 @@ class Raising:
         raise self.kind("theirs")
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("kind", RAISED)
 @pytest.mark.parametrize("method", ["step", "log", "test"])
 def test_a_score_that_raises_ends_the_watching_alone(
     kind: type[BaseException], method: str, tmp_path: Path
 ) -> None:
-    with dgn.watch(mlp(), probe=examples(), out=tmp_path / "run") as w:
+    with watch_closely(mlp(), tmp_path / "run") as w:
         getattr(w, method)(loss=Raising(kind))
         w.step(loss=1.0)
     assert "theirs" in w.trouble
@@ -112,7 +117,7 @@ def test_an_error_that_cannot_be_said_ends_the_watching_alone(
         def __float__(self) -> float:
             raise kind
 
-    with dgn.watch(mlp(), probe=examples(), out=tmp_path / "run") as w:
+    with watch_closely(mlp(), tmp_path / "run") as w:
         w.step(loss=Failing())  # type: ignore[arg-type]
     assert w.trouble
     assert RunReader(tmp_path / "run").status == "failed"
@@ -129,7 +134,7 @@ def test_a_step_deep_in_a_recursion_raises_nothing(tmp_path: Path) -> None:
 
     reached: list[int] = []
     raised_in_ours = []
-    with dgn.watch(mlp(), probe=examples(), out=tmp_path / "run") as w:
+    with watch_closely(mlp(), tmp_path / "run") as w:
         for depth in range(sys.getrecursionlimit() - 120, sys.getrecursionlimit()):
             reached.clear()
             try:
@@ -171,40 +176,24 @@ class RaisingNet(nn.Module):
         return super().named_parameters(*args, **kwargs)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("kind", RAISED)
 @pytest.mark.parametrize("method", ["forward", "__deepcopy__", "train", "named_parameters"])
 def test_a_module_that_raises_is_refused_or_not_watched_or_not_asked(
     kind: type[BaseException], method: str, tmp_path: Path
 ) -> None:
     model = RaisingNet(method, kind)
-    refused = False
+    is_refused = False
     try:
-        w = dgn.watch(model, probe=examples(), out=tmp_path / "run").start()
+        w = watch_closely(model, tmp_path / "run").start()
     except UserError:  # before the first step
-        refused = True
+        is_refused = True
     else:
         asked = method in ("forward", "named_parameters")  # torch.func asks the copy for these
         assert bool(w.trouble) == asked
         w.step(loss=1.0)
         w.close()
-    assert refused == (kind is ZeroDivisionError and method == "forward")
-
-
-class SilentError(Exception):
-    def __str__(self) -> str:
-        raise SystemExit("theirs")
-
-
-def ended_by(error: BaseException, out: Path) -> None:
-    with dgn.watch(mlp(), probe=examples(), out=out) as w:
-        w.step()
-        raise error
-
-
-def test_an_exception_of_the_loop_that_cannot_be_printed_is_its_own(tmp_path: Path) -> None:
-    with pytest.raises(SilentError):
-        ended_by(SilentError(), tmp_path / "run")
-    assert RunReader(tmp_path / "run").status == "failed"
+    assert is_refused == (kind is ZeroDivisionError and method == "forward")
 
 
 def test_a_way_to_show_warnings_that_raises_ends_no_loop(
@@ -215,27 +204,9 @@ def test_a_way_to_show_warnings_that_raises_ends_no_loop(
 
     warnings.simplefilter("always")
     monkeypatch.setattr(warnings, "showwarning", show)
-    with dgn.watch(mlp(), probe=examples(), out=tmp_path / "run") as w:
+    with watch_closely(mlp(), tmp_path / "run") as w:
         w.step(loss=Raising(ZeroDivisionError))
     assert w.trouble
-
-
-def press_ctrl_c(*_: object) -> None:
-    os.kill(os.getpid(), signal.SIGINT)
-    for _ in range(1000):
-        pass
-
-
-def test_ctrl_c_during_a_reading_reaches_the_user(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    w = dgn.watch(mlp(), probe=examples(), out=tmp_path / "run").start()
-    monkeypatch.setattr(w, "_tick", press_ctrl_c)
-    with pytest.raises(KeyboardInterrupt) as raised:
-        w.step(loss=1.0)
-    w.close(raised.value)
-    assert w.trouble == ""
-    assert RunReader(tmp_path / "run").status == "stopped"
 
 
 class Alarm:
@@ -249,19 +220,48 @@ def raise_exit(*_: object) -> None:
     raise SystemExit(3)
 
 
-@pytest.mark.parametrize(("handler", "kind"), [(Alarm(), TimeoutError), (raise_exit, SystemExit)])
-def test_what_a_handler_of_a_signal_raises_reaches_the_user(
-    handler: Any, kind: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def fail(number: int, frame: object) -> None:
+    raise RuntimeError("theirs")
+
+
+class Signalling:
+    """A score that is asked while a signal arrives."""
+
+    def __float__(self) -> float:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        return 1.0
+
+
+@contextmanager
+def handled_by(handler: Any) -> Iterator[None]:
     before = signal.signal(signal.SIGUSR1, handler)
     try:
-        w = dgn.watch(mlp(), probe=examples(), out=tmp_path / "run").start()
-        monkeypatch.setattr(w, "_tick", lambda *_: os.kill(os.getpid(), signal.SIGUSR1))
-        with pytest.raises(kind) as raised:
-            w.step(loss=1.0)
-        w.close(raised.value)
+        yield
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize(
+    ("handler", "kind"),
+    [
+        (Alarm(), TimeoutError),
+        (raise_exit, SystemExit),
+        (fail, RuntimeError),
+        (signal.default_int_handler, KeyboardInterrupt),
+    ],
+)
+def test_what_a_handler_of_a_signal_raises_reaches_the_user(
+    handler: Any, kind: type[BaseException], tmp_path: Path
+) -> None:
+    """Also where a score that raises the like would be left out."""
+    with handled_by(handler):
+        w = watch_closely(mlp(), tmp_path / "run").start()
+        with pytest.raises(kind) as raised:
+            w.step(loss=Signalling())  # type: ignore[arg-type]
+        w.close(raised.value)
+    assert w.trouble == ""
+    ended = "failed" if issubclass(kind, Exception) else "stopped"
+    assert RunReader(tmp_path / "run").status == ended
 
 
 def reset_and_interrupt(number: int, frame: object) -> None:
@@ -296,32 +296,10 @@ class Catching(nn.Module):
 def test_what_a_handler_raises_in_a_pass_is_not_caught_by_it(
     handler: Any, kind: type[BaseException], tmp_path: Path
 ) -> None:
-    before = signal.signal(signal.SIGUSR1, handler)
-    try:
+    with handled_by(handler):
         with pytest.raises(kind):
-            dgn.watch(Catching(), probe=examples(), out=tmp_path / "run").start()
+            watch_closely(Catching(), tmp_path / "run").start()
         assert signal.getsignal(signal.SIGUSR1) in (handler, signal.SIG_DFL)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-
-
-def test_an_error_of_a_handler_is_no_unusable_loss(tmp_path: Path) -> None:
-    def fail(number: int, frame: object) -> None:
-        raise RuntimeError
-
-    class Signalling:
-        def __float__(self) -> float:
-            os.kill(os.getpid(), signal.SIGUSR1)
-            return 1.0
-
-    before = signal.signal(signal.SIGUSR1, fail)
-    try:
-        with dgn.watch(mlp(), probe=examples(), out=tmp_path / "run") as w:
-            with pytest.raises(RuntimeError):
-                w.step(loss=Signalling())  # type: ignore[arg-type]
-            assert w.trouble == ""
-    finally:
-        signal.signal(signal.SIGUSR1, before)
 
 
 def test_watchers_of_two_threads_take_turns_and_leave_the_hooks() -> None:
@@ -368,10 +346,7 @@ class BrokenTrainer(types.SimpleNamespace):
 def test_a_trainer_that_raises_ends_the_watching_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for package, name in (("lightning.pytorch", "Callback"), ("transformers", "TrainerCallback")):
-        holder = types.SimpleNamespace(**{name: type(name, (), {})})
-        monkeypatch.setitem(sys.modules, package, holder)
-    monkeypatch.setitem(sys.modules, "lightning", types.ModuleType("lightning"))
+    stand_in_packages(monkeypatch)
     callback = dgn.lightning_callback(probe=examples(), out=tmp_path / "one")
     callback.on_train_start(BrokenTrainer(), mlp())
     callback.on_validation_end(BrokenTrainer(), None)
@@ -387,14 +362,14 @@ def test_a_trainer_that_raises_ends_the_watching_alone(
 def test_a_generator_that_cannot_be_copied_is_refused(tmp_path: Path) -> None:
     model = mlp()
     model.numbers = (n for n in range(3))
-    with pytest.raises(UserError, match="cannot be copied"):
-        dgn.watch(model, probe=examples(), out=tmp_path / "run").start()
+    with refused("not-copied"):
+        watch_closely(model, tmp_path / "run").start()
     assert next(model.numbers) == 0
 
 
 def test_workers_that_live_on_do_not_keep_the_run(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    w = dgn.watch(mlp(), probe=examples(), out=out).start()
+    w = watch_closely(mlp(), out).start()
     loader = torch.utils.data.DataLoader(
         torch.utils.data.TensorDataset(*examples()),
         num_workers=1,
@@ -412,7 +387,7 @@ def test_workers_that_live_on_do_not_keep_the_run(tmp_path: Path) -> None:
 
 
 def test_a_forked_child_records_nothing(tmp_path: Path) -> None:
-    with dgn.watch(mlp(), probe=examples(), out=tmp_path / "run") as w:
+    with watch_closely(mlp(), tmp_path / "run") as w:
         child = os.fork()
         if not child:
             with suppress(BaseException):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
 import sys
-import types
 import warnings
 from pathlib import Path
 from typing import Any
@@ -12,25 +12,35 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import dgn_engine as dgn
 from dgn_engine import kernels as k
-from dgn_engine.attachment import watcher as watcher_module
 from dgn_engine.attachment.tangent_alone import LIMIT, next_count
+from dgn_engine.attachment.watcher import Watcher, WatchPace
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.messages import Failed
+from dgn_engine.storage.lock import Lock
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.recording import continue_run
-from tests.engine.attachment.loops import examples, mlp, smooth, train
+from tests.engine.attachment.loops import (
+    AT_EVERY_STEP,
+    HuggingFaceTrainer,
+    LightningTrainer,
+    assert_kernel,
+    examples,
+    last_reading,
+    mlp,
+    normalised,
+    smooth,
+    stand_in_packages,
+    train,
+    watch_closely,
+)
+from tests.refusals import refused
 
-
-@pytest.fixture(autouse=True)
-def at_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looks, notes and frames do not wait for the clock."""
-    for name in ("LOOK_EVERY", "NOTE_EVERY", "FRAME_EVERY"):
-        monkeypatch.setattr(watcher_module, name, 0.0)
+SELDOM = WatchPace(look=1e9, note=math.inf, pass_on=math.inf)
 
 
 def generators() -> list[object]:
@@ -41,35 +51,27 @@ def generators() -> list[object]:
     ]
 
 
-def test_training_is_the_same_with_and_without(tmp_path: Path) -> None:
-    alone = mlp()
-    calls: list[int] = []
+def test_gradients_modes_and_generators_are_those_of_the_loop_alone(tmp_path: Path) -> None:
+    alone, watched = mlp(), mlp()
     torch.manual_seed(1)
     weights = train(alone, 12)
-    after, gradients = generators(), [p.grad for p in alone.parameters()]
-
-    watched = mlp()
-    watched.register_forward_hook(lambda *_: calls.append(1))
-    for p in watched.parameters():
-        p.register_hook(lambda gradient: calls.append(2))
+    after = generators()
     torch.manual_seed(1)
-    with dgn.watch(watched, probe=examples(), out=tmp_path / "run") as w:
+    with watch_closely(watched, tmp_path / "run") as w:
         same = train(watched, 12, lambda loss: w.step(loss=loss))
     assert all(torch.equal(a, b) for a, b in zip(weights, same, strict=True))
     assert generators() == after
-    for p, gradient in zip(watched.parameters(), gradients, strict=True):
+    for p, other in zip(watched.parameters(), alone.parameters(), strict=True):
         assert p.grad is not None
-        assert gradient is not None
-        assert torch.equal(p.grad, gradient)
-    assert watched.training
+        assert other.grad is not None
+        assert torch.equal(p.grad, other.grad)
     assert all(part.training for part in watched.modules())
-    assert calls.count(1) == 12  # only the loop's own passes
-    assert calls.count(2) == 12 * 4
 
 
 def test_what_is_recorded_is_that_of_the_module(tmp_path: Path) -> None:
     model, (x, y) = mlp(), examples()
-    with dgn.watch(model, probe=(x.numpy(), y.tolist()), out=tmp_path / "run") as w:
+    given = (x.numpy(), y.tolist())
+    with watch_closely(model, tmp_path / "run", probe=given) as w:
         losses: list[float] = []
         train(model, 5, lambda loss: (losses.append(loss.item()), w.step(loss, accuracy=0.5)))
         w.test(loss=1.5, accuracy=0.25)
@@ -94,13 +96,109 @@ def test_what_is_recorded_is_that_of_the_module(tmp_path: Path) -> None:
     assert [one.train_loss for one in scores[:-1]] == pytest.approx(losses)
 
 
+def test_scores_of_the_last_steps_are_recorded_at_the_end(tmp_path: Path) -> None:
+    """None of them was noted before: the loop was quicker than the clock of points."""
+    with Watcher(mlp(), examples(), tmp_path / "run", pace=SELDOM) as w:
+        for loss in (1.0, 2.0, 6.0):
+            w.step(loss=loss, accuracy=loss / 8)
+    (last,) = RunReader(tmp_path / "run").measured
+    assert (last.step, last.train_loss, last.train_accuracy) == (3, 3.0, 0.375)
+
+
+@pytest.mark.parametrize("stop", [None, KeyError("theirs"), KeyboardInterrupt()])
+def test_scores_are_kept_however_a_loop_ends(stop: BaseException | None, tmp_path: Path) -> None:
+    w = Watcher(mlp(), examples(), tmp_path / "run", pace=SELDOM).start()
+    w.step(loss=1.0)
+    w.close(stop)
+    assert [one.train_loss for one in RunReader(tmp_path / "run").measured] == [1.0]
+
+
+def spread(model: nn.Module) -> tuple[Tensor, Tensor]:
+    """Examples whose statistics are far from those of a new BatchNorm, sorted by class."""
+    x, y = examples()
+    return 3.0 * x + 2.0, y.sort().values
+
+
+@pytest.mark.parametrize("act", [nn.ReLU, nn.GELU])
+def test_a_batchnorm_is_read_with_the_statistics_of_each_step(
+    act: type[nn.Module], tmp_path: Path
+) -> None:
+    model = normalised(act)
+    x, y = spread(model)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    wanted: list[Tensor] = []
+    with (
+        warnings.catch_warnings(),
+        watch_closely(model, tmp_path / "run", probe=(x, y), share=0.9) as w,
+    ):
+        warnings.simplefilter("ignore")
+        for _ in range(4):
+            nn.functional.cross_entropy(model(x), y).backward()
+            optimiser.step()
+            wanted.append((model.eval()[1](model[0](x)) > 0).int())
+            model.train()
+            w.step()
+    assert w.trouble == ""
+    assert_kernel(last_reading(tmp_path / "run", 4), model, x)
+    if act is nn.ReLU:
+        reader = RunReader(tmp_path / "run")
+        steps = [frame.step for frame in reader.frames if frame.step]
+        assert steps
+        for step in steps:
+            found = reader.frame(step).readings["gates"]
+            gates = wanted[found.step - 1].tolist()
+            assert found.arrays["layer_0"].tolist() == gates
+    assert int(model.get_buffer("1.num_batches_tracked")) == 4  # of the loop's own passes
+
+
+def test_a_loop_that_goes_on_is_watched_a_second_time_as_it_is_by_then(tmp_path: Path) -> None:
+    model = normalised()
+    x, y = spread(model)
+    for part in ("first", "second"):
+        with watch_closely(model, tmp_path / part, probe=(x, y)) as w:
+            assert w.steps == 0
+            train(model, 3, w.step)
+        w.close()  # once more
+        w.step(loss=9.0)  # nobody hears it
+        assert_kernel(last_reading(tmp_path / part, 3), model, x)
+    first, second = (RunReader(tmp_path / part) for part in ("first", "second"))
+    ends, begins = first.frame(3).readings["gates"], second.frame(0).readings["gates"]
+    assert np.array_equal(ends.arrays["layer_0"], begins.arrays["layer_0"])
+    assert [len(one.measured) for one in (first, second)] == [3, 3]
+    assert {one.status for one in (first, second)} == {"finished"}
+
+
+def test_a_watcher_is_not_begun_a_second_time_in_its_folder(tmp_path: Path) -> None:
+    w = watch_closely(mlp(), tmp_path / "run")
+    with w:
+        w.step(loss=1.0)
+    with pytest.raises(UserError):
+        w.start()
+    assert RunReader(tmp_path / "run").status == "finished"
+
+
+def test_two_modules_are_watched_at_the_same_time(tmp_path: Path) -> None:
+    ours, theirs = mlp(), normalised()
+    with (
+        watch_closely(ours, tmp_path / "a") as a,
+        watch_closely(theirs, tmp_path / "b", probes=("gates",)) as b,
+    ):
+        for step in range(3):
+            a.step(loss=1.0 + step)
+            b.step(loss=11.0 + step)
+    for name, first in (("a", 1.0), ("b", 11.0)):
+        losses = [one.train_loss for one in RunReader(tmp_path / name).measured]
+        assert losses == [first, first + 1, first + 2]
+
+
 def test_a_run_of_another_program_does_not_go_on_here(tmp_path: Path) -> None:
     with dgn.watch(mlp(), probe=examples(), out=tmp_path / "run") as w:
         w.step()
     folder = RunFolder(tmp_path / "run")
     try:
-        with pytest.raises(UserError, match=r"trained by another program \(Sequential of"):
+        with refused("other-program") as refusal:
             continue_run(folder, 1, lambda _: None, lambda *_: None, live=False)
+        assert "Sequential of" in str(refusal.error.value)
     finally:
         folder.close()
 
@@ -108,18 +206,13 @@ def test_a_run_of_another_program_does_not_go_on_here(tmp_path: Path) -> None:
 def test_a_module_without_gates_gives_its_tangent_kernel(tmp_path: Path) -> None:
     model, (x, y) = smooth(), examples()
     with (
-        pytest.warns(RuntimeWarning, match="no gates and no path kernels"),
-        dgn.watch(model, probe=(x, y), out=tmp_path / "run") as w,
+        pytest.warns(RuntimeWarning, match="GELU"),
+        watch_closely(model, tmp_path / "run") as w,
     ):
         train(model, 4, w.step)
-    frame = RunReader(tmp_path / "run").latest_frame(10)
-    assert frame is not None
-    assert "GELU" in frame.readings["npk"].absent
-    found = frame.readings["ntk"].arrays["value"]
-    rows = torch.linspace(0, len(x) - 1, len(found)).round().long()
-    kept = x[torch.argsort(y, stable=True)][rows]
-    assert frame.step == 4
-    assert np.allclose(found, k.empirical_ntk(model, kept).numpy(), rtol=1e-4)
+    assert "GELU" in last_reading(tmp_path / "run", 4, "npk").absent
+    ordered = x[torch.argsort(y, stable=True)]
+    assert_kernel(last_reading(tmp_path / "run", 4), model, ordered)
 
 
 def test_examples_of_k_alone_follow_the_time_that_it_takes() -> None:
@@ -140,11 +233,12 @@ def test_a_fault_of_ours_ends_the_watching_and_not_the_loop(
     model = mlp()
     with warnings.catch_warnings(record=not as_error) as said:
         warnings.simplefilter("error" if as_error else "always")
-        with dgn.watch(model, probe=examples(), out=tmp_path / "run") as w:
-            monkeypatch.setattr(w, "_tick", broken)
+        with watch_closely(model, tmp_path / "run") as w:
+            monkeypatch.setattr("dgn_engine.attachment.watcher.kept_state", broken)
             train(model, 5, w.step)
     words = capsys.readouterr().err if as_error else str(said[0].message if said else "")
-    assert words.count("Watching stopped at step 1: a fault of ours.") == 1
+    assert words.count(w.trouble) == 1
+    assert ": a fault of ours." in w.trouble
     assert w.steps == 5
     assert not w.active
     reader = RunReader(tmp_path / "run")
@@ -157,14 +251,30 @@ def test_a_fault_of_ours_ends_the_watching_and_not_the_loop(
 def test_a_fault_at_the_beginning_is_a_warning_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watcher_module, "WatchedModule", broken)
+    monkeypatch.setattr("dgn_engine.attachment.watcher.WatchedModule", broken)
     w = dgn.watch(mlp(), probe=examples(), out=tmp_path / "run")
-    with pytest.warns(RuntimeWarning, match="stopped at step 0: a fault of ours"):
+    with pytest.warns(RuntimeWarning, match="step 0: a fault of ours"):
         w.start()
     w.step(1.0)
     w.test(1.0)
     w.close()
     assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_is_let_go_where_no_thread_can_write_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = watch_closely(mlp(), tmp_path / "run")
+    assert w.account.taken == 0.0  # also of a watcher that has not begun
+    with monkeypatch.context() as patch:
+        patch.setattr("dgn_engine.attachment.watcher.Recorder", broken)
+        with pytest.warns(RuntimeWarning):
+            w.start()
+    assert w.trouble
+    assert w.account.taken == 0.0
+    lock = Lock(tmp_path / "run" / "lock")
+    lock.take()
+    lock.release()
 
 
 def ended_by(error: BaseException, out: Path) -> None:
@@ -173,130 +283,105 @@ def ended_by(error: BaseException, out: Path) -> None:
         raise error
 
 
-def test_an_exception_of_the_loop_is_its_own_and_is_recorded(tmp_path: Path) -> None:
-    with pytest.raises(KeyError, match="theirs"):
-        ended_by(KeyError("theirs"), tmp_path / "run")
+class SilentError(Exception):
+    def __str__(self) -> str:
+        raise SystemExit("theirs")
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(KeyError("theirs"), "failed"), (SilentError(), "failed"), (KeyboardInterrupt(), "stopped")],
+)
+def test_an_exception_of_the_loop_is_its_own_and_is_recorded(
+    error: BaseException, status: str, tmp_path: Path
+) -> None:
+    with pytest.raises(type(error)) as raised:
+        ended_by(error, tmp_path / "run")
+    assert raised.value is error
     reader = RunReader(tmp_path / "run")
-    assert reader.status == "failed"
-    assert any("The training script stopped: KeyError" in str(one) for one in reader.events)
-
-
-def test_ctrl_c_leaves_a_run_that_was_stopped(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        ended_by(KeyboardInterrupt(), tmp_path / "run")
-    assert RunReader(tmp_path / "run").status == "stopped"
+    assert reader.status == status
+    found = [one for one in reader.events if isinstance(one, Failed)]
+    assert [type(error).__name__ in one.what for one in found] == [True] * (status == "failed")
 
 
 def test_layers_that_change_end_the_watching(tmp_path: Path) -> None:
     model = mlp()
-    with dgn.watch(model, probe=examples(), out=tmp_path / "run") as w:
+    with watch_closely(model, tmp_path / "run") as w:
         w.step()
         model.append(nn.Linear(3, 3))
-        with pytest.warns(RuntimeWarning, match="other parameters"):
+        with pytest.warns(RuntimeWarning):
             w.close()
     assert "other parameters" in w.trouble
 
 
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        ({"probe": 3}, "a pair|probe is no pair"),
-        ({"probe": (torch.zeros(4, 6), torch.zeros(3))}, r"shape \(4, 6\) and labels"),
-        ({"probe": (torch.zeros(4, 6), torch.zeros(4))}, "whole numbers"),
-        ({"probe": (torch.zeros(1, 6), torch.zeros(1, dtype=torch.long))}, "2 to 4,096"),
-        ({"probe": (torch.zeros(4, 7), torch.zeros(4, dtype=torch.long))}, "does not take probe"),
-        ({"module": 1}, "a module is needed"),
-        ({"module": nn.Flatten()}, "no parameters"),
-        ({"module": nn.Unflatten(1, (2, 3))}, "no parameters"),
-        ({"module": nn.Sequential(nn.Linear(6, 6), nn.Unflatten(1, (2, 3)))}, "logits of shape"),
-        ({"probes": ("gate",)}, "Did you mean 'gates'"),
-        ({"probes": "gates"}, "There is no probe|names what is read"),
-        ({"share": 2.0}, "share is 2"),
-        ({"steps_per_epoch": -1}, "0 or more"),
-    ],
-)
+ZEROS = torch.zeros(4, dtype=torch.long)
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"probe": 3}, "wrong-type"),
+    ({"probe": (torch.zeros(4, 6), torch.zeros(3))}, "wrong-shape"),
+    ({"probe": (torch.zeros(4, 6), torch.zeros(4))}, "wrong-labels"),
+    ({"probe": (torch.zeros(1, 6), ZEROS[:1])}, "wrong-length"),
+    ({"probe": (torch.full((4, 6), math.nan), ZEROS)}, "not-finite"),
+    ({"probe": (torch.zeros(4, 6) + 0j, ZEROS)}, "not-supported"),
+    ({"probe": (torch.zeros(4, 7), ZEROS)}, "wrong-input"),
+    ({"module": 1}, "wrong-type"),
+    ({"module": nn.Flatten()}, "empty"),
+    ({"module": nn.Sequential(nn.Linear(6, 6), nn.Unflatten(1, (2, 3)))}, "wrong-output"),
+    ({"probes": ("gate",)}, "unknown-name"),
+    ({"probes": "gates"}, "no-choice"),
+    ({"probes": ()}, "no-choice"),
+    ({"share": 2.0}, "out-of-bounds"),
+    ({"steps_per_epoch": -1}, "out-of-bounds"),
+    ({"class_names": ("one",)}, "wrong-length"),
+]
+
+
+@pytest.mark.parametrize(("changed", "kind"), REFUSED)
 def test_what_cannot_be_watched_is_refused_before_training(
-    tmp_path: Path, changed: dict[str, Any], said: str
+    tmp_path: Path, changed: dict[str, Any], kind: str
 ) -> None:
     given = {"module": mlp(), "probe": examples(), "out": tmp_path / "run"} | changed
-    with pytest.raises(UserError, match=said):
+    with refused(kind):
         dgn.watch(**given).start()
     assert not (tmp_path / "run").exists()
 
 
 def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(UserError, match="not empty; choose another folder: out="):
+    with pytest.raises(UserError) as refusal:
         dgn.watch(mlp(), probe=examples(), out=tmp_path).start()
+    assert refusal.value.sentence.endswith(": out=….")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
 def test_half_precision_and_frozen_parts_are_followed(tmp_path: Path) -> None:
     model = mlp().bfloat16()
     x, y = examples()
-    with dgn.watch(model, probe=(x, y), out=tmp_path / "run") as w, torch.no_grad():
+    with watch_closely(model, tmp_path / "run") as w, torch.no_grad():
         model[0].weight.add_(1.0)
         model[0].requires_grad_(False)
         w.step()
-    frame = RunReader(tmp_path / "run").frame(1)
-    twin = k.adapt(mlp_of(model), input_shape=(6,))
     ordered = x[torch.argsort(y, stable=True)]
-    ntk = k.SharedKernels(twin, ordered.double()).tangent.whole
-    found = torch.tensor(frame.readings["ntk"].arrays["value"]).double()
-    assert torch.allclose(found, ntk, rtol=1e-4)
+    assert_kernel(last_reading(tmp_path / "run", 1), model.float(), ordered, tolerance=1e-4)
 
 
-def mlp_of(model: nn.Sequential) -> nn.Module:
-    again = mlp().double().eval()
-    again.load_state_dict({n: t.double() for n, t in model.state_dict().items()})
-    again[0].requires_grad_(False)
-    return again
+def test_a_batch_that_is_no_step_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With gradients that are accumulated: Lightning calls its callback after each batch."""
 
-
-# Stand-ins for the packages, with the names and arguments of their protocols.
-
-
-class StandInTrainer:
-    """What a callback of Lightning sees of its trainer, and the order in which it is called."""
-
-    is_global_zero, sanity_checking = True, False
-
-    def __init__(self, callback: Any) -> None:
-        self.callback, self.global_step = callback, 0
-        self.callback_metrics: dict[str, Any] = {}
-
-    def fit(self, module: Any, steps: int, accumulate: int) -> None:
-        self.callback.setup(self, module, "fit")
-        module._trainer = self
-        self.callback.on_train_start(self, module)
-        for batch in range(steps * accumulate):
-            self.global_step += (batch + 1) % accumulate == 0
-            loss = torch.tensor(float(batch), requires_grad=True)
-            self.callback.on_train_batch_end(self, module, {"loss": loss}, None, batch)
-        self.callback_metrics = {"val_loss": torch.tensor(0.5), "val_acc": torch.tensor(0.75)}
-        self.callback.on_validation_end(self, module)
-        self.callback.on_train_end(self, module)
-
-    def __deepcopy__(self, memo: object) -> None:
-        raise AssertionError("the trainer must not be copied")
-
-
-def test_the_callback_for_lightning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    base = type("Callback", (), {"setup": lambda self, trainer, module, stage: None})
-    package = types.SimpleNamespace(Callback=base)
-    monkeypatch.setitem(sys.modules, "lightning", types.ModuleType("lightning"))
-    monkeypatch.setitem(sys.modules, "lightning.pytorch", package)
-    callback = dgn.lightning_callback(probe=examples(), out=tmp_path / "run")
-    assert isinstance(callback, base)
-    StandInTrainer(callback).fit(mlp(), steps=3, accumulate=2)
-    reader = RunReader(tmp_path / "run")
-    assert reader.status == "finished"
-    assert reader.step == 3
+    stand_in_packages(monkeypatch)
+    out = tmp_path / "run"
+    callback = dgn.lightning_callback(probe=examples(), out=out, pace=AT_EVERY_STEP)
+    LightningTrainer(callback).fit(mlp(), lambda: torch.ones(()), steps=3, accumulate=2)
+    reader = RunReader(out)
+    assert (reader.status, reader.step) == ("finished", 3)
     assert reader.measured[-1].test_accuracy == 0.75
     assert {0, 3} <= {frame.step for frame in reader.frames}
 
 
-class Answer(types.SimpleNamespace):
+class Answer:
     """What a model of Hugging Face returns."""
+
+    def __init__(self, logits: Tensor) -> None:
+        self.logits = logits
 
 
 class Model(nn.Module):
@@ -304,44 +389,38 @@ class Model(nn.Module):
         super().__init__()
         self.body = mlp()
 
-    def forward(self, x: torch.Tensor) -> Answer:
+    def forward(self, x: Tensor) -> Answer:
         return Answer(logits=self.body(x))
 
 
-def test_the_callback_for_the_hugging_face_trainer(
+def test_the_logits_of_an_answer_and_a_part_by_name_are_watched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    package = types.SimpleNamespace(TrainerCallback=type("TrainerCallback", (), {}))
-    monkeypatch.setitem(sys.modules, "transformers", package)
-    callback = dgn.hugging_face_callback(probe=examples(), out=tmp_path / "run", share=0.5)
-    state = types.SimpleNamespace(global_step=0, is_world_process_zero=True)
-    arguments = (object(), state, object())
-    callback.on_train_begin(*arguments, model=Model(), optimizer=None)
-    for step in range(1, 4):
-        state.global_step = step
-        callback.on_step_end(*arguments, model=None)
-    callback.on_log(*arguments, logs={"loss": 0.25, "epoch": 1.0})
-    callback.on_evaluate(*arguments, metrics={"eval_loss": 0.5})
-    callback.on_train_end(*arguments)
-    reader = RunReader(tmp_path / "run")
-    assert reader.step == 3
-    assert reader.measured[0].train_loss == 0.25
-    assert reader.measured[-1].test_loss == 0.5
-    assert reader.frame(3).readings["npk"].arrays
+
+    stand_in_packages(monkeypatch)
+    for place, module in enumerate(("", "body")):
+        callback = dgn.hugging_face_callback(
+            examples(), tmp_path / str(place), module, pace=AT_EVERY_STEP
+        )
+        HuggingFaceTrainer(callback).fit(Model(), lambda: torch.ones(()), steps=3)
+        assert RunReader(tmp_path / str(place)).frame(3).readings["npk"].arrays
+    callback = dgn.hugging_face_callback(examples(), tmp_path / "none", "heart")
+    with refused("unknown-name", value="heart"):
+        HuggingFaceTrainer(callback).fit(Model(), lambda: torch.ones(()), steps=1)
 
 
-def test_a_callback_without_its_package_says_what_to_install(
+def test_a_callback_without_its_package_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("lightning", "lightning.pytorch", "pytorch_lightning", "transformers"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(UserError, match="pip install lightning"):
+    with refused("no-package", value="lightning"):
         dgn.lightning_callback(probe=examples(), out=tmp_path / "run")
-    with pytest.raises(UserError, match="pip install transformers"):
+    with refused("no-package", value="transformers"):
         dgn.hugging_face_callback(probe=examples(), out=tmp_path / "run")
 
 
 def test_names_that_are_not_public_are_no_attributes() -> None:
     assert "watch" in dir(dgn)
-    with pytest.raises(AttributeError, match="no attribute 'wacht'"):
+    with pytest.raises(AttributeError, match="'wacht'"):
         _ = dgn.wacht  # type: ignore[attr-defined]

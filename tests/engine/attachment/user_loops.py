@@ -71,7 +71,7 @@ class UserLoop:
         return loss.detach()
 
 
-LOOPS: dict[str, tuple[Callable[[], Any], str]] = {}
+LOOPS: dict[str, tuple[Callable[[], UserLoop], str]] = {}
 
 
 def loop(trouble: str = "") -> Callable[[Callable[[], Any]], Callable[[], Any]]:
@@ -101,52 +101,78 @@ def layers(*between: nn.Module) -> nn.Sequential:
     return nn.Sequential(nn.Linear(6, 8), *between, nn.ReLU(), nn.Linear(8, 3))
 
 
+def hidden(
+    trouble: str = "",
+    count: Callable[[], Any] | None = None,
+    after: Callable[[], object] = lambda: None,
+    act: Callable[[], nn.Module] = nn.ReLU,
+    reset: Callable[[], object] = lambda: None,
+) -> Callable[[Forward], Forward]:
+    """Register the loop of a module around this function of its hidden layer."""
+
+    def add(forward: Forward) -> Forward:
+        def make() -> UserLoop:
+            reset()
+            scale = (lambda: 1.0) if count is None else (lambda: 1 + 0.1 * count())
+            return UserLoop(Net(forward, act()), scale, after)
+
+        LOOPS[forward.__name__] = make, trouble
+        return forward
+
+    return add
+
+
+def touching(
+    touch: Callable[[Tensor], object],
+    count: Callable[[], Any] = lambda: 0,
+    after: Callable[[], object] = lambda: None,
+    act: Any = None,
+) -> UserLoop:
+    """A pass of its module touches state elsewhere, by which the loss is scaled."""
+
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        touch(h)
+        return h
+
+    return UserLoop(Net(hidden, act), lambda: 1 + 0.1 * count(), after)
+
+
+def noting(h: Tensor, calls: list[Any]) -> Tensor:
+    calls.append(1)
+    return h * (1 + 0.1 * len(calls))
+
+
 # What is part of the module
 
-
-@loop()
-def plain() -> UserLoop:
-    return UserLoop(layers())
-
-
-@loop()
-def without_gates() -> UserLoop:
-    return UserLoop(layers(nn.GELU()))
-
-
-@loop()
-def dropout() -> UserLoop:
-    return UserLoop(layers(nn.Dropout(0.5)))
-
-
-@loop()
-def dropout_function() -> UserLoop:
-    return UserLoop(Net(lambda net, h: F.dropout(h, 0.5, net.training)))
-
-
-@loop()
-def batchnorm() -> UserLoop:
-    return UserLoop(layers(nn.BatchNorm1d(8)))
-
-
-@loop()
-def batchnorm_without_statistics() -> UserLoop:
-    return UserLoop(layers(nn.BatchNorm1d(8, track_running_stats=False)))
-
-
-@loop()
-def spectral_norm_by_hook() -> UserLoop:
-    return UserLoop(layers(nn.utils.spectral_norm(nn.Linear(8, 8))))
-
-
-@loop()
-def spectral_norm() -> UserLoop:
-    return UserLoop(layers(parametrizations.spectral_norm(nn.Linear(8, 8))))
-
-
-@loop()
-def weight_norm() -> UserLoop:
-    return UserLoop(layers(parametrizations.weight_norm(nn.Linear(8, 8))))
+OWN: dict[str, Callable[[], UserLoop]] = {
+    "plain": lambda: UserLoop(layers()),
+    "without_gates": lambda: UserLoop(layers(nn.GELU())),
+    "dropout": lambda: UserLoop(layers(nn.Dropout(0.5))),
+    "dropout_function": lambda: UserLoop(Net(lambda net, h: F.dropout(h, 0.5, net.training))),
+    "batchnorm": lambda: UserLoop(layers(nn.BatchNorm1d(8))),
+    "batchnorm_without_statistics": lambda: UserLoop(
+        layers(nn.BatchNorm1d(8, track_running_stats=False))
+    ),
+    "spectral_norm_by_hook": lambda: UserLoop(layers(nn.utils.spectral_norm(nn.Linear(8, 8)))),
+    "spectral_norm": lambda: UserLoop(layers(parametrizations.spectral_norm(nn.Linear(8, 8)))),
+    "weight_norm": lambda: UserLoop(layers(parametrizations.weight_norm(nn.Linear(8, 8)))),
+    "dropout_always": lambda: UserLoop(Net(lambda net, h: F.dropout(h))),
+    "draws_of_torch": lambda: UserLoop(Net(lambda net, h: h + torch.randn(8))),
+    "draws_of_numpy": lambda: UserLoop(Net(lambda net, h: h * float(np.random.rand()))),
+    "draws_of_python": lambda: UserLoop(Net(lambda net, h: h * random.choice([1.0, 2.0]))),
+    "normal_numbers_of_python": lambda: UserLoop(
+        Net(lambda net, h: h * random.gauss(1.0, 0.1)), lambda: random.gauss(1, 0.1)
+    ),
+    "anomalies_detected": lambda: UserLoop(
+        layers(), around=torch.autograd.set_detect_anomaly(True)
+    ),
+    "autocast": lambda: UserLoop(layers(nn.GELU()), around=torch.autocast("cpu", torch.bfloat16)),
+    "reported_in_inference_mode": lambda: UserLoop(layers(), reporting=torch.inference_mode),
+    "reported_without_gradients": lambda: UserLoop(layers(nn.GELU()), reporting=torch.no_grad),
+    "gradients_added_up": lambda: UserLoop(layers(), every=2),
+    "table_made_when_it_is_read": lambda: lazy_table(Lazy()),
+}
+LOOPS |= {name: (make, "") for name, make in OWN.items()}
 
 
 @loop()
@@ -163,36 +189,34 @@ def hidden_state_on_the_module() -> UserLoop:
 
 @loop()
 def gru() -> UserLoop:
-    class Recurrent(Net):
-        def __init__(self) -> None:
-            super().__init__()
-            self.gru = nn.GRU(6, 6, batch_first=True, dropout=0.0)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return super().forward(self.gru(x[:, None])[0][:, 0])
-
-    return UserLoop(Recurrent())
+    net = Net()
+    net.first = nn.Sequential(_Last(nn.GRU(6, 6, batch_first=True)), nn.Linear(6, 8))
+    return UserLoop(net)
 
 
-@loop()
-def attention_with_dropout() -> UserLoop:
-    class Attending(Net):
-        def forward(self, x: Tensor) -> Tensor:
-            h = F.gelu(self.first(x))[:, None].view(len(x), 2, 4)
-            rate = 0.5 if self.training else 0.0
-            return self.last(F.scaled_dot_product_attention(h, h, h, dropout_p=rate).flatten(1))
+class _Last(nn.Module):
+    """The output of a recurrent layer for sequences of one."""
 
-    return UserLoop(Attending())
+    def __init__(self, part: nn.Module) -> None:
+        super().__init__()
+        self.part = part
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.part(x[:, None])[0][:, 0]
 
 
-@loop()
-def lazy_buffer() -> UserLoop:
-    def hidden(net: Any, h: Tensor) -> Tensor:
-        if not hasattr(net, "shift"):
-            net.register_buffer("shift", torch.rand(8))  # drawn at the first pass
-        return h + net.shift
+@hidden(act=nn.GELU)
+def attention_with_dropout(net: Any, h: Tensor) -> Tensor:
+    h = h[:, None].view(len(h), 2, 4)
+    rate = 0.5 if net.training else 0.0
+    return F.scaled_dot_product_attention(h, h, h, dropout_p=rate).flatten(1)
 
-    return UserLoop(Net(hidden))
+
+@hidden()
+def lazy_buffer(net: Any, h: Tensor) -> Tensor:
+    if not hasattr(net, "shift"):
+        net.register_buffer("shift", torch.rand(8))  # drawn at the first pass
+    return h + net.shift
 
 
 @loop()
@@ -208,12 +232,31 @@ def counter_of_calls() -> UserLoop:
     return UserLoop(net, lambda: 1 + 0.1 * net.calls)
 
 
+def hooked(*between: nn.Module) -> UserLoop:
+    """With a hook of each kind on the module and on one of its layers."""
+    net, calls = layers(*between), []
+
+    def count(*_: object) -> None:
+        calls.append(1)
+
+    for part in (net, net[0]):
+        part.register_forward_pre_hook(count)
+        part.register_forward_hook(count)
+        part.register_full_backward_pre_hook(count)
+        part.register_full_backward_hook(count)
+        part.register_state_dict_pre_hook(count)
+    net[0].weight.register_hook(count)
+    return UserLoop(net, lambda: 1 + 0.01 * len(calls))
+
+
 @loop()
 def hooks_of_the_module() -> UserLoop:
-    net, calls = layers(), []
-    net[0].register_forward_hook(lambda *_: calls.append(1))
-    net[0].register_full_backward_hook(lambda *_: calls.append(1))
-    return UserLoop(net, lambda: 1 + 0.01 * len(calls))
+    return hooked()
+
+
+@loop()
+def hooks_of_a_module_without_gates() -> UserLoop:
+    return hooked(nn.GELU())
 
 
 @loop("calls")
@@ -247,31 +290,6 @@ def call_overridden() -> UserLoop:
 
 
 @loop()
-def dropout_always() -> UserLoop:
-    return UserLoop(Net(lambda net, h: F.dropout(h)))
-
-
-@loop()
-def draws_of_torch() -> UserLoop:
-    return UserLoop(Net(lambda net, h: h + torch.randn(8)))
-
-
-@loop()
-def draws_of_numpy() -> UserLoop:
-    return UserLoop(Net(lambda net, h: h * float(np.random.rand())))
-
-
-@loop()
-def draws_of_python() -> UserLoop:
-    return UserLoop(Net(lambda net, h: h * random.choice([1.0, 2.0])))
-
-
-@loop()
-def normal_numbers_of_python() -> UserLoop:
-    return UserLoop(Net(lambda net, h: h * random.gauss(1.0, 0.1)), lambda: random.gauss(1, 0.1))
-
-
-@loop()
 def seed_in_forward() -> UserLoop:
     def hidden(net: Any, h: Tensor) -> Tensor:
         torch.manual_seed(int(torch.initial_seed()) + 1)
@@ -280,23 +298,17 @@ def seed_in_forward() -> UserLoop:
     return UserLoop(Net(hidden), lambda: torch.rand(()))
 
 
-@loop()
-def draws_caught_by_the_module() -> UserLoop:
-    def hidden(net: Any, h: Tensor) -> Tensor:
-        try:
-            return h + torch.randn(8)
-        except Exception:
-            return h
-
-    return UserLoop(Net(hidden))
+@hidden()
+def draws_caught_by_the_module(net: Any, h: Tensor) -> Tensor:
+    try:
+        return h + torch.randn(8)
+    except Exception:
+        return h
 
 
-@loop()
-def checkpointed() -> UserLoop:
-    def hidden(net: Any, h: Tensor) -> Any:
-        return checkpoint(lambda t: F.dropout(t, 0.3, net.training), h, use_reentrant=False)
-
-    return UserLoop(Net(hidden, nn.GELU()))
+@hidden(act=nn.GELU)
+def checkpointed(net: Any, h: Tensor) -> Any:
+    return checkpoint(lambda t: F.dropout(t, 0.3, net.training), h, use_reentrant=False)
 
 
 @loop()
@@ -324,6 +336,22 @@ def generator_of_python_in_a_closure() -> UserLoop:
     return UserLoop(Net(lambda net, h: h * stream.random()))
 
 
+@loop("sobol")
+def quasirandom_numbers() -> UserLoop:
+    sobol = torch.quasirandom.SobolEngine(8)
+    return UserLoop(Net(lambda net, h: h + 0.1 * sobol.draw(1)))
+
+
+@loop("seeds")
+def children_of_a_seed() -> UserLoop:
+    seeds = np.random.SeedSequence(0)
+
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        return h * (1.0 + 0.1 * float(seeds.spawn(1)[0].generate_state(1)[0] % 7))
+
+    return UserLoop(Net(hidden))
+
+
 # What functions reach by name
 
 AUX: list[Tensor] = []
@@ -336,17 +364,22 @@ NAMED: Counter[str] = Counter()
 GROUPS: defaultdict[str, list[int]] = defaultdict(list)
 NUMBERS: Iterator[int] = iter(())
 RUNNING = torch.zeros(8)
+BANK = torch.zeros(2, 8)
+NAMESPACE = SimpleNamespace(seen=[])
+SEEN_IN_BACKWARD: list[int] = []
+PUSHED: list[int] = []
+push = PUSHED.append
+COUNT = iter(range(10_000))
+MODES: list[bool] = []
+SPREAD = {"value": 1.0}
+MEANS = torch.zeros(8)
+ROUTED: list[Tensor] = []
 
 
 @loop("AUX")
 def list_of_a_module() -> UserLoop:
     AUX.clear()
-
-    def hidden(net: Any, h: Tensor) -> Tensor:
-        AUX.append(h.pow(2).mean())
-        return h
-
-    return UserLoop(Net(hidden), lambda: 1 + sum(AUX), AUX.clear)
+    return touching(lambda h: AUX.append(h.pow(2).mean()), lambda: sum(AUX), AUX.clear)
 
 
 @loop("CALLS")
@@ -374,15 +407,10 @@ def name_that_is_made() -> UserLoop:
     return UserLoop(Net(hidden), lambda: 1 + 0.1 * globals()["BEGUN"])
 
 
-@loop("CACHE")
-def cache_by_address() -> UserLoop:
-    CACHE.clear()
-
-    def hidden(net: Any, h: Tensor) -> Tensor:
-        CACHE.setdefault(h.data_ptr(), torch.ones(8) * (1 + 0.1 * len(CACHE)))
-        return h * (1 + 0.1 * len(CACHE))
-
-    return UserLoop(Net(hidden), after=CACHE.clear)
+@hidden("CACHE", reset=CACHE.clear, after=CACHE.clear)
+def cache_by_address(net: Any, h: Tensor) -> Tensor:
+    CACHE.setdefault(h.data_ptr(), torch.ones(8) * (1 + 0.1 * len(CACHE)))
+    return h * (1 + 0.1 * len(CACHE))
 
 
 @loop("COUNTS")
@@ -399,12 +427,7 @@ def array_of_a_module() -> UserLoop:
 @loop("RUNNING")
 def tensor_of_a_module() -> UserLoop:
     RUNNING.zero_()
-
-    def hidden(net: Any, h: Tensor) -> Tensor:
-        RUNNING.mul_(0.9).add_(h.detach().mean(0))
-        return h
-
-    return UserLoop(Net(hidden), lambda: 1 + RUNNING.mean())
+    return touching(lambda h: RUNNING.mul_(0.9).add_(h.detach().mean(0)), RUNNING.mean)
 
 
 @loop("outside of itself")
@@ -412,16 +435,13 @@ def other_containers() -> UserLoop:
     for each in (SEEN, LAST, NAMED, GROUPS):
         each.clear()
 
-    def hidden(net: Any, h: Tensor) -> Tensor:
+    def touch(h: Tensor) -> None:
         SEEN.add(len(SEEN))
         LAST.append(len(SEEN))
         NAMED["passes"] += 1
         GROUPS["a"].append(1)
-        return h
 
-    return UserLoop(
-        Net(hidden), lambda: 1 + 0.1 * (len(SEEN) + sum(LAST) + NAMED["passes"] + len(GROUPS["a"]))
-    )
+    return touching(touch, lambda: len(SEEN) + sum(LAST) + NAMED["passes"] + len(GROUPS["a"]))
 
 
 @loop("NUMBERS")
@@ -480,33 +500,27 @@ def closure_that_counts() -> UserLoop:
     return UserLoop(Net(hidden), lambda: 1 + 0.1 * calls)
 
 
-@loop("default")
-def default_argument() -> UserLoop:
-    def hidden(net: Any, h: Tensor, met: list[int] = []) -> Tensor:  # noqa: B006
-        met.append(1)
-        return h * (1 + 0.1 * len(met))
-
-    return UserLoop(Net(hidden))
+@hidden("default")
+def default_argument(net: Any, h: Tensor, met: list[int] = []) -> Tensor:  # noqa: B006
+    return noting(h, met)
 
 
-@loop("attributes of")
-def attribute_of_a_function() -> UserLoop:
-    def hidden(net: Any, h: Tensor) -> Tensor:
-        vars(hidden)["met"] = vars(hidden).get("met", 0) + 1
-        return h * (1 + 0.1 * vars(hidden)["met"])
+@hidden("attributes of")
+def attribute_of_a_function(net: Any, h: Tensor) -> Tensor:
+    vars(attribute_of_a_function)["met"] = vars(attribute_of_a_function).get("met", 0) + 1
+    return h * (1 + 0.1 * vars(attribute_of_a_function)["met"])
 
-    return UserLoop(Net(hidden))
+
+class Slotted:
+    __slots__ = ("met",)
+
+    def __init__(self) -> None:
+        self.met = 0
 
 
 @loop("records")
 def object_in_a_closure() -> UserLoop:
-    class Records:
-        __slots__ = ("met",)
-
-        def __init__(self) -> None:
-            self.met = 0
-
-    records = Records()
+    records = Slotted()
 
     def hidden(net: Any, h: Tensor) -> Tensor:
         records.met += 1
@@ -524,11 +538,7 @@ def object_that_is_its_own_copy() -> UserLoop:
         def __deepcopy__(self, memo: object) -> Kept:
             return self
 
-    def hidden(net: Any, h: Tensor) -> Tensor:
-        net.kept.met.append(1)
-        return h * (1 + 0.1 * len(net.kept.met))
-
-    net = Net(hidden)
+    net = Net(lambda net, h: noting(h, net.kept.met))
     net.kept = Kept()
     return UserLoop(net)
 
@@ -576,35 +586,44 @@ def autograd_function_that_counts() -> UserLoop:
     return UserLoop(Net(lambda net, h: Twice.apply(h)))
 
 
+class Noting(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, h: Tensor) -> Tensor:
+        return h * 1.0
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        SEEN_IN_BACKWARD.append(1)
+        return grad
+
+
+@loop("SEEN_IN_BACKWARD")
+def function_whose_backward_counts() -> UserLoop:
+    SEEN_IN_BACKWARD.clear()
+    net = Net(lambda net, h: Noting.apply(h), nn.GELU())
+    return UserLoop(net, lambda: 1 + 0.01 * len(SEEN_IN_BACKWARD))
+
+
 @loop("gradients")
 def hook_on_a_tensor_in_forward() -> UserLoop:
     gradients: list[Tensor] = []
 
-    def hidden(net: Any, h: Tensor) -> Tensor:
+    def touch(h: Tensor) -> None:
         if h.requires_grad:
             h.register_hook(gradients.append)
-        return h
 
-    return UserLoop(Net(hidden, nn.GELU()), lambda: 1 + 0.1 * len(gradients))
+    return touching(touch, lambda: len(gradients), act=nn.GELU())
 
 
 @loop("default dtype")
 def default_dtype_set_in_forward() -> UserLoop:
-    def hidden(net: Any, h: Tensor) -> Tensor:
-        torch.set_default_dtype(torch.float64)
-        return h
-
-    @contextmanager
-    def put_back() -> Iterator[None]:
-        yield
-        torch.set_default_dtype(torch.float32)
-
-    return UserLoop(
-        Net(hidden),
-        lambda: 1 + 0.1 * torch.ones(()).element_size(),
+    made = touching(
+        lambda h: torch.set_default_dtype(torch.float64),
+        lambda: torch.ones(()).element_size(),
         lambda: torch.set_default_dtype(torch.float32),
-        around=put_back(),
     )
+    made.around = put_back(torch.set_default_dtype, torch.float32)
+    return made
 
 
 class Counted(nn.Parameter):
@@ -626,14 +645,145 @@ def parameter_of_an_own_class() -> UserLoop:
     return UserLoop(net, lambda: 1 + 0.1 * Counted.calls)
 
 
+@loop("BANK")
+def bank_that_grows() -> UserLoop:
+    BANK.data = torch.zeros(2, 8)
+
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        BANK.data = torch.cat([BANK.data, h.detach()])
+        return h * (1 + 0.01 * len(BANK))
+
+    return UserLoop(Net(hidden, nn.GELU()))
+
+
+@loop()
+def own_bank_that_grows() -> UserLoop:
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        net.bank.data = torch.cat([net.bank.data, h.detach()])
+        return h * (1 + 0.01 * len(net.bank))
+
+    net = Net(hidden, nn.GELU())
+    net.bank = torch.zeros(2, 8)
+    return UserLoop(net)
+
+
+@loop("NAMESPACE")
+def namespace_that_is_filled() -> UserLoop:
+    NAMESPACE.seen.clear()
+
+    def touch(h: Tensor) -> None:
+        NAMESPACE.seen = [*NAMESPACE.seen, 1]
+
+    return touching(touch, lambda: len(NAMESPACE.seen), act=nn.GELU())
+
+
+@loop("push")
+def bound_method_of_a_list() -> UserLoop:
+    PUSHED.clear()
+    return touching(lambda h: push(1), lambda: len(PUSHED), act=nn.GELU())
+
+
+@loop("COUNT")
+def iterator_of_a_range() -> UserLoop:
+    return touching(lambda h: next(COUNT))
+
+
+@loop("SPREAD")
+def number_that_becomes_nan() -> UserLoop:
+    SPREAD["value"] = 1.0
+
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        if not net.training:
+            SPREAD["value"] = float(h[h[:, 0] > 1e9].mean())
+        return h
+
+    return UserLoop(Net(hidden), lambda: SPREAD["value"])
+
+
+@loop("MEANS")
+def tensor_that_becomes_nan() -> UserLoop:
+    MEANS.zero_()
+
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        if not net.training:
+            MEANS.copy_(h[h[:, 0] > 1e9].mean(0).detach())
+        return h
+
+    return UserLoop(Net(hidden), lambda: 1 + MEANS.sum())
+
+
+class Router:
+    def route(self, h: Tensor) -> Tensor:
+        ROUTED.append(h.pow(2).mean())
+        return h
+
+
+@loop("ROUTED")
+def object_that_is_handed_over() -> UserLoop:
+    ROUTED.clear()
+    net = Net(lambda net, h: net.router.route(h), nn.GELU())
+    net.router = Router()
+    return UserLoop(net, lambda: 1 + sum(ROUTED), ROUTED.clear)
+
+
+@loop("seen")
+def list_of_a_module_imported_in_forward() -> UserLoop:
+    names = ("import_package", "import_package.import_state")
+    package, state = (sys.modules.setdefault(name, ModuleType(name)) for name in names)
+    package.__path__, package.import_state, state.seen = [], state, []
+    space: dict[str, Any] = {"__package__": names[0], "__name__": names[0]}
+    exec("def hidden(net, h):\n from .import_state import seen\n seen.append(1)\n return h", space)
+    return UserLoop(Net(space["hidden"]), lambda: 1 + 0.1 * len(state.seen))
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    count: int = 0
+
+
+@loop("frozen.count")
+def frozen_object_that_counts() -> UserLoop:
+    frozen = Frozen()
+
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        object.__setattr__(frozen, "count", frozen.count + 1)
+        return h
+
+    return UserLoop(Net(hidden), lambda: 1 + 0.1 * frozen.count)
+
+
+class Lazy:
+    __slots__ = ("table",)
+
+    def __getattr__(self, name: str) -> Tensor:
+        if name != "table":
+            raise AttributeError(name)
+        self.table = torch.randn(8)
+        return self.table
+
+
+def lazy_table(prior: Lazy) -> UserLoop:
+    return UserLoop(Net(lambda net, h: h + prior.table if net.training else h))
+
+
 # Hooks and modes of the process or of the thread
 
 
 @contextmanager
+def put_back(call: Callable[..., object], *given: object) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        call(*given)
+
+
+@contextmanager
 def removed(*handles: Any) -> Iterator[None]:
-    yield
-    for handle in handles:
-        handle.remove()
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 @loop()
@@ -647,70 +797,63 @@ def forward_hook_of_all_modules() -> UserLoop:
     return UserLoop(layers(), around=removed(handle))
 
 
-@loop()
-def other_hooks_of_all_modules() -> UserLoop:
-    calls: list[int] = []
-
-    def count(*_: object) -> None:
-        calls.append(1)
-
-    return UserLoop(
-        layers(),
-        lambda: 1 + 0.01 * len(calls),
-        around=removed(
-            torch_module.register_module_forward_pre_hook(count),
-            torch_module.register_module_full_backward_hook(count),
-            torch_module.register_module_full_backward_pre_hook(count),
-        ),
-    )
-
-
-@loop()
-def hooks_of_registrations() -> UserLoop:
+def counted_by(*registrations: Callable[[Any], Any]) -> UserLoop:
+    """What these hooks of the process are called for counts."""
     net, calls = layers(), []
 
     def count(*_: object) -> None:
         calls.append(1)
 
-    return UserLoop(
-        net,
-        lambda: 1 + 0.01 * len(calls),
-        around=removed(
-            torch_module.register_module_parameter_registration_hook(count),
-            torch_module.register_module_buffer_registration_hook(count),
-            torch_module.register_module_module_registration_hook(count),
-        ),
+    handles = [register(count) for register in registrations]
+    return UserLoop(net, lambda: 1 + 0.01 * len(calls), around=removed(*handles))
+
+
+@loop()
+def other_hooks_of_all_modules() -> UserLoop:
+    return counted_by(
+        torch_module.register_module_forward_pre_hook,
+        torch_module.register_module_full_backward_hook,
+        torch_module.register_module_full_backward_pre_hook,
     )
 
 
 @loop()
+def hooks_of_registrations() -> UserLoop:
+    return counted_by(
+        torch_module.register_module_parameter_registration_hook,
+        torch_module.register_module_buffer_registration_hook,
+        torch_module.register_module_module_registration_hook,
+    )
+
+
+class CountFunctions(TorchFunctionMode):
+    calls = 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.calls += 1
+        return func(*args, **(kwargs or {}))
+
+
+class CountOperations(TorchDispatchMode):
+    calls = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.calls += 1
+        return func(*args, **(kwargs or {}))
+
+
+def counted_in(mode: Any, *between: nn.Module) -> UserLoop:
+    return UserLoop(layers(*between), lambda: 1 + 0.001 * mode.calls, around=mode)
+
+
+@loop()
 def mode_of_functions() -> UserLoop:
-    class Count(TorchFunctionMode):
-        calls = 0
-
-        def __torch_function__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            self.calls += 1
-            return func(*args, **(kwargs or {}))
-
-    mode = Count()
-    return UserLoop(layers(), lambda: 1 + 0.001 * mode.calls, around=mode)
+    return counted_in(CountFunctions())
 
 
 @loop()
 def mode_of_operations() -> UserLoop:
-    class Count(TorchDispatchMode):
-        calls = 0
-
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            self.calls += 1
-            return func(*args, **(kwargs or {}))
-
-    mode = Count()
-    return UserLoop(layers(nn.GELU()), lambda: 1 + 0.001 * mode.calls, around=mode)
+    return counted_in(CountOperations(), nn.GELU())
 
 
 @loop()
@@ -726,26 +869,6 @@ def hooks_on_saved_tensors() -> UserLoop:
 
 
 @loop()
-def anomalies_detected() -> UserLoop:
-    return UserLoop(layers(), around=torch.autograd.set_detect_anomaly(True))
-
-
-@loop()
-def autocast() -> UserLoop:
-    return UserLoop(layers(nn.GELU()), around=torch.autocast("cpu", torch.bfloat16))
-
-
-@loop()
-def reported_in_inference_mode() -> UserLoop:
-    return UserLoop(layers(), reporting=torch.inference_mode)
-
-
-@loop()
-def reported_without_gradients() -> UserLoop:
-    return UserLoop(layers(nn.GELU()), reporting=torch.no_grad)
-
-
-@loop()
 def deterministic_algorithms() -> UserLoop:
     @contextmanager
     def deterministic() -> Iterator[None]:
@@ -758,21 +881,11 @@ def deterministic_algorithms() -> UserLoop:
 
 @loop()
 def float64_by_default() -> UserLoop:
-    @contextmanager
-    def put_back() -> Iterator[None]:
-        yield
-        torch.set_default_dtype(torch.float32)
-
     torch.set_default_dtype(torch.float64)
-    return UserLoop(layers(), around=put_back())
+    return UserLoop(layers(), around=put_back(torch.set_default_dtype, torch.float32))
 
 
 # What a loop does besides
-
-
-@loop()
-def gradients_added_up() -> UserLoop:
-    return UserLoop(layers(), every=2)
 
 
 @loop()
@@ -812,19 +925,12 @@ def prefetched(draw: Callable[[], Tensor]) -> UserLoop:
     return UserLoop(layers(nn.GELU()), data=queue.get, around=fetching())
 
 
-@loop()
-def prefetched_from_torch() -> UserLoop:
-    return prefetched(lambda: torch.randn(6))
-
-
-@loop()
-def prefetched_from_numpy() -> UserLoop:
-    return prefetched(lambda: torch.from_numpy(np.random.randn(6)))
-
-
-@loop()
-def prefetched_from_python() -> UserLoop:
-    return prefetched(lambda: torch.tensor([random.gauss(0, 1) for _ in range(6)]))
+for _name, _draw in {
+    "torch": lambda: torch.randn(6),
+    "numpy": lambda: torch.from_numpy(np.random.randn(6)),
+    "python": lambda: torch.tensor([random.gauss(0, 1) for _ in range(6)]),
+}.items():
+    LOOPS[f"prefetched_from_{_name}"] = functools.partial(prefetched, _draw), ""
 
 
 # What a copy would share with its module
@@ -854,96 +960,12 @@ def layer_that_counts_its_ends() -> UserLoop:
     return UserLoop(Ending(), lambda: 1 + 0.1 * Ending.live)
 
 
-BANK = torch.zeros(2, 8)
-
-
-@loop("BANK")
-def bank_that_grows() -> UserLoop:
-    BANK.data = torch.zeros(2, 8)
-
-    def hidden(net: Any, h: Tensor) -> Tensor:
-        BANK.data = torch.cat([BANK.data, h.detach()])
-        return h * (1 + 0.01 * len(BANK))
-
-    return UserLoop(Net(hidden, nn.GELU()))
-
-
-@loop()
-def own_bank_that_grows() -> UserLoop:
-    def hidden(net: Any, h: Tensor) -> Tensor:
-        net.bank.data = torch.cat([net.bank.data, h.detach()])
-        return h * (1 + 0.01 * len(net.bank))
-
-    net = Net(hidden, nn.GELU())
-    net.bank = torch.zeros(2, 8)
-    return UserLoop(net)
-
-
-NAMESPACE = SimpleNamespace(seen=[])
-SEEN_IN_BACKWARD: list[int] = []
-PUSHED: list[int] = []
-push = PUSHED.append
-COUNT = iter(range(10_000))
-
-
-@loop("NAMESPACE")
-def namespace_that_is_filled() -> UserLoop:
-    NAMESPACE.seen.clear()
-
-    def hidden(net: Any, h: Tensor) -> Tensor:
-        NAMESPACE.seen = [*NAMESPACE.seen, 1]
-        return h
-
-    return UserLoop(Net(hidden, nn.GELU()), lambda: 1 + 0.01 * len(NAMESPACE.seen))
-
-
-@loop("push")
-def bound_method_of_a_list() -> UserLoop:
-    PUSHED.clear()
-
-    def hidden(net: Any, h: Tensor) -> Tensor:
-        push(1)
-        return h
-
-    return UserLoop(Net(hidden, nn.GELU()), lambda: 1 + 0.01 * len(PUSHED))
-
-
-@loop("COUNT")
-def iterator_of_a_range() -> UserLoop:
-    def hidden(net: Any, h: Tensor) -> Tensor:
-        next(COUNT)
-        return h
-
-    return UserLoop(Net(hidden, nn.GELU()))
-
-
-class Noting(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, h: Tensor) -> Tensor:
-        return h * 1.0
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        SEEN_IN_BACKWARD.append(1)
-        return grad
-
-
-@loop("SEEN_IN_BACKWARD")
-def function_whose_backward_counts() -> UserLoop:
-    SEEN_IN_BACKWARD.clear()
-    net = Net(lambda net, h: Noting.apply(h), nn.GELU())
-    return UserLoop(net, lambda: 1 + 0.01 * len(SEEN_IN_BACKWARD))
-
-
 # What cannot be compared, and code that is run unless one takes care
 
 
-def reaching(shared: Any) -> UserLoop:
-    def hidden(net: Any, h: Tensor) -> Tensor:
-        str(shared)
-        return h
-
-    return UserLoop(Net(hidden))
+def reaching(make: Callable[[], Any]) -> UserLoop:
+    shared = make()
+    return touching(lambda h: str(shared))
 
 
 for _name, _make in {
@@ -959,16 +981,12 @@ for _name, _make in {
     "method_of_a_lock": lambda: threading.Lock().acquire,
     "object_with_a_lock": lambda: SimpleNamespace(lock=threading.Lock()),
 }.items():
-    LOOPS[_name] = functools.partial(lambda make: reaching(make()), _make), "other threads"
+    LOOPS[_name] = functools.partial(reaching, _make), "other threads"
 
 
 @loop("subprocess.run")
 def process_that_is_started() -> UserLoop:
-    def hidden(net: Any, h: Tensor) -> Tensor:
-        subprocess.run(["true"], check=True)
-        return h
-
-    return UserLoop(Net(hidden))
+    return touching(lambda h: subprocess.run(["true"], check=True))
 
 
 @loop()
@@ -982,19 +1000,16 @@ def copy_that_is_made_anew() -> UserLoop:
     return UserLoop(Anew())
 
 
-MODES: list[bool] = []
-
-
 @loop()
 def mode_that_is_noted() -> UserLoop:
-    class Noting(Net):
-        def train(self, mode: bool = True) -> Noting:
+    class NotingMode(Net):
+        def train(self, mode: bool = True) -> NotingMode:
             MODES.append(mode)
             torch.randn(1)
             return super().train(mode)
 
     MODES.clear()
-    return UserLoop(Noting(), lambda: 1 + 0.1 * len(MODES))
+    return UserLoop(NotingMode(), lambda: 1 + 0.1 * len(MODES))
 
 
 @loop("when it is copied")
@@ -1022,109 +1037,6 @@ def file_that_ends_with_its_object() -> UserLoop:
     net = Net()
     net.held = [{"file": Held()}]
     return UserLoop(net, lambda: 1 + 0.1 * len(ended))
-
-
-SPREAD = {"value": 1.0}
-MEANS = torch.zeros(8)
-
-
-@loop("SPREAD")
-def number_that_becomes_nan() -> UserLoop:
-    SPREAD["value"] = 1.0
-
-    def hidden(net: Any, h: Tensor) -> Tensor:
-        if not net.training:
-            SPREAD["value"] = float(h[h[:, 0] > 1e9].mean())
-        return h
-
-    return UserLoop(Net(hidden), lambda: SPREAD["value"])
-
-
-@loop("MEANS")
-def tensor_that_becomes_nan() -> UserLoop:
-    MEANS.zero_()
-
-    def hidden(net: Any, h: Tensor) -> Tensor:
-        if not net.training:
-            MEANS.copy_(h[h[:, 0] > 1e9].mean(0).detach())
-        return h
-
-    return UserLoop(Net(hidden), lambda: 1 + MEANS.sum())
-
-
-ROUTED: list[Tensor] = []
-
-
-class Router:
-    def route(self, h: Tensor) -> Tensor:
-        ROUTED.append(h.pow(2).mean())
-        return h
-
-
-@loop("ROUTED")
-def object_that_is_handed_over() -> UserLoop:
-    ROUTED.clear()
-    net = Net(lambda net, h: net.router.route(h), nn.GELU())
-    net.router = Router()
-    return UserLoop(net, lambda: 1 + sum(ROUTED), ROUTED.clear)
-
-
-@loop("seen")
-def list_of_a_module_imported_in_forward() -> UserLoop:
-    names = ("import_package", "import_package.import_state")
-    package, state = (sys.modules.setdefault(name, ModuleType(name)) for name in names)
-    package.__path__, package.import_state, state.seen = [], state, []
-    space: dict[str, Any] = {"__package__": names[0], "__name__": names[0]}
-    exec("def hidden(net, h):\n from .import_state import seen\n seen.append(1)\n return h", space)
-    return UserLoop(Net(space["hidden"]), lambda: 1 + 0.1 * len(state.seen))
-
-
-class Lazy:
-    __slots__ = ("table",)
-
-    def __getattr__(self, name: str) -> Tensor:
-        if name != "table":
-            raise AttributeError(name)
-        self.table = torch.randn(8)
-        return self.table
-
-
-@loop()
-def table_that_is_made_when_it_is_read() -> UserLoop:
-    prior = Lazy()
-    return UserLoop(Net(lambda net, h: h + prior.table if net.training else h))
-
-
-@loop("sobol")
-def quasirandom_numbers() -> UserLoop:
-    sobol = torch.quasirandom.SobolEngine(8)
-    return UserLoop(Net(lambda net, h: h + 0.1 * sobol.draw(1)))
-
-
-@loop("seeds")
-def children_of_a_seed() -> UserLoop:
-    seeds = np.random.SeedSequence(0)
-
-    def hidden(net: Any, h: Tensor) -> Tensor:
-        return h * (1.0 + 0.1 * float(seeds.spawn(1)[0].generate_state(1)[0] % 7))
-
-    return UserLoop(Net(hidden))
-
-
-@dataclass(frozen=True, slots=True)
-class Frozen:
-    count: int = 0
-
-
-@loop("frozen.count")
-def frozen_object_that_counts() -> UserLoop:
-    frozen = Frozen()
-
-    def hidden(net: Any, h: Tensor) -> Tensor:
-        object.__setattr__(frozen, "count", frozen.count + 1)
-        return h
-
-    return UserLoop(Net(hidden), lambda: 1 + 0.1 * frozen.count)
 
 
 class Color(Flag):
