@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
-from dgn_engine.errors import UserError
 from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.training import Measured
 from dgn_engine.regimes import all_regimes, find_regime
@@ -21,6 +20,7 @@ from dgn_engine.training.trainer import Trainer
 from tests.engine.kernels.tiny import ARCHITECTURES
 from tests.gpu.trainers import trainer_on
 from tests.plugins import each
+from tests.refusals import refused
 
 CPU = torch.device("cpu")
 NEAR = 1e-3  # of how far the weights have moved; sums are in another order
@@ -164,7 +164,7 @@ def test_a_network_that_the_card_cannot_hold_is_refused_in_a_sentence(
     wide = replace(CONFIG, net=NetConfig(options=(("width", 4_000), ("depth", 4))))
     little_memory()
     try:
-        with pytest.raises(UserError, match="This run does not fit in memory"):
+        with refused("no-memory"):
             Run(1, replace(wide, device="cuda"), lambda _: None, lambda *_: None, live=False)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)

@@ -21,7 +21,7 @@ from tests.plugins import each
 from tests.simulated_card import simulated_card
 
 PROBES = all_probes()
-NETS = ["fc", "cnn4", "resnet_fc"]
+NETS = ["fc", "cnn4", "resnet_fc", "resnet18"]  # the last one with BatchNorms
 REFINED = [name for name, probe in PROBES.items() if probe.refine is not None]
 FUNCTIONS = [name for name in k.__all__ if inspect.isfunction(getattr(k, name))]
 # Vectors of a kernel that has equal eigenvalues, or none, are not determined.
@@ -53,6 +53,7 @@ def assert_same_results(result: ProbeResult, expected: ProbeResult) -> None:
             np.testing.assert_allclose(values, wanted, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("regime", ["ReLU", "DL"])
 @pytest.mark.parametrize("net", NETS)
 @pytest.mark.parametrize("probe", each(PROBES))
@@ -72,6 +73,7 @@ def test_every_probe_reads_on_a_card_what_it_reads_on_the_cpu(
         assert_same_results(result, theirs)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("net", NETS)
 @pytest.mark.parametrize("probe", each(REFINED))
 def test_every_probe_is_refined_on_a_card_to_what_it_reads(

@@ -16,7 +16,6 @@ from tests.plugins import each
 
 NETS = list(all_nets())
 REGIMES = [regime.name for regime in all_regimes()]
-PAIRS = [(net, regime) for net in NETS for regime in REGIMES]
 MARKS = {"kept": "", "lines": 0, "frames": 0}  # as a folder of a run gives them
 
 
@@ -26,7 +25,9 @@ def take_steps(run: Run, steps: int) -> None:
 
 
 @pytest.mark.slow  # all of them together
-@pytest.mark.parametrize(("net", "regime"), each(PAIRS))
+@pytest.mark.wide
+@pytest.mark.parametrize("regime", each(REGIMES))
+@pytest.mark.parametrize("net", each(NETS))
 def test_a_run_on_a_card_gives_the_bits_of_one_on_the_cpu(
     net: str, regime: str, tmp_path: Path
 ) -> None:

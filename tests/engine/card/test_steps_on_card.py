@@ -71,6 +71,7 @@ def dense_config(regime: str = "DL", **training: Any) -> Any:
     return replace(config, net=replace(config.net, options=options), gating=gating)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("at", [1, UNTIL_CAPTURED])
 def test_a_change_on_a_card_is_the_change_on_the_cpu(change: str, at: int) -> None:
@@ -82,6 +83,7 @@ def test_a_change_on_a_card_is_the_change_on_the_cpu(change: str, at: int) -> No
     assert_same_on_card(dense_config(), script)
 
 
+@pytest.mark.wide
 @every_architecture
 @pytest.mark.parametrize("regime", ["ReLU", "FR-DI", "DL", "FRG"])
 def test_steps_of_every_architecture_are_captured_on_a_card(
@@ -93,6 +95,7 @@ def test_steps_of_every_architecture_are_captured_on_a_card(
     assert_captured(made)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("optimiser", ["sgd", "rmsprop"])
 @pytest.mark.parametrize("net", ["fc", "resnet_fc"])
 @pytest.mark.parametrize("regime", each(REGIMES))
@@ -104,6 +107,7 @@ def test_every_optimiser_steps_on_a_card_as_on_the_cpu(
     assert_same_on_card(config, lambda run: take_steps(run, 3 + UNTIL_CAPTURED), most)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("precision", ["tf32", "bf16"])
 @pytest.mark.parametrize("net", ["fc", "cnn4"])
 def test_every_precision_steps_on_a_card(net: str, precision: str) -> None:
@@ -117,6 +121,7 @@ def test_augmented_images_are_shown_without_a_wait(regime: str) -> None:
     assert_same_on_card(config, lambda run: take_steps(run, 2 * 3 + 1))  # into the third epoch
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("optimiser", ["adam", "sgd"])
 @pytest.mark.parametrize("regime", each(STACKED))
 def test_a_stack_on_a_card_is_the_stack_on_the_cpu(regime: str, optimiser: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -20,8 +21,10 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.sweep.unit import unit_folder
 from dgn_engine.sweep.unit_results import Answers, TrainedRun, UnitResults
 from dgn_engine.training.batched import Job, train_pack
-from dgn_engine.training.headless_run import HeadlessRun, Outcome
+from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.run import Run
+from tests.daily import nightly
+from tests.engine.training.run_watchers import StopAt
 
 BASE = RunConfig(
     net=NetConfig(options=(("width", 8), ("depth", 3))),
@@ -30,30 +33,6 @@ BASE = RunConfig(
 )
 EPOCH = 23  # steps: 1,437 examples in batches of 64
 TEST = 360  # examples
-
-
-class Nobody:
-    def stepped(self, step: int) -> None:
-        pass
-
-    def on_event(self, event: object) -> None:
-        pass
-
-
-class StopAt:
-    """Interrupts at a step, and notes how many of those right are tested at each epoch."""
-
-    def __init__(self, step: int) -> None:
-        self._step, self.now = step, 0
-
-    def stepped(self, step: int) -> None:
-        self.now = step
-
-    def on_event(self, event: object) -> None:
-        pass
-
-    def __call__(self) -> bool:
-        return self.now >= self._step
 
 
 def config_of(regime: str = "ReLU", seed: int = 0, **training: Any) -> RunConfig:
@@ -65,10 +44,14 @@ def one(root: Path) -> Path:
     return unit_folder(root, "one")
 
 
-def train(root: Path, config: RunConfig, every: float = 5.0) -> TrainedRun:
-    """Alone."""
-    folder = RunFolder.create(one(root), config)
-    HeadlessRun(Nobody(), lambda: False, checkpoint_every=every).train(config, folder)
+def train(root: Path, config: RunConfig, until: float = math.inf) -> TrainedRun:
+    """Alone, to this step; where there is such a run already, it goes on."""
+    folder, stop = one(root), StopAt(until)
+    headless = HeadlessRun(stop, stop)
+    if folder.exists():
+        headless.go_on(RunFolder(folder))
+    else:
+        headless.train(config, RunFolder.create(folder, config))
     return UnitResults(root).trained("one")
 
 
@@ -77,9 +60,17 @@ def answers_of(run: TrainedRun) -> Answers:
     return run.answers
 
 
-def packed(root: Path, configs: Iterable[RunConfig], **options: Any) -> list[TrainedRun]:
-    jobs = [Job(config, unit_folder(root, str(place))) for place, config in enumerate(configs)]
-    train_pack(jobs, **options)
+def jobs_in(root: Path, configs: Iterable[RunConfig]) -> list[Job]:
+    return [Job(config, unit_folder(root, str(place))) for place, config in enumerate(configs)]
+
+
+def packed(
+    root: Path, configs: Iterable[RunConfig], asked: float = math.inf, **options: Any
+) -> list[TrainedRun]:
+    """`asked`: how often the pack asks whether it is interrupted before it is."""
+    count = itertools.count()
+    jobs = jobs_in(root, configs)
+    train_pack(jobs, interrupted=lambda: next(count) >= asked, **options)
     return [UnitResults(root).trained(job.folder.name) for job in jobs]
 
 
@@ -145,12 +136,9 @@ def test_packed_networks_leave_the_answers_of_runs_of_their_own(
 def test_a_run_that_was_interrupted_ends_with_the_answers_of_one_that_was_not(
     tmp_path: Path, step: int
 ) -> None:
-    config = config_of()
-    whole = train(tmp_path / "whole", config)
-    stop = StopAt(step)
-    HeadlessRun(stop, stop).train(config, RunFolder.create(one(tmp_path), config))
-    HeadlessRun(Nobody(), lambda: False).go_on(RunFolder(one(tmp_path)))
-    assert_same(answers_of(UnitResults(tmp_path).trained("one")), answers_of(whole))
+    whole = train(tmp_path / "whole", config_of())
+    train(tmp_path, config_of(), until=step)
+    assert_same(answers_of(train(tmp_path, config_of())), answers_of(whole))
 
 
 def forget(folder: Path, after: int) -> None:
@@ -173,92 +161,47 @@ def test_a_run_that_goes_back_to_an_earlier_checkpoint_has_the_best_answers_of_t
     whole = train(tmp_path / "whole", BEST_FIRST)
     folder = one(tmp_path)
     for step in (2 * EPOCH + 5, 3 * EPOCH + 5, 4 * EPOCH + 5):
-        stop = StopAt(step)
-        run = HeadlessRun(stop, stop)
-        run.go_on(RunFolder(folder)) if folder.exists() else run.train(
-            BEST_FIRST, RunFolder.create(folder, BEST_FIRST)
-        )
+        train(tmp_path, BEST_FIRST, until=step)
     forget(folder, 3 * EPOCH + 5)
-    stop = StopAt(3 * EPOCH + 6)
-    HeadlessRun(stop, stop).go_on(RunFolder(folder))
-    found = UnitResults(tmp_path).trained("one")
+    found = train(tmp_path, BEST_FIRST, until=3 * EPOCH + 6)
     until = {step: mask for step, mask in expected.items() if step <= 3 * EPOCH}
     assert found.best == first_best(until).mean()
     left = read_answers(folder)
     assert any(np.array_equal(mask, first_best(until)) for mask in left.best.values())
-    HeadlessRun(Nobody(), lambda: False).go_on(RunFolder(folder))
-    assert_same(answers_of(UnitResults(tmp_path).trained("one")), answers_of(whole))
+    assert_same(answers_of(train(tmp_path, BEST_FIRST)), answers_of(whole))
 
 
-@pytest.mark.parametrize("asked", [2, 40, 90, 130])
-def test_an_interrupted_pack_ends_with_the_same_answers(tmp_path: Path, asked: int) -> None:
+@pytest.mark.parametrize("asked", [2, 40, *nightly(90), 130])
+@pytest.mark.parametrize("killed", [False, True])
+def test_an_interrupted_pack_ends_with_the_same_answers(
+    tmp_path: Path, asked: int, killed: bool
+) -> None:
+    """Also where a kill left an earlier checkpoint: what was scored after it does not count."""
     configs = [config_of(regime, seed) for regime in ("DL", "FR-II") for seed in (0, 1)]
     whole = packed(tmp_path / "whole", configs)
-    count = itertools.count()
-    jobs = [
-        Job(config, unit_folder(tmp_path / "broken", str(place)))
-        for place, config in enumerate(configs)
-    ]
-    train_pack(jobs, interrupted=lambda: next(count) >= asked, checkpoint_every=0.0)
-    broken = packed(tmp_path / "broken", configs)
-    for ours, theirs in zip(whole, broken, strict=True):
-        assert_same(answers_of(ours), answers_of(theirs))
-
-
-def test_a_pack_that_was_killed_goes_on_with_the_scores_of_its_checkpoint(tmp_path: Path) -> None:
-    """What it had scored after that does not count: it is trained and scored again."""
-    configs = [config_of("DL", seed) for seed in (0, 1)]
-    whole = packed(tmp_path / "whole", configs)
-    count = itertools.count()
-    jobs = [
-        Job(config, unit_folder(tmp_path / "broken", str(place)))
-        for place, config in enumerate(configs)
-    ]
-    train_pack(jobs, interrupted=lambda: next(count) >= 110, checkpoint_every=0.0)
-    for job in jobs:
-        steps = [kept.step for kept in run_checkpoints.scan(job.folder / CHECKPOINTS)]
-        forget(job.folder, min(steps))
-        (job.folder / ANSWERS).unlink()  # so that all has to be answered again
-    for job in jobs:
+    root = tmp_path / "broken"
+    packed(root, configs, asked, checkpoint_every=0.0)
+    for job in jobs_in(root, configs) if killed else ():
         forget(job.folder, 0)
-    broken = packed(tmp_path / "broken", configs)
-    for ours, theirs in zip(whole, broken, strict=True):
+        (job.folder / ANSWERS).unlink(missing_ok=True)  # so that all has to be answered again
+    for ours, theirs in zip(whole, packed(root, configs), strict=True):
         assert_same(answers_of(ours), answers_of(theirs))
 
 
 def test_a_run_that_diverges_has_the_answers_of_the_scores_before(tmp_path: Path) -> None:
-    stop = StopAt(2 * EPOCH + 1)
+    """Its weights are spoilt after two epochs, in its checkpoint."""
     config = config_of()
-    folder = RunFolder.create(one(tmp_path), config)
-
-    class Break:
-        """Spoils the weights after two epochs."""
-
-        def __init__(self) -> None:
-            self.run: Run | None = None
-
-        def stepped(self, step: int) -> None:
-            if step == 2 * EPOCH + 1 and self.run is not None:
-                self.run.trainer.network.value.weights[0].data.fill_(float("inf"))
-
-        def on_event(self, event: object) -> None:
-            pass
-
-    watcher = Break()
-    headless = HeadlessRun(watcher, lambda: False)
-    finish = headless._to_the_end
-
-    def train_to_the_end(run: Run) -> Outcome:
-        watcher.run = run
-        return finish(run)
-
-    headless._to_the_end = train_to_the_end  # type: ignore[method-assign]
-    outcome = headless.train(config, folder)
-    assert outcome.diverged
-    expected = {step: mask for step, mask in by_hand(config).items() if step <= stop._step}
-    found = UnitResults(tmp_path).trained("one")
+    train(tmp_path, config, until=2 * EPOCH + 1)
+    newest = run_checkpoints.scan(one(tmp_path) / CHECKPOINTS)[-1]
+    snapshot = run_checkpoints.load(newest)
+    snapshot.tensors["value.weights.0"].fill_(float("inf"))
+    forget(one(tmp_path), newest.step - 1)
+    run_checkpoints.write(one(tmp_path) / CHECKPOINTS, snapshot, newest.order, {})
+    found = train(tmp_path, config)
     assert found.diverged_at is not None
-    assert np.array_equal(answers_of(found).best, first_best(expected))
+    expected = by_hand(config)
+    until = {step: mask for step, mask in expected.items() if step <= 2 * EPOCH}
+    assert np.array_equal(answers_of(found).best, first_best(until))
     assert np.array_equal(answers_of(found).last, expected[2 * EPOCH])
 
 
@@ -272,12 +215,9 @@ def test_a_packed_run_that_diverges_at_once_has_no_answers(tmp_path: Path) -> No
 def test_the_answers_of_pretraining_do_not_count(tmp_path: Path) -> None:
     config = config_of("FL", epochs=2)
     config = replace(config, gating=replace(config.gating, pretrain_epochs=3))
-    stop = StopAt(3 * EPOCH + 2)
-    HeadlessRun(stop, stop).train(config, RunFolder.create(one(tmp_path), config))
+    assert train(tmp_path, config, until=3 * EPOCH + 2).answers is None
     assert read_answers(one(tmp_path)) == NONE
-    assert UnitResults(tmp_path).trained("one").answers is None
-    HeadlessRun(Nobody(), lambda: False).go_on(RunFolder(one(tmp_path)))
-    found = UnitResults(tmp_path).trained("one")
+    found = train(tmp_path, config)
     answers = answers_of(found)
     assert set(read_answers(one(tmp_path)).best) <= {4 * EPOCH, 5 * EPOCH}
     assert answers.best.mean() == pytest.approx(found.best, abs=1e-12)
@@ -330,10 +270,3 @@ def test_a_disk_that_takes_no_answers_does_not_end_a_run(
     found = train(tmp_path, config_of(epochs=2))
     assert RunReader(one(tmp_path)).status == "finished"
     assert found.answers is None
-
-
-def test_folders_of_before_have_no_answers(done: Path) -> None:
-    (done / ANSWERS).unlink()
-    found = UnitResults(done.parent.parent).trained("one")
-    assert found.answers is None
-    assert found.test_examples == TEST

@@ -12,7 +12,6 @@ import torch
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.branches import BranchBegan, BranchChanges
-from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.training import Measured, RegimeSwapped, SettingChanged
 from dgn_engine.storage.runs import run_checkpoints
@@ -24,7 +23,10 @@ from dgn_engine.training.branch import begin_branch
 from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.recording import begin_recording, continue_run
 from dgn_engine.training.run import Run
-from dgn_engine.training.run_snapshot import capture, restore
+from dgn_engine.training.run_snapshot import restore
+from tests.engine.training.run_watchers import Nobody
+from tests.refusals import refused
+from tests.snapshots import Recorded
 
 CONFIG = RunConfig(
     data=DataConfig("digits", train_limit=120),
@@ -43,14 +45,6 @@ EACH = (
     BranchChanges(wiring=(1, 0), value_input="ones", learning_rate=0.01),
     BranchChanges(rotation=(1, 0), seed=5),
 )
-
-
-class Quiet:
-    def stepped(self, step: int) -> None:
-        """Nobody looks."""
-
-    def on_event(self, event: Event) -> None:
-        """Nobody listens."""
 
 
 def silent(*_: Any) -> None:
@@ -104,25 +98,13 @@ def test_a_branch_equals_a_run_that_was_changed_at_that_step(
     for _ in range(10):
         other.step()
     out = tmp_path / "branch"
-    headless = HeadlessRun(Quiet(), lambda: False, checkpoint_every=1e9)
+    headless = HeadlessRun(Nobody(), lambda: False, checkpoint_every=1e9)
     outcome = headless.branch_off(parent, AT, changes, out, steps=10)
     assert outcome.step == AT + 10
     last = run_checkpoints.load(RunReader(out).checkpoint())
     expected = weights(other)
     assert last.tensors.keys() == expected.keys()
     assert all(torch.equal(last.tensors[name], expected[name]) for name in expected)
-
-
-def test_two_hundred_steps_under_another_regime_are_bit_equal(parent: Path, tmp_path: Path) -> None:
-    changes = BranchChanges(regime="FR-II")
-    other = by_hand(parent, changes)
-    folder, run = begin_branch(parent, AT, changes, tmp_path / "b", silent, silent, steps=0)
-    folder.close()
-    for _ in range(200):
-        run.step()
-        other.step()
-    ours, theirs = weights(run), weights(other)
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
 def test_a_branch_goes_on_from_its_folder_with_its_own_seed(parent: Path, tmp_path: Path) -> None:
@@ -188,17 +170,17 @@ def test_what_cannot_be_branched_is_refused_and_nothing_is_left(
 ) -> None:
     out = tmp_path / "b"
 
-    def refused(step: int | None, changes: BranchChanges, steps: int | None) -> str:
+    for step, changes, steps, kind in (
+        (11, BranchChanges(), 1, "no-such-step"),
+        (AT, BranchChanges(), None, "no-end"),
+        (AT, BranchChanges(regime="ReLUU"), 1, None),
+        (AT, BranchChanges(wiring=(0, 1, 2, 3)), 1, None),
+        (AT, BranchChanges(learning_rate=-1.0), 1, None),
+    ):
         with pytest.raises(UserError) as caught:
             begin_branch(parent, step, changes, out, silent, silent, steps)
         assert not out.exists()
-        return str(caught.value)
-
-    assert "steps 0 to 10" in refused(11, BranchChanges(), 1)
-    assert "--steps N" in refused(AT, BranchChanges(), None)
-    assert "no regime" in refused(AT, BranchChanges(regime="ReLUU"), 1).lower()
-    assert refused(AT, BranchChanges(wiring=(0, 1, 2, 3)), 1)
-    assert "learning_rate" in refused(AT, BranchChanges(learning_rate=-1.0), 1)
+        assert kind is None or caught.value.kind == kind
 
 
 def test_a_branch_whose_first_checkpoint_is_gone_is_not_begun_from_the_seed(
@@ -208,45 +190,11 @@ def test_a_branch_whose_first_checkpoint_is_gone_is_not_begun_from_the_seed(
     folder.close()
     shutil.rmtree(tmp_path / "b" / "checkpoints")
     again = RunFolder(tmp_path / "b")
-    with pytest.raises(UserError, match="begin the branch of parent from step 6 again"):
+    with refused("no-checkpoint", value=AT):
         continue_run(again, 1, silent, silent, live=False)
     again.close()
 
 
-def test_a_snapshot_has_the_seed_that_is_drawn_by(parent: Path) -> None:
-    run = by_hand(parent, BranchChanges(seed=11))
-    snapshot = capture(run)
-    assert snapshot is not None
-    assert snapshot.state["seed"] == 11
-
-
-def test_changes_are_the_options_that_make_them() -> None:
-    changes = BranchChanges(
-        regime="FL",
-        restart_value=False,
-        wiring=(1, 0),
-        rotation=(-1, 2),
-        learning_rate=0.01,
-        value_input="ones",
-        beta=4.0,
-        seed=0,
-    )
-    assert changes.options() == (
-        "--regime=FL",
-        "--wiring=1,0",
-        "--rotation=-1,2",
-        "--value-input=ones",
-        "--lr=0.01",
-        "--beta=4.0",
-        "--seed=0",
-        "--keep-value",
-    )
-    assert changes.in_words() == (
-        "regime FL",
-        "gate layers 2 1",
-        "gates rotated by -1 2",
-        "value input ones",
-        "learning rate 0.01",
-        "β 4",
-        "seed 0",
-    )
+def test_changes_are_the_options_that_make_them(recorded: Recorded) -> None:
+    changes = BranchChanges("FL", False, (1, 0), (-1, 2), (), "ones", 0.01, 4.0, 0)
+    recorded([changes.options(), changes.in_words()])

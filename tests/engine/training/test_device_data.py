@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from dgn_engine.data import Examples
-from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Dense
 from dgn_engine.training.device_data import choose_probe_set, to_device
+from tests.refusals import refused
 
 
 def examples(labels: list[int], classes: int = 3) -> Examples:
@@ -55,7 +55,7 @@ def test_another_seed_draws_other_examples() -> None:
 
 def test_two_examples_are_needed_and_enough() -> None:
     assert len(choose_probe_set(examples([0, 1], 2), 2, 0).indices) == 2
-    with pytest.raises(UserError, match="needs at least two training examples"):
+    with refused("too-few-examples"):
         choose_probe_set(examples([0], 2), 2, 0)
-    with pytest.raises(UserError, match="needs at least two training examples"):
+    with refused("too-few-examples"):
         choose_probe_set(examples([2, 2, 2]), 2, 0)  # nothing of the first two classes

@@ -40,6 +40,7 @@ def exact(run: Run) -> ProbeContext:
     )
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("net", NETS)
 @pytest.mark.parametrize("regime", ["DL", "ReLU"])
 def test_what_is_predicted_is_that_of_the_whole_kernel(

@@ -19,6 +19,7 @@ NETS = {
 }
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("net", NETS)
 @pytest.mark.parametrize("regime", ["DL", "FR-II"])
 def test_shares_of_gates_and_units_are_those_counted_one_by_one(

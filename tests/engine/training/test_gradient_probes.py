@@ -38,6 +38,7 @@ def exact(run: Run) -> ProbeContext:
     )
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("net", NETS)
 @pytest.mark.parametrize(("regime", "kind"), [("DL", "cross-entropy"), ("soft-ReLU", "squared")])
 def test_the_gradient_is_the_slope_of_the_loss_along_each_layer(

@@ -24,8 +24,9 @@ CLASSES = 3
 class Told(torch.nn.Module):
     """Gives the inputs back as logits, and remembers how many it was given at once."""
 
-    def __init__(self, largest: int = 4) -> None:
+    def __init__(self, largest: int = 4, fits: int = 9999, error: type[Exception] = MemoryError):
         super().__init__()
+        self.fits, self.error = fits, error
         self.architecture: Any = SimpleNamespace(
             gated_shapes=((2,), (largest // 2, 2)), classes=CLASSES, input_shape=(CLASSES,)
         )
@@ -34,6 +35,8 @@ class Told(torch.nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         self.asked.append(len(x))
+        if len(x) > self.fits:
+            raise self.error
         return x
 
 
@@ -52,9 +55,11 @@ def finished(test_pass: metrics.TestPass) -> Score:
     raise AssertionError("a pass ends")
 
 
-def scored(count: int, most: int | None = None, largest: int = 4) -> tuple[Score, list[int]]:
-    network = Told(largest)
-    test_pass = metrics.TestPass(network, data(count), "cross-entropy", most)  # type: ignore[arg-type]
+def scored(
+    count: int, most: int | None = None, values: int | None = None, **told: Any
+) -> tuple[Score, list[int]]:
+    network: Any = Told(**told)
+    test_pass = metrics.TestPass(network, data(count), "cross-entropy", most, values)
     return finished(test_pass), network.asked
 
 
@@ -68,22 +73,18 @@ def scored(count: int, most: int | None = None, largest: int = 4) -> tuple[Score
     ],
 )
 def test_a_pass_takes_as_many_examples_at_once_as_its_largest_layer_allows(
-    monkeypatch: pytest.MonkeyPatch, values: int, largest: int, chunks: list[int]
+    values: int, largest: int, chunks: list[int]
 ) -> None:
-    monkeypatch.setattr(metrics, "CHUNK_VALUES", values)
-    assert scored(120, largest=largest)[1] == chunks
+    assert scored(120, values=values, largest=largest)[1] == chunks
 
 
 def test_no_more_than_a_thousand_examples_are_taken_at_once() -> None:
     assert scored(2300)[1] == [1000, 1000, 300]
 
 
-def test_a_score_is_the_mean_over_all_examples_whatever_the_chunks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(metrics, "CHUNK_VALUES", 1)
+def test_a_score_is_the_mean_over_all_examples_whatever_the_chunks() -> None:
     for most in (None, 50, 32, 1):
-        score, asked = scored(70, most)
+        score, asked = scored(70, most, values=1)
         x, y = data(70).test_x[:most], data(70).test_y[:most]
         losses = -torch.log_softmax(x, 1)[torch.arange(len(y)), y]
         assert score.examples == sum(asked) == len(y)
@@ -91,37 +92,18 @@ def test_a_score_is_the_mean_over_all_examples_whatever_the_chunks(
         assert score.accuracy == pytest.approx(float((x.argmax(1) == y).double().mean()))
 
 
-def test_a_chunk_that_does_not_fit_is_halved_down_to_one_example(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(metrics, "CHUNK_VALUES", 1)
-    tried: list[int] = []
-
-    def forward(network: Told, x: Tensor) -> Tensor:
-        tried.append(len(x))
-        if len(x) > 1:
-            raise MemoryError
-        return x
-
-    monkeypatch.setattr(Told, "forward", forward)
-    test_pass = metrics.TestPass(Told(), data(3), "cross-entropy")  # type: ignore[arg-type]
-    assert finished(test_pass).examples == 3
+def test_a_chunk_that_does_not_fit_is_halved_down_to_one_example() -> None:
+    score, tried = scored(3, values=1, fits=1)
+    assert score.examples == 3
     assert tried == [3, 3, 3, 3, 2, 1, 1, 1]  # at most 32, 16, 8, 4, 2 and 1 at once
 
 
+@pytest.mark.parametrize("error", [MemoryError, ValueError])
 def test_what_does_not_fit_one_by_one_and_what_fails_otherwise_is_raised(
-    monkeypatch: pytest.MonkeyPatch,
+    error: type[Exception],
 ) -> None:
-    monkeypatch.setattr(metrics, "CHUNK_VALUES", 1)
-    for error in (MemoryError(), ValueError("something else")):
-
-        def forward(network: Told, x: Tensor, error: Exception = error) -> Tensor:
-            raise error
-
-        monkeypatch.setattr(Told, "forward", forward)
-        test_pass = metrics.TestPass(Told(), data(3), "cross-entropy")  # type: ignore[arg-type]
-        with pytest.raises(type(error)):
-            finished(test_pass)
+    with pytest.raises(error):
+        scored(3, values=1, fits=0, error=error)
 
 
 def examples(count: int, signed: bool = False) -> Examples:
@@ -170,43 +152,31 @@ def test_one_logit_is_tested_on_a_pair_of_classes() -> None:
     assert found.share == pytest.approx(((drawn.test_x[:, 0] > 0) == drawn.test_y).mean())
 
 
-@pytest.mark.parametrize("values", [1, 64 * 6, 10**9])
-def test_a_card_has_the_whole_pass_at_once_and_is_read_once(
-    monkeypatch: pytest.MonkeyPatch, values: int
-) -> None:
-    monkeypatch.setattr(metrics, "CARD_CHUNK_VALUES", values)
-    monkeypatch.setattr(metrics, "CHUNK_VALUES", 1)
-    expected, _ = scored(130, largest=6)
+def on_card(count: int, values: int | None = None, **told: Any) -> tuple[Any, list[int], int]:
+    """A pass on a simulated card, what its network was asked, and how often the card was waited
+    for."""
+    network: Any = Told(**told)
     with simulated_card() as card:
-        there = data(130).test_x.to("cuda"), data(130).test_y.to("cuda")
-        network = Told(6)
-        test_pass = metrics.TestPass(network, DeviceData(*there, *there), "cross-entropy")  # type: ignore[arg-type]
+        there = data(count).test_x.to("cuda"), data(count).test_y.to("cuda")
+        found = DeviceData(*there, *there)
+        test_pass = metrics.TestPass(network, found, "cross-entropy", None, values)
         before = card.host_reads.total()
         score = test_pass.advance()
-        assert card.host_reads.total() == before + 1
+        waits = card.host_reads.total() - before
     assert score is not None
-    assert score.loss == pytest.approx(expected.loss, rel=1e-12)
-    assert score.accuracy == expected.accuracy
     assert test_pass.right.device.type == "cpu"
     assert float(test_pass.right.double().mean()) == pytest.approx(score.accuracy)
-    assert sum(network.asked) == 130
-    assert max(network.asked) == min(130, max(32, values // 6))
+    return score, network.asked, waits
 
 
-def test_a_chunk_that_does_not_fit_on_a_card_is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[int] = []
+@pytest.mark.parametrize("values", [1, 64 * 6, 10**9])
+def test_a_card_has_the_whole_pass_at_once_and_is_read_once(values: int) -> None:
+    expected, _ = scored(130, values=1, largest=6)
+    score, asked, waits = on_card(130, values, largest=6)
+    assert (score.loss, score.accuracy) == pytest.approx((expected.loss, expected.accuracy))
+    assert (waits, sum(asked), max(asked)) == (1, 130, min(130, max(32, values // 6)))
 
-    def forward(network: Told, x: Tensor) -> Tensor:
-        tried.append(len(x))
-        if len(x) > 40:
-            raise torch.OutOfMemoryError
-        return x
 
-    monkeypatch.setattr(Told, "forward", forward)
-    with simulated_card():
-        there = data(130).test_x.to("cuda"), data(130).test_y.to("cuda")
-        test_pass = metrics.TestPass(Told(), DeviceData(*there, *there), "squared")  # type: ignore[arg-type]
-        score = test_pass.advance()
-    assert score is not None
-    assert score.examples == len(test_pass.right) == 130
-    assert sum(size for size in tried if size <= 40) == 130
+def test_a_chunk_that_does_not_fit_on_a_card_is_halved() -> None:
+    score, tried, _ = on_card(130, fits=40, error=torch.OutOfMemoryError)
+    assert score.examples == sum(size for size in tried if size <= 40) == 130

@@ -148,6 +148,7 @@ def test_the_overhead_is_what_is_lost_within_the_error_that_is_given(name: str) 
     assert world.budget.account.is_measured
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("load", "swing", "period"),
     [(0.0, 0.0, 1.0), (1.5, 0.0, 1.0), (5.5, 0.0, 1.0), (3.0, 0.5, 20.0), (3.0, 0.5, 0.7)],

@@ -10,11 +10,11 @@ import pytest
 
 from dgn_engine.config import DataConfig, RunConfig
 from dgn_engine.data import Examples, load_examples
-from dgn_engine.errors import UserError
 from dgn_engine.importing.saved_network import NetworkState
 from dgn_engine.training import own_examples as module
 from dgn_engine.training.device_data import choose_probe_set
 from dgn_engine.training.own_examples import UNKNOWN_DATA, own_examples
+from tests.refusals import refused
 
 CONFIG = RunConfig(
     data=DataConfig("identical", options=(("n", 12), ("dim", 3)), root="there"),
@@ -76,7 +76,7 @@ def test_a_file_that_does_not_say_its_data_has_a_remark() -> None:
 
 
 def test_other_data_and_more_than_there_are_are_refused() -> None:
-    with pytest.raises(UserError, match="trained on other data: what identical holds"):
+    with refused("other-data", value="identical"):
         own_examples(state("another"), 2)
-    with pytest.raises(UserError, match="has 12 training examples; 13 were asked for"):
+    with refused("out-of-bounds", value=13):
         own_examples(state(), 13)

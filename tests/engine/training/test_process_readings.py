@@ -179,7 +179,7 @@ def test_a_process_that_dies_ends_its_jobs_in_words_and_the_next_job_has_another
     bench.stop(stopped)
     bench.child.dies = "signal 11"
     assert bench.worker.latest()
-    assert bench.heard == [JobOver(ticket, "the process for it ended (signal 11)")]
+    assert [(one.ticket, "(signal 11)" in one.trouble) for one in bench.heard] == [(ticket, True)]
     assert bench.worker.trouble == ""
     bench.begin()
     assert len(bench.children) == 2
@@ -190,8 +190,8 @@ def test_a_process_that_never_became_ready_is_not_tried_again(bench: Bench) -> N
     ticket = bench.begin()
     bench.child.answers, bench.child.dies = [], "exit code 1"
     bench.worker.latest()
-    trouble = "the process for it did not start (exit code 1)"
-    assert (bench.worker.trouble, bench.heard) == (trouble, [JobOver(ticket, trouble)])
+    assert "(exit code 1)" in bench.worker.trouble
+    assert bench.heard == [JobOver(ticket, bench.worker.trouble)]
     assert not bench.worker.start()
     assert len(bench.children) == 1
 
@@ -201,8 +201,8 @@ def test_where_no_process_can_be_started_that_is_said_of_each_job(bench: Bench) 
     ticket = bench.begin()
     assert bench.heard == [], "not before it is polled"
     assert bench.worker.latest()
-    trouble = "no process could be started for it (Cannot allocate memory)"
-    assert (bench.worker.trouble, bench.heard) == (trouble, [JobOver(ticket, trouble)])
+    assert "(Cannot allocate memory)" in bench.worker.trouble
+    assert bench.heard == [JobOver(ticket, bench.worker.trouble)]
     assert not bench.worker.latest()
 
 

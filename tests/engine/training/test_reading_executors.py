@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 import torch
 
+from dgn_engine import kernels as k
 from dgn_engine.protocol.watching import ProbeRequest
-from dgn_engine.training.probes import all_probes
+from dgn_engine.regimes import find_regime
+from dgn_engine.training.probes import ProbeContext, all_probes
 from dgn_engine.training.readings.executor_choice import ExecutorChoice
 from dgn_engine.training.readings.process_readings import ProcessReadings
 from dgn_engine.training.readings.reading_executor import InlineReadings, ReadingExecutor
@@ -26,9 +28,10 @@ from dgn_engine.training.readings.reading_jobs import (
 from dgn_engine.training.readings.sliced_readings import SlicedReadings
 from dgn_engine.training.readings.stream_readings import StreamReadings
 from dgn_engine.training.run import Run
+from tests.engine.attachment.loops import examples, normalised
 
 Make = Callable[..., Run]
-PATIENCE = 60.0
+PATIENCE = 300.0  # seconds: a hang, not a slow machine
 REFINING: dict[str, Callable[[], ReadingExecutor]] = {
     "sliced": lambda: SlicedReadings(time.thread_time),
     "stream": lambda: StreamReadings(torch.device("cpu")),
@@ -141,6 +144,57 @@ def test_an_exact_reading_is_of_each_nth_example_of_its_step(
     assert (answer.error, answer.aside, answer.contexts.step) == (None, executor.reads_aside, 4)
     assert answer.result is not None
     assert (answer.result.arrays["layer_1"] == expected.arrays["layer_1"]).all()
+
+
+@pytest.mark.parametrize(
+    "executor", [*REFINING.values(), InlineReadings], ids=[*REFINING, "inline"], indirect=True
+)
+def test_a_batchnorm_is_read_with_its_statistics_of_each_step(executor: ReadingExecutor) -> None:
+    """They are those at the moment of `submit`, also of the second reading by the same executor."""
+    module, (x, y) = normalised().eval(), examples()
+    network, probe = k.adapt(module, input_shape=(6,)), all_probes()["gates"]
+
+    def pass_in_training(batch: torch.Tensor) -> None:
+        module.train()(batch)
+        module.eval()
+
+    seen = []
+    for step in range(2):
+        pass_in_training(3.0 * x + 2.0 + step)
+        context = ProbeContext(network, x, y, find_regime("ReLU"))
+        expected = probe.read(context, {}, None).arrays["layer_0"]
+        answers = Answers()
+        job: ExactJob | RefinedJob = RefinedJob("gates", {}, answers.deliver)
+        if not executor.refines:
+            job = ExactJob("gates", probe, {}, None, 1, answers.deliver, True, 0.0, 0.0)
+        executor.submit([job], StepContexts(context, step))
+        pass_in_training(-5.0 * x)
+        wait_until(executor, lambda: answers and not getattr(answers[-1], "done", 0.0))  # noqa: B023
+        made = [one.result for one in answers if getattr(one, "result", None) is not None][-1]
+        assert (made.arrays["layer_0"] == expected).all()
+        seen.append(expected)
+    assert (seen[0] != seen[1]).any()
+
+
+@pytest.mark.parametrize("executor", REFINING.values(), ids=REFINING, indirect=True)
+def test_a_probe_whose_reading_was_cancelled_is_read_again(
+    executor: ReadingExecutor, make_run: Make
+) -> None:
+    run = make_run("DL")
+    schedule = run.probe_schedule
+    schedule.use_executor(executor)
+    schedule.watch((ProbeRequest("npk"),))
+    contexts = StepContexts(run.probed.context(), 0)
+    schedule.refined.begin({"npk": {}}, contexts)
+    schedule.cancel("npk")
+    assert not schedule.busy
+    schedule.resume("npk")
+    assert schedule.due(0) == ("npk",)
+    schedule.refined.begin({"npk": {}}, contexts)
+    wait_until(executor, lambda: not schedule.busy)
+    reading = schedule.readings["npk"]
+    assert (reading.cancelled, reading.progress, reading.absent) == (False, 1.0, "")
+    assert reading.arrays
 
 
 def test_an_exact_reading_that_is_cancelled_is_waited_for_and_not_delivered(

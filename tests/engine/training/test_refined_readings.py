@@ -13,7 +13,6 @@ from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.messages import Event, Failed
 from dgn_engine.protocol.watching import ProbeRequest, ProbeScalars
 from dgn_engine.training.probes import ASSUMED_FLOPS, Probe, ProbeResult
-from dgn_engine.training.readings import probe_schedule
 from dgn_engine.training.readings.probe_schedule import ProbeSchedule
 from dgn_engine.training.readings.reading_executor import ReadingExecutor
 from dgn_engine.training.readings.reading_jobs import (
@@ -71,7 +70,7 @@ class Worker(ReadingExecutor):
 class Bench:
     """A schedule of 'p' with a worker. `each`: seconds that an example is expected to take."""
 
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.clock, self.events, self.here = 100.0, list[Event](), list[int]()
         self.each = 1.0
         probes = {
@@ -79,10 +78,9 @@ class Bench:
             "q": Probe("Queue", self.read, lambda _, n: n * self.each / 4 * ASSUMED_FLOPS),
             "c": Probe("Cee", self.read, lambda *_: 1e18, compares=True),
         }
-        patch.setattr(probe_schedule, "all_probes", lambda: probes)
         self.worker = Worker()
         budget = WatchBudget(clock=lambda: self.clock)
-        self.schedule = ProbeSchedule(self.events.append, fewer=True, budget=budget)
+        self.schedule = ProbeSchedule(self.events.append, True, budget, probes)
         self.schedule.use_executor(self.worker)
         self.watch("p")
 
@@ -124,8 +122,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
-    return Bench(monkeypatch)
+def bench() -> Bench:
+    return Bench()
 
 
 def test_what_is_heavy_is_read_elsewhere_and_nothing_here(bench: Bench) -> None:
@@ -355,6 +353,23 @@ def test_a_reading_that_was_cancelled_stays_as_it_is_until_it_may_go_on(bench: B
     assert (bench.reading.cancelled, bench.reading.progress) == (False, 0.0)
 
 
+@pytest.mark.parametrize("again", [("p",), ()])
+def test_a_reading_that_was_cancelled_is_read_with_other_options_and_when_watched_anew(
+    bench: Bench, again: tuple[str, ...]
+) -> None:
+    bench.look(5)
+    bench.answer(0.5, error=0.1)
+    bench.schedule.cancel("p")
+    bench.watch(*again, layer=2)
+    bench.watch("p", layer=2)
+    assert bench.look(9) == ("p",)
+    assert (bench.reading.cancelled, bench.reading.progress) == (False, 0.0)
+    bench.answer(1.0)
+    bench.over()
+    bench.clock += 1000
+    assert bench.look(10) == ("p",), "and after that as any other"
+
+
 def test_a_reading_cancelled_before_its_first_picture_says_so(bench: Bench) -> None:
     bench.look(5)
     bench.schedule.cancel("p")
@@ -366,8 +381,8 @@ def test_a_reading_cancelled_before_its_first_picture_says_so(bench: Bench) -> N
 
 def test_what_fails_is_one_sentence_in_its_place_and_one_event(bench: Bench) -> None:
     bench.look(5)
-    bench.over("the process for it ended (signal 9)")
-    assert bench.reading.absent == ("Pee has no picture: the process for it ended (signal 9).")
+    bench.over("it ended")
+    assert bench.reading.absent == "Pee has no picture: it ended."
     assert (bench.reading.cancelled, bench.events) == (True, [])
     bench.clock += 1000
     assert bench.look(9) == (), "it is not tried again by itself"
@@ -387,7 +402,7 @@ def test_what_fails_is_one_sentence_in_its_place_and_one_event(bench: Bench) -> 
 def test_without_a_process_fewer_examples_are_read_here_and_that_is_said(bench: Bench) -> None:
     bench.each = 1.0 / 8
     bench.look(5)
-    bench.worker.trouble = "no process could be started for it (none)"
+    bench.worker.trouble = "there is no process (none)"
     bench.over(bench.worker.trouble)
     assert bench.look(5) == ("p",)
     assert bench.here == [8]
@@ -396,10 +411,8 @@ def test_without_a_process_fewer_examples_are_read_here_and_that_is_said(bench: 
     bench.schedule.invalidate()
     bench.schedule._sizes._speed.clear()
     bench.look(6)
-    assert bench.reading.absent == (
-        "Pee: a reading of 8 probe examples takes too long between two steps, and no process "
-        "could be started for it (none); choose fewer probe examples or smaller images."
-    )
+    assert bench.reading.facts == {"fault": "too long"}
+    assert f", and {bench.worker.trouble};" in bench.reading.absent
 
 
 def test_a_schedule_that_is_released_has_no_jobs(bench: Bench) -> None:

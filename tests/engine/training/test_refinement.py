@@ -70,6 +70,7 @@ def refined(probe: str, context: ProbeContext, seed: int = 0) -> list[Refinement
     return list(refine(context, {}, torch.Generator().manual_seed(seed)))
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("probe", HEAVY)
 @pytest.mark.parametrize("name", ["conv-gap", "basic-blocks", "fc-deep"])
 @pytest.mark.parametrize("own", [True, False])

@@ -18,6 +18,7 @@ from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.training import RegimeSwapped, Rewired, SettingChanged
 from dgn_engine.training.devices import set_threads
 from dgn_engine.training.run import Run
+from tests.refusals import refused
 
 Make = Callable[..., Run]
 DENSE = Architecture((3,), (Dense(3, 4), Dense(4, 2, gated=False)))
@@ -102,7 +103,7 @@ def test_weights_of_a_file_are_told_with_the_layers_that_keep_their_own(
     assert told.kept == ("layer 2", "layer 3")
     assert not told.biases
     assert all(bool((w == 0.5).all()) for w in run.trainer.network.value.weights[:2])
-    with pytest.raises(UserError, match="begin a run with biases"):
+    with refused("biases"):
         run.control.take_weights(match(2, biases=True), "net.pt")
 
 
@@ -159,8 +160,8 @@ def test_an_order_and_a_rotation_are_told_and_need_wires(
         ((2, 0, 1), (0, 3, 0)),
     ]
     own = make_run("ReLU")
-    for word, change in (("permute", own.control.rewire), ("rotate", own.control.rotate)):
-        with pytest.raises(UserError, match=f"nothing to {word}"):
+    for change in (own.control.rewire, own.control.rotate):
+        with pytest.raises(UserError):
             change((1, 0, 2))
 
 

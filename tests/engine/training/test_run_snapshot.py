@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
-from dgn_engine.errors import UserError
+from dgn_engine.storage.runs import run_checkpoints
 from dgn_engine.storage.runs.run_checkpoints import FORMAT, Snapshot
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture, go_back, restore
+from tests.engine.card.card_runs import small_config
+from tests.refusals import refused
 
 Make = Callable[..., Run]
 
@@ -28,7 +32,7 @@ def test_a_state_of_another_format_is_refused_by_its_number(make_run: Make) -> N
     snapshot = taken(run)
     assert snapshot.state["format"] == FORMAT
     later = replace(snapshot, state={**snapshot.state, "format": FORMAT + 1})
-    with pytest.raises(UserError, match=rf"has format {FORMAT + 1}, which is not read here"):
+    with refused("other-format", value=FORMAT + 1):
         restore(run, later)
 
 
@@ -37,7 +41,7 @@ def test_a_state_without_a_part_is_refused(make_run: Make, name: str) -> None:
     run = make_run("DL")
     snapshot = taken(run)
     state = {key: value for key, value in snapshot.state.items() if key != name}
-    with pytest.raises(UserError, match="The checkpoint does not fit its run"):
+    with refused("other-run"):
         restore(run, replace(snapshot, state=state))
 
 
@@ -67,6 +71,64 @@ def test_all_that_can_be_changed_in_a_run_is_put_back(make_run: Make) -> None:
         run.step()
     pairs = zip(one.parameters(), two.parameters(), strict=True)
     assert all(torch.equal(ours, theirs) for ours, theirs in pairs)
+
+
+def held_by(run: Run) -> list[Tensor]:
+    """Copies of all that a step changes: weights, γ and β, running statistics, moments."""
+    network, state = run.trainer.network, run.trainer.optimizer.torch.state
+    moments = [
+        state[p][key] for p in network.parameters() if p in state for key in sorted(state[p])
+    ]
+    found = [*network.parameters(), *network.buffers(), *filter(torch.is_tensor, moments)]
+    return [tensor.detach().clone() for tensor in found]
+
+
+def same(one: list[Tensor], other: list[Tensor]) -> bool:
+    return len(one) == len(other) and all(map(torch.equal, one, other))
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize("net", ["fc", "cnn4", "resnet18"])  # the last one with BatchNorms
+@pytest.mark.parametrize(
+    "training",
+    [{"optimiser": "adam"}, {"optimiser": "sgd", "momentum": 0.9}, {"optimiser": "rmsprop"}],
+)
+def test_all_that_a_step_changes_is_in_copies_in_files_and_comes_back_twice(
+    net: str, training: dict[str, Any], tmp_path: Path
+) -> None:
+    config = small_config("DL", net, **training)
+    config = replace(config, net=replace(config.net, bias=net != "resnet18"))
+
+    def begun() -> Run:
+        return Run(1, config, lambda _: None, lambda *_: None, live=False)
+
+    run = begun()
+    states = []
+    for turn in range(2):  # a second copy, of a run that was put back once
+        for _ in range(3):
+            run.step()
+        then, copy = held_by(run), taken(run)
+        states.append(then)
+        marks = {"kept": "", "lines": 0, "frames": 0}
+        stored = run_checkpoints.load(run_checkpoints.write(tmp_path, copy, turn, marks))
+        for _ in range(2):
+            run.step()
+        later = held_by(run)
+        assert not same(then, later)
+        for snapshot in (copy, stored):
+            other = begun()
+            other.step()
+            restore(other, snapshot)
+            assert same(held_by(other), then)
+            for _ in range(2):
+                other.step()
+            assert same(held_by(other), later)
+        go_back(run, copy)
+        assert same(held_by(run), then)
+        for _ in range(2):
+            run.step()
+        assert same(held_by(run), later)
+    assert not same(*states)
 
 
 def test_scores_that_wait_for_a_test_are_told_after_it(make_run: Make) -> None:

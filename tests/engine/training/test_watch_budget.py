@@ -114,6 +114,7 @@ class Simulation:
         return max(gaps)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("probes", range(1, 9))
 @pytest.mark.parametrize(("drawing", "share"), [(0.0, 0.05), (0.2, 0.05), (0.03, 0.2)])
 def test_all_expenses_together_keep_to_the_share(probes: int, drawing: float, share: float) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import pytest
 import torch
 
-from dgn_engine.cli import main
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.training import Measured
@@ -25,19 +23,13 @@ from dgn_engine.training.weight_keeper import (
     best_until_file,
     epoch_file,
 )
+from tests.engine.training.run_watchers import Nobody
+from tests.refusals import refused
 
 CONFIG = RunConfig(
     net=NetConfig(options=(("width", 16), ("depth", 4))),
     training=TrainingConfig(epochs=3, learning_rate=3e-3, keep_epochs=(0, 1, 3), keep_best=True),
 )
-
-
-class Nobody:
-    def stepped(self, step):
-        pass
-
-    def on_event(self, event):
-        pass
 
 
 def trained(path, config):
@@ -124,17 +116,8 @@ def test_the_best_until_an_epoch_is_of_no_later_epoch_also_after_a_kill(tmp_path
 
 
 def test_weights_to_keep_need_a_folder():
-    with pytest.raises(UserError, match="folder"):
+    with refused("no-folder"):
         HeadlessRun(Nobody(), lambda: False).train(CONFIG, None)
-
-
-def test_a_run_ends_after_the_epoch_that_reaches_the_train_accuracy(tmp_path):
-    config = relu(CONFIG, epochs=50, until=0.6, keep_epochs=(), keep_best=False)
-    outcome = trained(tmp_path / "run", config)
-    epochs = outcome.step / 45  # 1,437 examples in batches of 32
-    assert epochs == int(epochs)
-    assert 1 <= epochs < 50
-    assert RunReader(tmp_path / "run").status == "finished"
 
 
 def test_values_of_a_dl_run_and_its_gates_are_told_apart(tmp_path):
@@ -150,13 +133,3 @@ def test_values_of_a_dl_run_and_its_gates_are_told_apart(tmp_path):
     for part in ("value", "feature"):
         ours, theirs = getattr(network, part).weights, getattr(twin.network, part).weights
         assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
-
-
-def test_the_command_line_knows_them(capsys):
-    options = "--keep-epochs 0,2 --keep-best --until 0.9 --label-noise 0.25 --rotation 0,1,2"
-    assert main(["train", "--print-config", *options.split()]) == 0
-    config = RunConfig.from_toml(capsys.readouterr().out)
-    assert config.training.keep_epochs == (0, 2)
-    assert config.training.keep_best
-    assert (config.training.until, config.data.label_noise) == (0.9, 0.25)
-    assert config.gating.rotation == (0, 1, 2)

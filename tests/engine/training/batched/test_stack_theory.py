@@ -82,6 +82,7 @@ def assert_as_by_hand(configs: list[RunConfig], data: SlowData) -> None:
         assert counters["train_sums"] == pytest.approx([state.loss_sum, state.right], rel=1e-7)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("regime", each(PACKED))
 @pytest.mark.parametrize("optimiser", ["adam", "sgd"])
 def test_a_stack_computes_what_the_theory_says(regime: str, optimiser: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
 from dgn_engine.data import load_examples
 from dgn_engine.regimes import all_regimes, find_regime
 from dgn_engine.training.batched import packable, why_not
@@ -24,7 +24,7 @@ BASE = RunConfig(
     probe_examples=20,
 )
 PACKED = [regime.name for regime in all_regimes() if not regime.drawn_gates]
-STEPS = 200
+STEPS = 60
 SOURCES = SharedData()
 
 
@@ -135,38 +135,11 @@ def test_in_float32_a_stack_is_equal_to_1e_3_and_in_999_of_1000_gates(gates_file
     assert_equal_runs(configs, torch.float32, 1e-3, 0.999)
 
 
-@pytest.mark.parametrize("regime", ["ReLU", "FL", "DL"])
-@pytest.mark.parametrize(
-    ("optimiser", "momentum", "rate"),
-    [("sgd", 0.0, 0.02), ("sgd", 0.9, 0.003), ("rmsprop", 0.0, 1e-3)],
-)
-def test_other_optimisers_are_equal_too(gates_file, regime, optimiser, momentum, rate):
-    configs = [
-        trained_by(c, optimiser=optimiser, momentum=momentum, learning_rate=rate)
-        for c in variety(regime, gates_file)
-        if c.seed
-    ]
-    assert_equal_runs(configs, torch.float64, 1e-10, 1.0)
-
-
-@pytest.mark.parametrize("loss", ["squared", "cross-entropy"])
-@pytest.mark.parametrize("binary", [None, (3, 8)])
-def test_losses_biases_and_tiling_are_equal_too(loss, binary):
-    net = replace(BASE.net, bias=True)
-    base = replace(trained_by(BASE, loss=loss), net=net, data=DataConfig(binary=binary))
-    tiled = {"tiling": (2, 1, 3), "rotation": (1, 0, 2), "wiring": (1, 2, 0)}
-    configs = [gated(base, regime, **tiled) for regime in ("FR-II", "DL")]
-    configs += [replace(config, seed=1) for config in configs]
-    for run, score, twin in packed_and_alone(configs, torch.float64, steps=60):
-        assert worst(run, twin) < 1e-10
-        assert score.loss == pytest.approx(twin.trainer.test_score().loss, abs=1e-10)
-
-
 def test_random_pixels_of_each_network_are_its_own():
     noise = [replace(BASE.data, pixels="random", variant_seed=seed) for seed in (0, 1)]
     configs = [replace(gated(BASE, "FR-II"), data=data) for data in (*noise, BASE.data)]
     assert len(stacks_of(configs)) == 1
-    for run, _, twin in packed_and_alone(configs, torch.float64, steps=60):
+    for run, _, twin in packed_and_alone(configs, torch.float64):
         assert worst(run, twin) < 1e-10
 
 

@@ -18,10 +18,8 @@ from dgn_engine.training.batched.stacked_network import TrainerStack
 from dgn_engine.training.metrics import RunningScore
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture
-from dgn_engine.training.steps.graphs import WARM_UP, GraphSteps
 from dgn_engine.training.steps.host_copies import Courier, HostCopy
 from tests.engine.conftest import SMALL
-from tests.engine.training.cuda.fake_card import FakeCard
 
 Make = Callable[..., Run]
 TINY = replace(SMALL, data=DataConfig(train_limit=320, test_limit=40))  # 10 steps an epoch
@@ -147,23 +145,6 @@ def test_numbers_are_those_of_the_moment_they_were_asked_for() -> None:
 def stack(make_run: Make, regime: str) -> TrainerStack:
     config = replace(TINY, training=replace(TINY.training, learning_rate=2.0**-9, batch=60))
     return TrainerStack([make_run(regime, replace(config, seed=seed)).trainer for seed in (0, 1)])
-
-
-@pytest.mark.parametrize("regime", ["ReLU", "FR-DI", "DL"])
-def test_captured_steps_of_a_stack_are_the_eager_ones(make_run: Make, regime: str) -> None:
-    """Each network has its own order of examples; the last of six batches is smaller."""
-    ours, theirs = stack(make_run, regime), stack(make_run, regime)
-    card = FakeCard()
-    ours.capture_steps(card)
-    for _ in range((WARM_UP + 1) * 6 + 1):
-        ours.step()
-        theirs.step()
-    assert isinstance(ours.steps, GraphSteps)
-    assert ours.steps.trouble == ""
-    assert len(card.graphs) == 2
-    for one, other in zip(ours.moved(), theirs.moved(), strict=True):
-        assert torch.equal(one, other)
-    assert ours.train_scores() == theirs.train_scores()
 
 
 def test_a_stack_on_a_card_finds_what_diverged_without_waiting_but_at_an_epochs_end(

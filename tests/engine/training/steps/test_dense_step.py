@@ -51,6 +51,7 @@ def test_a_network_with_one_logit_is_stepped_alike(regime: str, loss: str) -> No
     assert_equal_steps(trainer(regime, 1, **parts), trainer(regime, 1, **parts))
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("hidden", [HIDDEN[:1], (Dense(5, 7), Dense(7, 4), Dense(4, 6))])
 @pytest.mark.parametrize("regime", ["ReLU", "FR-II", "DL", "soft-ReLU"])

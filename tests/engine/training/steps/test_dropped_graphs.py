@@ -25,6 +25,7 @@ from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.steps.graphs import WARM_UP
 from dgn_engine.training.trainer import Trainer
 from tests.engine.training.cuda.fake_card import FakeCard
+from tests.engine.training.run_watchers import Nobody
 
 CONFIG = RunConfig(
     net=NetConfig(options=(("width", 8), ("depth", 3))),
@@ -57,12 +58,6 @@ def dropped(folder: Path) -> list[StepsNotCaptured]:
     return [event for event in RunReader(folder).events if isinstance(event, StepsNotCaptured)]
 
 
-class Nobody:
-    def stepped(self, step: int) -> None: ...
-
-    def on_event(self, event: Event) -> None: ...
-
-
 def test_train_says_it_once_and_so_does_the_log(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,7 +67,6 @@ def test_train_says_it_once_and_so_does_the_log(
     assert main(["train", str(config), "--out", str(folder), "--quiet"]) == 0
     (event,) = dropped(folder)
     assert event.step == WARM_UP
-    assert "differ from eager ones" in event.reason
     assert " ".join(capsys.readouterr().err.split()).count(event.sentence) == 1
 
 

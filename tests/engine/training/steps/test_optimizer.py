@@ -20,32 +20,6 @@ def made(**training: object) -> tuple[GatedNetwork, NetworkOptimizer]:
     return network, NetworkOptimizer(TrainingConfig(**training), network)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("word", "kind", "fused"),
-    [
-        ("adam", torch.optim.Adam, True),
-        ("sgd", torch.optim.SGD, True),
-        ("rmsprop", torch.optim.RMSprop, None),
-    ],
-)
-def test_an_optimiser_is_torchs_own_of_that_name(
-    word: str, kind: type[torch.optim.Optimizer], fused: bool | None
-) -> None:
-    network, optimizer = made(optimiser=word, learning_rate=0.25, momentum=0.5, smoothing=0.8)
-    assert isinstance(optimizer.torch, kind)
-    value, feature = optimizer.torch.param_groups
-    assert value["params"] == list(network.value.parameters())
-    assert feature["params"] == list(network.feature.parameters())
-    for group in (value, feature):
-        assert group["lr"] == 0.25
-        assert group.get("fused") is fused
-        if word == "sgd":
-            assert group["momentum"] == 0.5
-            assert not group["weight_decay"]
-        if word == "rmsprop":
-            assert group["alpha"] == 0.8
-
-
 @pytest.mark.parametrize("word", ["adam", "sgd", "rmsprop"])
 def test_steps_are_those_of_torch_bit_for_bit(word: str) -> None:
     torch.manual_seed(0)
@@ -78,12 +52,6 @@ def test_a_rate_of_a_group_may_be_another() -> None:
     weight = nn.Parameter(torch.zeros(2))
     found = optimiser_over([{"params": [weight], "lr": 7.0}], TrainingConfig(learning_rate=0.5))
     assert found.param_groups[0]["lr"] == 7.0
-
-
-def test_a_new_rate_is_that_of_both_networks() -> None:
-    _, optimizer = made()
-    optimizer.set_learning_rate(0.125)
-    assert [group["lr"] for group in optimizer.torch.param_groups] == [0.125, 0.125]
 
 
 def stepped(network: GatedNetwork, optimizer: NetworkOptimizer) -> None:

@@ -19,11 +19,9 @@ from dgn_engine.kernels.precision import products, use_full_products
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.training.batched.stack_groups import pack_key, why_not
 from dgn_engine.training.run import Run
-from dgn_engine.training.steps.graphs import GraphSteps
 from dgn_engine.training.steps.network_step import step_precision
 from tests.engine.conftest import SMALL
 from tests.engine.kernels.tiny import ARCHITECTURES
-from tests.engine.training.cuda.fake_card import FakeCard
 from tests.engine.training.cuda.tiny_trainers import chain_trainer
 from tests.gpu.trainers import trainer_on
 
@@ -149,23 +147,6 @@ def test_what_holds_outside_is_not_undone_by_a_reading_that_began_before() -> No
     finally:
         torch.backends.cuda.matmul.fp32_precision = before[0]
         torch.backends.cudnn.conv.fp32_precision = before[1]  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("kind", ["bf16", "tf32"])
-def test_captured_steps_of_any_precision_are_the_eager_ones(
-    make_run: Make, kind: Precision
-) -> None:
-    training = replace(SMALL.training, precision=kind, learning_rate=2.0**-9)
-    runs = [make_run("DL", replace(SMALL, training=training)) for _ in range(2)]
-    runs[0].trainer.capture_steps(FakeCard())
-    for _ in range(6):
-        for run in runs:
-            run.trainer.step()
-    for name, tensor in runs[1].trainer.tensors().items():
-        assert torch.equal(runs[0].trainer.tensors()[name], tensor), name
-    steps = runs[0].trainer.steps
-    assert isinstance(steps, GraphSteps)
-    assert steps.trouble == ""
 
 
 def test_steps_in_bf16_are_near_those_in_float32_and_not_the_same(make_run: Make) -> None:
