@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
 import queue
 import threading
@@ -59,8 +60,14 @@ class ReadingProcess:
             threading.Thread(target=target, name="dgn-reading", daemon=True)
             for target in (self._write, self._read)
         ]
-        for thread in self._threads:
-            thread.start()
+        try:
+            for thread in self._threads:
+                thread.start()
+        except RuntimeError as error:  # the system has no room for another thread
+            self._orders.put(None)
+            self._process.kill()
+            self._process.close()
+            raise OSError(errno.EAGAIN, str(error)) from None
 
     @property
     def pid(self) -> int:

@@ -371,6 +371,8 @@ def test_a_batch_that_is_no_step_is_none(tmp_path: Path, monkeypatch: pytest.Mon
     out = tmp_path / "run"
     callback = dgn.lightning_callback(probe=examples(), out=out, pace=AT_EVERY_STEP)
     LightningTrainer(callback).fit(mlp(), lambda: torch.ones(()), steps=3, accumulate=2)
+    with pytest.raises(UserError):  # a second loop needs a folder of its own
+        LightningTrainer(callback).fit(mlp(), lambda: torch.zeros(()), steps=1)
     reader = RunReader(out)
     assert (reader.status, reader.step) == ("finished", 3)
     assert reader.measured[-1].test_accuracy == 0.75

@@ -21,7 +21,7 @@ from tests.plugins import each
 from tests.simulated_card import simulated_card
 
 PROBES = all_probes()
-NETS = ["fc", "cnn4", "resnet_fc", "resnet18"]  # the last one with BatchNorms
+NETS = ["fc", "cnn4", "resnet_fc", "davidnet"]  # the last one with BatchNorms
 REFINED = [name for name, probe in PROBES.items() if probe.refine is not None]
 FUNCTIONS = [name for name in k.__all__ if inspect.isfunction(getattr(k, name))]
 # Vectors of a kernel that has equal eigenvalues, or none, are not determined.

@@ -9,35 +9,18 @@ import numpy as np
 import pytest
 import torch
 
-from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
-from dgn_engine.training.probes import ProbeContext, all_probes
+from dgn_engine.config import RunConfig
+from dgn_engine.training.probes import all_probes
 from dgn_engine.training.probes.error_prediction import STEPS
 from dgn_engine.training.run import Run
+from tests.engine.training.probe_cases import NETS, in_float64, probed_config
 
 PROBE = all_probes()["error_prediction"]
-NETS = {
-    "fc": NetConfig("fc", (("depth", 3), ("width", 4))),
-    "cnn4": NetConfig("cnn4", (("channels", 2),)),
-    "resnet_fc": NetConfig("resnet_fc", (("width", 6),)),
-}
 
 
 def config(net: str, **training: object) -> RunConfig:
     given = {"loss": "squared", "optimiser": "sgd", "learning_rate": 0.05, "batch": 20} | training
-    return RunConfig(
-        data=DataConfig(train_limit=20),
-        net=NETS[net],
-        training=TrainingConfig(**given),  # type: ignore[arg-type]  # by name
-        probe_examples=20,
-    )
-
-
-def exact(run: Run) -> ProbeContext:
-    found = run.probed.context()
-    network = found.network.double()
-    return ProbeContext(
-        network, found.x.double(), found.labels, found.regime, training=found.training
-    )
+    return probed_config(net, 20, 20, **given)
 
 
 @pytest.mark.wide
@@ -46,7 +29,7 @@ def exact(run: Run) -> ProbeContext:
 def test_what_is_predicted_is_that_of_the_whole_kernel(
     make_run: Callable[..., Run], net: str, regime: str
 ) -> None:
-    context = exact(make_run(regime, config(net)))
+    context = in_float64(make_run(regime, config(net)))
     found = PROBE.read(context, {"times": 2}, None)
     weights = [one for one in context.network.parameters() if one.requires_grad]
     logits = context.network(context.x)
@@ -114,7 +97,7 @@ def test_where_the_run_steps_otherwise_that_is_said(
 def test_a_small_rate_is_predicted_well_and_a_large_one_is_not(
     make_run: Callable[..., Run],
 ) -> None:
-    context = exact(make_run("DL", config("fc", loss="cross-entropy", learning_rate=1e-3)))
+    context = in_float64(make_run("DL", config("fc", loss="cross-entropy", learning_rate=1e-3)))
     small, large = (PROBE.read(context, {"times": times}, None) for times in (1, 1000))
     assert small.scalars["one"] < 1e-2
     assert large.scalars["one"] > 10 * small.scalars["one"]

@@ -7,16 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from dgn_engine.config import DataConfig, NetConfig, RunConfig
 from dgn_engine.training.probes import all_probes
 from dgn_engine.training.run import Run
+from tests.engine.training.probe_cases import NETS, probed_config
 
 PROBE = all_probes()["gate_statistics"]
-NETS = {
-    "fc": NetConfig("fc", (("depth", 3), ("width", 6))),
-    "cnn4": NetConfig("cnn4", (("channels", 2),)),
-    "resnet_fc": NetConfig("resnet_fc"),
-}
 
 
 @pytest.mark.wide
@@ -25,8 +20,7 @@ NETS = {
 def test_shares_of_gates_and_units_are_those_counted_one_by_one(
     make_run: Callable[..., Run], net: str, regime: str
 ) -> None:
-    config = RunConfig(data=DataConfig(train_limit=60), net=NETS[net], probe_examples=11)
-    run = make_run(regime, config)
+    run = make_run(regime, probed_config(net, 11))
     first = PROBE.read(run.probed.context(), {}, None)
     before = [layer.clone() for layer in run.probed.context().gates]
     for _ in range(3):

@@ -9,33 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.training.probes import ProbeContext, all_probes
 from dgn_engine.training.run import Run
 from dgn_engine.training.steps.losses import loss
+from tests.engine.training.probe_cases import NETS, in_float64, probed_config
 
 GRADIENTS, UPDATES = all_probes()["gradients"], all_probes()["updates"]
-NETS = {
-    "fc": NetConfig("fc", (("depth", 3), ("width", 5))),
-    "cnn4": NetConfig("cnn4", (("channels", 2),)),
-    "resnet_fc": NetConfig("resnet_fc"),
-}
-
-
-def config(net: str, kind: str = "cross-entropy") -> RunConfig:
-    training = TrainingConfig(loss=kind, learning_rate=1e-3)  # type: ignore[arg-type]  # by word
-    return RunConfig(
-        data=DataConfig(train_limit=60), net=NETS[net], training=training, probe_examples=10
-    )
-
-
-def exact(run: Run) -> ProbeContext:
-    found = run.probed.context()
-    run.trainer.network.double()
-    training = found.training
-    return ProbeContext(
-        found.network, found.x.double(), found.labels, found.regime, training=training
-    )
 
 
 @pytest.mark.wide
@@ -44,7 +23,7 @@ def exact(run: Run) -> ProbeContext:
 def test_the_gradient_is_the_slope_of_the_loss_along_each_layer(
     make_run: Callable[..., Run], net: str, regime: str, kind: str
 ) -> None:
-    context = exact(make_run(regime, config(net, kind)))
+    context = in_float64(make_run(regime, probed_config(net, loss=kind)))
     network, assumed = context.network, context.training
     assert assumed is not None
     found = GRADIENTS.read(context, {}, None)
@@ -77,7 +56,7 @@ def test_the_gradient_is_the_slope_of_the_loss_along_each_layer(
 def test_updates_are_what_the_weights_did_between_two_readings(
     make_run: Callable[..., Run],
 ) -> None:
-    run = make_run("DL", config("cnn4"))
+    run = make_run("DL", probed_config("cnn4"))
 
     def weights() -> list[np.ndarray]:
         return [w.detach().double().numpy().copy() for w in run.trainer.network.value.weights]
@@ -106,16 +85,16 @@ def test_updates_are_what_the_weights_did_between_two_readings(
 
 
 def test_a_network_that_nothing_trains_has_neither(make_run: Callable[..., Run]) -> None:
-    found = make_run("DL", config("fc")).probed.context()
+    found = make_run("DL", probed_config("fc")).probed.context()
     alone = ProbeContext(found.network, found.x, found.labels, found.regime)
     for probe in (GRADIENTS, UPDATES):
         assert probe.read(alone, {}, None).absent.startswith("Nothing trains this network")
-    frozen = GRADIENTS.read(make_run("gates-only", config("fc")).probed.context(), {}, None)
+    frozen = GRADIENTS.read(make_run("gates-only", probed_config("fc")).probed.context(), {}, None)
     assert set(frozen.arrays) == {"labels", "feature"}
 
 
 def test_reading_gradients_changes_no_step(make_run: Callable[..., Run]) -> None:
-    plain, read = (make_run("DL", replace(config("fc"), seed=3)) for _ in range(2))
+    plain, read = (make_run("DL", replace(probed_config("fc"), seed=3)) for _ in range(2))
     for _ in range(4):
         GRADIENTS.read(read.probed.context(), {}, None)
         plain.step()

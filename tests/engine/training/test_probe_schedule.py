@@ -7,30 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from dgn_engine.protocol.messages import Event, Failed
 from dgn_engine.protocol.watching import ProbeRequest, ProbeScalars
 from dgn_engine.training.probes import ASSUMED_FLOPS, Probe, ProbeResult
 from dgn_engine.training.readings.probe_schedule import ProbeSchedule
 from dgn_engine.training.readings.watch_budget import WatchBudget
+from tests.engine.training.stand_in_context import StandInContext
 from tests.refusals import refused
-
-
-class Context:
-    """64 probe examples, or each n-th of them."""
-
-    def __init__(self, every: int = 1) -> None:
-        self.x = torch.zeros(64)[::every]
-        self.architecture = None
-        self.network = torch.nn.Identity()
-        self.forgotten = 0
-
-    def subsample(self, every: int) -> Context:
-        return Context(every)
-
-    def forget(self) -> None:
-        self.forgotten += 1
 
 
 class Bench:
@@ -65,7 +49,7 @@ class Bench:
         self.schedule.watch(tuple(ProbeRequest(n, tuple(options.items())) for n in names))
 
     def look(self, step: int = 1, standing: bool = False) -> Any:
-        self.schedule.read(("p",), Context(), step, standing)  # type: ignore[arg-type]
+        self.schedule.read(("p",), StandInContext(), step, standing)  # type: ignore[arg-type]
         return self.schedule.readings["p"]
 
 
@@ -97,7 +81,7 @@ def test_each_reading_but_the_last_is_told_when_it_is_made(bench: Bench) -> None
     def made() -> None:
         seen.append(set(bench.schedule.readings))
 
-    bench.schedule.read(("p", "q"), Context(), 1, made=made)  # type: ignore[arg-type]
+    bench.schedule.read(("p", "q"), StandInContext(), 1, made=made)  # type: ignore[arg-type]
     assert seen == [{"p"}]
 
 
@@ -113,9 +97,9 @@ def test_a_quick_probe_is_read_four_times_a_second(bench: Bench) -> None:
 
 def test_what_would_be_due_in_a_moment_is_read_with_what_is_due(bench: Bench) -> None:
     bench.watch("p", "q")
-    bench.schedule.read(("p",), Context(), 1)  # type: ignore[arg-type]
+    bench.schedule.read(("p",), StandInContext(), 1)  # type: ignore[arg-type]
     bench.clock += 0.05
-    bench.schedule.read(("q",), Context(), 2)  # type: ignore[arg-type]
+    bench.schedule.read(("q",), StandInContext(), 2)  # type: ignore[arg-type]
     bench.clock += 0.19
     assert bench.schedule.due(3) == ()
     bench.clock += 0.02
@@ -144,7 +128,7 @@ def test_other_options_and_changes_of_the_gates_make_it_due(bench: Bench) -> Non
 
 def test_a_new_comparison_makes_those_due_that_compare(bench: Bench) -> None:
     bench.watch("p", "q")
-    bench.schedule.read(("p", "q"), Context(), 1)  # type: ignore[arg-type]
+    bench.schedule.read(("p", "q"), StandInContext(), 1)  # type: ignore[arg-type]
     assert bench.schedule.due(1) == ()
     bench.schedule.invalidate_comparing()
     assert bench.schedule.due(1) == ("q",)
@@ -174,7 +158,7 @@ def test_all_that_is_watched_took_so_long_together(bench: Bench) -> None:
     bench.taken = 0.5 / 64
     bench.look()
     assert bench.schedule.seconds == float("inf"), "one was never read"
-    bench.schedule.read(("q",), Context(), 1)  # type: ignore[arg-type]
+    bench.schedule.read(("q",), StandInContext(), 1)  # type: ignore[arg-type]
     assert bench.schedule.seconds == pytest.approx(0.5)
 
 
@@ -242,9 +226,9 @@ def test_what_would_take_more_than_five_seconds_between_two_steps_is_not_begun(
 def test_a_reading_of_more_than_a_second_is_told_before_it_is_begun(bench: Bench) -> None:
     bench.watch("p")
     bench.estimated = bench.taken = 1.01 / 8
-    assert bench.schedule.long(("p", "q"), Context()) == ("Pee",)  # type: ignore[arg-type]
+    assert bench.schedule.long(("p", "q"), StandInContext()) == ("Pee",)  # type: ignore[arg-type]
     bench.estimated = bench.taken = 1.0 / 8
-    assert bench.schedule.long(("p",), Context()) == ()  # type: ignore[arg-type]
+    assert bench.schedule.long(("p",), StandInContext()) == ()  # type: ignore[arg-type]
 
 
 def test_other_probe_examples_are_read_anew_and_their_scalars_stand_apart(bench: Bench) -> None:

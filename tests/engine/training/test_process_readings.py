@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -204,6 +205,29 @@ def test_where_no_process_can_be_started_that_is_said_of_each_job(bench: Bench) 
     assert "(Cannot allocate memory)" in bench.worker.trouble
     assert bench.heard == [JobOver(ticket, bench.worker.trouble)]
     assert not bench.worker.latest()
+
+
+def test_where_there_is_no_room_for_a_thread_the_child_is_ended_and_that_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begin, children = threading.Thread.start, list[subprocess.Popen[bytes]]()
+    popen = subprocess.Popen
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name == "dgn-reading":
+            raise RuntimeError("no room")
+        begin(thread)
+
+    def started(*given: Any, **named: Any) -> subprocess.Popen[bytes]:
+        children.append(popen(*given, **named))
+        return children[-1]
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    monkeypatch.setattr(subprocess, "Popen", started)
+    worker = ProcessReadings()
+    assert not worker.start()
+    assert "no room" in worker.trouble
+    assert [child.poll() is not None for child in children] == [True]
 
 
 def test_a_process_that_has_nothing_to_do_is_ended_where_nobody_will_need_it(

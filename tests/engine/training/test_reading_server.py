@@ -23,19 +23,9 @@ from dgn_engine.training.readings.reading_jobs import (
     unpack_context,
 )
 from dgn_engine.training.run import Run
+from tests.engine.training.stand_in_context import StandInContext
 
 Make = Callable[..., Run]
-
-
-class Context:
-    def __init__(self, count: int = 64) -> None:
-        self.x, self.architecture = torch.zeros(count), None
-        self.network = torch.nn.Identity()
-
-    def subsample(self, every: int) -> Context:
-        return Context(len(self.x[::every]))
-
-    def forget(self) -> None: ...
 
 
 def labelled(count: int) -> ProbeResult:
@@ -49,7 +39,7 @@ class Bench:
         self.now, self.sent = 100.0, list[Answer]()
         self.worked: list[str] = []
         self.fails: Exception | None = None
-        patch.setattr(reading_child, "unpack_context", lambda content: Context(int(content)))
+        patch.setattr(reading_child, "unpack_context", lambda content: StandInContext(int(content)))
         probes = {
             name: Probe(name, lambda *_: ProbeResult(), refine=self.refine(name, seconds))
             for name, seconds in (("quick", 1.0), ("slow", 4.0))
@@ -157,7 +147,7 @@ def test_a_probe_without_estimates_is_read_of_more_and_more_examples(
     count: int, read: list[int]
 ) -> None:
     probe = Probe("", lambda context, *_: labelled(len(context.x)), lambda _, n: float(n))
-    context: Any = Context(count)
+    context: Any = StandInContext(count)
     found = list(on_growing_subsets(probe, context, {}))
     assert [len(one.result.arrays["labels"]) for one in found] == read
     shares = [sum(read[: place + 1]) / sum(read) for place in range(len(read))]

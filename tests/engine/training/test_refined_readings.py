@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.messages import Event, Failed
@@ -25,17 +24,7 @@ from dgn_engine.training.readings.reading_jobs import (
 from dgn_engine.training.readings.reading_sizes import FIRST_LOOK, UNSURE
 from dgn_engine.training.readings.refined_readings import FIRST, STOPPED, JobPace, describe_examples
 from dgn_engine.training.readings.watch_budget import WatchBudget
-
-
-class Context:
-    def __init__(self, every: int = 1) -> None:
-        self.x, self.architecture = torch.zeros(64)[::every], None
-        self.network = torch.nn.Identity()
-
-    def subsample(self, every: int) -> Context:
-        return Context(every)
-
-    def forget(self) -> None: ...
+from tests.engine.training.stand_in_context import StandInContext
 
 
 class Worker(ReadingExecutor):
@@ -96,7 +85,7 @@ class Bench:
         """Read what is due, and return what was."""
         due = self.schedule.due(step, catch_up)
         if due:
-            self.schedule.read(due, Context(), step, standing=catch_up)  # type: ignore[arg-type]
+            self.schedule.read(due, StandInContext(), step, standing=catch_up)  # type: ignore[arg-type]
         return due
 
     def answer(

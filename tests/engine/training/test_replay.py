@@ -40,7 +40,7 @@ DENSE = RunConfig(
     device="cpu",
     probe_examples=10,
 )
-MAPS = replace(DENSE, net=NetConfig("cnn4", (("channels", 2),)))
+MAPS = replace(DENSE, net=NetConfig("davidnet", (("width", 2),)))  # with BatchNorms
 END = 24
 RESUMED = 14  # 5 steps are an epoch, and after each fifth step there is a train score
 
@@ -57,7 +57,10 @@ def change(run: Run) -> None:
         case 8:
             run.control.swap("FR-II", restart_value=True)
         case 9:
-            run.control.rewire((1, 0, *run.trainer.network.wiring[2:]))
+            shapes, order = run.architecture.gated_shapes, list(run.trainer.network.wiring)
+            at = next(n for n, shape in enumerate(shapes[1:]) if shape == shapes[n])
+            order[at], order[at + 1] = order[at + 1], order[at]
+            run.control.rewire(tuple(order))
         case 17:
             run.control.set_value_input("ones")
 

@@ -13,12 +13,10 @@ import torch
 
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
-from dgn_engine.protocol.files import WeightsTaken
 from dgn_engine.protocol.messages import Event
-from dgn_engine.protocol.training import RegimeSwapped, Rewired, SettingChanged
+from dgn_engine.protocol.training import RegimeSwapped, Rewired
 from dgn_engine.training.devices import set_threads
 from dgn_engine.training.run import Run
-from tests.refusals import refused
 
 Make = Callable[..., Run]
 DENSE = Architecture((3,), (Dense(3, 4), Dense(4, 2, gated=False)))
@@ -61,15 +59,6 @@ def test_gates_of_a_file_begin_fl_and_end_the_epochs_that_would_have_learnt_them
     assert swaps(events) == [told], "nothing is swapped once more"
 
 
-def test_a_value_network_is_drawn_anew_with_the_gates_of_a_file_where_that_is_wanted(
-    make_run: Make, events: list[Event]
-) -> None:
-    run = make_run("DL")
-    run.control.take_gates(match(3), "net.pt", restart_value=True)
-    (told,) = swaps(events)
-    assert (told.redrawn, told.kept) == (("value weights",), ())
-
-
 def test_a_swap_ends_pre_training(make_run: Make, events: list[Event]) -> None:
     run = make_run("FL", pretrain_epochs=1)
     run.control.swap("FR-II", restart_value=True)
@@ -89,42 +78,6 @@ def test_what_was_there_before_a_change_is_announced_before_it(make_run: Make) -
     run.control.take_gates(match(3), "net.pt", restart_value=False)
     run.control.take_weights(match(2), "other.pt")
     assert said == [("FR-II", "DL"), ("FL", "FR-II"), ("weights of other.pt", "FL")]
-
-
-def test_weights_of_a_file_are_told_with_the_layers_that_keep_their_own(
-    make_run: Make, events: list[Event]
-) -> None:
-    run = make_run("DL")
-    run.step()
-    run.control.take_weights(match(2), "net.pt")
-    told = events[-1]
-    assert isinstance(told, WeightsTaken)
-    assert (told.step, told.source, told.layers) == (1, "net.pt", 2)
-    assert told.kept == ("layer 2", "layer 3")
-    assert not told.biases
-    assert all(bool((w == 0.5).all()) for w in run.trainer.network.value.weights[:2])
-    with refused("biases"):
-        run.control.take_weights(match(2, biases=True), "net.pt")
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        (lambda run: run.control.set_learning_rate(0.5), (0.5, 8.0, "image", 0.0)),
-        (lambda run: run.control.set_beta(2.0), (0.001, 2.0, "image", 0.0)),
-        (lambda run: run.control.set_value_input("ones"), (0.001, 8.0, "ones", 0.0)),
-        (lambda run: run.control.set_pace(3.0), (0.001, 8.0, "image", 3.0)),
-    ],
-)
-def test_a_dial_is_told_as_it_is_now(
-    make_run: Make, events: list[Event], change: Callable[[Run], None], told: tuple[object, ...]
-) -> None:
-    run = make_run("DL", epsilon=0.25)
-    change(run)
-    found = events[-1]
-    assert isinstance(found, SettingChanged)
-    assert (found.learning_rate, found.beta, found.value_input, found.pace) == told
-    assert run.trainer.network.gate.epsilon == 0.25
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def same(one: list[Tensor], other: list[Tensor]) -> bool:
 
 
 @pytest.mark.wide
-@pytest.mark.parametrize("net", ["fc", "cnn4", "resnet18"])  # the last one with BatchNorms
+@pytest.mark.parametrize("net", ["fc", "cnn4", "davidnet"])  # the last one with BatchNorms
 @pytest.mark.parametrize(
     "training",
     [{"optimiser": "adam"}, {"optimiser": "sgd", "momentum": 0.9}, {"optimiser": "rmsprop"}],
@@ -97,7 +97,7 @@ def test_all_that_a_step_changes_is_in_copies_in_files_and_comes_back_twice(
     net: str, training: dict[str, Any], tmp_path: Path
 ) -> None:
     config = small_config("DL", net, **training)
-    config = replace(config, net=replace(config.net, bias=net != "resnet18"))
+    config = replace(config, net=replace(config.net, bias=net != "davidnet"))
 
     def begun() -> Run:
         return Run(1, config, lambda _: None, lambda *_: None, live=False)
