@@ -500,12 +500,12 @@ def closure_that_counts() -> UserLoop:
     return UserLoop(Net(hidden), lambda: 1 + 0.1 * calls)
 
 
-@hidden("default")
+@hidden("default", reset=lambda: default_argument.__defaults__[0].clear())
 def default_argument(net: Any, h: Tensor, met: list[int] = []) -> Tensor:  # noqa: B006
     return noting(h, met)
 
 
-@hidden("attributes of")
+@hidden("attributes of", reset=lambda: vars(attribute_of_a_function).clear())
 def attribute_of_a_function(net: Any, h: Tensor) -> Tensor:
     vars(attribute_of_a_function)["met"] = vars(attribute_of_a_function).get("met", 0) + 1
     return h * (1 + 0.1 * vars(attribute_of_a_function)["met"])

@@ -117,6 +117,7 @@ def test_an_executor_that_is_closed_says_why_and_begins_anew_with_the_next_job(
     assert not executor.close("nobody is told")
     executor.submit([RefinedJob("npk", {}, ended.deliver, ticket=7)], contexts)
     assert executor.close("training needs the memory")
+    assert not executor.close("once more")
     assert ended == [JobOver(7, "training needs the memory")]
     executor.submit([RefinedJob("npk", {}, answers.deliver)], contexts)
     assert executor.close()
