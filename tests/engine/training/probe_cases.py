@@ -9,7 +9,7 @@ from dgn_engine.training.probes import ProbeContext
 from dgn_engine.training.run import Run
 
 NETS = {
-    "fc": NetConfig("fc", (("depth", 3), ("width", 5))),
+    "fc": NetConfig("fc", (("depth", 3), ("width", 4))),
     "cnn4": NetConfig("cnn4", (("channels", 2),)),
     "resnet_fc": NetConfig("resnet_fc", (("width", 6),)),
 }
