@@ -55,7 +55,8 @@ def find_data_set(config: DataConfig) -> DataSet:
         paths = ", ".join(f"{name}:PATH" for name, entry in known.items() if entry.takes_path)
         raise UserError(
             f"There is no data set '{config.name}'; choose one of {', '.join(known)} ({paths})."
-            f"{did_you_mean(name, known)}"
+            f"{did_you_mean(name, known)}",
+            kind="unknown-name",
         )
     return known[name]
 
@@ -97,7 +98,10 @@ def load_examples(config: DataConfig, report: Report = quiet) -> Examples:
     options = options_of(config)
     config = replace(config, options=tuple(options.items()))
     if entry.takes_path and config.test_indices:
-        raise UserError("A folder of images says its test part itself: put those into test/.")
+        raise UserError(
+            "A folder of images says its test part itself: put those into test/.",
+            kind="contradiction",
+        )
     normalisation(config.normalise)  # refuse it before anything is loaded
     examples = entry.load(config, report)
     if not entry.splits:

@@ -44,14 +44,16 @@ class Augmentation:
         if images.dim() != 4:
             raise UserError(
                 _PLACE + " shifts and mirrors images, and this network takes its inputs as rows of "
-                "numbers; choose a convolutional network or augmentation 'none'."
+                "numbers; choose a convolutional network or augmentation 'none'.",
+                kind="not-images",
             )
         self.height, self.width = (int(side) for side in images.shape[2:])
         side = min(self.height, self.width)
         if side < LEAST:
             raise UserError(
                 _PLACE + f" needs images of at least {LEAST}×{LEAST} pixels; these have "
-                f"{self.height}×{self.width}."
+                f"{self.height}×{self.width}.",
+                kind="too-small",
             )
         self.pad, self.hole = side // PAD, side // HOLE
         self.fill = images.mean(dim=(0, 2, 3), dtype=torch.float64).to(images.dtype)

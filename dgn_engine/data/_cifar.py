@@ -92,7 +92,7 @@ class CifarSet:
                             file.write(stream.read(MOST))
             archive.unlink()
         except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
-            raise UserError(f"Cannot unpack {archive}: {error}.") from None
+            raise UserError(f"Cannot unpack {archive}: {error}.", kind="damaged") from None
 
 
 def _batch(path: Path, read: CheckpointContents) -> Batch:
@@ -112,7 +112,7 @@ def _joined(batches: list[Batch]) -> Batch:
 
 
 def _damaged(path: Path) -> UserError:
-    return UserError(f"{path} is damaged; delete it and download it again.")
+    return UserError(f"{path} is damaged; delete it and download it again.", kind="damaged")
 
 
 # torchvision keeps CIFAR as pickles, and users have them in that layout already, so that is what
@@ -147,7 +147,9 @@ def _read(
     try:
         return ask_child(path, command, _received, TIMEOUT, cancelled, MOST)
     except UserError as refusal:
-        raise UserError(f"{path.parent}{os.sep}{refusal}") from None
+        raise UserError(
+            f"{path.parent}{os.sep}{refusal}", kind=refusal.kind, value=refusal.value
+        ) from None
 
 
 def _received(pipe: IO[bytes], size: int) -> CheckpointContents:

@@ -109,11 +109,13 @@ def examples_from_levels(
         if len(levels) == 0 or len(levels) != len(labels):
             raise UserError(
                 f"The {what} part of {name} has {len(levels)} images and {len(labels)} labels; "
-                "it needs as many of one as of the other, and at least one."
+                "it needs as many of one as of the other, and at least one.",
+                kind="wrong-length",
             )
         if labels.min() < 0 or labels.max() >= len(class_names):
             raise UserError(
-                f"The {what} part of {name} has labels outside 0…{len(class_names) - 1}."
+                f"The {what} part of {name} has labels outside 0…{len(class_names) - 1}.",
+                kind="out-of-bounds",
             )
         digest.update(str(levels.shape).encode())
         digest.update(np.ascontiguousarray(levels).data)

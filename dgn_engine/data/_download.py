@@ -40,7 +40,8 @@ def missing(title: str, root: Path) -> UserError:
     """The refusal of a data set that is not in `root`."""
     return UserError(
         f"{title} is not in {root}; allow the download, or name the data root "
-        "that holds it (DGN_DATA_ROOT does so for every program)."
+        "that holds it (DGN_DATA_ROOT does so for every program).",
+        kind="no-file",
     )
 
 
@@ -56,7 +57,9 @@ def fetch(
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"Cannot make the folder {target.parent}: {error.strerror}.") from None
+        raise UserError(
+            f"Cannot make the folder {target.parent}: {error.strerror}.", kind="no-file"
+        ) from None
     for url in urls:
         try:
             with replace_file(target) as file:
@@ -66,7 +69,9 @@ def fetch(
             reason = f"{url}: {error}"
         else:
             return
-    raise UserError(f"{title} could not be downloaded ({reason}); nothing was kept.")
+    raise UserError(
+        f"{title} could not be downloaded ({reason}); nothing was kept.", kind="no-download"
+    )
 
 
 class _Transfer(threading.Thread):

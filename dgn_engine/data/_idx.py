@@ -75,7 +75,7 @@ class IdxSet:
                     file.write(stream.read(MOST))
                 packed.unlink()
             except (OSError, EOFError, zlib.error) as error:
-                raise UserError(f"Cannot unpack {packed}: {error}.") from None
+                raise UserError(f"Cannot unpack {packed}: {error}.", kind="damaged") from None
 
 
 def read_idx(path: Path, axes: int) -> npt.NDArray[np.uint8]:
@@ -84,10 +84,10 @@ def read_idx(path: Path, axes: int) -> npt.NDArray[np.uint8]:
         with path.open("rb") as file:
             content = file.read(MOST)
     except OSError as error:
-        raise UserError(f"Cannot read {path}: {error.strerror}.") from None
+        raise UserError(f"Cannot read {path}: {error.strerror}.", kind="no-file") from None
     start = 4 + 4 * axes
     shape = tuple(int.from_bytes(content[i : i + 4], "big") for i in range(4, start, 4))
     # The magic number: two zeros, 8 for unsigned bytes, the number of axes.
     if content[:4] != bytes((0, 0, 8, axes)) or len(content) - start != math.prod(shape):
-        raise UserError(f"{path} is damaged; delete it and download it again.")
+        raise UserError(f"{path} is damaged; delete it and download it again.", kind="damaged")
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)

@@ -31,7 +31,7 @@ def lay_out(names: Sequence[str], source: str) -> ImageLayout:
     """
     paths = {name: tuple(name.split("/")) for name in sorted(names)}
     if not paths:
-        raise UserError(f"{source} holds no images (.png, .jpg and the like).")
+        raise UserError(f"{source} holds no images (.png, .jpg and the like).", kind="no-file")
     while len({path[0] for path in paths.values()}) == 1 and min(map(len, paths.values())) > 2:
         paths = {name: path[1:] for name, path in paths.items()}
     tops = {path[0].lower() for path in paths.values() if len(path) > 1}
@@ -50,7 +50,9 @@ def _under(path: tuple[str, ...], tops: tuple[str, ...]) -> bool:
 def _given(train: dict[str, str], test: dict[str, str], source: str) -> ImageLayout:
     class_names = _classes(train, source)
     for label in set(test.values()) - set(class_names):
-        raise UserError(f"{source} tests a class '{label}' that it has no training images of.")
+        raise UserError(
+            f"{source} tests a class '{label}' that it has no training images of.", kind="missing"
+        )
     return ImageLayout(class_names, _numbered(train, class_names), _numbered(test, class_names))
 
 
@@ -71,7 +73,8 @@ def _classes(labels: dict[str, str], source: str) -> tuple[str, ...]:
     if len(found) < 2:
         raise UserError(
             f"{source} has images of {len(found)} class{'' if len(found) == 1 else 'es'}; it needs "
-            "a folder of images for each of two classes or more."
+            "a folder of images for each of two classes or more.",
+            kind="empty",
         )
     if all(name.isdecimal() for name in found):
         return tuple(sorted(found, key=int))

@@ -44,14 +44,16 @@ class Normalisation:
             have = f"have {x.shape[1]}" if x.ndim > 2 else "are rows of numbers"
             raise UserError(
                 f"The normalisation {self.text} is of {len(self.mean)} channels; these images "
-                f"{have}."
+                f"{have}.",
+                kind="other-inputs",
             )
         if self.name and len(x):
             low, high = float(x.min()), float(x.max())
             if low < 0 or high > 1:
                 raise UserError(
                     f"The normalisation {self.name} is of pixels in [0, 1]; these go from {low:g} "
-                    f"to {high:g}: divide them first, or give the numbers as MEAN/DEVIATION."
+                    f"to {high:g}: divide them first, or give the numbers as MEAN/DEVIATION.",
+                    kind="out-of-bounds",
                 )
         sides = [1, len(self.mean), *[1] * (x.ndim - 2)]
         mean = np.array(self.mean, dtype=x.dtype).reshape(sides)
@@ -89,7 +91,8 @@ def normalisation(text: str) -> Normalisation | None:
     if len(numbers) != 2:
         raise UserError(
             f"The normalisation '{text}' is none of {', '.join(known)}, nor numbers such as "
-            f"0.5,0.5,0.5/0.25,0.25,0.25.{did_you_mean(text, known)}"
+            f"0.5,0.5,0.5/0.25,0.25,0.25.{did_you_mean(text, known)}",
+            kind="unknown-name",
         )
     mean, deviation = numbers
     sound = all(abs(value) <= LARGEST for value in mean)
@@ -98,7 +101,8 @@ def normalisation(text: str) -> Normalisation | None:
         raise UserError(
             f"The normalisation '{text}' must have as many means as deviations, the means within "
             f"±{decimals(LARGEST, 0)} and the deviations from {1 / LARGEST:g} to "
-            f"{decimals(LARGEST, 0)}."
+            f"{decimals(LARGEST, 0)}.",
+            kind="out-of-bounds",
         )
     return Normalisation(mean, deviation)
 

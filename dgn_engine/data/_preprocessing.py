@@ -39,7 +39,9 @@ class Preprocessing:
         """
         how = normalisation(self.normalise)
         if images.dim() != 4 and self.size:
-            raise UserError("Only images can be resized; these examples are vectors.")
+            raise UserError(
+                "Only images can be resized; these examples are vectors.", kind="not-images"
+            )
         if images.dim() == 4 and self.channels > 1 and images.shape[1] == 1:
             images = images.expand(-1, self.channels, -1, -1)
         if how is not None:  # before resizing, which is linear but may leave [0, 1] by a rounding
@@ -90,6 +92,7 @@ def in_channels(examples: Examples, channels: int) -> Examples:
             Where("data.image_channels")
             + f" is {channels}: only grey images, of one channel, are given more; these {have}.",
             value=channels,
+            kind="other-inputs",
         )
 
     def repeated(images: Images) -> Images:
@@ -107,7 +110,9 @@ def resized(examples: Examples, size: int) -> Examples:
     if not size or shape[1:] == (size, size):
         return examples
     if len(shape) != 3:
-        raise UserError("Only images can be resized; these examples are vectors.")
+        raise UserError(
+            "Only images can be resized; these examples are vectors.", kind="not-images"
+        )
     prepare = Preprocessing(size)
 
     def smaller(images: Images) -> Images:
@@ -128,7 +133,8 @@ def _changed(
         raise UserError(
             f"{count:,} images of {'×'.join(str(side) for side in shape)} need "
             f"{binary_size_in_words(4 * count * math.prod(shape))} of memory; take fewer of them "
-            "(data.train_limit, data.test_limit) or a smaller data.image_size."
+            "(data.train_limit, data.test_limit) or a smaller data.image_size.",
+            kind="too-large",
         )
     return replace(
         examples.named(how), train_x=change(examples.train_x), test_x=change(examples.test_x)

@@ -59,6 +59,7 @@ def published_file(kind: str, name: str) -> PublishedFile:
     if (kind, name) not in PUBLISHED:
         raise UserError(
             f"{name} of {kind} is not downloaded, because no sha256 of it is known here; fetch it "
-            "yourself and name the data root that holds it."
+            "yourself and name the data root that holds it.",
+            kind="no-download",
         )
     return PUBLISHED[kind, name]

@@ -33,7 +33,9 @@ def shape_shown(config: DataConfig, shape: tuple[int, ...]) -> tuple[int, ...]:
     """
     if len(shape) != 3:
         if config.image_size:
-            raise UserError("Only images can be resized; these examples are vectors.")
+            raise UserError(
+                "Only images can be resized; these examples are vectors.", kind="not-images"
+            )
         return shape
     channels, *sides = shape
     if config.image_channels > 1 and channels == 1:

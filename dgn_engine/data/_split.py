@@ -27,7 +27,8 @@ def held_out(labels: Labels, tests: int, config: DataConfig) -> tuple[Places, Pl
         if config.split_seed:
             raise UserError(
                 f"{Path(config.test_indices).name} names the test examples, so a seed of the split "
-                "means nothing; leave one of them out."
+                "means nothing; leave one of them out.",
+                kind="contradiction",
             )
         return _named(config, len(labels))
     return stratified_split(labels, tests, config.split_seed)
@@ -39,7 +40,8 @@ def resplit(examples: Examples, config: DataConfig) -> Examples:
     if config.split_seed:
         raise UserError(
             f"{examples.name} has a test part of its own, so a seed of the split means nothing; "
-            "name the test examples in a file instead."
+            "name the test examples in a file instead.",
+            kind="contradiction",
         )
     if not config.test_indices:
         return examples
@@ -70,13 +72,14 @@ def _named(config: DataConfig, count: int) -> tuple[Places, Places]:
     test = _numbers(path)
     if len(test) == 0 or test.min() < 0 or test.max() >= count:
         raise UserError(
-            f"{path.name} must name examples from 0 to {count - 1:,}, at least one of them."
+            f"{path.name} must name examples from 0 to {count - 1:,}, at least one of them.",
+            kind="out-of-bounds",
         )
     if len(np.unique(test)) != len(test):
-        raise UserError(f"{path.name} names an example twice.")
+        raise UserError(f"{path.name} names an example twice.", kind="named-twice")
     train = np.setdiff1d(np.arange(count), test)
     if not len(train):
-        raise UserError(f"{path.name} leaves no training example.")
+        raise UserError(f"{path.name} leaves no training example.", kind="empty")
     return train, np.sort(test)
 
 
@@ -88,13 +91,18 @@ def _numbers(path: Path) -> Places:
     else:
         try:
             if path.stat().st_size > _LONGEST:
-                raise UserError(f"{path.name} is too long for a list of examples.")
+                raise UserError(
+                    f"{path.name} is too long for a list of examples.", kind="too-large"
+                )
             words = path.read_text(encoding="utf-8").replace(",", " ").split()
             found = np.array([int(word) for word in words], dtype=np.int64)
         except OSError as error:
-            raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+            raise UserError(f"{path} cannot be read: {error.strerror}.", kind="no-file") from None
         except (UnicodeDecodeError, ValueError, OverflowError):
             found = np.zeros((0, 0))
     if found.ndim != 1 or found.dtype.kind not in "iu":
-        raise UserError(f"{path.name} must hold one list of whole numbers, the test examples.")
+        raise UserError(
+            f"{path.name} must hold one list of whole numbers, the test examples.",
+            kind="wrong-type",
+        )
     return found.astype(np.int64)

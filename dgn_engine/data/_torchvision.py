@@ -30,7 +30,9 @@ def import_torchvision() -> ModuleType:
             warnings.filterwarnings("ignore", message="Failed to load image Python extension")
             return import_module("torchvision.datasets")
     except ImportError as error:
-        raise UserError(f"torchvision cannot be imported: {error}; install it again.") from None
+        raise UserError(
+            f"torchvision cannot be imported: {error}; install it again.", kind="not-installed"
+        ) from None
 
 
 def prepare_torchvision() -> None:

@@ -59,7 +59,9 @@ def only_pair(examples: Examples, pair: tuple[int, int]) -> Examples:
     train_x, train_y = _pair_of(examples.train_x, examples.train_y, pair)
     test_x, test_y = _pair_of(examples.test_x, examples.test_y, pair)
     if len(np.unique(train_y)) < 2 or not len(test_y):
-        raise UserError(f"{examples.name} has no examples of one of the classes {list(pair)}.")
+        raise UserError(
+            f"{examples.name} has no examples of one of the classes {list(pair)}.", kind="empty"
+        )
     return replace(
         examples.named(f"binary {pair[0]} {pair[1]}"),
         train_x=train_x,

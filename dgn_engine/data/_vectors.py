@@ -31,7 +31,10 @@ def counts(config: DataConfig) -> tuple[int, int]:
     options = dict(config.options)
     n, dim = int(options["n"]), int(options["dim"])
     if n * dim > MOST_NUMBERS:
-        raise UserError(f"{n:,} vectors of dimension {dim:,} do not fit into 1 GiB; take fewer.")
+        raise UserError(
+            f"{n:,} vectors of dimension {dim:,} do not fit into 1 GiB; take fewer.",
+            kind="too-large",
+        )
     return n, dim
 
 

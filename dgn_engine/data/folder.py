@@ -41,14 +41,16 @@ def common_shape(measures: Iterable[ImageSize], source: str) -> tuple[int, int, 
     if total > VALUES:
         raise UserError(
             f"{source}: {counts.total():,} images of {width}×{height} pixels need "
-            f"{binary_size_in_words(4 * total)} of memory; scale them down first."
+            f"{binary_size_in_words(4 * total)} of memory; scale them down first.",
+            kind="too-large",
         )
     pixels = sum(count * height * width for (height, width), count in sizes.items())
     if pixels > image_limits.PIXELS_TOGETHER:
         raise UserError(
             f"{source}: {counts.total():,} images unpack to "
             f"{decimals(pixels / 1e6, 0)} million pixels together, more than "
-            f"{decimals(image_limits.PIXELS_TOGETHER / 1e6, 0)} million; scale them down first."
+            f"{decimals(image_limits.PIXELS_TOGETHER / 1e6, 0)} million; scale them down first.",
+            kind="too-large",
         )
     return channels, height, width
 
@@ -78,7 +80,7 @@ class _Progress:
 def _load(config: DataConfig, report: Report) -> Examples:
     place = config.name.removeprefix("folder").removeprefix(":").strip()
     if not place:
-        raise UserError("Name the folder or archive of images: folder:PATH.")
+        raise UserError("Name the folder or archive of images: folder:PATH.", kind="no-choice")
     path = Path(place).expanduser()
     progress = _Progress(report)
     progress.begin(f"reading {path.name}", None)
@@ -95,7 +97,7 @@ def _load(config: DataConfig, report: Report) -> Examples:
 
 
 def _changed(source: str) -> UserError:
-    return UserError(f"{source} changed while it was read; try again.")
+    return UserError(f"{source} changed while it was read; try again.", kind="changed")
 
 
 def _decoded(path: Path, progress: _Progress) -> DecodedImages:

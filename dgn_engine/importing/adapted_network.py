@@ -84,7 +84,8 @@ def as_listing(network: AdaptedNetwork, name: str) -> CheckpointContents:
     if len(architecture.nodes) > _NODES or len(text) > _LONGEST:
         raise UserError(
             f"{network.title} has {len(architecture.nodes):,} layers, pools and additions, more "
-            "than a file of it can describe."
+            "than a file of it can describe.",
+            kind="too-large",
         )
     dtypes = {key: array.dtype.name for key, array in arrays.items()}
     listing = CheckpointContents(name, arrays, dtypes, metadata={KEY: text}, kind="adapted module")
@@ -106,7 +107,8 @@ def read_adapted(
     if taken != input_shape and taken != (math.prod(input_shape),):
         raise UserError(
             f"{file} takes inputs of shape {_sides(taken)}, but these examples have "
-            f"{_sides(input_shape)}."
+            f"{_sides(input_shape)}.",
+            kind="other-inputs",
         )
     layers = architecture.weighted
     biased = [f"biases.{place}" in listing.arrays for place in range(len(layers))]
@@ -114,12 +116,16 @@ def read_adapted(
     wanted |= {f"biases.{p}": (layer.outputs,) for p, layer in enumerate(layers) if biased[p]}
     for name in sorted(set(wanted) ^ set(listing.arrays)):
         which = "lacks" if name in wanted else "holds the strange tensor"
-        raise UserError(f"{file} {which} '{plain(name, 60)}': it is not the network it describes.")
+        raise UserError(
+            f"{file} {which} '{plain(name, 60)}': it is not the network it describes.",
+            kind="other-network",
+        )
     for name, shape in wanted.items():
         array = listing.arrays[name]
         if array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
             raise UserError(
-                f"'{name}' of {file} is not {_sides(shape)} finite numbers, as its network needs."
+                f"'{name}' of {file} is not {_sides(shape)} finite numbers, as its network needs.",
+                kind="not-finite",
             )
     with torch.device("meta"):
         stack = Stack(architecture, biased)
@@ -150,7 +156,7 @@ def _description(listing: CheckpointContents) -> _Description:
     try:
         tree = parse_json(listing.metadata[KEY].encode())
         if tree["format"] != FORMAT:
-            raise UserError(f"{file} was written by another version of dgn-viewer.")
+            raise UserError(f"{file} was written by another version of dgn-viewer.", kind="damaged")
         title, folded, nodes = tree["module"], tree["folded"], tree["nodes"]
         assuming = tree.get("assuming", "")
         if type(title) is not str or type(folded) is not bool or len(nodes) > _NODES:
@@ -165,10 +171,13 @@ def _description(listing: CheckpointContents) -> _Description:
             raise ValueError(f"more than {_WIDEST:,} numbers of one example")
         _check_blocks(architecture)
     except UserError as refusal:
-        raise UserError(f"{file} describes a network that cannot be: {refusal}") from None
+        raise UserError(
+            f"{file} describes a network that cannot be: {refusal}", kind="damaged"
+        ) from None
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
         raise UserError(
-            f"{file} describes a network in a way that makes no sense ({plain(str(error), 80)})."
+            f"{file} describes a network in a way that makes no sense ({plain(str(error), 80)}).",
+            kind="damaged",
         ) from None
     return _Description(architecture, plain(title, _TITLE), folded, assuming)
 

@@ -133,7 +133,10 @@ def considered(listing: CheckpointContents) -> dict[str, Array]:
     known = {start for key in listing.arrays for start in _starts(key)} if ignored else set()
     for name in ignored:
         if name not in known and name not in _beside(listing):
-            raise UserError(f"{listing.file_name} holds no tensor '{plain(name, 80)}' to ignore.")
+            raise UserError(
+                f"{listing.file_name} holds no tensor '{plain(name, 80)}' to ignore.",
+                kind="missing",
+            )
     left_out = set(ignored)
     return {
         key: array
@@ -158,9 +161,9 @@ def _layers(arrays: Mapping[str, Array], order: Sequence[str]) -> tuple[list[Fil
     for name in order:
         if name not in weights:
             gone = f"The file holds no weight '{plain(name, 80)}'; "
-            raise UserError(gone + Where("--order") + " names weights.")
+            raise UserError(gone + Where("--order") + " names weights.", kind="not-supported")
     if len(set(order)) < len(order):
-        raise UserError(Where("--order") + " names a weight twice.")
+        raise UserError(Where("--order") + " names a weight twice.", kind="named-twice")
     chosen = set(order or weights)
     called_so: set[str] = set()
     for name, array in arrays.items():
@@ -199,27 +202,33 @@ def _check_names(
     if other:
         raise UnknownGates(
             f"{file} holds '{plain(other, 80)}', which is of no dense layer and no convolution "
-            "over images."
+            "over images.",
+            kind="not-supported",
         )
     if len(weights) < 2:
         raise UnnamedNetwork(
             f"{file} holds {len(weights)} weight matri{'x' if len(weights) == 1 else 'ces'}; a "
-            "network with gates needs two or more."
+            "network with gates needs two or more.",
+            kind="not-supported",
         )
     names = [layer.tensors["weight"] for layer in weights]
     if shortcut := shortcut_in(names):
         raise UnnamedNetwork(
             f"{file} holds '{plain(shortcut, 80)}', by its name of a block or layer with a way "
-            "past others: the layers are no chain."
+            "past others: the layers are no chain.",
+            kind="not-supported",
         )
     if two := two_networks_in(names):
-        raise UnnamedNetwork(f"{file} holds {two}: its layers are no one chain.")
+        raise UnnamedNetwork(
+            f"{file} holds {two}: its layers are no one chain.", kind="not-supported"
+        )
     says = any(name.endswith("weight") or is_kernel(name) for name in names)
     shapes = [layer.shape for layer in weights]
     if not says and all(len(s) == 2 and s[0] == s[1] for s in shapes):
         raise UnnamedNetwork(
             f"The matrices of {file} are all square, and their names do not say whether their rows "
-            "are outputs (as torch has it: call them '0.weight', '1.weight' …) or inputs."
+            "are outputs (as torch has it: call them '0.weight', '1.weight' …) or inputs.",
+            kind="not-supported",
         )
 
 
@@ -331,7 +340,8 @@ def _with_norms(
             elif not _counts_up([norm.name for norm in norms]):
                 raise UnnamedNetwork(
                     f"The BatchNorms of {listing.file_name} are numbered in another order than it "
-                    "has them, and bn in " + Where("--geometry") + " could be either."
+                    "has them, and bn in " + Where("--geometry") + " could be either.",
+                    kind="not-supported",
                 )
             return _as_worded(weights, norms, geometry, listing.file_name)
     silent = _sorted_by_name(list(arrays))
@@ -383,7 +393,8 @@ def _as_worded(
             Where("--geometry")
             + f" has {said} bn and {len(geometry.layers)} layers; {file} has {len(norms)} "
             f"BatchNorms and {len(weights)} layers, and where act, bn or dense is said each has "
-            "its word."
+            "its word.",
+            kind="bad-words",
         )
     left = iter(norms)
     ordered: list[FileLayer] = [next(left) for each in geometry.front if each == "bn"]
@@ -433,7 +444,8 @@ def _check_chain(listing: CheckpointContents, weighted: Sequence[FileLayer]) -> 
             raise UnnamedNetwork(
                 f"The layers of {listing.file_name} do not chain: "
                 f"'{plain(after.tensors['weight'], 80)}' takes {after.shape[1]} inputs, but "
-                f"'{plain(before.tensors['weight'], 80)}' gives {before.shape[0]}."
+                f"'{plain(before.tensors['weight'], 80)}' gives {before.shape[0]}.",
+                kind="other-inputs",
             )
 
 

@@ -176,21 +176,24 @@ def check_keys(file: str, arrays: Mapping[str, Array], door: Door = "command") -
     if kernel:
         raise UserError(
             f"{file} holds '{plain(kernel, 80)}', by its name a convolution of Keras or Flax, "
-            "whose maps have their channels last: it is not read here. Convert it to torch first."
+            "whose maps have their channels last: it is not read here. Convert it to torch first.",
+            kind="not-supported",
         )
     if twice := averaged_beside(arrays):
         raw, averaged = (plain(name, 60) for name in twice)
         raise UserError(
             f"{file} holds a network of the same layers twice, as '{raw}' and averaged as "
-            f"'{averaged}' by its name: save one of them apart{_OR_PART[door].format(averaged)}."
+            f"'{averaged}' by its name: save one of them apart{_OR_PART[door].format(averaged)}.",
+            kind="not-supported",
         )
     if beside := networks_beside(arrays):
-        raise UserError(f"{file} holds {_networks_in_words(beside, door)}")
+        raise UserError(f"{file} holds {_networks_in_words(beside, door)}", kind="not-supported")
     if statistics := next((name for name in arrays if _KERAS_NORM.search(name)), ""):
         raise UserError(
             f"{file} holds '{plain(statistics, 80)}', by its name a BatchNorm of Keras or Flax: it "
             "is not folded here, and without it the network would be another. Fold it into the "
-            "layer before it, or convert the network to torch."
+            "layer before it, or convert the network to torch.",
+            kind="not-supported",
         )
     _check_shared(file, arrays, door)
     found = foreign_keys(arrays)
@@ -279,10 +282,12 @@ def _check_shared(file: str, arrays: Mapping[str, Array], door: Door) -> None:
             raise UserError(
                 f"{file} holds the same numbers twice, under '{plain(one, 60)}' and "
                 f"'{plain(other, 60)}': a network and a copy of it, or one that is used twice. "
-                f"Save it apart{part}."
+                f"Save it apart{part}.",
+                kind="not-supported",
             )
         raise UserError(
             f"{file}: '{plain(name, 80)}' is equal to '{plain(first, 80)}', as of a layer that "
             "is used twice (tied weights), whose tangent kernel is not the sum over layers. "
-            "Give the module to dgn_engine.kernels.empirical_ntk."
+            "Give the module to dgn_engine.kernels.empirical_ntk.",
+            kind="not-supported",
         )

@@ -21,7 +21,8 @@ def find_net(config: NetConfig) -> Net | None:
     if config.name not in nets:
         raise UserError(
             f"There is no network '{config.name}'; choose one of {', '.join(nets)}."
-            f"{did_you_mean(config.name, nets)}"
+            f"{did_you_mean(config.name, nets)}",
+            kind="unknown-name",
         )
     return nets[config.name]
 

@@ -176,14 +176,19 @@ def network_of(
     if any(FOLDED in remark for remark in remarks):
         remarks = (*remarks, OF_FOLDED)
     network, said = _relu_network(found.stack), listing.reading.options
+    check_in_dtype(listing.file_name, found.stack)
     regime = only_regime("standard")
     return ImportedNetwork(network, regime, 0, title, remarks, found.assuming, said)
 
 
 def _with_way_out(verdict: UnknownGates, door: Door) -> UnknownGates:
     if not isinstance(verdict, UngatedLayers):
-        return UnknownGates(f"{verdict} {OWN_CODE[door]}".rstrip())
-    return UngatedLayers(f"{verdict} K alone is computed by dgn kernels.")
+        return UnknownGates(
+            f"{verdict} {OWN_CODE[door]}".rstrip(), kind=verdict.kind, value=verdict.value
+        )
+    return UngatedLayers(
+        f"{verdict} K alone is computed by dgn kernels.", kind=verdict.kind, value=verdict.value
+    )
 
 
 def module_in(listing: CheckpointContents, input_shape: tuple[int, ...]) -> SequentialModule:
@@ -211,9 +216,18 @@ def _adapted(
     found = read_adapted(listing, input_shape, dtype)
     remarks = (f"{FOLDED}.", OF_FOLDED) if found.folded else ()
     network = _relu_network(found.stack)
+    check_in_dtype(listing.file_name, found.stack)
     return ImportedNetwork(
         network, only_regime("standard"), 0, found.title, remarks, found.assuming
     )
+
+
+def check_in_dtype(file: str, stack: Stack) -> None:
+    """Raise `UserError` where numbers of a file are infinite in the precision it is read in."""
+    tensors = [one for part in stack.tensors() for one in part if one is not None]
+    if not all(bool(torch.isfinite(one).all()) for one in tensors):
+        precision = str(tensors[0].dtype).removeprefix("torch.")
+        raise UserError(f"{file} holds numbers that {precision} does not hold.", kind="overflow")
 
 
 def says_itself(listing: CheckpointContents) -> bool:
@@ -259,8 +273,8 @@ def _found_in(
 
 def _with_ways_out(doubt: UnnamedNetwork, listing: CheckpointContents, door: Door) -> UserError:
     if copies := numbered_copies(considered(listing)):
-        return UserError(copies_in_words(listing.file_name, copies, door))
-    return UserError(f"{doubt} {way_out(listing, door)}")
+        return UserError(copies_in_words(listing.file_name, copies, door), kind="not-supported")
+    return UserError(f"{doubt} {way_out(listing, door)}", kind=doubt.kind, value=doubt.value)
 
 
 def _said_layers(
@@ -281,13 +295,17 @@ def _of_family(
     if reading.activation not in ("", "relu") or reading.batchnorm == "after":
         raise UserError(
             f"{listing.file_name}: --geometry {reading.geometry.partition(',')[0]} means ReLU "
-            "behind its BatchNorms; let your own code make another network (--model)."
+            "behind its BatchNorms; let your own code make another network (--model).",
+            kind="contradiction",
         )
     kept = replace(listing, arrays=considered(listing))
     stated, own = stated_eps(listing), reading.geometry.lower() == TORCHVISION
     eps = reading.norm_eps if stated is None else stated
     if stated is not None and reading.norm_eps not in (None, stated):
-        raise UserError(f"{listing.file_name} says that ε of its BatchNorms is {stated:g}.")
+        raise UserError(
+            f"{listing.file_name} says that ε of its BatchNorms is {stated:g}.",
+            kind="contradiction",
+        )
     known = recognise(kept, input_shape, eps or EPSILON, () if own else _stem(kept))
     assert known is not None  # `questions_of` has seen that it is one
     _check_family_stated(listing, known)
@@ -308,7 +326,8 @@ def _check_family_stated(listing: CheckpointContents, known: RecognisedNet) -> N
                 if (child.numbers["stride"], child.numbers["padding"]) != said:
                     raise UserError(
                         f"{listing.file_name} says that '{plain(child.name, 60)}' goes otherwise "
-                        "than --geometry has it; let your own code make it (--model)."
+                        "than --geometry has it; let your own code make it (--model).",
+                        kind="contradiction",
                     )
 
 
@@ -341,7 +360,8 @@ def _stem(listing: CheckpointContents) -> tuple[arch.Node, ...]:
     if len(nodes) != 1 + len(pools):
         raise UserError(
             f"--geometry {listing.reading.geometry}: behind 'resnet' stand the words of its first "
-            "convolution and of max pooling: resnet,s2p3,max3s2p1 or resnet,s1p1."
+            "convolution and of max pooling: resnet,s2p3,max3s2p1 or resnet,s1p1.",
+            kind="bad-words",
         )
     return tuple(nodes)
 
@@ -461,11 +481,12 @@ def architecture_for(net: NetConfig, input_shape: tuple[int, ...], classes: int)
     try:
         changed = path.stat().st_mtime_ns
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+        raise UserError(f"{path} cannot be read: {error.strerror}.", kind="no-file") from None
     architecture = _architecture_of_file(path, changed, reading_of(net), input_shape)
     if architecture.classes != classes:
         raise UserError(
-            f"{path.name} has {architecture.classes} outputs; these data need {classes}."
+            f"{path.name} has {architecture.classes} outputs; these data need {classes}.",
+            kind="other-inputs",
         )
     return architecture
 
@@ -484,7 +505,8 @@ def _architecture_of_file(
             for question in refusal.questions
         )
         raise UserError(
-            f"{path.name} does not say {words}: say it beside --net file:{path.name} ({said})."
+            f"{path.name} does not say {words}: say it beside --net file:{path.name} ({said}).",
+            kind="not-supported",
         ) from None
 
 
@@ -528,7 +550,10 @@ def _as_listing(stack: Stack, listing: CheckpointContents) -> CheckpointContents
 def _check_nothing_said(listing: CheckpointContents) -> None:
     said = listing.reading.options
     if said:
-        raise UserError(f"{listing.file_name} says itself what its network is; leave out {said}.")
+        raise UserError(
+            f"{listing.file_name} says itself what its network is; leave out {said}.",
+            kind="contradiction",
+        )
 
 
 def _named(
@@ -542,7 +567,9 @@ def _named(
     if questions := questions_of_weights(listing):
         raise OpenQuestions(in_words(listing, questions, door), questions)
     if unsaid := unsaid_of_weights(listing):
-        raise UserError(f"{listing.file_name} is no network of this kind: {unsaid}")
+        raise UserError(
+            f"{listing.file_name} is no network of this kind: {unsaid}", kind="not-supported"
+        )
     ordered = in_order(replace(listing, arrays=in_said_order(listing)))
     architecture = named_architecture(ordered, net, input_shape)
     try:
@@ -552,7 +579,9 @@ def _named(
         wanted = [weight_shape(layer) for layer in architecture.weighted]
         raise UserError(
             f"{refusal} {net.name} on these examples wants {_shapes(wanted)}; "
-            f"the file has {_shapes(came)}."
+            f"the file has {_shapes(came)}.",
+            kind=refusal.kind,
+            value=refusal.value,
         ) from None
     return _Found(stack, notes)
 

@@ -85,7 +85,9 @@ def stack_of_layers(
     try:
         stack = adapted_stack(resolved, made.input_shape)
     except UserError as refusal:
-        raise UngatedLayers(f"{listing.file_name}: {refusal}") from None
+        raise UngatedLayers(
+            f"{listing.file_name}: {refusal}", kind=refusal.kind, value=refusal.value
+        ) from None
     return stack.to(dtype), tuple(remarks)
 
 
@@ -231,9 +233,11 @@ def _errors_of(file: str) -> Iterator[None]:
     try:
         yield
     except UserError as refusal:
-        raise UserError(f"{file}: {refusal}") from None
+        raise UserError(f"{file}: {refusal}", kind=refusal.kind, value=refusal.value) from None
     except (ValueError, RuntimeError, IndexError) as error:  # torch's own checks of sizes
-        raise UserError(f"{file}: its layers do not fit each other: {error}") from None
+        raise UserError(
+            f"{file}: its layers do not fit each other: {error}", kind="wrong-shape"
+        ) from None
 
 
 def check_kinds(file: str, layers: Sequence[StatedLayer]) -> None:
@@ -243,7 +247,8 @@ def check_kinds(file: str, layers: Sequence[StatedLayer]) -> None:
         if layer.kind in ACTIVATION_KINDS and layer.kind != "ReLU":
             raise UngatedLayers(
                 f"{file}: its layer {layer.name} ({layer.kind}) has no gates that are known here; "
-                "ReLU has."
+                "ReLU has.",
+                kind="no-gates",
             )
 
 
@@ -254,7 +259,8 @@ def _check_known(file: str, layers: Sequence[StatedLayer]) -> None:
         if layer.kind not in KINDS or ends:
             raise UnknownGates(
                 f"{file}: its layer {layer.name} ({layer.kind.rpartition('.')[2]}) is not "
-                "supported; Linear, Conv2d, BatchNorm, ReLU, pooling, Dropout and Flatten are."
+                "supported; Linear, Conv2d, BatchNorm, ReLU, pooling, Dropout and Flatten are.",
+                kind="not-supported",
             )
 
 
@@ -290,16 +296,18 @@ def _arriving(
         if weighted.numbers["in_features"] != inputs:
             raise UserError(
                 f"{file} takes {weighted.numbers['in_features']} inputs, but these examples have "
-                f"{inputs}."
+                f"{inputs}.",
+                kind="other-inputs",
             )
         return (inputs,)
     if len(input_shape) != 3:
-        raise UserError(f"{file} takes images, but these examples are vectors.")
+        raise UserError(f"{file} takes images, but these examples are vectors.", kind="not-images")
     channels = None if weighted is None else weighted.numbers.get("in_channels")
     if weighted is not None and channels not in (None, input_shape[0]):
         raise UserError(
             f"{file} takes images with {weighted.numbers['in_channels']} channels, but these have "
-            f"{input_shape[0]}."
+            f"{input_shape[0]}.",
+            kind="other-inputs",
         )
     return input_shape
 
@@ -336,7 +344,10 @@ def _check_padding(layer: StatedLayer) -> None:
     assert isinstance(dilation, tuple)
     sides = [k * d for k, d in zip(kernel, dilation, strict=True)]
     if isinstance(padding, tuple) and any(p > s for p, s in zip(padding, sides, strict=True)):
-        raise UserError(f"Layer {layer.name} (Conv2d) states a padding larger than its kernel.")
+        raise UserError(
+            f"Layer {layer.name} (Conv2d) states a padding larger than its kernel.",
+            kind="not-supported",
+        )
 
 
 def _tensors(
@@ -355,12 +366,22 @@ def _tensors(
         if array is None and word == "running_mean":
             raise UserError(
                 f"Layer {layer.name} has no running statistics: it normalises by its batch, and "
-                "the network is no function of one example."
+                "the network is no function of one example.",
+                kind="missing",
             )
         if array is None or array.shape != shape or array.dtype.kind != "f":
-            raise UserError(f"Its tensor '{name}' is not what layer {layer.name} states.")
+            raise UserError(
+                f"Its tensor '{name}' is not what layer {layer.name} states.", kind="wrong-shape"
+            )
         if not np.isfinite(array).all():
-            raise UserError(f"{name} holds values that are not finite.")
+            raise UserError(
+                f"{name} holds values that are not finite.", value=name, kind="not-finite"
+            )
+        if (
+            word == "running_var"
+            and (array + float(cast("float", layer.numbers["eps"])) <= 0).any()
+        ):
+            raise UserError(f"{name} holds variances below zero.", value=name, kind="not-finite")
         found[word] = array
     return found
 

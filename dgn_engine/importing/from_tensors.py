@@ -43,7 +43,7 @@ def named_architecture(
     """The architecture of a network plug-in, with as many logits as the file's last weight."""
     weights = [a for a in listing.arrays.values() if a.ndim in (2, 4)]
     if not weights:
-        raise UserError(f"{listing.file_name} holds no weight matrices or kernels.")
+        raise UserError(f"{listing.file_name} holds no weight matrices or kernels.", kind="empty")
     return build_architecture(net, input_shape, weights[-1].shape[0])
 
 
@@ -56,21 +56,26 @@ def imported_stack(
     """
     match = match_layers(listing, architecture)
     if not match.fits:
-        raise UserError(_plain_verdict(match).replace("Gates of", "The weights of", 1))
+        raise UserError(
+            _plain_verdict(match).replace("Gates of", "The weights of", 1), kind="no-fit"
+        )
     given = sum(a.ndim in (2, 4) and a.dtype.kind == "f" for a in listing.arrays.values())
     if given > len(architecture.weighted):
         raise UserError(
             f"{listing.file_name} holds {given} weight layers; the network that was named has "
-            f"{len(architecture.weighted)}."
+            f"{len(architecture.weighted)}.",
+            kind="wrong-length",
         )
     if len(match.weights) < len(architecture.weighted):
         raise UserError(
-            f"The output layer of {listing.file_name} does not fit: {match.rows[-1].remark}."
+            f"The output layer of {listing.file_name} does not fit: {match.rows[-1].remark}.",
+            kind="no-fit",
         )
     if rest := left_over(listing, architecture):
         raise UserError(
             f"{listing.file_name} holds '{plain(rest, 80)}', which is as long as a layer is wide "
-            "but by its name no layer's bias; without it the network would be another."
+            "but by its name no layer's bias; without it the network would be another.",
+            kind="no-fit",
         )
     notes = match.verdict.partition(". ")[2]
     return _filled(match, architecture, dtype), (notes,) if notes else ()
@@ -82,7 +87,7 @@ def imported_gates(
     """The weights that make the gates, and notes; an output layer that does not fit stays zero."""
     match = match_layers(listing, architecture)
     if not match.fits:
-        raise UserError(_plain_verdict(match))
+        raise UserError(_plain_verdict(match), kind="no-fit")
     return _filled(match, architecture, dtype), (match.verdict,)
 
 

@@ -73,7 +73,9 @@ def parse_geometry(text: str) -> Geometry:
     """Read the words, separated by commas or spaces; raises `UserError` naming one that is none."""
     words = [word for word in re.split(r"[,\s]+", text.strip().lower()) if word]
     if len(words) > _MOST:
-        raise UserError(Where("--geometry") + f" has {len(words):,} words; {_MOST:,} at most.")
+        raise UserError(
+            Where("--geometry") + f" has {len(words):,} words; {_MOST:,} at most.", kind="bad-words"
+        )
     layers: list[LayerWords] = []
     front: list[StatedLayer | str] = []
     for word in words:
@@ -88,7 +90,8 @@ def parse_geometry(text: str) -> Geometry:
         raise UserError(
             Where("--geometry")
             + " has no layer: a word for each convolution, like p1 or s2p1 (s1 where it "
-            "has neither stride nor padding)."
+            "has neither stride nor padding).",
+            kind="bad-words",
         )
     return Geometry(tuple(layers), any(word in PLACES for word in words), tuple(front))
 
@@ -134,7 +137,8 @@ def _convolution(word: str) -> ConvolutionNumbers:
     for letter, number, padded in _PART.findall(word):
         if letter in found or (padded and mode != "zeros"):
             raise UserError(
-                Where("--geometry") + f" says '{letter or padded}' twice of one layer: '{word}'."
+                Where("--geometry") + f" says '{letter or padded}' twice of one layer: '{word}'.",
+                kind="named-twice",
             )
         if padded:
             mode = padded
@@ -143,7 +147,8 @@ def _convolution(word: str) -> ConvolutionNumbers:
     groups = found.get("g", (1, 1))[0]
     if 0 in (*found.get("s", ()), *found.get("d", ()), groups):
         raise UserError(
-            Where("--geometry") + f" has a stride, dilation or number of groups of 0: '{word}'."
+            Where("--geometry") + f" has a stride, dilation or number of groups of 0: '{word}'.",
+            kind="bad-words",
         )
     return ConvolutionNumbers(
         stride=found.get("s", (1, 1)),  # type: ignore[arg-type]  # only padding may be a word
@@ -164,7 +169,8 @@ def _pooling(word: str) -> StatedLayer:
             Where("--geometry")
             + f" has no word '{word}'; s2p1 is a convolution, max2 a pooling"
             + IN_DOCS
-            + "."
+            + ".",
+            kind="bad-words",
         )
     kind, kernel, stride, padding, dilation, up, bare = parts.groups()
     numbers: dict[str, Value] = {
@@ -178,14 +184,17 @@ def _pooling(word: str) -> StatedLayer:
     else:
         numbers |= {"count_include_pad": not bare, "divisor_override": None}
     if (kind == "avg" and dilation) or (kind == "max" and bare):
-        raise UserError(Where("--geometry") + f" has no word '{word}': no such pooling has that.")
+        raise UserError(
+            Where("--geometry") + f" has no word '{word}': no such pooling has that.",
+            kind="bad-words",
+        )
     return StatedLayer(word, f"{kind.title()}Pool2d", numbers)
 
 
 def _window(text: str) -> tuple[int, int]:
     sides = _sides(text)
     if 0 in sides:
-        raise UserError(Where("--geometry") + " has a window or stride of 0.")
+        raise UserError(Where("--geometry") + " has a window or stride of 0.", kind="bad-words")
     return sides
 
 

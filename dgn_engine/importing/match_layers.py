@@ -187,7 +187,8 @@ def regime_of(listing: CheckpointContents) -> Regime | None:
         return find_regime(name) if name else None
     except UserError:
         raise UserError(
-            f"{listing.file_name} is of the regime '{plain(name, 20)}', which is not known here."
+            f"{listing.file_name} is of the regime '{plain(name, 20)}', which is not known here.",
+            kind="unknown-name",
         ) from None
 
 

@@ -69,7 +69,8 @@ def questions_of(listing: CheckpointContents) -> list[OpenQuestion]:
         raise UserError(
             f"{listing.file_name} does not have the names and shapes of a {said} network with "
             "weights in its shortcuts: say in --geometry a word for each of its convolutions, or "
-            "let your own code make it (--model)."
+            "let your own code make it (--model).",
+            kind="not-supported",
         )
     if family and (family == "resnet" or reading.geometry == TORCHVISION):
         return _questions_of_family(listing)
@@ -129,7 +130,8 @@ def _check_children(listing: CheckpointContents) -> None:
         if child.kind.startswith(start) and kind not in _CONTAINERS:
             raise UnnamedNetwork(
                 f"{listing.file_name} holds '{plain(child.name, 60)}', a {plain(kind, 60)}, which "
-                "is no layer that is read here."
+                "is no layer that is read here.",
+                kind="not-supported",
             )
 
 
@@ -189,7 +191,8 @@ def check_alone(listing: CheckpointContents, door: Door) -> None:
         how = f" (--part {plain(shlex.quote(beside[0]), 60)}, or the key of the other)"
         raise UserError(
             f"{listing.file_name} holds '{plain(beside[0], 60)}' beside the network that would be "
-            f"taken: say which of them{how if door == 'command' else ''}."
+            f"taken: say which of them{how if door == 'command' else ''}.",
+            kind="not-supported",
         )
 
 
@@ -262,7 +265,8 @@ def stated_eps(listing: CheckpointContents) -> float | None:
     if len(found) > 1 or None in found:
         raise UserError(
             f"{listing.file_name} holds BatchNorms of several ε, or with hooks: let your own code "
-            "make it" + BY_OPTION + "."
+            "make it" + BY_OPTION + ".",
+            kind="not-supported",
         )
     eps = next(iter(found), None)
     return eps if isinstance(eps, float) else None

@@ -180,11 +180,13 @@ def state_of(listing: CheckpointContents) -> NetworkState:
         )
     except (KeyError, ValueError) as error:
         raise UserError(
-            f"{file} does not say how its gates were used: {plain(str(error), 60)}."
+            f"{file} does not say how its gates were used: {plain(str(error), 60)}.", kind="damaged"
         ) from None
     sound = 0 < found.beta < math.inf and 0 <= found.epsilon < math.inf
     if not sound or found.value_input not in get_args(ValueInput):
-        raise UserError(f"{file} names gates or a value input that there are not.")
+        raise UserError(
+            f"{file} names gates or a value input that there are not.", kind="out-of-bounds"
+        )
     return found
 
 
@@ -238,14 +240,17 @@ def _architecture(
     }
     shape = weights[max(weights)].shape
     if not shape:
-        raise UserError(f"The last weight of {listing.file_name} is a number, not a matrix.")
+        raise UserError(
+            f"The last weight of {listing.file_name} is a number, not a matrix.", kind="wrong-shape"
+        )
     base = build(state.config.net, input_shape, shape[0])
     if "random_input" in listing.arrays:
         trained = listing.arrays["random_input"].shape
         if math.prod(trained) != math.prod(base.input_shape):
             raise UserError(
                 f"{listing.file_name} takes inputs of shape {trained}, but these have shape "
-                f"{tuple(input_shape)}."
+                f"{tuple(input_shape)}.",
+                kind="other-inputs",
             )
     return base
 
@@ -258,14 +263,22 @@ def _fill(network: GatedNetwork, listing: CheckpointContents) -> None:
     for name in sorted(held ^ set(wanted)):
         which = "lacks" if name in wanted else "holds the strange tensor"
         raise UserError(
-            f"{file} {which} '{plain(name, 60)}': it is not the network of its configuration."
+            f"{file} {which} '{plain(name, 60)}': it is not the network of its configuration.",
+            kind="other-network",
         )
     for name, target in wanted.items():
         array = listing.arrays[name]
         if array.shape != tuple(target.shape):
             raise UserError(
                 f"'{name}' of {file} has shape {array.shape}; the network of its configuration "
-                f"has {tuple(target.shape)} there."
+                f"has {tuple(target.shape)} there.",
+                kind="wrong-shape",
+            )
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise UserError(
+                f"'{name}' of {file} holds values that are not finite.",
+                kind="not-finite",
+                value=name,
             )
         target.copy_(torch.from_numpy(np.array(array)))
 
@@ -279,7 +292,8 @@ def _check_known_turns(
     if (gating.rotation or gating.shift) and wiring != (gating.wiring or straight):
         raise UserError(
             f"The gates of {listing.file_name} were rotated and then wired anew, and a file of "
-            "its age does not say how they were turned then; its run's folder may."
+            "its age does not say how they were turned then; its run's folder may.",
+            kind="not-recorded",
         )
 
 

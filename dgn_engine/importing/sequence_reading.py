@@ -209,11 +209,13 @@ def _check_of_norms(
     """Refuse what is said of BatchNorms and has no effect."""
     if geometry.places and reading.batchnorm:
         beside = " has no effect beside " + Where("--geometry") + " with act or bn in it."
-        raise UserError(Where("--batchnorm") + beside)
+        raise UserError(Where("--batchnorm") + beside, kind="not-supported")
     norms = any(layer.kind == "BatchNorm" for layer in sequence.layers)
     if not norms and (reading.batchnorm or reading.norm_eps is not None):
         option = "--batchnorm" if reading.batchnorm else "--norm-eps"
-        raise UserError(Where(option) + f" has no effect: {file} holds no BatchNorm.")
+        raise UserError(
+            Where(option) + f" has no effect: {file} holds no BatchNorm.", kind="not-supported"
+        )
 
 
 def _in_front(
@@ -234,7 +236,8 @@ def _in_front(
         file_has = "a BatchNorm" if norm is not None else "none"
         raise UserError(
             Where("--geometry")
-            + f" {words} in front of the first layer, and {file} has {file_has} there."
+            + f" {words} in front of the first layer, and {file} has {file_has} there.",
+            kind="bad-words",
         )
     for number, token in enumerate(tokens):
         name = "in front" + (f" ({number + 1})" if number else "")
@@ -317,20 +320,24 @@ def _segments(file: str, sequence: FileSequence) -> list[_Segment]:
     layers, gaps = sequence.layers, sequence.gaps
     places = [place for place, layer in enumerate(layers) if layer.kind != "BatchNorm"]
     if places[0] > 1:
-        raise UnnamedNetwork(f"{file} holds two BatchNorms before its first layer.")
+        raise UnnamedNetwork(
+            f"{file} holds two BatchNorms before its first layer.", kind="not-supported"
+        )
     found = []
     for start, end in pairwise([*places, len(layers)]):
         norms, last = layers[start + 1 : end], end == len(layers)
         if len(norms) > 1:
             raise UnnamedNetwork(
                 f"{file} holds two BatchNorms, '{plain(norms[0].name, 60)}' and "
-                f"'{plain(norms[1].name, 60)}', behind one layer."
+                f"'{plain(norms[1].name, 60)}', behind one layer.",
+                kind="not-supported",
             )
         norm = norms[0] if norms else None
         if norm is not None and norm.shape[0] != layers[start].shape[0]:
             raise UnnamedNetwork(
                 f"{file} holds the BatchNorm '{plain(norm.name, 60)}' of {norm.shape[0]:,} units "
-                f"behind '{plain(layers[start].name, 60)}', which has {layers[start].shape[0]:,}."
+                f"behind '{plain(layers[start].name, 60)}', which has {layers[start].shape[0]:,}.",
+                kind="not-supported",
             )
         to_next = None if last else gaps[end - 1]
         to_norm = gaps[start] if norm is not None else None
@@ -350,7 +357,8 @@ def _words(file: str, segments: Sequence[_Segment], geometry: Geometry) -> list[
         raise UserError(
             Where("--geometry")
             + f" has words for {len(said)} {what}; {file} has {len(wanted)}, and each "
-            "needs one (s1 for a convolution without stride and padding)."
+            "needs one (s1 for a convolution without stride and padding).",
+            kind="bad-words",
         )
     for segment, words in zip(wanted, said, strict=True):
         if (segment.layer.kind == "Conv2d") != (words.convolution is not None):
@@ -358,7 +366,8 @@ def _words(file: str, segments: Sequence[_Segment], geometry: Geometry) -> list[
             raise UserError(
                 Where("--geometry")
                 + f" has another kind of layer for '{plain(segment.layer.name, 60)}', "
-                f"which is {kinds[segment.layer.kind]}."
+                f"which is {kinds[segment.layer.kind]}.",
+                kind="bad-words",
             )
     rest = segments[len(convolutions) :] if not whole else []
     return [*said, *(LayerWords(None) for _ in rest)]
@@ -379,7 +388,8 @@ def _behind(
     if norms != (segment.norm is not None):
         has = "a BatchNorm" if segment.norm is not None else "none"
         raise UserError(
-            Where("--geometry") + f" has {norms} bn behind '{name}' of {file}, which has {has}."
+            Where("--geometry") + f" has {norms} bn behind '{name}' of {file}, which has {has}.",
+            kind="bad-words",
         )
     if segment.norm is not None:
         _check_norm_place(file, segment, tokens)
@@ -387,7 +397,8 @@ def _behind(
     if segment.room is not None and silent > segment.room:
         raise UserError(
             f"{file} has numbers for {segment.room} layers without parameters behind '{name}', and "
-            f"{silent} are said to stand there."
+            f"{silent} are said to stand there.",
+            kind="bad-words",
         )
     for number, token in enumerate(tokens):
         called = f"behind {name}" + (f" ({number + 1})" if number else "")
@@ -419,7 +430,8 @@ def _usual(
     if numbered and reading.batchnorm and reading.batchnorm != numbered:
         raise UserError(
             f"The numbers of {file} have the BatchNorm '{plain(segment.norm.name, 60)}' {numbered} "
-            f"the activation, not {reading.batchnorm} it."
+            f"the activation, not {reading.batchnorm} it.",
+            kind="contradiction",
         )
     if (numbered or reading.batchnorm) == "before":
         return ["bn", *acts, *pooling]
@@ -432,7 +444,8 @@ def _usual(
             f"{file} has room for pooling on both sides of the BatchNorm "
             f"'{plain(segment.norm.name, 60)}': say in "
             + Where("--geometry")
-            + " where everything stands, with act and bn (p1,act,max2,bn,dense)."
+            + " where everything stands, with act and bn (p1,act,max2,bn,dense).",
+            kind="not-supported",
         )
     return [*acts, "bn", *pooling]
 
@@ -446,12 +459,14 @@ def _check_norm_place(file: str, segment: _Segment, tokens: Sequence[StatedLayer
         raise UserError(
             f"{file} has numbers for {segment.to_norm} layers between '"
             f"{plain(segment.layer.name, 60)}' and its BatchNorm '{name}', and {place} are said to "
-            "stand there."
+            "stand there.",
+            kind="bad-words",
         )
     if segment.to_next is not None and behind > segment.to_next:
         raise UserError(
             f"{file} has numbers for {segment.to_next} layers behind the BatchNorm '{name}', and "
-            f"{behind} are said to stand there."
+            f"{behind} are said to stand there.",
+            kind="bad-words",
         )
 
 
@@ -480,7 +495,9 @@ def _weighted(layer: FileLayer, said: LayerWords) -> StatedLayer:
 def _norm(norm: FileLayer, maps: bool, reading: FileReading, children: Children) -> StatedLayer:
     stated = _stated_eps(norm, children)
     if stated is not None and reading.norm_eps not in (None, stated):
-        raise UserError(f"The file says that ε of '{plain(norm.name, 60)}' is {stated:g}.")
+        raise UserError(
+            f"The file says that ε of '{plain(norm.name, 60)}' is {stated:g}.", kind="contradiction"
+        )
     eps = reading.norm_eps if stated is None else stated
     assert eps is not None  # asked before
     kind = "BatchNorm2d" if maps else "BatchNorm1d"
@@ -518,5 +535,6 @@ def _check_stated(file: str, layer: StatedLayer, children: Children) -> None:
     raise UserError(
         f"{file} says that '{plain(layer.name, 60)}' is {layer_in_words(child)}; "
         + Where("--geometry")
-        + f" has {layer_in_words(layer)}."
+        + f" has {layer_in_words(layer)}.",
+        kind="contradiction",
     )

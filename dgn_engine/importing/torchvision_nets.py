@@ -211,7 +211,8 @@ def _taken(
     left = next((name for name in folding.arrays if name.endswith("running_mean")), "")
     if left:
         raise UserError(
-            f"{file} holds a BatchNorm, '{left}', that stands behind none of its layers."
+            f"{file} holds a BatchNorm, '{left}', that stands behind none of its layers.",
+            kind="not-supported",
         )
     kept: dict[str, Array] = {}
     for name in placed.weights:
@@ -224,17 +225,20 @@ def _taken(
 
 def _fitted(input_shape: tuple[int, ...], nodes: list[arch.Node], file: str) -> arch.Architecture:
     if len(input_shape) != 3:
-        raise UserError(f"{file} takes images, but these examples are vectors.")
+        raise UserError(f"{file} takes images, but these examples are vectors.", kind="not-images")
     first = nodes[0]
     if isinstance(first, arch.Conv) and first.inputs != input_shape[0]:
         raise UserError(
-            f"{file} takes images with {first.inputs} channels, but these have {input_shape[0]}."
+            f"{file} takes images with {first.inputs} channels, but these have {input_shape[0]}.",
+            kind="other-inputs",
         )
     try:
         return arch.Architecture(input_shape, tuple(nodes))
     except UserError as refusal:
         sides = "×".join(str(side) for side in input_shape[1:])
-        raise UserError(f"{file} does not take images of {sides}: {refusal}") from None
+        raise UserError(
+            f"{file} does not take images of {sides}: {refusal}", kind="other-inputs"
+        ) from None
 
 
 def _flattened(
@@ -258,7 +262,8 @@ def _flattened(
     side = isqrt(dense.inputs // channels)
     if side * side * channels != dense.inputs:
         raise UserError(
-            f"{file}: its first dense layer takes {dense.inputs} inputs, no square maps."
+            f"{file}: its first dense layer takes {dense.inputs} inputs, no square maps.",
+            kind="other-inputs",
         )
     rest = nodes[head + 1 :]
     if (high, wide) == (side, side):

@@ -77,15 +77,22 @@ def _check_closed_form(architecture: arch.Architecture) -> None:
             case arch.MaxPool() | arch.GlobalMaxPool():
                 raise ArgumentError(
                     f"{where}: max pooling has no closed form in the limit of infinite width, "
-                    "because the largest of correlated Gaussians has none; use average pooling."
+                    "because the largest of correlated Gaussians has none; use average pooling.",
+                    kind="not-supported",
                 )
             case arch.ChannelScale():
-                raise ArgumentError(f"{where}: the limit knows no scaled channels (BatchNorm).")
+                raise ArgumentError(
+                    f"{where}: the limit knows no scaled channels (BatchNorm).",
+                    kind="not-supported",
+                )
             case arch.Conv(normal=True):
-                raise ArgumentError(f"{where}: the limit knows no batch normalisation.")
+                raise ArgumentError(
+                    f"{where}: the limit knows no batch normalisation.", kind="not-supported"
+                )
             case arch.Dense(factor=factor) if factor != 1.0:
                 raise ArgumentError(
-                    f"{where} has the factor {factor:g}; multiply its sigma_w by it instead."
+                    f"{where} has the factor {factor:g}; multiply its sigma_w by it instead.",
+                    kind="not-supported",
                 )
             case arch.Dense() | arch.Conv():
                 law = _Gaussian(True, True)
@@ -98,7 +105,8 @@ def _check_closed_form(architecture: arch.Architecture) -> None:
                 if not (block.centred or law.centred):
                     raise ArgumentError(
                         f"{where}: the block and its skip both end behind gates, whose means do "
-                        "not vanish; leave the last layer of the block without a gate."
+                        "not vanish; leave the last layer of the block without a gate.",
+                        kind="not-supported",
                     )
                 law = _Gaussian(block.gaussian and law.gaussian, block.centred and law.centred)
         if arch.is_gated(node):
@@ -106,7 +114,8 @@ def _check_closed_form(architecture: arch.Architecture) -> None:
                 raise ArgumentError(
                     f"{where}: this gate meets what is no Gaussian in the limit, for which there "
                     "is no closed form: a sum with a skip that was rectified before, or a mean of "
-                    "what was. Project the skip, or put activations before the weights of a block."
+                    "what was. Project the skip, or put activations before the weights of a block.",
+                    kind="not-supported",
                 )
             law = _Gaussian(False, False)
 

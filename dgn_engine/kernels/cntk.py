@@ -312,18 +312,21 @@ def convolutional_limit(
         check_inputs("other", other, architecture.input_shape, like=x)
     if not isinstance(architecture.nodes[0], arch.Conv):
         raise ArgumentError(
-            "The convolutional limit needs a network that starts with a convolution."
+            "The convolutional limit needs a network that starts with a convolution.",
+            kind="not-supported",
         )
     last = architecture.nodes[-1]
     for node in architecture.nodes:
         if isinstance(node, (arch.Conv, arch.Dense)) and not node.gated and node is not last:
             raise ArgumentError(
-                "The convolutional limit needs a gate behind every layer but the last."
+                "The convolutional limit needs a gate behind every layer but the last.",
+                kind="not-supported",
             )
         if not isinstance(node, (arch.Conv, arch.Dense, arch.Flatten, arch.GlobalAveragePool)):
             raise ArgumentError(
                 f"The convolutional limit does not know {type(node).__name__}; use global average "
-                "pooling or flattening."
+                "pooling or flattening.",
+                kind="not-supported",
             )
     images = x.detach().to("cpu", torch.float64)
     if other is None:

@@ -188,6 +188,7 @@ class _Contraction:
                 + UNIT
                 + f" ({size:,} for K itself).",
                 value=budget,
+                kind="not-supported",
             )
         examples, logits = n, min(len(self.basis), (room - cost.fixed) // (n * row + each))
         if logits < 1:
@@ -307,16 +308,24 @@ def _length(part: slice) -> int:
 
 def _check_examples(name: str, examples: object, module: nn.Module) -> None:
     if not isinstance(examples, Tensor):
-        raise ArgumentError(f"{name} must be a tensor, not {type(examples).__name__}.")
+        raise ArgumentError(
+            f"{name} must be a tensor, not {type(examples).__name__}.", kind="wrong-type"
+        )
     if examples.dim() < 1 or not len(examples):
-        raise ArgumentError(f"{name} has shape {tuple(examples.shape)}; it must hold examples.")
+        raise ArgumentError(
+            f"{name} has shape {tuple(examples.shape)}; it must hold examples.", kind="wrong-shape"
+        )
     parameter = next(module.parameters(), None)
     if parameter is not None and parameter.device != examples.device:
-        raise ArgumentError(f"{name} is on {examples.device}, the module on {parameter.device}.")
+        raise ArgumentError(
+            f"{name} is on {examples.device}, the module on {parameter.device}.",
+            kind="other-device",
+        )
     if examples.is_complex():
         raise ArgumentError(
             f"{name} holds complex numbers; K is of real inputs: give the real and imaginary parts "
-            "to a module that puts them together."
+            "to a module that puts them together.",
+            kind="wrong-type",
         )
     if examples.is_floating_point():
         check_finite(name, examples)

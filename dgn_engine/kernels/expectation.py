@@ -34,7 +34,8 @@ def value_kernel_constant(architecture: Architecture, sigmas: Sequence[float]) -
     if architecture.residual:
         raise ArgumentError(
             "architecture has residual blocks, whose sub-networks have a constant each; "
-            "expected_value_kernel sums them."
+            "expected_value_kernel sums them.",
+            kind="not-supported",
         )
     return math.exp(_log_constant(architecture, sigmas))
 
@@ -116,7 +117,10 @@ def random_gating_level(p: float, depth: int) -> float:
     check_number("p", p, above=0.0)
     check_count("depth", depth)
     if p > 1.0:
-        raise ArgumentError(f"p is {p} and the depth {depth}; 0 < p ≤ 1 and depth ≥ 1 are needed.")
+        raise ArgumentError(
+            f"p is {p} and the depth {depth}; 0 < p ≤ 1 and depth ≥ 1 are needed.",
+            kind="out-of-bounds",
+        )
     return float(p ** (depth - 1))
 
 
@@ -125,7 +129,8 @@ def check_sigmas(architecture: Architecture, sigmas: object) -> None:
     if any(isinstance(layer, ChannelScale) for layer in architecture.weighted):
         raise ArgumentError(
             "βH is not defined where channels are scaled apart from weight layers (a BatchNorm of "
-            "its own, as in pre-activation)."
+            "its own, as in pre-activation).",
+            kind="not-supported",
         )
     why = "{} positive standard deviations are needed, one per weight layer"
     found = check_tensors("sigmas", sigmas, len(architecture.weighted), why)

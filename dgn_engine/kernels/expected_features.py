@@ -60,23 +60,30 @@ def _check_kind(network: GatedNetwork) -> None:
     if network.own_gates or network.given_gates is not None or network.drawn_gates:
         raise ArgumentError(
             "E[K^F_0] needs a feature network of its own: gates of the value network's own depend "
-            "on its weights, and coins have no gradient."
+            "on its weights, and coins have no gradient.",
+            kind="not-supported",
         )
     if not network.gate.soft or network.gate.open:
-        raise ArgumentError("K^F is zero here: these gates have no gradient, only soft ones do.")
+        raise ArgumentError(
+            "K^F is zero here: these gates have no gradient, only soft ones do.", kind="singular"
+        )
     nodes = network.architecture.nodes
     if not all(isinstance(node, Dense) for node in nodes) or not all(
         isinstance(node, Dense) and node.gated for node in nodes[:-1]
     ):
         raise ArgumentError(
-            "E[K^F_0] is known for dense networks whose every hidden layer is gated."
+            "E[K^F_0] is known for dense networks whose every hidden layer is gated.",
+            kind="not-supported",
         )
     if len(network.value.biases):
-        raise ArgumentError("E[K^F_0] counts paths of weights; this value network has biases.")
+        raise ArgumentError(
+            "E[K^F_0] counts paths of weights; this value network has biases.", kind="not-supported"
+        )
     stack = network.feature
     if stack.frozen or not all(one.plain for one in stack.layer_parameters()):
         raise ArgumentError(
-            "E[K^F_0] is over feature weights and biases that all train, without constant factors."
+            "E[K^F_0] is over feature weights and biases that all train, without constant factors.",
+            kind="not-supported",
         )
 
 

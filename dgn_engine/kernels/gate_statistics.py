@@ -200,7 +200,8 @@ def _check_memory(architecture: Architecture, x: Tensor, settings: GateStatistic
         raise UserError(
             f"A pass of {len(x):,} examples needs {len(x) * each / 2**30:.3g} GiB, more than the "
             f"{settings.memory_bytes / 2**30:.3g} GiB allowed; {settings.memory_bytes // each:,} "
-            "fit (or --memory, or a smaller --size)."
+            "fit (or --memory, or a smaller --size).",
+            kind="too-large",
         )
 
 

@@ -235,7 +235,9 @@ def soft_relu_limit(
     gate = _soft_gate(x, beta, epsilon)
     check_flag("as_printed", as_printed)
     if as_printed and sigma_w is not None:
-        raise ArgumentError("as_printed is the papers' recursion, which has no sigma_w.")
+        raise ArgumentError(
+            "as_printed is the papers' recursion, which has no sigma_w.", kind="contradiction"
+        )
     given = sigma_w is not None or as_printed
     first, *rest = _layers(x, depth, sigma_w if given else math.sqrt(2), sigma_b)
     moments, alike = first.after(_start(x, other)), _alike(x, other)
@@ -383,7 +385,8 @@ def _finite(found: LimitKernels, depth: int) -> LimitKernels:
     if not bool(torch.isfinite(found.tangent).all()):
         raise ArgumentError(
             f"depth is {depth:,}: with these weights the kernel grows with every layer, beyond "
-            "what float64 holds; take fewer layers or smaller sigma_w."
+            "what float64 holds; take fewer layers or smaller sigma_w.",
+            kind="overflow",
         )
     return found
 
@@ -393,13 +396,16 @@ def _layers(x: Tensor, depth: int, sigma_w: Sigmas | None, sigma_b: Sigmas) -> l
     check_tensor("x", x)
     check_count("depth", depth, 0, DEEPEST)
     if not depth:
-        raise ArgumentError("depth is 0; a network has at least one weight layer.")
+        raise ArgumentError(
+            "depth is 0; a network has at least one weight layer.", kind="out-of-bounds"
+        )
     biases = each_sigma("sigma_b", sigma_b, depth)
     if sigma_w is None:
         if any(biases):
             raise ArgumentError(
                 "sigma_b was given without sigma_w; biases belong to the NTK parametrisation, "
-                "which needs both."
+                "which needs both.",
+                kind="contradiction",
             )
         return [_LimitLayer(1.0, 0.0)] * depth
     weights = each_sigma("sigma_w", sigma_w, depth)
@@ -414,7 +420,8 @@ def each_sigma(name: str, sigmas: object, depth: int) -> list[float]:
         if len(sigmas) != depth:
             raise ArgumentError(
                 f"{name} has {len(sigmas)} numbers; one is needed for each of the {depth} weight "
-                "layers, or a single one for all."
+                "layers, or a single one for all.",
+                kind="wrong-length",
             )
         for place, sigma in enumerate(sigmas):
             check_number(f"Number {place} of {name}", sigma)

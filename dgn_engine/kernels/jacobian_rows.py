@@ -67,7 +67,8 @@ class ModuleFunction:
         self._aliases = _aliases(module, self.parameters)
         if not self.parameters:
             raise ArgumentError(
-                "No parameter of the module is trained: none has requires_grad, so K is zero."
+                "No parameter of the module is trained: none has requires_grad, so K is zero.",
+                kind="frozen",
             )
         with self.undisturbed():
             self.output = self._probed(examples, before_softmax)
@@ -178,7 +179,9 @@ class ModuleFunction:
         with SoftmaxInputs() as softmax:
             logits = logits_of(call(), n, softmax)
         if softmax.end != self._end:
-            raise ArgumentError(f"The module ends with {self._end} for some examples only.")
+            raise ArgumentError(
+                f"The module ends with {self._end} for some examples only.", kind="other-function"
+            )
         return logits
 
     def _vectorises(self, example: Tensor) -> str:
@@ -205,7 +208,8 @@ class ModuleFunction:
                 if not first.requires_grad:
                     raise ArgumentError(
                         "The module's output does not depend on any trained parameter as autograd "
-                        "sees it; look for detach() or no_grad() in its forward."
+                        "sees it; look for detach() or no_grad() in its forward.",
+                        kind="frozen",
                     )
                 with torch.no_grad():
                     again = self._logits(partial(self.module, x[:1]), 1)
@@ -213,18 +217,20 @@ class ModuleFunction:
                     both = self._logits(partial(self.module, torch.stack([x[0], x[-1]])), 2)
         except ModuleDrawsError:
             raise ArgumentError(
-                "The module draws random numbers" + self._advice(EVAL_OR_LEAVE) + "."
+                "The module draws random numbers" + self._advice(EVAL_OR_LEAVE) + ".", kind="random"
             ) from None
         one = first.detach()
         if not _is_close(one, again):
             raise ArgumentError(
                 "The module gives other outputs when it is called again: it is random"
-                f"{self._advice('; call eval()')}."
+                f"{self._advice('; call eval()')}.",
+                kind="random",
             )
         if not _is_close(torch.cat([one, last]), both):
             raise ArgumentError(
                 "The module couples the examples of a batch: its output for one depends on the "
-                "others, so there is no kernel of two examples."
+                "others, so there is no kernel of two examples.",
+                kind="couples-examples",
             )
         return one
 
@@ -269,7 +275,8 @@ class ModuleFunction:
             raise ArgumentError(
                 f"The module changes its buffer {changed[0]} while it computes"
                 + self._advice(EVAL_FIRST)
-                + "."
+                + ".",
+                kind="changes-state",
             )
 
 
@@ -418,14 +425,21 @@ def _refuse_training_mode(module: nn.Module) -> None:
     for name, part in module.named_modules():
         where = f"Layer {name} ({type(part).__name__})" if name else type(part).__name__
         if isinstance(part, nn.modules.batchnorm._BatchNorm) and part.running_mean is None:
-            raise ArgumentError(f"{where} has no running statistics: it couples the examples.")
+            raise ArgumentError(
+                f"{where} has no running statistics: it couples the examples.", kind="missing"
+            )
         if not part.training:
             continue
         if isinstance(part, norms) and part.track_running_stats:
-            raise ArgumentError(f"{where} couples the examples in training mode" + EVAL_FIRST + ".")
+            raise ArgumentError(
+                f"{where} couples the examples in training mode" + EVAL_FIRST + ".",
+                kind="couples-examples",
+            )
         drops = part.p if isinstance(part, dropouts) else getattr(part, "dropout", 0.0)
         if isinstance(part, nn.RReLU) or (isinstance(drops, float) and drops > 0):
-            raise ArgumentError(f"{where} is random in training mode" + EVAL_FIRST + ".")
+            raise ArgumentError(
+                f"{where} is random in training mode" + EVAL_FIRST + ".", kind="random"
+            )
 
 
 def logits_of(output: object, n: int, softmax: SoftmaxInputs | None = None) -> Tensor:
@@ -443,12 +457,14 @@ def logits_of(output: object, n: int, softmax: SoftmaxInputs | None = None) -> T
     wanted = "K needs one real tensor (n, C) of logits: wrap the module in one that returns that."
     tensor = output_tensor(output)
     if tensor is None:
-        raise ArgumentError(f"The module returns {returned(output)}; {wanted}")
+        raise ArgumentError(f"The module returns {returned(output)}; {wanted}", kind="no-logits")
     if softmax is not None:
         tensor = softmax.before(tensor)
     shape = tuple(tensor.shape)
     if not tensor.is_floating_point() or len(shape) not in (1, 2) or shape[0] != n or 0 in shape:
-        raise ArgumentError(f"The module returns {returned(tensor)} for {n} examples; {wanted}")
+        raise ArgumentError(
+            f"The module returns {returned(tensor)} for {n} examples; {wanted}", kind="no-logits"
+        )
     return tensor.reshape(n, -1)
 
 

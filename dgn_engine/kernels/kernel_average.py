@@ -121,7 +121,7 @@ class KernelAverage:
         if self.count == self._population:
             return torch.zeros_like(products)
         if self.count < 2:
-            raise ArgumentError("A standard error needs two draws at least.")
+            raise ArgumentError("A standard error needs two draws at least.", kind="not-supported")
         covariance = (products - one * two / self.count) / (self.count - 1)
         left = 1.0 if self._population is None else 1.0 - self.count / self._population
         return covariance * (left / self.count)
@@ -135,5 +135,6 @@ class KernelAverage:
         if not self._symmetric:
             raise ArgumentError(
                 f"The estimate of a block has no '{how}': its diagonals are not estimated; take "
-                "'none' or 'width'."
+                "'none' or 'width'.",
+                kind="not-supported",
             )

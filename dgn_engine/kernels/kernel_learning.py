@@ -78,15 +78,19 @@ def kernel_regression(
     rows, columns = test.cpu().numpy(), train.cpu().numpy()
     if not np.isfinite(values).all():
         raise ArgumentError(
-            "The kernel holds values that are not finite; nothing can be fitted to it."
+            "The kernel holds values that are not finite; nothing can be fitted to it.",
+            kind="not-finite",
         )
     if set(rows.tolist()) & set(columns.tolist()):
-        raise ArgumentError("Some examples are in both the training and the test part.")
+        raise ArgumentError(
+            "Some examples are in both the training and the test part.", kind="contradiction"
+        )
     inner = values[np.ix_(columns, columns)]
     penalty = ridge * float(np.trace(inner)) / len(columns)
     if penalty <= 0:
         raise ArgumentError(
-            "The kernel is zero on the training examples; nothing can be fitted to it."
+            "The kernel is zero on the training examples; nothing can be fitted to it.",
+            kind="singular",
         )
     model = KernelRidge(alpha=penalty, kernel="precomputed").fit(inner, y[columns])
     found = np.asarray(model.predict(values[np.ix_(rows, columns)])).reshape(len(rows), -1)
@@ -204,7 +208,8 @@ def _trajectory(
     if isinstance(targets, Tensor) and targets.dtype in WHOLE:
         raise ArgumentError(
             f"targets has dtype {targets.dtype}; outputs to be learnt are needed "
-            "(class_targets(labels, classes) makes them of class numbers)."
+            "(class_targets(labels, classes) makes them of class numbers).",
+            kind="wrong-type",
         )
     y = _outputs("targets", targets)
     K = _matrix(kernel, y)
@@ -215,7 +220,8 @@ def _trajectory(
     if smallest < -10 * rounding or largest <= 0:
         raise ArgumentError(
             f"kernel has eigenvalues from {smallest:.3g} to {largest:.3g}; training needs one "
-            "that is positive semi-definite and not zero (K^X alone need not be)."
+            "that is positive semi-definite and not zero (K^X alone need not be).",
+            kind="singular",
         )
     cutoff = max(rounding, -NOISE * smallest)
     values = torch.where(values > cutoff, values, 0.0)
@@ -237,11 +243,16 @@ def _trajectory(
         to_test = _seen(B @ vectors, values == 0, cutoff, reach, kernel.dtype)
         test = torch.stack([before - outputs(to_test, grown, t, before) for t in moments])
     elif initial_test is not None:
-        raise ArgumentError("initial_test was given without the block of test with train examples.")
+        raise ArgumentError(
+            "initial_test was given without the block of test with train examples.",
+            kind="contradiction",
+        )
     for part in (train, test):
         if part is not None and not bool(torch.isfinite(part).all()):
             raise ArgumentError(
-                f"The outputs are no longer finite: training diverges above rate {2 / largest:.3g}."
+                "The outputs are no longer finite: training diverges above rate "
+                f"{2 / largest:.3g}.",
+                kind="not-finite",
             )
     at = torch.tensor(moments, dtype=torch.float64)
     return KernelTrajectory(at, train, test, 2 / largest, smallest)
@@ -262,7 +273,8 @@ def _seen(to_test: Tensor, null: Tensor, cutoff: float, reach: float, dtype: tor
         raise ArgumentError(
             f"At time {reach:.3g} the test outputs hang on eigenvalues of the kernel that are lost "
             f"in its rounding (at or below {cutoff:.3g}); times to {1 / cutoff:.3g} are known. "
-            "Compute kernel and block in float64, or take kernel_regression with a ridge."
+            "Compute kernel and block in float64, or take kernel_regression with a ridge.",
+            kind="overflow",
         )
     return torch.where(null & ~kept, 0.0, to_test)
 
@@ -275,9 +287,11 @@ def _outputs(name: str, value: Tensor, like: Tensor | None = None) -> Tensor:
     wanted = found.shape if like is None else like.shape
     if found.dim() > 2 or found.shape != wanted:
         shape = "(n,) or (n, C)" if like is None else str(tuple(wanted))
-        raise ArgumentError(f"{name} has shape {tuple(value.shape)}; {shape} is needed.")
+        raise ArgumentError(
+            f"{name} has shape {tuple(value.shape)}; {shape} is needed.", kind="wrong-shape"
+        )
     if not bool(torch.isfinite(found).all()):
-        raise ArgumentError(f"{name} holds values that are not finite.")
+        raise ArgumentError(f"{name} holds values that are not finite.", kind="not-finite")
     return found
 
 
@@ -289,16 +303,18 @@ def _matrix(kernel: Tensor, y: Tensor) -> Tensor:
     if tuple(kernel.shape) not in wanted:
         raise ArgumentError(
             f"kernel has shape {tuple(kernel.shape)}; for these targets {wanted[0]} or {wanted[1]} "
-            "is needed (logits='mean' or 'full')."
+            "is needed (logits='mean' or 'full').",
+            kind="wrong-shape",
         )
     size = n if kernel.dim() == 2 else n * classes
     found = kernel.detach().to("cpu", torch.float64).reshape(size, size)
     if not bool(torch.isfinite(found).all()):
-        raise ArgumentError("kernel holds values that are not finite.")
+        raise ArgumentError("kernel holds values that are not finite.", kind="not-finite")
     tolerance = max(ROUNDING, 100 * torch.finfo(kernel.dtype).eps)
     if float((found - found.T).abs().max()) > tolerance * float(found.abs().max()):
         raise ArgumentError(
-            "kernel is not symmetric: it is not one of these examples with themselves."
+            "kernel is not symmetric: it is not one of these examples with themselves.",
+            kind="not-symmetric",
         )
     return (found + found.T) / 2
 
@@ -311,9 +327,10 @@ def _block(block: Tensor, y: Tensor, joint: bool) -> tuple[Tensor, Tensor]:
     wanted = (m, classes, n, classes) if joint else (m, n)
     if tuple(block.shape) != wanted:
         raise ArgumentError(
-            f"block has shape {tuple(block.shape)}; {wanted}, test × train, is needed."
+            f"block has shape {tuple(block.shape)}; {wanted}, test × train, is needed.",
+            kind="wrong-shape",
         )
     if not bool(torch.isfinite(block).all()):
-        raise ArgumentError("block holds values that are not finite.")
+        raise ArgumentError("block holds values that are not finite.", kind="not-finite")
     found = block.detach().to("cpu", torch.float64)
     return found.reshape(m * classes, -1) if joint else found, y.new_zeros((m, classes))

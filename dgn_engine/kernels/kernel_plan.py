@@ -158,7 +158,10 @@ def quantities_wanted(
     exist = QUANTITIES if gated else QUANTITIES_OF_K
     for name in names:
         if name not in QUANTITIES:
-            raise UserError(f"There is no quantity '{name}'; there are {', '.join(QUANTITIES)}.")
+            raise UserError(
+                f"There is no quantity '{name}'; there are {', '.join(QUANTITIES)}.",
+                kind="unknown-name",
+            )
     named = [kernel for kernel in WITH_SPECTRUM if kernel in names and kernel in exist]
     wanted = [name for name in _ORDER if name in names and name in exist]
     if "nu" in names and labelled:
@@ -174,10 +177,14 @@ def quantities_wanted(
                 wanted.append("eigenvalues" if kernel == "npk" else f"eigenvalues_{kernel}")
     if only is not None:
         if "nu" in names and not labelled:
-            raise UserError("ν compares a kernel with labels: --only nu needs --labels.")
+            raise UserError(
+                "ν compares a kernel with labels: --only nu needs --labels.", kind="contradiction"
+            )
         for name in ("nu", "eigenvalues"):
             if name in names and not any(each.startswith(name) for each in wanted):
-                raise UserError(f"--only {name}: K has none with --logits {logits}.")
+                raise UserError(
+                    f"--only {name}: K has none with --logits {logits}.", kind="contradiction"
+                )
     return tuple(wanted)
 
 
@@ -201,7 +208,8 @@ def _plan(
         what = "their kernels" if only is None else ", ".join(only)
         raise UserError(
             f"{n:,} inputs need {gib(whole)} GiB for {what}, more than the {gib(allowed)} GiB "
-            f"allowed; {fits:,} inputs fit (or --memory)."
+            f"allowed; {fits:,} inputs fit (or --memory).",
+            kind="too-large",
         )
     return KernelPlan(tuple(found), allowed, whole, fits)
 

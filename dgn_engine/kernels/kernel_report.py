@@ -168,5 +168,6 @@ def _check_finite(found: dict[str, Tensor], normalise: k.Normalise) -> None:
             elif name in ("overlap", "sensitive", "npk"):
                 remedy = "use --scale width"
             raise UserError(
-                f"The kernel '{name}' is not finite: its entries are too large; {remedy}."
+                f"The kernel '{name}' is not finite: its entries are too large; {remedy}.",
+                kind="not-finite",
             )

@@ -134,7 +134,8 @@ def path_operator(
     if isinstance(normalise, str) and normalise in ("trace", "cosine"):
         raise ArgumentError(
             f"normalise is '{normalise}'; a kernel that is not held has 'none' or 'width' (divide "
-            "the eigenvalues by the sum of `path_diagonal` for the trace)."
+            "the eigenvalues by the sum of `path_diagonal` for the trace).",
+            kind="out-of-bounds",
         )
     check_word("normalise", normalise, OperatorScale)
     check_path_inputs(architecture, inputs, other)
@@ -173,7 +174,8 @@ def _check_logits(logits: str) -> None:
     if isinstance(logits, str) and logits == "perclass":
         raise ArgumentError(
             "logits is 'perclass'; a kernel that is not held is one matrix: 'mean', 'sumlogit' or "
-            "'full'."
+            "'full'.",
+            kind="out-of-bounds",
         )
     check_word("logits", logits, OperatorLogits)
 
@@ -288,7 +290,8 @@ def _real(vector: Vector) -> Vector:
     if np.iscomplexobj(vector):
         raise ArgumentError(
             f"The vector is of type {vector.dtype}; multiply its real and imaginary parts one "
-            "after the other."
+            "after the other.",
+            kind="wrong-type",
         )
     return vector
 

@@ -56,20 +56,25 @@ class PathInputs:
 def check_path_inputs(architecture: Architecture, inputs: PathInputs, other: object = None) -> None:
     """What a path kernel is computed of, and what it is a block with."""
     if not isinstance(inputs, PathInputs):
-        raise ArgumentError(f"inputs is of type {type(inputs).__name__}; PathInputs are needed.")
+        raise ArgumentError(
+            f"inputs is of type {type(inputs).__name__}; PathInputs are needed.", kind="wrong-type"
+        )
     check_paths(architecture, inputs.gates, inputs.x_value, inputs.sensitivities, inputs.masks)
     if other is None:
         return
     if not isinstance(other, PathInputs):
         raise ArgumentError(
             f"other is of type {type(other).__name__}; PathInputs are needed "
-            "(PathInputs.of(network, x) makes them)."
+            "(PathInputs.of(network, x) makes them).",
+            kind="wrong-type",
         )
     try:
         check_paths(architecture, other.gates, other.x_value, other.sensitivities, other.masks)
         check_tensor("Layer 0 of gates", other.gates[0], like=inputs.gates[0])
     except ArgumentError as refused:
-        raise ArgumentError(f"Of other: {refused}") from None
+        raise ArgumentError(
+            f"Of other: {refused}", kind=refused.kind, value=refused.value
+        ) from None
 
 
 def _joined(one: Sequence[Tensor], two: Sequence[Tensor], what: str) -> tuple[Tensor, ...]:

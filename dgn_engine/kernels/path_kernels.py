@@ -219,7 +219,8 @@ def gate_churn(before: Sequence[Tensor], after: Sequence[Tensor]) -> tuple[float
     if not before or [g.shape for g in before] != [g.shape for g in after]:
         raise ArgumentError(
             "Gate churn compares gates of the same examples and layers; before and after have "
-            "different shapes, or none."
+            "different shapes, or none.",
+            kind="not-supported",
         )
     switched = [
         int(((now >= SIDE) != (then >= SIDE)).sum())

@@ -66,7 +66,8 @@ def check_budget(
     beside = "" if others is None else f" beside {others:,} others"
     raise UserError(
         f"{n:,} inputs{beside} need {gib(needed)} GiB for their kernels, more than the "
-        f"{gib(budget_bytes)} GiB allowed; {fits:,} inputs fit{more}."
+        f"{gib(budget_bytes)} GiB allowed; {fits:,} inputs fit{more}.",
+        kind="too-large",
     )
 
 

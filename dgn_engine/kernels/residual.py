@@ -39,7 +39,10 @@ def residual_blocks(architecture: arch.Architecture) -> int:
         depth += isinstance(node, arch.Fork) - isinstance(node, arch.Merge)
         count += isinstance(node, arch.Merge)
         if depth > 1:
-            raise ArgumentError("Sub-networks are defined for residual blocks that are not nested.")
+            raise ArgumentError(
+                "Sub-networks are defined for residual blocks that are not nested.",
+                kind="not-supported",
+            )
     return count
 
 
@@ -48,10 +51,15 @@ def sub_network(architecture: arch.Architecture, kept: Collection[int]) -> SubNe
     blocks = residual_blocks(architecture)
     if not isinstance(kept, Collection) or not all(type(block) is int for block in kept):
         raise ArgumentError(
-            f"kept is of type {type(kept).__name__}; the numbers of blocks are needed, like (0, 2)."
+            f"kept is of type {type(kept).__name__}; the numbers of blocks are needed, "
+            "like (0, 2).",
+            kind="wrong-type",
         )
     if not set(kept) <= set(range(blocks)):
-        raise ArgumentError(f"Blocks {sorted(kept)} (kept) do not exist; the network has {blocks}.")
+        raise ArgumentError(
+            f"Blocks {sorted(kept)} (kept) do not exist; the network has {blocks}.",
+            kind="out-of-bounds",
+        )
     nodes: list[arch.Node] = []
     places: dict[str, list[int]] = {"gates": [], "weights": [], "masks": []}
     seen = dict.fromkeys(places, 0)
@@ -74,7 +82,10 @@ def sub_network(architecture: arch.Architecture, kept: Collection[int]) -> SubNe
                 places[what].append(seen[what])
             seen[what] += there
     if not places["gates"]:
-        raise ArgumentError("A sub-network without any gate layer has no path kernel of its own.")
+        raise ArgumentError(
+            "A sub-network without any gate layer has no path kernel of its own.",
+            kind="not-supported",
+        )
     return SubNetwork(
         arch.Architecture(architecture.input_shape, tuple(nodes)),
         gates=tuple(places["gates"]),
@@ -123,7 +134,8 @@ def sub_network_shares(
     blocks = residual_blocks(architecture)
     if blocks > MOST_BLOCKS:
         raise ArgumentError(
-            f"{blocks} blocks make 2^{blocks} sub-networks; {MOST_BLOCKS} is the most."
+            f"{blocks} blocks make 2^{blocks} sub-networks; {MOST_BLOCKS} is the most.",
+            kind="too-large",
         )
     choices = [c for size in range(blocks + 1) for c in combinations(range(blocks), size)]
     traces = {

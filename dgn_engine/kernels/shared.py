@@ -257,16 +257,19 @@ class SharedKernels:
         if value.frozen or any(value.trained_slopes()):
             raise ArgumentError(
                 "βH is the expected kernel of weights that all train, and of no slopes: here some "
-                "are frozen, or slopes train (PReLU)."
+                "are frozen, or slopes train (PReLU).",
+                kind="frozen",
             )
         if self.network.own_gates and not self.network.gate.open:
             raise ArgumentError(
                 "βH is the expected kernel of weights that the gates do not depend on, and this "
-                "network makes its own gates; with two networks, or gates all open, it exists."
+                "network makes its own gates; with two networks, or gates all open, it exists.",
+                kind="not-supported",
             )
         if len(value.biases):
             raise ArgumentError(
-                "βH counts weights only, and this value network has biases, which K^V counts."
+                "βH counts weights only, and this value network has biases, which K^V counts.",
+                kind="not-supported",
             )
         if not self._folded and not all(one.plain for one in value.layer_parameters()):
             raise ValueError(

@@ -60,7 +60,10 @@ def leading_spectrum(kernel: Tensor, count: int) -> LeadingSpectrum:
     n = len(scaled)
     check_count("count", count)
     if count > n:
-        raise ArgumentError(f"count: {count} eigenvalues of a kernel of {n} examples do not exist.")
+        raise ArgumentError(
+            f"count: {count} eigenvalues of a kernel of {n} examples do not exist.",
+            kind="out-of-bounds",
+        )
     width = count + 10
     if 2 * width > n:  # no room for a product with the kernel beside the start: all of it
         width = n
@@ -120,7 +123,9 @@ def nu(kernel: Tensor, targets: Tensor, ridge: float = 0.0) -> Nu:
         scaled.diagonal().copy_(diagonal)
     factor, failed = torch.linalg.cholesky_ex(scaled)
     if failed:
-        raise ArgumentError(f"The ridge {ridge:.3g} is too small to invert the kernel scaled to 1.")
+        raise ArgumentError(
+            f"The ridge {ridge:.3g} is too small to invert the kernel scaled to 1.", kind="singular"
+        )
     value = float((y * torch.cholesky_solve(y, factor)).sum()) / y.shape[1]
     return Nu(value, n, cutoff, 0.0, ridge)
 
@@ -244,12 +249,14 @@ def _check_invertible(rho_min: float, rho_max: float, ridge: float) -> None:
     if ridge > 0 and rho_min + ridge <= 0:
         raise ArgumentError(
             f"The ridge {ridge:.3g} is too small: the smallest eigenvalue of the kernel scaled to "
-            f"trace 1 is {rho_min:.3g}."
+            f"trace 1 is {rho_min:.3g}.",
+            kind="singular",
         )
     if ridge == 0 and rho_min < -INDEFINITE * rho_max:
         raise ArgumentError(
             f"The kernel is not positive semi-definite (eigenvalues from {rho_min:.3g} to "
-            f"{rho_max:.3g} at trace 1), so it has no ν."
+            f"{rho_max:.3g} at trace 1), so it has no ν.",
+            kind="singular",
         )
 
 
@@ -257,16 +264,21 @@ def scaled_to_trace_one(kernel: Tensor) -> tuple[Tensor, float]:
     """Ĥ = H/trace H (n, n), symmetrised, float64 on the CPU; and the trace."""
     check_kernel("kernel", kernel)
     if not bool(torch.isfinite(kernel).all()):
-        raise ArgumentError("The kernel holds values that are not finite; it has no spectrum.")
+        raise ArgumentError(
+            "The kernel holds values that are not finite; it has no spectrum.", kind="not-finite"
+        )
     trace = float(kernel.diagonal().to(accumulator(kernel)).sum())
     if trace <= 0:
-        raise ArgumentError(f"The kernel's trace is {trace:g}; a spectrum needs a positive one.")
+        raise ArgumentError(
+            f"The kernel's trace is {trace:g}; a spectrum needs a positive one.", kind="singular"
+        )
     scaled = kernel.to("cpu", torch.float64) / trace
     apart, largest = float((scaled - scaled.T).abs().max()), float(scaled.abs().max())
     if apart > ASYMMETRIC * largest:
         raise ArgumentError(
             f"The kernel is not symmetric: two entries that should be equal differ by "
-            f"{apart / largest:.2g} of the largest. A block K(x, other) has no spectrum."
+            f"{apart / largest:.2g} of the largest. A block K(x, other) has no spectrum.",
+            kind="not-symmetric",
         )
     return (scaled + scaled.T) / 2, trace
 
@@ -285,7 +297,9 @@ def class_targets(labels: Tensor, classes: int) -> Tensor:
     check_count("classes", classes, 1, MOST_CLASSES)
     classes = max(classes, 2)
     if not 0 <= int(labels.min()) <= int(labels.max()) < classes:
-        raise ArgumentError(f"The labels must lie between 0 and {classes - 1}.")
+        raise ArgumentError(
+            f"The labels must lie between 0 and {classes - 1}.", kind="out-of-bounds"
+        )
     if classes == 2:
         return (2.0 * labels.to(torch.float64) - 1.0)[:, None]
     member = labels[:, None] == torch.arange(classes, device=labels.device)
@@ -299,7 +313,9 @@ def contradictory_examples(x: Tensor, labels: Tensor) -> Tensor:
     check_tensor("x", x)
     check_whole("labels", labels)
     if len(labels) != len(x):
-        raise ArgumentError(f"{len(labels)} labels were given for {len(x)} examples of x.")
+        raise ArgumentError(
+            f"{len(labels)} labels were given for {len(x)} examples of x.", kind="wrong-length"
+        )
     _, group = torch.unique(x.flatten(1), dim=0, return_inverse=True)
     pair = torch.stack([group, labels.to(group)], dim=1)
     labels_of_group = torch.unique(pair, dim=0)[:, 0].bincount()

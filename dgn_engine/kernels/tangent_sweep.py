@@ -78,7 +78,8 @@ class ExamplesPassed:
         layers = [layer for each in passes for layer in each.parameters]
         if not (any(self.trained_slopes) or any(layer.any_trained for layer in layers)):
             raise ArgumentError(
-                "Every parameter is frozen (requires_grad is False): there is no tangent kernel."
+                "Every parameter is frozen (requires_grad is False): there is no tangent kernel.",
+                kind="frozen",
             )
 
 
@@ -100,7 +101,9 @@ def examples_passed(
     slope = tuple(gate.derivative(q) for q in pre) if soft else None
     gates = trace.value.gates
     if "value" not in trains and (network.own_gates or trace.feature is None or slope is None):
-        raise ArgumentError(f"trains is {trains}: of this network nothing in it moves the output.")
+        raise ArgumentError(
+            f"trains is {trains}: of this network nothing in it moves the output.", kind="frozen"
+        )
     if network.own_gates and slope is not None:
         slopes = tuple(g + q * s for g, q, s in zip(gates, pre, slope, strict=True))
         value = _pass(network.value, trace.value, slopes, folded)

@@ -144,20 +144,30 @@ def shape_after(node: Node, shape: tuple[int, ...], place: int) -> tuple[int, ..
             return shape
         case ChannelScale():
             if shape[:1] != (node.channels,):
-                raise UserError(where + f" takes {node.channels} channels, but {shape} arrives.")
+                raise UserError(
+                    where + f" takes {node.channels} channels, but {shape} arrives.",
+                    kind="other-inputs",
+                )
             return shape
         case Dense():
             if shape != (node.inputs,):
-                raise UserError(where + f" takes {node.inputs} inputs, but {shape} arrives.")
+                raise UserError(
+                    where + f" takes {node.inputs} inputs, but {shape} arrives.",
+                    kind="other-inputs",
+                )
             return (node.outputs,)
         case Conv():
             if len(shape) != 3 or shape[0] != node.inputs:
-                raise UserError(where + f" takes {node.inputs} channels, but {shape} arrives.")
+                raise UserError(
+                    where + f" takes {node.inputs} channels, but {shape} arrives.",
+                    kind="other-inputs",
+                )
             if node.circular and node.padding > min(shape[1:]):  # more than once around
                 raise UserError(
                     where
                     + f": a map of {shape[1]}×{shape[2]} is smaller than its circular padding "
-                    f"of {node.padding}; use less padding or larger images."
+                    f"of {node.padding}; use less padding or larger images.",
+                    kind="too-small",
                 )
             sides = tuple(
                 (side + 2 * node.padding - node.kernel) // node.stride + 1 for side in shape[1:]
@@ -165,21 +175,25 @@ def shape_after(node: Node, shape: tuple[int, ...], place: int) -> tuple[int, ..
             if min(sides) < 1:
                 raise UserError(
                     where + f": a map of {shape[1]}×{shape[2]} is too small for its window; "
-                    "use a smaller stride or larger images."
+                    "use a smaller stride or larger images.",
+                    kind="too-small",
                 )
             return (node.outputs, *sides)
         case GlobalAveragePool() | GlobalMaxPool():
             if len(shape) != 3:
-                raise UserError(where + f" needs a map, but {shape} arrives.")
+                raise UserError(where + f" needs a map, but {shape} arrives.", kind="other-inputs")
             return (shape[0],)
         case AveragePool() | MaxPool():
             margin = node.padding if isinstance(node, MaxPool) else 0
             if len(shape) != 3 or min(shape[1:]) + 2 * margin < node.kernel:
                 raise UserError(
-                    where + f" needs a map as large as its window, but {shape} arrives."
+                    where + f" needs a map as large as its window, but {shape} arrives.",
+                    kind="too-small",
                 )
             if 2 * margin > node.kernel:
-                raise UserError(where + ": its padding may be half of its window at most.")
+                raise UserError(
+                    where + ": its padding may be half of its window at most.", kind="not-supported"
+                )
             rows, columns = ((s + 2 * margin - node.kernel) // node.stride + 1 for s in shape[1:])
             return (shape[0], rows, columns)
         case Flatten():
@@ -193,18 +207,18 @@ def with_skips(nodes: Sequence[Node]) -> tuple[Node, ...]:
     for place, node in enumerate(nodes):
         where = node_name(place, node)
         if isinstance(node, (Skip, Merge)) and not begun:
-            raise UserError(where + " has no Fork before it.")
+            raise UserError(where + " has no Fork before it.", kind="missing")
         if isinstance(node, Fork):
             begun.append(False)
         elif isinstance(node, Skip):
             if begun[-1]:
-                raise UserError(where + " begins a second skip in one block.")
+                raise UserError(where + " begins a second skip in one block.", kind="not-supported")
             begun[-1] = True
         elif isinstance(node, Merge) and not begun.pop():
             whole.append(Skip())
         whole.append(node)
     if begun:
-        raise UserError("A residual block is not closed: a Fork needs its Merge.")
+        raise UserError("A residual block is not closed: a Fork needs its Merge.", kind="missing")
     return tuple(whole)
 
 
@@ -241,15 +255,19 @@ def check_places(nodes: Sequence[Node]) -> None:
     matter = channels_matter(nodes)
     if matter[0]:
         raise UserError(
-            "Gates or max pooling of the inputs themselves are not supported: begin with weights."
+            "Gates or max pooling of the inputs themselves are not supported: begin with weights.",
+            kind="not-supported",
         )
     for place, node in enumerate(nodes):
         where = node_name(place, node)
         depth += isinstance(node, Fork) - isinstance(node, Merge)
         if depth and isinstance(node, (AveragePool, GlobalAveragePool, GlobalMaxPool, Flatten)):
-            raise UserError(where + " may not be inside a block.")
+            raise UserError(where + " may not be inside a block.", kind="not-supported")
         if matter[place + 1] and isinstance(node, (Flatten, GlobalAveragePool, GlobalMaxPool)):
-            raise UserError(where + " must be followed by weights before there are gates again.")
+            raise UserError(
+                where + " must be followed by weights before there are gates again.",
+                kind="not-supported",
+            )
 
 
 @dataclass(frozen=True)
@@ -274,7 +292,9 @@ class Architecture:
             or last.gated
             or not (self.gated or self.weighted == (last,))
         ):
-            raise UserError("A network needs gated layers followed by one output layer.")
+            raise UserError(
+                "A network needs gated layers followed by one output layer.", kind="no-gates"
+            )
 
     def steps(self) -> Iterator[tuple[Node, tuple[int, ...], tuple[int, ...]]]:
         """Each node with the shapes before it and after it in the chain (no batch axis)."""
@@ -298,7 +318,8 @@ class Architecture:
                 if block != shape:
                     raise UserError(
                         node_name(place, node)
-                        + f" adds {block} to {shape}; the shapes must be equal."
+                        + f" adds {block} to {shape}; the shapes must be equal.",
+                        kind="other-inputs",
                     )
             shape = shape_after(node, shape, place)
             yield node, shape

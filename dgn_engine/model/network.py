@@ -114,7 +114,8 @@ class GatedNetwork(nn.Module):
         if self.drawn_gates:
             raise UserError(
                 "Its gates are coins thrown for the training examples of its run (FRG): "
-                "other inputs have none."
+                "other inputs have none.",
+                kind="drawn-gates",
             )
         # χ^f is not softened with the gate: in DL only the gate itself is soft (THEORY §1).
         linear = self.feature_activation == "linear"

@@ -33,7 +33,8 @@ class RandomGates:
         if examples * units > MOST_BYTES:
             raise UserError(
                 f"FRG keeps {units:,} gates for each of {examples:,} examples, more than 2 GiB; "
-                "use fewer examples with data.train_limit, or a smaller network."
+                "use fewer examples with data.train_limit, or a smaller network.",
+                kind="too-large",
             )
         # In float32 whatever the network's dtype is: another dtype is another draw.
         uniform = partial(torch.rand, generator=generator, dtype=torch.float32)

@@ -67,7 +67,8 @@ def check_entry(network: GatedNetwork, before: Regime | None, after: Regime) -> 
         raise UserError(
             "The gates are tiled, so that the value network is wider than the feature network: "
             "neither can take the other's weights; choose FR-II or DL, or begin a run without "
-            "tiling."
+            "tiling.",
+            kind="tiled",
         )
 
 

@@ -36,7 +36,8 @@ def tiled(architecture: Architecture, tiling: tuple[int, ...]) -> Architecture:
                 raise UserError(
                     f"gating.tiling gives gate layer {place + 1} the number {tiling[place]}, but "
                     f"it stands behind an addition of layers with {before}; the numbers must be "
-                    "equal."
+                    "equal.",
+                    kind="tiled",
                 )
             place += 1
         elif isinstance(node, (Dense, Conv)):

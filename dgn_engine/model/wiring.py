@@ -91,7 +91,8 @@ def need_wires(regime: Regime, what: str) -> None:
     if regime.own_gates:
         raise UserError(
             f"In {regime.name} the network uses its own gates: there is nothing to {what}; "
-            "choose FR-II, FR-DI, FL or DL first."
+            "choose FR-II, FR-DI, FL or DL first.",
+            kind="own-gates",
         )
 
 
@@ -106,13 +107,15 @@ def check_wiring(
     if sorted(order) != list(range(len(shapes))):
         raise UserError(
             Where(name)
-            + f" {list(order)} does not name each of the {len(shapes)} gate layers once."
+            + f" {list(order)} does not name each of the {len(shapes)} gate layers once.",
+            kind="wrong-length",
         )
     for layer, source in enumerate(order):
         if shapes[source] != shapes[layer]:
             raise UserError(
                 f"Gate layer {source + 1} ({_words(shapes[source])}) does not fit "
-                f"value layer {layer + 1} ({_words(shapes[layer])})."
+                f"value layer {layer + 1} ({_words(shapes[layer])}).",
+                kind="other-inputs",
             )
 
 
@@ -122,7 +125,8 @@ def check_shifts(architecture: Architecture, routes: Sequence[Route]) -> None:
     for layer, (route, shape) in enumerate(zip(routes, shapes, strict=True)):
         if route.shift != (0, 0) and len(shape) == 1:
             raise UserError(
-                f"Gate layer {layer + 1} ({_words(shape)}) is no map: its shift must be 0."
+                f"Gate layer {layer + 1} ({_words(shape)}) is no map: its shift must be 0.",
+                kind="other-inputs",
             )
 
 

@@ -58,7 +58,8 @@ def figure(
         if name not in known:
             raise UserError(
                 f"{name} is no setting of a figure; there are {', '.join(known)}."
-                f"{did_you_mean(name, known)}"
+                f"{did_you_mean(name, known)}",
+                kind="unknown-name",
             )
     page_style = FigureStyle(**style)
     charts = (chart,) if isinstance(chart, str) else chart
@@ -81,5 +82,6 @@ def _whole_steps(step: Any) -> tuple[int, ...]:
         return tuple(operator.index(one) for one in given)
     except TypeError:
         raise UserError(
-            f"step={step!r} is no step; give a recorded one, 900, or two, (0, 900)."
+            f"step={step!r} is no step; give a recorded one, 900, or two, (0, 900).",
+            kind="wrong-type",
         ) from None

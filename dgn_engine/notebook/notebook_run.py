@@ -49,10 +49,13 @@ def train(
         if name not in known:
             raise ArgumentError(
                 f"There is no probe '{name}'; there are {', '.join(known)}."
-                f"{did_you_mean(name, known)}"
+                f"{did_you_mean(name, known)}",
+                kind="unknown-name",
             )
     if every < 0:
-        raise ArgumentError(f"every is {every}; it is a number of steps, 0 or more.")
+        raise ArgumentError(
+            f"every is {every}; it is a number of steps, 0 or more.", kind="out-of-bounds"
+        )
     made = _config(config)
     try:
         folder = RunFolder.create(Path(out), made) if out else create_named(runs_root(), made)
@@ -130,7 +133,8 @@ class NotebookRun:
         except ModuleNotFoundError:
             raise UserError(
                 "to_pandas needs pandas, which is not installed: "
-                "pip install 'dgn-viewer[notebook]'."
+                "pip install 'dgn-viewer[notebook]'.",
+                kind="not-installed",
             ) from None
         rows = self._rows()
         table = pandas.DataFrame.from_dict(rows, orient="index").astype(float)

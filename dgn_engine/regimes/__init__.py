@@ -26,7 +26,8 @@ def find_regime(name: str) -> Regime:
     known = ", ".join(regime.name for regime in regimes)
     offered = {word: regime.name for regime in regimes for word in (regime.name, *regime.aliases)}
     raise UserError(
-        f"There is no regime '{name}'; choose one of {known}.{did_you_mean(name, (), offered)}"
+        f"There is no regime '{name}'; choose one of {known}.{did_you_mean(name, (), offered)}",
+        kind="unknown-name",
     )
 
 

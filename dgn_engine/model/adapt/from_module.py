@@ -58,7 +58,8 @@ def check_equal(chain: ModuleChain, trace: ModuleTrace, module: nn.Module) -> No
     if not _alike(found.output, output):
         raise UserError(
             f"{last} gives other outputs than the network that was read from the module, by up to "
-            f"{_difference(found.output, output)}: it does something that is not supported."
+            f"{_difference(found.output, output)}: it does something that is not supported.",
+            kind="other-function",
         )
     _check_gradients(trace.copy, found.output, output)
     if trace.end:
@@ -74,7 +75,8 @@ def check_equal(chain: ModuleChain, trace: ModuleTrace, module: nn.Module) -> No
                 raise UserError(
                     f"{met} the module gives other outputs than the network that was read from "
                     f"it, by up to {_difference(network, given)}: what it does depends on "
-                    f"{'the batch' if place else 'what it met before'}."
+                    f"{'the batch' if place else 'what it met before'}.",
+                    kind="couples-examples",
                 )
         _check_float32(module, x, final)
 
@@ -101,7 +103,8 @@ def check_still_equal(
     if softmax.end != end or not _alike(found, output):
         raise UserError(
             "On probe examples the module gives other outputs than the network that was read from "
-            f"it, by up to {_difference(found, output)}."
+            f"it, by up to {_difference(found, output)}.",
+            kind="other-function",
         )
     if gradients:
         _check_gradients(copy, found, output)
@@ -124,7 +127,8 @@ def _check_kept(chain: ModuleChain, copy: nn.Module, module: nn.Module) -> None:
         if not torch.allclose(held(copy, name), before, rtol=0.0, atol=0.0, equal_nan=True):
             raise UserError(
                 f"{where} has the parameter {name} changed by the module's own pass (bounded or "
-                "normalised in its forward or a hook?), which is not supported."
+                "normalised in its forward or a hook?), which is not supported.",
+                kind="changes-state",
             )
 
 
@@ -134,11 +138,14 @@ def _run_again(module: nn.Module, x: Tensor, met: str) -> Tensor:
         output = module(x)
     except Exception as error:
         raise UserError(
-            f"{met} ({len(x)} examples) the module cannot be run: {first_line(error)}"
+            f"{met} ({len(x)} examples) the module cannot be run: {first_line(error)}",
+            kind="cannot-run",
         ) from None
     tensor = output_tensor(output)
     if tensor is None:
-        raise UserError(f"{met} the module returns {returned(output)}; logits are needed.")
+        raise UserError(
+            f"{met} the module returns {returned(output)}; logits are needed.", kind="no-logits"
+        )
     return tensor[None] if len(x) == 1 and tensor.dim() == 1 else tensor
 
 
@@ -152,7 +159,9 @@ def _check_float32(module: nn.Module, x: Tensor, output: Tensor) -> None:
     if not _alike(found, output, largest):
         raise UserError(
             "In float32 the module gives other outputs than in float64, by up to "
-            f"{_difference(found, output)}: its code depends on the dtype, or its numbers overflow."
+            f"{_difference(found, output)}: its code depends on the dtype, or its numbers "
+            "overflow.",
+            kind="other-function",
         )
 
 
@@ -163,7 +172,8 @@ def _check_inputs(chain: ModuleChain, trace: ModuleTrace, found: Trace) -> None:
             raise UserError(
                 f"{chain.sources[place].where} is fed something else than in the network that was "
                 f"read from the module, by up to {_difference(fed.flatten(1), value.flatten(1))}: "
-                "what comes before it is not supported."
+                "what comes before it is not supported.",
+                kind="other-function",
             )
 
 
@@ -178,7 +188,8 @@ def _check_gradients(copy: nn.Module, network: Tensor, module: Tensor) -> None:
         if not _alike(one, two, largest):
             raise UserError(
                 f"The gradient of the parameter {name} is another one in the module (detach, a "
-                "hook, or a function of its own?): its tangent kernel is not the network's."
+                "hook, or a function of its own?): its tangent kernel is not the network's.",
+                kind="other-function",
             )
 
 
@@ -189,7 +200,9 @@ def _gradients(total: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
         found = torch.autograd.grad(total, parameters, retain_graph=True, allow_unused=True)
     except RuntimeError as error:
         line = str(error).strip().partition("\n")[0]
-        raise UserError(f"Autograd cannot differentiate the module: {line}") from None
+        raise UserError(
+            f"Autograd cannot differentiate the module: {line}", kind="not-supported"
+        ) from None
     pairs = zip(found, parameters, strict=True)
     return [torch.zeros_like(p) if gradient is None else gradient for gradient, p in pairs]
 
@@ -283,9 +296,14 @@ def follow_module(
     made = read if gates_from is None else _read(gates_from, input_shape)
     chain, maker = read.chain, made.chain
     if maker.architecture != chain.architecture:
-        raise UserError("The network that makes the gates has another architecture.")
+        raise UserError(
+            "The network that makes the gates has another architecture.", kind="not-supported"
+        )
     if gate != HARD and maker.slopes:
-        raise UserError("Soft and open gates replace those of ReLU; this module has other slopes.")
+        raise UserError(
+            "Soft and open gates replace those of ReLU; this module has other slopes.",
+            kind="contradiction",
+        )
     value = read.stack()
     network = _network_of(value)
     network.gate = gate
@@ -295,7 +313,8 @@ def follow_module(
         if any(network.feature.trained_slopes()):
             raise UserError(
                 "The network that makes the gates has slopes that train (PReLU): they move the "
-                "gates, which no kernel here counts; set their requires_grad to False."
+                "gates, which no kernel here counts; set their requires_grad to False.",
+                kind="frozen",
             )
     return FollowedNetwork(network, chain, read.end)
 
@@ -328,15 +347,20 @@ def _network_of(stack: ModuleStack) -> GatedNetwork:
 def _check_arguments(module: object, input_shape: object, gates_from: object, gate: object) -> None:
     for name, given in (("module", module), ("gates_from", gates_from)):
         if not isinstance(given, nn.Module) and (name == "module" or given is not None):
-            raise ArgumentError(f"{name} is of type {type(given).__name__}; a module is needed.")
+            raise ArgumentError(
+                f"{name} is of type {type(given).__name__}; a module is needed.", kind="wrong-type"
+            )
     sides = tuple(input_shape) if isinstance(input_shape, (tuple, list)) else ()
     if not sides or not all(isinstance(side, int) and side > 0 for side in sides):
         raise ArgumentError(
             f"input_shape is {input_shape!r}; the shape of one example is needed, like (784,) or "
-            "(3, 32, 32), without the batch axis."
+            "(3, 32, 32), without the batch axis.",
+            kind="wrong-type",
         )
     if not isinstance(gate, Gate):
-        raise ArgumentError(f"gate is of type {type(gate).__name__}; a Gate is needed.")
+        raise ArgumentError(
+            f"gate is of type {type(gate).__name__}; a Gate is needed.", kind="wrong-type"
+        )
 
 
 def adapted_stack(module: nn.Module, input_shape: tuple[int, ...]) -> Stack:
@@ -352,7 +376,8 @@ def copy_stack(module: nn.Module, input_shape: tuple[int, ...]) -> CopiedStack:
     if chain.slopes:
         raise UserError(
             "Activations with a slope for negative inputs (LeakyReLU, PReLU, abs) are no gates "
-            "that open and close; only their kernels are computed (dgn kernels --model)."
+            "that open and close; only their kernels are computed (dgn kernels --model).",
+            kind="not-supported",
         )
     weights, biases = read.stack().tensors()
     stack = Stack(chain.architecture, bias=[bias is not None for bias in biases]).to(weights[0])

@@ -136,7 +136,7 @@ class CallSite:
     count: int
 
     def refuse(self, why: str) -> NoReturn:
-        raise UserError(f"{self.where} {why}")
+        raise UserError(f"{self.where} {why}", kind="not-supported", value=self.function)
 
     def refuse_call(self) -> NoReturn:
         self.refuse(f"calls {self.function}, which is not supported; {SUPPORTED}.")

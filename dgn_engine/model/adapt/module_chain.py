@@ -60,7 +60,8 @@ def chain_of(trace: ModuleTrace, input_shape: tuple[int, ...]) -> ModuleChain:
         links = list(_links(0, trace.last, makers, forks, set()))
     except RecursionError:
         raise UserError(
-            "The module has too many branches within branches; only residual blocks are supported."
+            "The module has too many branches within branches; only residual blocks are supported.",
+            kind="not-supported",
         ) from None
     _check_parameters(links)
     chain = _joined(links)
@@ -107,7 +108,8 @@ def _links(
             inside = call.where[0].lower() + call.where[1:]
             raise UserError(
                 f"The output of {inside} takes several ways that do not meet again in "
-                "one addition; only residual blocks are supported."
+                "one addition; only residual blocks are supported.",
+                kind="not-supported",
             )
         seen.add(end)
         if not isinstance(call.operation, SumCall):
@@ -126,7 +128,9 @@ def _links(
                 factors[place] *= factor
                 branch.pop()
         if not all(factors):
-            raise UserError(f"{call.where} adds a branch times 0, which is not supported.")
+            raise UserError(
+                f"{call.where} adds a branch times 0, which is not supported.", kind="not-supported"
+            )
         merge = arch.Merge(pre=factors[0] / factors[1], post=factors[1])
         pieces.append([arch.Fork(), *block, arch.Skip(), *skip, (merge, call.where)])
         end = begin
@@ -151,7 +155,8 @@ def _check_parameters(pieces: Sequence[Piece]) -> None:
             if name in owned:
                 raise UserError(
                     f"{call.where} uses the parameter {name} again; shared (tied) parameters are "
-                    "not supported."
+                    "not supported.",
+                    kind="not-supported",
                 )
         owned.update(parameters_of(call.operation))
 
@@ -165,7 +170,8 @@ def _joined(pieces: Sequence[Piece]) -> list[_Link]:
             isinstance(piece, TracedCall) and isinstance(piece.operation, WeightCall)
         ):
             raise UserError(
-                f"{margin.where} pads what no convolution takes at once, which is not supported."
+                f"{margin.where} pads what no convolution takes at once, which is not supported.",
+                kind="not-supported",
             )
         match piece:
             case arch.Fork() | arch.Skip():
@@ -184,7 +190,8 @@ def _joined(pieces: Sequence[Piece]) -> list[_Link]:
             case TracedCall(operation=EndCall()):
                 raise UserError(
                     f"{piece.where} calls softmax, which is supported only as what the module does "
-                    "last."
+                    "last.",
+                    kind="not-supported",
                 )
             case TracedCall(operation=PoolCall() as pool):
                 chain.append(_Link(pool.node, piece.where))
@@ -199,7 +206,9 @@ def _weighted(call: TracedCall, padded: TracedCall | None) -> _Link:
         pad = padded.operation
         assert isinstance(pad, PadCall)
         if not isinstance(node, arch.Conv) or node.padding:
-            raise UserError(f"{call.where} is padded twice, which is not supported.")
+            raise UserError(
+                f"{call.where} is padded twice, which is not supported.", kind="not-supported"
+            )
         node = replace(node, padding=pad.margin, circular=pad.circular)
     source = LayerSource(call.where, operation.weight, operation.bias)
     return _Link(node, call.where, source, (padded or call).inputs[0])
@@ -212,10 +221,14 @@ def _scale(chain: list[_Link], call: TracedCall) -> None:
     last = chain[-1] if chain else None
     if all(link.source is None for link in chain):
         if isinstance(operation, NormCall):
-            raise UserError(f"{call.where} (BatchNorm) does not follow a Linear or Conv2d layer.")
+            raise UserError(
+                f"{call.where} (BatchNorm) does not follow a Linear or Conv2d layer.",
+                kind="not-supported",
+            )
         raise UserError(
             f"{call.where} multiplies its inputs by {operation.factor:g} before any layer with "
-            "weights; scale the data instead."
+            "weights; scale the data instead.",
+            kind="not-supported",
         )
     if last is not None and last.source is not None and not arch.is_gated(last.node):
         last.source = replace(last.source, after=(*last.source.after, operation))
@@ -241,7 +254,10 @@ def _gate(chain: list[_Link], call: TracedCall) -> None:
         place -= 1
     before = chain[place - 1] if place else None
     if before is None or all(link.source is None for link in chain[:place]):
-        raise UserError(f"{call.where} (an activation) does not follow a Linear or Conv2d layer.")
+        raise UserError(
+            f"{call.where} (an activation) does not follow a Linear or Conv2d layer.",
+            kind="not-supported",
+        )
     if isinstance(before.node, (arch.Dense, arch.Conv)) and not before.node.gated:
         before.node, before.slope = replace(before.node, gated=True), operation.slope
     elif not (arch.is_gated(before.node) and rectifies and before.slope == 0.0):
@@ -254,11 +270,14 @@ def _architecture(input_shape: tuple[int, ...], chain: Sequence[_Link]) -> arch.
     if last is None or not isinstance(last.node, arch.Dense) or last.node.gated:
         where = "The module" if last is None else last.where
         raise UserError(
-            f"{where} comes last, but a network here ends with a Linear layer without activation."
+            f"{where} comes last, but a network here ends with a Linear layer without activation.",
+            kind="no-gates",
         )
     weights = sum(link.source is not None for link in chain)
     if weights > 1 and not any(arch.is_gated(link.node) for link in chain):
-        raise UserError("The module has no gated layers: no activation follows its weights.")
+        raise UserError(
+            "The module has no gated layers: no activation follows its weights.", kind="no-gates"
+        )
     try:
         return arch.Architecture(input_shape, tuple(link.node for link in chain))
     except UserError as refusal:

@@ -152,7 +152,8 @@ class _DrawGuard(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch le
         if previous is not None and not callable(previous) and not pausable:
             raise UserError(
                 "A profiler runs in this thread that cannot be set aside (of torch, with_stack): "
-                "a module is not run under it."
+                "a module is not run under it.",
+                kind="not-supported",
             )
         if pausable:
             previous.disable()  # type: ignore[union-attr]

@@ -63,7 +63,8 @@ class ModuleState:
         detail = f" ({key})" if key else ""
         raise ArgumentError(
             f"The module was changed after it was adapted: {what}{detail} is not as it was; adapt "
-            "it again."
+            "it again.",
+            kind="changed",
         )
 
 
@@ -201,7 +202,8 @@ class ModuleStack(Stack):
         bias = None if source.bias is None else self._held(source.bias)
         if weight.shape != arch.weight_shape(layer):
             raise UserError(
-                f"{source.where} has another shape by now, {tuple(weight.shape)}: adapt it again."
+                f"{source.where} has another shape by now, {tuple(weight.shape)}: adapt it again.",
+                kind="wrong-shape",
             )
         for each in source.after:
             if isinstance(each, ScaleCall):
@@ -250,7 +252,8 @@ class ModuleStack(Stack):
         if folded and self.frozen:
             raise UserError(
                 "A part of its parameters is frozen: there is no kernel of folded weights of which "
-                "a part does not train."
+                "a part does not train.",
+                kind="frozen",
             )
         return super().layer_parameters(folded)
 

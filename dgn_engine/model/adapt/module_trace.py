@@ -122,28 +122,42 @@ def float64_copy(module: nn.Module) -> nn.Module:
     for name, part in named_parts(module):
         where = where_of(name, part)
         if isinstance(part, torch.jit.ScriptModule):
-            raise UserError(f"{where} is compiled by torch.jit; pass the module it was made from.")
+            raise UserError(
+                f"{where} is compiled by torch.jit; pass the module it was made from.",
+                kind="not-supported",
+            )
         if "_orig_mod" in registry(part, "_modules"):
-            raise UserError(f"{where} is made by torch.compile; pass the module it was made from.")
+            raise UserError(
+                f"{where} is made by torch.compile; pass the module it was made from.",
+                kind="not-supported",
+            )
         for held in vars(part).values():
             if isinstance(held, Tensor) and held.grad_fn is not None:
                 raise UserError(
                     f"{where} holds a tensor that was computed from other tensors (weight_norm, "
-                    "say); only plain parameters are supported."
+                    "say); only plain parameters are supported.",
+                    kind="not-supported",
                 )
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
         if tensor.is_complex():
-            raise UserError(f"'{name}' holds complex numbers; only real weights have gates.")
+            raise UserError(
+                f"'{name}' holds complex numbers; only real weights have gates.", kind="wrong-type"
+            )
     for name, parameter in module.named_parameters():
         if parameter._backward_hooks:
-            raise UserError(f"The parameter {name} has a hook on its gradient; remove it first.")
+            raise UserError(
+                f"The parameter {name} has a hook on its gradient; remove it first.",
+                kind="not-supported",
+            )
     try:
         with refuse_draws():
             return copy_module(module).to("cpu", torch.float64)
     except PassRefusedError:
         raise
     except Exception as error:
-        raise UserError(f"The module cannot be copied to float64: {first_line(error)}") from None
+        raise UserError(
+            f"The module cannot be copied to float64: {first_line(error)}", kind="not-supported"
+        ) from None
 
 
 class _Tracer(TorchFunctionMode):
@@ -182,7 +196,9 @@ class _Tracer(TorchFunctionMode):
             if self._refusal is not None:
                 raise self._refusal from None
             raise UserError(
-                f"The module cannot be run on inputs of shape {tuple(x.shape)}: {first_line(error)}"
+                f"The module cannot be run on inputs of shape {tuple(x.shape)}: "
+                f"{first_line(error)}",
+                kind="cannot-run",
             ) from None
         if self._refusal is not None:  # its own code caught it
             raise self._refusal
@@ -191,13 +207,19 @@ class _Tracer(TorchFunctionMode):
     def number_of(self, output: Any) -> int:
         tensor = output_tensor(output)
         if tensor is None:
-            raise UserError(f"The module returns {returned(output)}; logits are needed.")
+            raise UserError(
+                f"The module returns {returned(output)}; logits are needed.", kind="no-logits"
+            )
         if id(tensor) not in self._known:
-            raise UserError("What the module returns was not made by layers that can be followed.")
+            raise UserError(
+                "What the module returns was not made by layers that can be followed.",
+                kind="no-logits",
+            )
         if tensor.dim() != 2:
             raise UserError(
                 f"The module returns the shape {tuple(tensor.shape)}; logits (examples, classes) "
-                "are needed."
+                "are needed.",
+                kind="no-logits",
             )
         return self._number(tensor, "The module")
 
@@ -208,7 +230,9 @@ class _Tracer(TorchFunctionMode):
             return number, ""
         assert isinstance(call.operation, EndCall)
         if self.values[call.inputs[0]] is None:
-            raise UserError(f"{call.where} has its logits changed in place afterwards.")
+            raise UserError(
+                f"{call.where} has its logits changed in place afterwards.", kind="not-supported"
+            )
         return call.inputs[0], call.operation.end
 
     def __torch_function__(
@@ -296,7 +320,8 @@ class _Tracer(TorchFunctionMode):
         if tensor._version != version:
             raise UserError(
                 f"{where} uses a tensor that was changed in place through another view of it, "
-                "which is not supported."
+                "which is not supported.",
+                kind="not-supported",
             )
         return number
 

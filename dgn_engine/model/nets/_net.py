@@ -39,5 +39,8 @@ def conv_chain(inputs: int, channels: tuple[int, ...], stride: int) -> tuple[Nod
 def image_channels(name: str, input_shape: tuple[int, ...]) -> int:
     """The channels of (C, H, W) images; refuses vectors."""
     if len(input_shape) != 3:
-        raise UserError(f"Network '{name}' needs images, but the data are vectors; choose 'fc'.")
+        raise UserError(
+            f"Network '{name}' needs images, but the data are vectors; choose 'fc'.",
+            kind="not-images",
+        )
     return input_shape[0]
