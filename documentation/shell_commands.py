@@ -145,7 +145,7 @@ NOT_RUN = (
     ),
     NotRun(
         "run with the rest of its page by a test of its own",
-        "tests/engine/kernels/test_own_network_document.py",
+        "tests/engine/kernels/test_kernels_document.py",
         (
             "dgn kernels --model torchvision.models:resnet18 --inputs images.npy --dtype float32 "
             "--only gates --out resnet18.npz",

@@ -125,7 +125,7 @@ def _read_all(
     cancelled = threading.Event()
     children = min(usable_cores(), _MOST_CHILDREN)
     with ThreadPoolExecutor(children, thread_name_prefix="dgn-cifar") as pool:
-        found = [pool.submit(_read, *file, cancelled) for file in files]
+        found = [pool.submit(read_batch, *file, cancelled) for file in files]
         try:
             while wait(found, TICK, FIRST_EXCEPTION).not_done:
                 for one in found:
@@ -139,7 +139,7 @@ def _read_all(
             raise
 
 
-def _read(
+def read_batch(
     path: Path, md5: str, key: str, cancelled: threading.Event | None = None
 ) -> CheckpointContents:
     """The images with the labels under `key`, or the names there; raises `UserError`."""

@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
@@ -25,9 +26,19 @@ from dgn_engine.storage.user_folders import user_cache
 from dgn_engine.text.written_numbers import duration
 
 CHUNK = 1 << 18
-PATIENCE = 30.0  # seconds without a byte
-SLOWEST = 10_000  # bytes a second that a whole download must bring, after `PATIENCE`
 _TICK = 0.1  # seconds between two reports
+
+
+@dataclass(frozen=True)
+class DownloadBounds:
+    """`patience`: seconds without a byte; `slowest`: bytes a second that a whole download must
+    bring, after these."""
+
+    patience: float = 30.0
+    slowest: float = 10_000
+
+
+USUAL = DownloadBounds()
 
 
 def data_root(chosen: str | Path | None = None) -> Path:
@@ -46,7 +57,12 @@ def missing(title: str, root: Path) -> UserError:
 
 
 def fetch(
-    urls: Sequence[str], target: Path, published: PublishedFile, title: str, report: Report
+    urls: Sequence[str],
+    target: Path,
+    published: PublishedFile,
+    title: str,
+    report: Report,
+    bounds: DownloadBounds = USUAL,
 ) -> None:
     """Download `target` from the first address that serves what was published.
 
@@ -63,7 +79,7 @@ def fetch(
     for url in urls:
         try:
             with replace_file(target) as file:
-                transfer = _Transfer(url, file, published)
+                transfer = _Transfer(url, file, published, bounds)
                 transfer.follow(title, report)
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = f"{url}: {error}"
@@ -77,8 +93,11 @@ def fetch(
 class _Transfer(threading.Thread):
     """One download in a thread, because a connection may be silent while a user wants to stop."""
 
-    def __init__(self, url: str, file: IO[bytes], published: PublishedFile) -> None:
+    def __init__(
+        self, url: str, file: IO[bytes], published: PublishedFile, bounds: DownloadBounds
+    ) -> None:
         super().__init__(name="dgn-download", daemon=True)
+        self._bounds = bounds
         self._url = url
         self._file = file
         self._published = published
@@ -93,7 +112,7 @@ class _Transfer(threading.Thread):
         The time of the whole is bounded here: the timeout of a connection is of one piece, and the
         head of a reply may come in as many as the server likes.
         """
-        seconds = PATIENCE + self._published.bytes / SLOWEST
+        seconds = self._bounds.patience + self._published.bytes / self._bounds.slowest
         until = time.monotonic() + seconds
         self.start()
         try:
@@ -135,7 +154,7 @@ class _Transfer(threading.Thread):
         request = urllib.request.Request(self._url, headers={"User-Agent": "dgn-viewer"})
         wanted, digest = self._published, hashlib.sha256()
         opener = urllib.request.build_opener(_SafeRedirects, _Http(self), _Https(self))
-        with opener.open(request, timeout=PATIENCE) as response:
+        with opener.open(request, timeout=self._bounds.patience) as response:
             if response.length not in (None, wanted.bytes):
                 raise ValueError(f"it has {response.length:,} bytes, not {wanted.bytes:,}")
             while chunk := response.read1(min(CHUNK, wanted.bytes + 1 - self._done)):

@@ -43,9 +43,10 @@ class DecodedImages:
     class_names: tuple[str, ...]
 
 
-def cached(identity: str) -> DecodedImages | None:
-    """What was decoded from images of this identity before, or None."""
-    key = _key(identity)
+def cached(identity: str, *, by: str | None = None) -> DecodedImages | None:
+    """What was decoded from images of this identity before, or None; `by`: the version of Pillow,
+    that which is installed unless said."""
+    key = _key(identity, by)
     path = _folder() / f"{key}{_ENDING}"
     try:
         if not (_is_own(path.parent) and _is_own(path)):
@@ -58,11 +59,14 @@ def cached(identity: str) -> DecodedImages | None:
     return found
 
 
-def keep(identity: str, decoded: DecodedImages) -> None:
-    """Store for the next time; a cache that cannot be written is no trouble."""
+def keep(
+    identity: str, decoded: DecodedImages, *, by: str | None = None, most: int = CACHE_BYTES
+) -> None:
+    """Store for the next time, `most` bytes of all entries together; a cache that cannot be written
+    is no trouble. `by` as for `cached`."""
     if decoded.train_x.nbytes + decoded.test_x.nbytes > ENTRY_BYTES:
         return
-    key, folder = _key(identity), _folder()
+    key, folder = _key(identity, by), _folder()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
@@ -70,14 +74,14 @@ def keep(identity: str, decoded: DecodedImages) -> None:
             return
         with replace_file(inside(folder) / f"{key}{_ENDING}") as file:
             _write(file, decoded, key)
-        _prune(folder)
+        _prune(folder, most)
     except OSError:
         return
 
 
-def _key(identity: str) -> str:
+def _key(identity: str, by: str | None) -> str:
     """Names what these images decode to: another Pillow may decode otherwise."""
-    text = f"{FORM} {version('pillow')} {identity}"
+    text = f"{FORM} {by or version('pillow')} {identity}"
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -144,7 +148,7 @@ def _read(file: IO[bytes], size: int, key: str) -> DecodedImages:
     return DecodedImages(train_x, train_y, test_x, test_y, names)
 
 
-def _prune(folder: Path) -> None:
+def _prune(folder: Path, most: int) -> None:
     """Remove what was not used for longest, until the rest is small enough; and former forms."""
     kept = 0
     for path in folder.glob("*.npz"):
@@ -152,5 +156,5 @@ def _prune(folder: Path) -> None:
     entries = [(path.lstat(), path) for path in folder.glob(f"*{_ENDING}")]
     for status, path in sorted(entries, key=lambda e: e[0].st_mtime_ns, reverse=True):
         kept += status.st_size
-        if kept > CACHE_BYTES:
+        if kept > most:
             path.unlink(missing_ok=True)

@@ -101,8 +101,11 @@ def in_channels(examples: Examples, channels: int) -> Examples:
     return _changed(examples, f"grey in {channels} channels", repeated, (channels, *shape[1:]))
 
 
-def resized(examples: Examples, size: int) -> Examples:
+def resized(
+    examples: Examples, size: int, *, at_once: int = AT_ONCE, most: int = VALUES
+) -> Examples:
     """The shorter side `size` pixels, the middle cut out, as `Preprocessing` does; 0 leaves them.
+    `at_once`: images that are resized together; `most`: values of all of them.
 
     Raises `UserError` where they are vectors, or would not fit in memory together.
     """
@@ -117,19 +120,23 @@ def resized(examples: Examples, size: int) -> Examples:
 
     def smaller(images: Images) -> Images:
         made = np.empty((len(images), shape[0], size, size), np.float32)
-        for start in range(0, len(images), AT_ONCE):
-            part = slice(start, start + AT_ONCE)
+        for start in range(0, len(images), at_once):
+            part = slice(start, start + at_once)
             made[part] = prepare(torch.from_numpy(np.ascontiguousarray(images[part]))).numpy()
         return made
 
-    return _changed(examples, f"resized to {size}", smaller, (shape[0], size, size))
+    return _changed(examples, f"resized to {size}", smaller, (shape[0], size, size), most)
 
 
 def _changed(
-    examples: Examples, how: str, change: Callable[[Images], Images], shape: tuple[int, ...]
+    examples: Examples,
+    how: str,
+    change: Callable[[Images], Images],
+    shape: tuple[int, ...],
+    most: int = VALUES,
 ) -> Examples:
     count = len(examples.train_y) + len(examples.test_y)
-    if count * math.prod(shape) > VALUES:
+    if count * math.prod(shape) > most:
         raise UserError(
             f"{count:,} images of {'×'.join(str(side) for side in shape)} need "
             f"{binary_size_in_words(4 * count * math.prod(shape))} of memory; take fewer of them "

@@ -265,6 +265,13 @@ def check_network_inputs(network: object, x: object, name: str = "x") -> None:
     its weights."""
     check_network(network)
     assert isinstance(network, GatedNetwork)
+    norms = (network.value.normalisation, network.feature.normalisation)
+    if any(norm is not None and norm.gathers for norm in norms):
+        raise ArgumentError(
+            "The network gathers statistics of its batches, so that what it makes of one example "
+            "depends on the others; call gather(False) first.",
+            kind="couples-examples",
+        )
     check_finite_network(network)
     weight = network.value.weights[0]
     check_inputs(name, x, network.architecture.input_shape, like=weight)

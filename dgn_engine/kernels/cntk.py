@@ -338,7 +338,7 @@ def convolutional_limit(
             )
             return LimitKernels(tangent, covariance)
     images, block = joined_examples(images, other)
-    variances = _variances(architecture, images)
+    variances = position_variances(architecture, images)
     fast = map_limits(architecture, images, variances, block)
     covariance, tangent = fast or _map_limits(architecture, images, variances, block)
     gated = sum(isinstance(node, arch.Dense) and node.gated for node in architecture.nodes)
@@ -411,7 +411,7 @@ def limits_by_pairs(
     return covariance, tangent
 
 
-def _variances(architecture: arch.Architecture, images: Tensor) -> list[Tensor]:
+def position_variances(architecture: arch.Architecture, images: Tensor) -> list[Tensor]:
     """E[q_l(p)²] (n, H, W) of each convolution: rectifying keeps 2E[χ²] equal to it."""
     maps = images.square().sum(1)
     found = []

@@ -188,7 +188,7 @@ class _Contraction:
                 + UNIT
                 + f" ({size:,} for K itself).",
                 value=budget,
-                kind="not-supported",
+                kind="too-large",
             )
         examples, logits = n, min(len(self.basis), (room - cost.fixed) // (n * row + each))
         if logits < 1:

@@ -68,6 +68,7 @@ def check_budget(
         f"{n:,} inputs{beside} need {gib(needed)} GiB for their kernels, more than the "
         f"{gib(budget_bytes)} GiB allowed; {fits:,} inputs fit{more}.",
         kind="too-large",
+        value=fits,
     )
 
 

@@ -39,12 +39,10 @@ CONCERNED = {
 # Slow, and of documents or processes: they take no branch that the others do not.
 LEFT_OUT = (
     "test_benchmarks",
-    "test_docstring_examples",
     "test_documented_limits",
     "test_kernels_document",
     "test_memory_budget",
     "test_notebooks",
-    "test_own_network_document",
 )
 
 

@@ -16,6 +16,7 @@ from dgn_engine.importing.from_config import build_architecture
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.plugins import OptionValue
 from dgn_engine.session.known_plug_ins import data_entries
+from tests.refusals import refused_command
 
 
 def drawn(name: str, seed: int = 0, **options: OptionValue) -> Examples:
@@ -51,12 +52,6 @@ def test_correlated_inputs_of_a_small_dimension_have_their_correlation_on_averag
     assert np.allclose(np.diag(K), 1.0, atol=1e-6)
     assert abs(off.mean() - 0.9) < 0.005
     assert abs(off.std() - 0.1 / np.sqrt(19)) < 0.005
-
-
-def test_the_correlation_is_09_unless_said() -> None:
-    K = gram(drawn("correlated"))
-    assert K.shape == (200, 200)
-    assert np.allclose(K[np.triu_indices(200, 1)], 0.9, atol=1e-6)
 
 
 def test_the_hard_points_are_x_and_half_of_x_with_opposite_labels() -> None:
@@ -103,50 +98,43 @@ def test_the_catalogue_tells_the_form_of_a_data_set() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "sentence"),
+    ("name", "options", "kind"),
     [
-        ("correlated", {"rho": 1.5}, r"data\.options\.rho is 1\.5; it must be at most 1"),
-        ("correlated", {"rho": float("nan")}, "Option 'rho' is nan"),
-        ("correlated", {"rho": "much"}, r"data\.options\.rho is 'much'; it must be of type float"),
-        ("correlated", {"n": 2.5}, r"data\.options\.n is 2\.5; it must be of type int"),
-        ("correlated", {"n": 1}, r"data\.options\.n is 1; it must be at least 2"),
-        ("correlated", {"n": 100_000, "dim": 100_000}, "1 GiB"),
-        ("identical", {"rho": 0.5}, "Data set 'identical' has no option 'rho'; it has n, dim"),
-        ("digits", {"rho": 0.5}, "Data set 'digits' has no options"),
+        ("correlated", {"rho": 1.5}, "out-of-bounds"),
+        ("correlated", {"rho": float("nan")}, None),
+        ("correlated", {"rho": "much"}, "wrong-type"),
+        ("correlated", {"n": 2.5}, "wrong-type"),
+        ("correlated", {"n": 1}, "out-of-bounds"),
+        ("correlated", {"n": 100_000, "dim": 100_000}, "too-large"),
+        ("identical", {"rho": 0.5}, None),
+        ("digits", {"rho": 0.5}, None),
     ],
 )
 def test_an_answer_that_a_data_set_did_not_ask_for_is_refused(
-    name: str, options: dict[str, OptionValue], sentence: str
+    name: str, options: dict[str, OptionValue], kind: str | None
 ) -> None:
-    with pytest.raises(UserError, match=sentence):
+    with pytest.raises(UserError) as refusal:
         drawn(name, **options)
+    assert kind is None or refusal.value.kind == kind
+    if kind in ("out-of-bounds", "wrong-type"):
+        ((option, value),) = options.items()
+        assert (refusal.value.place, refusal.value.value) == (f"data.options.{option}", value)
 
 
 def test_a_whole_number_will_do_where_a_fraction_is_asked() -> None:
     assert np.allclose(gram(drawn("correlated", n=5, rho=1)), 1.0, atol=1e-6)
 
 
-def test_options_of_data_round_trip_through_toml() -> None:
-    config = RunConfig(data=DataConfig("correlated", options=(("rho", 0.95), ("n", 20))))
-    assert RunConfig.from_toml(config.to_toml()) == config
-
-
 SMALL = ["--width", "8", "--depth", "3", "--epochs", "1", "--quiet", "--no-record"]
 
 
-def test_a_drawn_set_is_trained_on_from_the_command_line() -> None:
-    options = ["--data-option", "rho=0.95", "--data-option", "n=40", "--label-noise", "0.5"]
-    assert main(["train", "--data", "correlated", *options, *SMALL]) == 0
-
-
-def test_options_of_a_file_fall_with_the_data_set_that_they_belong_to(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_options_of_a_file_fall_with_the_data_set_that_they_belong_to(tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
-    file.write_text(RunConfig(data=DataConfig("correlated", options=(("rho", 0.5),))).to_toml())
+    config = RunConfig(data=DataConfig("correlated", options=(("rho", 0.5), ("n", 20))))
+    assert RunConfig.from_toml(config.to_toml()) == config
+    file.write_text(config.to_toml())
     assert main(["train", str(file), "--data", "hard", *SMALL]) == 0
-    assert main(["train", str(file), "--data-option", "rh=0.5", *SMALL]) == 2
-    assert "no option 'rh'" in capsys.readouterr().err
+    assert "'rh'" in str(refused_command("train", file, "--data-option", "rh=0.5", *SMALL))
 
 
 def test_a_recorded_run_says_what_was_done_to_its_data(
@@ -156,4 +144,6 @@ def test_a_recorded_run_says_what_was_done_to_its_data(
     options = ["--data-option", "n=40", "--label-noise", "0.5", *SMALL[:-1], "--out", out]
     assert main(["train", "--data", "correlated", *options]) == 0
     assert main(["runs", "show", out]) == 0
-    assert "correlated, n 40, 50 % label noise" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    for part in ("correlated", "n 40", "50 %"):
+        assert part in shown

@@ -3,14 +3,13 @@ import hashlib
 import io
 import os
 import pickle
-import re
 import struct
 import subprocess
 import sys
 import tarfile
 import threading
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -26,6 +25,8 @@ from dgn_engine.data._torchvision import import_torchvision
 from dgn_engine.errors import UserError
 from dgn_engine.session.known_plug_ins import data_entries
 from dgn_engine.storage.checkpoints import limits
+from tests.daily import nightly
+from tests.refusals import refused
 
 MNIST_FILES = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
 
@@ -164,7 +165,7 @@ print(torchvision.__file__)
 
 
 @pytest.mark.parametrize(
-    ("library", "when"), [(b"built for another torch", "first"), (None, "late")]
+    ("library", "when"), [(b"built for another torch", "first"), *nightly((None, "late"))]
 )
 def test_one_line_lets_a_torchvision_without_its_operators_be_imported(
     tmp_path: Path, library: bytes | None, when: str
@@ -202,21 +203,32 @@ def test_the_environment_names_the_root(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "cifar10", "cifar100"])
-def test_a_missing_set_is_one_sentence_that_says_how_to_get_it(name: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"allow the download, or .*DGN_DATA_ROOT"):
+def test_a_missing_set_says_how_to_get_it(name: str, tmp_path: Path) -> None:
+    with refused("no-file") as refusal:
         load_examples(DataConfig(name=name, root=str(tmp_path)))
+    assert "DGN_DATA_ROOT" in str(refusal.error)
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    "damage", [lambda c: c[:-1], lambda c: b"", lambda c: b"<html>" + c, lambda c: c + b"0"]
-)
-def test_a_damaged_mnist_file_is_named(damage: object, tmp_path: Path) -> None:
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "cut": lambda content: content[:-1],
+    "empty": lambda content: b"",
+    "a page of a server": lambda content: b"<html>" + content,
+    "longer": lambda content: content + b"0",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_mnist_file_is_named(damage: str, tmp_path: Path) -> None:
     put_mnist(tmp_path)
     path = tmp_path / "MNIST" / "raw" / "t10k-images-idx3-ubyte"
-    path.write_bytes(damage(path.read_bytes()))  # type: ignore[operator]
-    with pytest.raises(UserError, match=r"t10k-images-idx3-ubyte is damaged"):
+    whole = path.read_bytes()
+    path.write_bytes(DAMAGES[damage](whole))
+    with refused("damaged") as refusal:
         load_examples(DataConfig(name="mnist", root=str(tmp_path)))
+    assert path.name in str(refusal.error)
+    path.write_bytes(whole)
+    assert len(load_examples(DataConfig(name="mnist", root=str(tmp_path))).test_y) == 10
 
 
 @pytest.mark.parametrize("kind", ["MNIST", "FashionMNIST"])
@@ -272,56 +284,50 @@ def test_a_download_with_another_checksum_leaves_nothing(
     serve_mnist(served, monkeypatch)
     path = served[0] / "train-images-idx3-ubyte.gz"
     path.write_bytes(path.read_bytes()[:-1] + b"?")
-    with pytest.raises(UserError, match=r"could not be downloaded .*checksum"):
+    with refused("no-download"):
         load_examples(DataConfig(name="mnist", root=str(tmp_path / "root"), download=True))
     assert not list((tmp_path / "root" / "MNIST" / "raw").iterdir())
 
 
-def test_no_network_is_one_sentence(
-    served: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    serve_mnist(served, monkeypatch)
-    monkeypatch.setattr(import_torchvision().MNIST, "mirrors", ["http://127.0.0.1:9/"])
-    with pytest.raises(UserError, match="could not be downloaded"):
-        load_examples(DataConfig(name="mnist", root=str(tmp_path), download=True))
-
-
-def test_a_root_that_cannot_be_written_is_one_sentence(
+def test_no_network_and_no_place_to_write_are_one_sentence(
     served: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     serve_mnist(served, monkeypatch)
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(UserError, match="Cannot make the folder"):
+    with refused("no-file"):
         load_examples(DataConfig(name="mnist", root=str(tmp_path / "file"), download=True))
+    monkeypatch.setattr(import_torchvision().MNIST, "mirrors", ["http://127.0.0.1:9/"])
+    with refused("no-download"):
+        load_examples(DataConfig(name="mnist", root=str(tmp_path), download=True))
 
 
 def test_cifar_is_downloaded_and_read_and_nothing_climbs_out(
     served: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = serve_cifar(served, monkeypatch)
+    first = pickle.loads(files["data_batch_1"])["data"][0].reshape(3, 32, 32)
+
+    def forbidden(*_: object) -> None:
+        raise AssertionError("something was unpickled in this process")
+
+    for name in ("Unpickler", "_Unpickler", "load", "loads"):
+        monkeypatch.setattr(pickle, name, forbidden)
     root = tmp_path / "root"
     examples = load_examples(DataConfig(name="cifar10", root=str(root), download=True))
     assert examples.train_x.shape == (30, 3, 32, 32)
     assert examples.test_x.shape == (11, 3, 32, 32)
     assert examples.class_names[3] == "class 3"
-    first = pickle.loads(files["data_batch_1"])["data"][0].reshape(3, 32, 32)
     assert np.array_equal(examples.train_x[0], first.astype(np.float32) / np.float32(255))
     assert [path.name for path in root.iterdir()] == ["cifar-10-batches-py"]
     assert not (tmp_path / "outside").exists()
     monkeypatch.setattr(import_torchvision().CIFAR10, "url", "http://127.0.0.1:9/")
     again = load_examples(DataConfig(name="cifar10", root=str(root), download=True))
     assert again.fingerprint == examples.fingerprint
-
-
-def test_a_cifar_file_with_another_checksum_is_not_unpickled(
-    served: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    serve_cifar(served, monkeypatch)
-    load_examples(DataConfig(name="cifar10", root=str(tmp_path), download=True))
-    path = tmp_path / "cifar-10-batches-py" / "data_batch_2"
+    path = root / "cifar-10-batches-py" / "data_batch_2"
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(UserError, match="data_batch_2 is damaged"):
-        load_examples(DataConfig(name="cifar10", root=str(tmp_path)))
+    with refused("damaged") as refusal:  # by its checksum, before it is unpickled
+        load_examples(DataConfig(name="cifar10", root=str(root)))
+    assert path.name in str(refusal.error)
 
 
 class Evil:
@@ -337,25 +343,9 @@ def test_a_cifar_pickle_builds_arrays_and_nothing_else_even_with_the_right_check
 ) -> None:
     canary = tmp_path / "canary"
     serve_cifar(served, monkeypatch, data_batch_1=pickle.dumps(Evil(canary)))
-    place = re.escape(str(tmp_path / "cifar-10-batches-py" / "data_batch_1"))
-    reason = r" is no batch of images; it names (posix|nt)\.mkdir; nothing was run\.$"
-    with pytest.raises(UserError, match=f"^{place}{reason}"):
+    with pytest.raises(UserError, match=r"data_batch_1 .* (posix|nt)\.mkdir"):
         load_examples(DataConfig(name="cifar10", root=str(tmp_path), download=True))
     assert not canary.exists()
-
-
-def test_cifar_is_parsed_in_a_child_alone(
-    served: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    serve_cifar(served, monkeypatch)
-
-    def forbidden(*_: object) -> None:
-        raise AssertionError("something was unpickled in this process")
-
-    for name in ("Unpickler", "_Unpickler", "load", "loads"):
-        monkeypatch.setattr(pickle, name, forbidden)
-    examples = load_examples(DataConfig(name="cifar10", root=str(tmp_path), download=True))
-    assert len(examples.train_x) == 30
 
 
 def old_batch(pixels: np.ndarray, key: str, labels: list[int]) -> bytes:
@@ -381,6 +371,6 @@ def test_a_batch_of_python_2_with_more_text_than_a_checkpoint_is_read_to_the_bit
     content = old_batch(pixels, "fine_labels", labels)
     assert len(content) > limits.PICKLE
     (tmp_path / "train").write_bytes(content)
-    found = _cifar._read(tmp_path / "train", md5(content), "fine_labels").arrays
+    found = _cifar.read_batch(tmp_path / "train", md5(content), "fine_labels").arrays
     assert np.array_equal(found["data"], pixels)
     assert found["labels"].tolist() == labels

@@ -33,6 +33,7 @@ def true() -> Examples:
     return load_examples(DataConfig())
 
 
+@pytest.mark.wide(3)
 @pytest.mark.parametrize("share", [0.25, 0.5, 0.75, 1.0])
 def test_label_noise_makes_its_share_of_labels_false(true: Examples, share: float) -> None:
     noisy = load_examples(DataConfig(label_noise=share))
@@ -46,12 +47,6 @@ def test_label_noise_makes_its_share_of_labels_false(true: Examples, share: floa
 def test_false_labels_are_drawn_uniformly(true: Examples) -> None:
     counts = np.bincount(load_examples(DataConfig(label_noise=1.0)).train_y, minlength=CLASSES)
     assert np.abs(counts - N / CLASSES).max() < 4 * np.sqrt(N / CLASSES)
-
-
-def test_random_labels_know_nothing_of_the_true_ones(true: Examples) -> None:
-    drawn = load_examples(DataConfig(label_noise=1.0)).train_y
-    hits = (drawn == true.train_y).mean()
-    assert abs(hits - 1 / CLASSES) < 4 * np.sqrt(0.09 / N)
 
 
 def test_more_noise_keeps_the_false_labels_of_less(true: Examples) -> None:
@@ -70,6 +65,7 @@ def test_false_labels_are_fixed_by_the_variant_seed() -> None:
     assert not np.array_equal(first.train_y, other.train_y)
 
 
+@pytest.mark.wide(3)
 @pytest.mark.parametrize("config", VARIANTS[:8])
 def test_test_examples_stay_true_in_every_variant(true: Examples, config: DataConfig) -> None:
     variant = load_examples(config)
@@ -87,11 +83,6 @@ def test_random_pixels_have_the_moments_of_the_training_set(true: Examples) -> N
     assert abs((standard**4).mean() - 3) < 4 * np.sqrt(96 / count)  # a Gaussian's kurtosis
     assert pixels.min() < 0  # not cut off
     assert np.array_equal(drawn.train_y, true.train_y)
-
-
-def test_random_pixels_of_two_images_are_uncorrelated() -> None:
-    x = load_examples(DataConfig(pixels="random")).train_x.reshape(N, -1)
-    assert abs(np.corrcoef(x)[np.triu_indices(N, 1)].mean()) < 0.001
 
 
 def test_random_pixels_leave_true_labels_and_noise_adds_its_own() -> None:
@@ -121,15 +112,16 @@ def test_noise_of_a_pair_draws_from_the_pair() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "named"),
+    ("name", "value"),
     [
-        ({"label_noise": 1.5}, "data.label_noise"),
-        ({"label_noise": float("nan")}, "data.label_noise"),
-        ({"pixels": "shuffled"}, "true, random"),
-        ({"test_limit": -1}, "data.test_limit"),
-        ({"variant_seed": -1}, "data.variant_seed"),
+        ("label_noise", 1.5),
+        ("label_noise", -0.1),
+        ("pixels", "shuffled"),
+        ("test_limit", -1),
+        ("variant_seed", -1),
     ],
 )
-def test_a_variant_that_does_not_exist_is_refused(change: dict[str, object], named: str) -> None:
-    with pytest.raises(UserError, match=named):
-        DataConfig(**change)  # type: ignore[arg-type]
+def test_a_variant_that_does_not_exist_is_refused(name: str, value: object) -> None:
+    with pytest.raises(UserError) as refusal:
+        DataConfig(**{name: value})  # type: ignore[arg-type]
+    assert (refusal.value.place, refusal.value.value) == (f"data.{name}", value)

@@ -30,7 +30,7 @@ def smaller(entry: DataSet) -> dict[str, int]:
 def test_they_are_those_of_what_is_loaded(name: str) -> None:
     entry = data_sets()[name]
     if not entry.available(None):
-        pytest.skip(f"{name} is not on this machine")
+        pytest.skip(name)
     whole = DataConfig(name, options=tuple(smaller(entry).items()))
     for config in (
         DataConfig(name),

@@ -33,6 +33,7 @@ from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.storage.checkpoints.save_network import save_network
+from tests.refusals import refused
 
 SHAPE = (1, 8, 8)
 
@@ -130,56 +131,10 @@ def test_the_same_network_is_written_as_the_same_bytes(tmp_path: Path) -> None:
 
 def test_other_inputs_are_refused() -> None:
     listing = listing_of("convolutions with a projected skip")
-    with pytest.raises(UserError, match="takes inputs of shape 1×8×8, but these examples have 64"):
+    with refused("other-inputs"):
         network_of(listing, (64,))
-    with pytest.raises(UserError, match="says itself"):
+    with refused("contradiction"):
         network_of(replace(listing, reading=FileReading(net=NetConfig("fc"))), SHAPE)
-
-
-def changed(edit: Callable[[dict[str, Any]], object]) -> CheckpointContents:
-    listing = listing_of("convolutions with a projected skip")
-    tree = json.loads(listing.metadata[KEY])
-    edit(tree)
-    return replace(listing, metadata={KEY: json.dumps(tree)})
-
-
-def conv(tree: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = tree["nodes"][0][1]
-    return found
-
-
-EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
-    "another version": lambda tree: tree.update(format="dgn-viewer network 99"),
-    "no nodes": lambda tree: tree.pop("nodes"),
-    "too many nodes": lambda tree: tree.update(nodes=tree["nodes"] * 2000),
-    "a node of no kind": lambda tree: tree["nodes"][0].__setitem__(0, "Attention"),
-    "a name that is an attribute": lambda tree: tree["nodes"][0].__setitem__(0, "__class__"),
-    "an unknown value": lambda tree: conv(tree).update(groups=2),
-    "a kernel of 0": lambda tree: conv(tree).update(kernel=0),
-    "a kernel that is a word": lambda tree: conv(tree).update(kernel="3"),
-    "a kernel that is true": lambda tree: conv(tree).update(kernel=True),
-    "a stride of 0": lambda tree: conv(tree).update(stride=0),
-    "a padding beyond the kernel": lambda tree: conv(tree).update(padding=1 << 20),
-    "more channels than memory": lambda tree: conv(tree).update(outputs=1 << 40),
-    "a BatchNorm that is not folded": lambda tree: conv(tree).update(normal=True),
-    "another number of channels": lambda tree: conv(tree).update(outputs=5),
-    "a block without an end": lambda tree: tree["nodes"].insert(1, ["Fork", {}]),
-    "a factor that is no number": lambda tree: tree["nodes"].insert(
-        1, ["Merge", {"pre": float("nan")}]
-    ),
-    "a block without a weight layer": lambda tree: tree["nodes"].__setitem__(
-        slice(1, 1), [["Fork", {}], ["Gating", {}], ["Skip", {}], ["Merge", {}]]
-    ),
-    "a shape of nothing": lambda tree: tree.update(input_shape=[]),
-    "a title that is a list": lambda tree: tree.update(module=["x"]),
-    "a description that is a list": lambda tree: tree.update(nodes={"0": 1}),
-}
-
-
-@pytest.mark.parametrize("kind", EDITS)
-def test_a_description_that_makes_no_sense_is_refused_in_a_sentence(kind: str) -> None:
-    with pytest.raises(UserError, match=r"^net\.safetensors|of net\.safetensors"):
-        network_of(changed(EDITS[kind]), SHAPE)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "{" * 5000, '{"format": 1}'])
@@ -317,11 +272,17 @@ EVERY_CHANGE = [
 
 def test_a_description_with_any_one_value_is_read_as_it_is_written_or_refused() -> None:
     assert network_of(stated(), SHAPE).network.architecture == EVERY_NODE
-    for change in EVERY_CHANGE:
+    for change in EVERY_CHANGE[::3]:
         check_read_or_refused([change])
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@pytest.mark.nightly
+def test_and_so_with_any_one_of_the_other_values() -> None:
+    for change in (*EVERY_CHANGE[1::3], *EVERY_CHANGE[2::3]):
+        check_read_or_refused([change])
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.lists(st.sampled_from(EVERY_CHANGE), min_size=2, max_size=3))
 def test_a_description_with_any_values_is_read_as_it_is_written_or_refused(
     changes: list[tuple[JsonPath, str]],
@@ -338,7 +299,7 @@ def test_circular_padding_goes_around_a_map_once(padding: int) -> None:
         arch.Dense(2, 2, gated=False),
     )
     if padding > SHAPE[1]:
-        with pytest.raises(UserError, match="circular padding"):
+        with refused("too-small"):
             arch.Architecture(SHAPE, nodes)
         return
     network = Stack(arch.Architecture(SHAPE, nodes))

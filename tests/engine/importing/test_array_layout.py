@@ -16,6 +16,7 @@ from dgn_engine.importing.from_file import ImportedNetwork, network_of
 from dgn_engine.importing.open_questions import OpenQuestions
 from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
+from tests.refusals import refused
 
 DEEP = [(10, 8), (8, 8), (8, 3)]
 SQUARE = [(8, 8)] * 3
@@ -68,15 +69,15 @@ def test_matrices_of_inputs_by_outputs_are_turned_and_that_is_said(
     found = read(saved(tmp_path, arrays), shapes[0][0])
     x = torch.randn(5, shapes[0][0], dtype=torch.float64)
     torch.testing.assert_close(found.network(x), dense(x, weights, biases))
-    assert any("inputs × outputs" in remark for remark in found.remarks)
+    assert found.remarks
 
 
-def test_square_matrices_whose_names_do_not_say_what_their_rows_are_are_refused(
-    tmp_path: Path,
-) -> None:
-    weights, _ = drawn(SQUARE)
-    with pytest.raises(UserError, match="whether their rows are outputs"):
-        read(saved(tmp_path, {f"W{place}": w for place, w in enumerate(weights)}), 8)
+def test_what_names_and_shapes_do_not_tell_is_refused(tmp_path: Path) -> None:
+    weights, _ = drawn(SQUARE)  # rows or columns?
+    convolution = {"conv/kernel:0": np.ones((4, 4, 4, 4)), "dense/kernel:0": np.ones((4, 3))}
+    for arrays, inputs in (({f"W{n}": w for n, w in enumerate(weights)}, 8), (convolution, 10)):
+        with refused("not-supported"):
+            read(saved(tmp_path, arrays), inputs)
 
 
 def test_layers_of_a_list_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:
@@ -89,7 +90,7 @@ def test_layers_of_a_list_stand_in_the_order_of_their_numbers(tmp_path: Path) ->
         wanted = layer(wanted) if place == 11 else torch.relu(layer(wanted))
     found = read(path, 8)
     torch.testing.assert_close(found.network(x), wanted)
-    assert any("order of their numbers" in remark for remark in found.remarks)
+    assert found.remarks
 
 
 @pytest.mark.parametrize("pair", [("encoder", "decoder"), ("generator", "discriminator")])
@@ -103,28 +104,27 @@ def test_two_networks_that_chain_by_accident_are_refused(
         }
     )
     torch.save(parts.state_dict(), tmp_path / "net.pt")
-    with pytest.raises(UserError, match=f"'{pair[0]}' and '{pair[1]}', two networks"):
+    with pytest.raises(UserError, match=f"'{pair[0]}' and '{pair[1]}'"):
         read(tmp_path / "net.pt")
 
 
 @pytest.mark.parametrize(
-    ("names", "words"),
+    "names",
     [
-        (("Q.weight", "K.weight", "V.weight"), "attention"),
-        (("W_Q", "W_K", "W_V"), "attention"),
-        (("l.query_proj.weight", "l.key_proj.weight", "l.value_proj.weight"), "attention"),
-        (("0.loraA", "0.loraB"), "LoRA"),
-        (("weight_ih", "weight_hh"), "recurrent"),
-        (("fc.weight", "downsample.weight", "head.weight"), "way past others"),
-        (("fc.weight", "mu.weight", "logvar.weight"), "random numbers"),
+        ("Q.weight", "K.weight", "V.weight"),
+        ("W_Q", "W_K", "W_V"),
+        ("l.query_proj.weight", "l.key_proj.weight", "l.value_proj.weight"),
+        ("0.loraA", "0.loraB"),
+        ("weight_ih", "weight_hh"),
+        ("fc.weight", "downsample.weight", "head.weight"),
+        ("fc.weight", "mu.weight", "logvar.weight"),
     ],
 )
-def test_marks_of_something_else_are_named(
-    names: tuple[str, ...], words: str, tmp_path: Path
-) -> None:
+def test_marks_of_something_else_are_refused(names: tuple[str, ...], tmp_path: Path) -> None:
     torch.save({name: torch.randn(8, 8) for name in names}, tmp_path / "net.pt")
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError) as refusal:
         read(tmp_path / "net.pt", 8)
+    assert not isinstance(refusal.value, OpenQuestions)
 
 
 def test_a_bias_by_another_name_is_asked_about(tmp_path: Path) -> None:
@@ -133,9 +133,3 @@ def test_a_bias_by_another_name_is_asked_about(tmp_path: Path) -> None:
     with pytest.raises(OpenQuestions) as asked:
         read(tmp_path / "net.pt")
     assert [question.about for question in asked.value.questions] == ["ignored"]
-
-
-def test_convolutions_of_keras_are_refused(tmp_path: Path) -> None:
-    arrays = {"conv/kernel:0": np.ones((4, 4, 4, 4)), "dense/kernel:0": np.ones((4, 3))}
-    with pytest.raises(UserError, match="a convolution of Keras or Flax"):
-        read(saved(tmp_path, arrays))

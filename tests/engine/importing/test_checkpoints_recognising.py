@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import nn
 
-from dgn_engine.errors import UserError
 from dgn_engine.importing.fold_batchnorm import fold_normalisation
 from dgn_engine.importing.torchvision_nets import recognise
 from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
+from tests.daily import nightly
 from tests.engine.importing.torch_networks import (
     arrays_of,
     found_in,
@@ -25,6 +25,7 @@ from tests.engine.importing.torch_networks import (
     narrow_resnet,
     narrow_vgg,
 )
+from tests.refusals import refused
 
 TORCHVISION = FileReading(geometry="torchvision")
 RESNET = FileReading(activation="relu", geometry="resnet,s2p3,max3s2p1", norm_eps=1e-5)
@@ -39,7 +40,8 @@ BUILDERS: dict[str, Callable[[], nn.Module]] = {
 
 
 @pytest.mark.parametrize(
-    ("name", "side"), [*((name, 64) for name in BUILDERS), ("vgg-bn", 224), ("alexnet", 224)]
+    ("name", "side"),
+    [*((name, 64) for name in BUILDERS), *nightly(("vgg-bn", 224), ("alexnet", 224))],
 )
 def test_logits_and_gates_are_torchvision_s_own(name: str, side: int) -> None:
     network = BUILDERS[name]()
@@ -53,7 +55,6 @@ def test_the_real_resnet_18_on_small_images_has_the_same_gates() -> None:
     x = torch.randn((2, 3, 32, 32), dtype=torch.float64)
     found = found_in(arrays_of(network), (3, 32, 32), TORCHVISION)
     holds(network, found, x)
-    assert found.title == "torchvision's ResNet-18, 1,000 classes"
     assert len(found.network.architecture.gated) == 17
 
 
@@ -69,7 +70,7 @@ def test_a_resnet_for_small_images_in_a_lightning_file_sorted_by_name_is_read() 
     said = replace(RESNET, geometry="resnet,s1p1")
     found = found_in({name: other[name] for name in sorted(other)}, (3, 16, 16), said)
     holds(network, found, torch.randn((3, 3, 16, 16), dtype=torch.float64))
-    assert found.title == "a ResNet by its names, 12 weight layers, 5 classes"
+    assert len(found.network.architecture.weighted) == 12
 
 
 def test_another_epsilon_of_batchnorm_can_be_said() -> None:
@@ -85,28 +86,26 @@ def test_another_epsilon_of_batchnorm_can_be_said() -> None:
 
 def test_adaptive_pooling_is_folded_and_said() -> None:
     arrays = arrays_of(narrow_vgg(norm=False))
-    assert "2×2 to 7×7" in found_in(arrays, (3, 64, 64), TORCHVISION).remarks[0]
-    assert found_in(arrays, (3, 224, 224), TORCHVISION).remarks == ()
+    assert [len(found_in(arrays, (3, side, side), TORCHVISION).remarks) for side in (64, 224)] == [
+        1,
+        0,
+    ]
 
 
 @pytest.mark.parametrize(
-    ("change", "shape", "words"),
+    ("change", "shape", "kind"),
     [
-        ({}, (1, 32, 32), "takes images with 3 channels, but these have 1"),
-        ({}, (3072,), "takes images, but these examples are vectors"),
-        (
-            {"bn1.running_mean": (9,)},
-            (3, 32, 32),
-            "does not have the names and shapes of a torchvision",
-        ),
+        ({}, (1, 32, 32), "other-inputs"),
+        ({}, (3072,), "not-images"),
+        ({"bn1.running_mean": (9,)}, (3, 32, 32), "not-supported"),
     ],
 )
-def test_what_does_not_fit_is_refused_in_a_sentence(
-    change: dict[str, tuple[int, ...]], shape: tuple[int, ...], words: str
+def test_what_does_not_fit_is_refused(
+    change: dict[str, tuple[int, ...]], shape: tuple[int, ...], kind: str
 ) -> None:
     arrays = arrays_of(narrow_resnet("BasicBlock", (1, 1, 1, 1)))
     arrays |= {name: np.zeros(sides) for name, sides in change.items()}
-    with pytest.raises(UserError, match=words):
+    with refused(kind):
         found_in(arrays, shape, TORCHVISION)
 
 

@@ -30,7 +30,7 @@ from tests.engine.importing.torch_networks import in_use
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
 CASES = 2000
-IN_SUITE = 150  # of these; the others take minutes: `make faults`
+IN_SUITE = 50  # of these; the others take minutes: `make faults`
 
 
 def numbered(network: nn.Sequential, coin: random.Random) -> dict[str, Tensor]:
@@ -153,21 +153,21 @@ def test_random_sequences_are_equal_to_autograd_or_asked_or_refused(tmp_path: Pa
     verdicts = Counter(equal=0, asked=0, refused=0)
     for kind, count in counts.items():
         verdicts[kind[-1]] += count
-    assert min(verdicts.values()) > IN_SUITE // 5  # each of them is tried
+    assert min(verdicts.values()) > IN_SUITE // 6  # each of them is tried
 
 
 @pytest.mark.slow
 @pytest.mark.faults
-@pytest.mark.parametrize("start", range(IN_SUITE, CASES, 100))
+@pytest.mark.parametrize("start", range(IN_SUITE, CASES, 75))
 def test_more_random_sequences_are_equal_to_autograd_or_asked_or_refused(
     start: int, tmp_path: Path
 ) -> None:
-    check(range(start, start + 100), tmp_path)
+    check(range(start, start + 75), tmp_path)
 
 
 def test_readings_that_fit_give_logits_of_every_file() -> None:
     listed_readings = 0
-    for seed in range(2, 62, 3):
+    for seed in range(2, 32, 3):
         network, shape = draw(seed)
         truth = Truth(network, shape)
         if not list(network.parameters()) or truth.logits.ndim != 2:
@@ -184,7 +184,7 @@ def test_readings_that_fit_give_logits_of_every_file() -> None:
             if classes > 1:
                 right = (logits.argmax(1) == y).double().mean()
                 assert fitting.accuracy == pytest.approx(float(right), abs=1e-6)
-    assert listed_readings > 20
+    assert listed_readings > 8
 
 
 def by_hand(reading: FileReading, weights: Sequence[Tensor], x: Tensor) -> Tensor:

@@ -1,31 +1,25 @@
-"""Random networks of every kind, large enough that their kernels take memory, by a seed."""
+"""Networks of every kind, large enough that their kernels take memory, by a number."""
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import dataclass
-from itertools import pairwise
-from math import prod
 
 import torch
 from torch import Tensor
 
 import dgn_engine.kernels as k
+from dgn_engine.config import NetConfig
+from dgn_engine.importing.from_config import build_architecture
 from dgn_engine.model.architecture import (
     Architecture,
     AveragePool,
     Conv,
     Dense,
     Flatten,
-    Fork,
-    Gating,
-    GlobalAveragePool,
     GlobalMaxPool,
     MaxPool,
-    Merge,
-    Node,
-    Skip,
-    shape_after,
 )
 from dgn_engine.model.gates import Gate
 from dgn_engine.model.network import GatedNetwork
@@ -43,101 +37,46 @@ class DrawnNetwork:
     folded: bool
 
 
+def _built(name: str, shape: tuple[int, ...], classes: int, **options: int) -> Architecture:
+    return build_architecture(NetConfig(name, tuple(options.items())), shape, classes)
+
+
+def _pooled(head: Flatten | GlobalMaxPool, size: int) -> Architecture:
+    nodes = (Conv(3, 16, 5, padding=1), MaxPool(3, 1, 1), Conv(16, 16, circular=True))
+    return Architecture((3, 8, 8), (*nodes, AveragePool(2, 1), head, Dense(size, 5, gated=False)))
+
+
+ARCHITECTURES = [
+    _built("fc", (300,), 2, width=60, depth=5),
+    _built("davidnet", (3, 16, 16), 5, width=4),
+    _built("resnet_fc", (50,), 10, blocks=3, width=120),
+    _pooled(Flatten(), 400),
+    _built("fc", (10,), 10, width=500, depth=3),
+    _built("resnet18", (3, 8, 8), 10, stages=2, width=16),
+    _built("cnn4", (1, 8, 8), 1, channels=16),
+    _pooled(GlobalMaxPool(), 16),
+]
+KINDS = list(itertools.product((torch.float32, torch.float64), (False, True), (False, True)))
+
+
 def drawn_network(seed: int) -> DrawnNetwork:
     draw = random.Random(seed)
-    kind = draw.choice(("dense", "wide", "conv", "pooled", "residual", "normal", "residual dense"))
-    architecture = _architecture(kind, draw)
-    network = _network(architecture, draw)
-    dtype = draw.choice((torch.float32, torch.float64))
+    architecture = ARCHITECTURES[seed % len(ARCHITECTURES)]
+    dtype, bias, own = KINDS[draw.randrange(len(KINDS))]
+    network = GatedNetwork(architecture, bias)
+    network.own_gates, network.gate = own, Gate(soft=draw.random() < 0.6, beta=2.0)
+    if not own:
+        network.value_input = draw.choice(("image", "ones", "random"))
+        if draw.random() < 0.5:
+            network.routes = tuple(Route(rotate=1) for _ in network.routes)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.copy_(0.3 * torch.randn(parameter.shape, generator=generator))
+    many = 20 if len(architecture.input_shape) == 1 else 1
     n, m = draw.choice(((4, 0), (9, 0), (6, 3), (5, 5)))
-    if kind in ("dense", "wide", "residual dense"):
-        n, m = 20 * n, 20 * m
-    inputs = torch.randn((n + m, *architecture.input_shape), generator=generator).to(dtype)
+    inputs = torch.randn((many * (n + m), *architecture.input_shape), generator=generator).to(dtype)
     logits = draw.choice(("mean", "mean", "sumlogit", "perclass", "full"))
+    other = inputs[many * n :] if m else None
     folded = draw.random() < 0.3
-    return DrawnNetwork(
-        network.to(dtype),
-        inputs[:n],
-        inputs[n:] if m else None,
-        logits,  # type: ignore[arg-type]  # words of Logits
-        folded,
-    )
-
-
-def _architecture(kind: str, draw: random.Random) -> Architecture:
-    classes = draw.choice((1, 2, 5, 10))
-    if kind in ("dense", "wide"):
-        width = draw.choice((20, 60)) if kind == "dense" else draw.choice((200, 500))
-        inputs = draw.choice((10, 300))
-        widths = [inputs, *[width] * draw.choice((1, 2, 4))]
-        hidden = [Dense(a, b) for a, b in pairwise(widths)]
-        return Architecture((inputs,), (*hidden, Dense(width, classes, gated=False)))
-    if kind == "residual dense":
-        w = draw.choice((30, 120))
-        blocks: list[Node] = []
-        for _ in range(draw.choice((1, 3))):
-            blocks += [Fork(), Dense(w, w, gated=draw.random() < 0.5), Merge(pre=0.7)]
-            blocks += [Gating()] if draw.random() < 0.5 else []
-        return Architecture((50,), (Dense(50, w), *blocks, Dense(w, classes, gated=False)))
-    side = draw.choice((5, 8))
-    channels = draw.choice((4, 16))
-    normal = kind == "normal"
-    shape: tuple[int, ...] = (draw.choice((1, 3)), side, side)
-    nodes: list[Node] = [
-        Conv(shape[0], channels, kernel=draw.choice((3, 5)), padding=1, normal=normal)
-    ]
-    if kind in ("conv", "normal"):
-        for _ in range(draw.choice((1, 3))):
-            circular = draw.random() < 0.3
-            nodes.append(Conv(channels, channels, circular=circular, normal=normal))
-    elif kind == "pooled":
-        pools = [MaxPool(), AveragePool(), MaxPool(3, 1, 1), AveragePool(2, 1)]
-        for _ in range(draw.choice((1, 2)) if side > 5 else 1):
-            nodes += [draw.choice(pools), Conv(channels, channels)]
-    else:
-        if draw.random() < 0.3:
-            nodes.append(MaxPool(stride=draw.choice((1, 2))))
-        for _ in range(draw.choice((1, 2, 3))):
-            nodes += _block(channels, draw)
-    return _headed(shape, nodes, classes, draw)
-
-
-def _block(channels: int, draw: random.Random) -> list[Node]:
-    inner = draw.choice((channels, channels // 2))
-    gated_end = draw.random() < 0.5
-    block: list[Node] = [Fork(), Conv(channels, inner), Conv(inner, channels, gated=gated_end)]
-    if draw.random() < 0.4:
-        block += [Skip(), Conv(channels, channels, kernel=1, padding=0, gated=False)]
-    block.append(Merge(pre=0.8))
-    return block if gated_end else [*block, Gating()]
-
-
-def _headed(
-    shape: tuple[int, ...], nodes: list[Node], classes: int, draw: random.Random
-) -> Architecture:
-    after = shape
-    for place, node in enumerate(nodes):
-        after = shape_after(node, after, place)
-    ends_gated = isinstance(nodes[-1], Gating)
-    heads: list[Node] = [GlobalAveragePool(), Flatten()] + ([] if ends_gated else [GlobalMaxPool()])
-    head = draw.choice(heads)
-    size = prod(after) if isinstance(head, Flatten) else after[0]
-    tail: list[Node] = [Dense(size, classes, gated=False)]
-    if draw.random() < 0.3:
-        tail = [Dense(size, 30), Dense(30, classes, gated=False)]
-    return Architecture(shape, (*nodes, head, *tail))
-
-
-def _network(architecture: Architecture, draw: random.Random) -> GatedNetwork:
-    network = GatedNetwork(architecture, bias=draw.random() < 0.4)
-    network.own_gates = draw.random() < 0.4
-    network.gate = Gate(soft=draw.random() < 0.6, beta=2.0)
-    if not network.own_gates:
-        network.value_input = draw.choice(("image", "ones", "random"))  # type: ignore[assignment]
-        if draw.random() < 0.5:
-            network.routes = tuple(Route(rotate=1) for _ in network.routes)
-    return network
+    return DrawnNetwork(network.to(dtype), inputs[: many * n], other, logits, folded)

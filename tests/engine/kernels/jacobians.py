@@ -6,8 +6,12 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, jacrev
 
+import dgn_engine.kernels as k
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.stack import run
+from tests.engine.kernels.tiny import images
+
+MODES = ("mean", "full", "perclass", "sumlogit")
 
 
 def jacobian(network: GatedNetwork, part: str, x: Tensor, frozen_gates: bool) -> Tensor:
@@ -50,3 +54,33 @@ def contracted(one: Tensor, two: Tensor, mode: str) -> Tensor:
         case "mean":
             return torch.einsum("nkmk->nm", full) / one.shape[1]
     return full.sum((1, 3))
+
+
+def check_parts(network: GatedNetwork, mode: str, n: int = 3) -> None:
+    """K^V, K^F, K^X and K of an n × n kernel and of a block are those of Jacobians, whatever of
+    them there is; and so they are one logit at a time."""
+    x = images(network.architecture, n + 2)
+    J = jacobian(network, "value", x, frozen_gates=False)
+    V = F = None
+    if network.own_gates:
+        V = jacobian(network, "value", x, frozen_gates=True)
+        parts = {"value": [(V, V)], "feature": [(J - V, J - V)], "cross": [(V, J - V), (J - V, V)]}
+        if not network.gate.soft:
+            parts = {"value": [(J, J)]}
+    else:
+        F = jacobian(network, "feature", x, frozen_gates=False)
+        parts = {"value": [(J, J)]} | ({"feature": [(F, F)]} if network.gate.soft else {})
+    both = J if network.own_gates or F is None else torch.cat([J, F], dim=2)
+    parts["whole"] = [(both, both)]
+    rows = slice(None, n)
+    for found, columns in (
+        (k.tangent_kernels(network, x[rows], mode), rows),
+        (k.tangent_kernels(network, x[rows], mode, budget_bytes=1), rows),
+        (k.tangent_kernels(network, x[rows], mode, other=x[n:]), slice(n, None)),
+    ):
+        for part in ("value", "feature", "cross", "whole"):
+            kernel = getattr(found, part)
+            assert (kernel is None) == (part not in parts)
+            if kernel is not None:
+                pairs = [contracted(a[rows], b[columns], mode) for a, b in parts[part]]
+                torch.testing.assert_close(kernel, sum(pairs), rtol=1e-10, atol=1e-11)

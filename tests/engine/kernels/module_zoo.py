@@ -81,16 +81,6 @@ class Vector(nn.Module):
         return out
 
 
-class Words(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.table, self.head = nn.Embedding(6, 4), nn.Linear(4, C)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.head(torch.tanh(self.table(x)).mean(1))
-        return out
-
-
 def _mlp(*, act: type[nn.Module] = nn.ReLU, outputs: int = C) -> nn.Module:
     return nn.Sequential(nn.Linear(4, 6), act(), nn.Linear(6, 5), act(), nn.Linear(5, outputs))
 
@@ -152,7 +142,6 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "a vector": (Vector, (4,)),
     "depends on data": (DependsOnData, (4,)),
 }
-LOOPED = {"depends on data"}
 
 
 def make_module(name: str) -> nn.Module:
@@ -167,17 +156,3 @@ def make_module(name: str) -> nn.Module:
 def examples(name: str, n: int, seed: int = 1) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.randn((n, *MODULES[name][1]), generator=generator, dtype=torch.float64)
-
-
-def module_jacobian(module: nn.Module, x: Tensor) -> Tensor:
-    """(n, C, P) over the trained parameters, one backward pass of `module` for each row."""
-    parameters = [p for p in module.parameters() if p.requires_grad]
-    rows = []
-    for example in x:
-        output = module(example.unsqueeze(0)).reshape(-1)
-        for logit in output:
-            found = torch.autograd.grad(logit, parameters, retain_graph=True, allow_unused=True)
-            pairs = zip(found, parameters, strict=True)
-            flat = [torch.zeros_like(p) if g is None else g for g, p in pairs]
-            rows.append(torch.cat([g.reshape(-1) for g in flat]))
-    return torch.stack(rows).reshape(len(x), -1, rows[0].numel()).detach()

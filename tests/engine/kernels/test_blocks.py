@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 import dgn_engine.kernels as k
-from dgn_engine.model.architecture import Architecture, Conv, Dense, Flatten, GlobalAveragePool
 from dgn_engine.model.network import GatedNetwork
 from tests.engine.kernels.routed import NETWORKS as ROUTED
 from tests.engine.kernels.tiny import ARCHITECTURES, every_architecture, images, make_network
+from tests.refusals import refused
 
 EXACT = {"rtol": 1e-12, "atol": 1e-13}
 TRAIN, TEST = 3, 2
@@ -56,6 +56,7 @@ def check_corners(network: GatedNetwork) -> None:
             equal(one, two)
 
 
+@pytest.mark.wide
 @every_architecture
 @pytest.mark.parametrize("soft", [False, True])
 def test_every_block_is_the_corner_of_the_kernel_of_both(name: str, soft: bool) -> None:
@@ -65,16 +66,6 @@ def test_every_block_is_the_corner_of_the_kernel_of_both(name: str, soft: bool) 
 @pytest.mark.parametrize("name", list(WIRED))
 def test_every_block_follows_the_wiring_of_the_gates(name: str) -> None:
     check_corners(WIRED[name]())
-
-
-@pytest.mark.parametrize("logits", ["full", "perclass", "sumlogit"])
-def test_a_block_of_tangent_kernels_keeps_its_pairs_of_logits(logits: k.Logits) -> None:
-    network = make_network(ARCHITECTURES["fc-deep"], own=False, soft=True)
-    both = images(network.architecture, TRAIN + TEST)
-    shared = k.SharedKernels(network, both[TRAIN:], other=both[:TRAIN], logits=logits)
-    whole = k.SharedKernels(network, both, logits=logits).tangent.whole
-    corner = whole[TRAIN:, :, :TRAIN] if logits == "full" else whole[..., TRAIN:, :TRAIN]
-    torch.testing.assert_close(shared.tangent.whole, corner, **EXACT)
 
 
 @pytest.mark.parametrize("name", ["fc-deep", "max-gap", "basic-blocks"])
@@ -113,29 +104,6 @@ def test_sub_networks_of_a_block_add_up_to_its_path_kernel() -> None:
     torch.testing.assert_close(sum(parts), whole, **EXACT)
 
 
-CONVOLUTIONAL = {
-    "pooled": (Conv(2, 1), Conv(1, 1), GlobalAveragePool(), Dense(1, 1, gated=False)),
-    "flattened": (Conv(2, 1), Flatten(), Dense(12, 1), Dense(1, 1, gated=False)),
-    "dense after pooling": (
-        Conv(2, 1, circular=True),
-        GlobalAveragePool(),
-        Dense(1, 1),
-        Dense(1, 1),
-        Dense(1, 1, gated=False),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", list(CONVOLUTIONAL))
-def test_a_block_of_the_convolutional_limit_is_the_corner_of_that_of_both(name: str) -> None:
-    architecture = Architecture((2, 3, 4), CONVOLUTIONAL[name])
-    x = images(architecture, TRAIN + TEST)
-    whole = k.convolutional_limit(architecture, x)
-    block = k.convolutional_limit(architecture, x[TRAIN:], other=x[:TRAIN])
-    torch.testing.assert_close(block.tangent, whole.tangent[TRAIN:, :TRAIN], **EXACT)
-    torch.testing.assert_close(block.covariance, whole.covariance[TRAIN:, :TRAIN], **EXACT)
-
-
 def test_a_block_has_no_trace() -> None:
     network = make_network(ARCHITECTURES["fc-deep"], own=False)
     x = images(network.architecture, TRAIN)
@@ -149,27 +117,19 @@ def test_gates_that_no_network_makes_have_no_block_with_other_inputs() -> None:
     network = make_network(ARCHITECTURES["fc-deep"], own=False)
     x = images(network.architecture, TRAIN)
     drawn = network.with_gates(tuple(torch.ones(TRAIN, *s) for s in ((3,), (3,), (3,))))
-    with pytest.raises(ValueError, match=r"No network makes these gates \(FRG\)"):
-        k.SharedKernels(drawn, x, other=x)
-    with pytest.raises(ValueError, match=r"No network makes these gates \(FRG\)"):
-        k.tangent_kernels(drawn, x, other=x)
+    for ask in (k.SharedKernels, k.tangent_kernels):
+        with pytest.raises(ValueError, match="FRG"):
+            ask(drawn, x, other=x)
 
 
 def test_other_inputs_that_do_not_fit_are_refused() -> None:
     network = make_network(ARCHITECTURES["fc-deep"], own=False)
     architecture = network.architecture
     paths = k.PathInputs.of(network, images(architecture, TRAIN))
-    few = k.PathInputs(paths.gates[:2], paths.x_value)
-    with pytest.raises(ValueError, match="Of other: 2 gates were given; the network has 3"):
-        k.overlap(architecture, paths.gates, other=few)
-    narrow = k.PathInputs([gates[:, :2] for gates in paths.gates], paths.x_value)
-    with pytest.raises(
-        ValueError, match=r"Of other: Layer 0 of gates has shape \(3, 2\); \(n, 3\)"
-    ):
-        k.overlap(architecture, paths.gates, other=narrow)
-    with pytest.raises(ValueError, match="no `x_value`"):
-        k.neural_path_kernel(
-            architecture, paths.gates, paths.x_value, other=k.PathInputs(paths.gates)
-        )
-    with pytest.raises(ValueError, match="0 layers of sensitivities"):
-        k.sensitive_overlap(architecture, paths.gates, paths.gates, other=paths)
+    narrow = [gates[:, :2] for gates in paths.gates]
+    for gates, kind in ((paths.gates[:2], "wrong-length"), (narrow, "wrong-shape")):
+        with refused(kind):
+            k.overlap(architecture, paths.gates, other=k.PathInputs(gates, paths.x_value))
+    for ask, x in ((k.neural_path_kernel, paths.x_value), (k.sensitive_overlap, paths.gates)):
+        with pytest.raises(ValueError, match=r"x_value|sensitivities"):
+            ask(architecture, paths.gates, x, other=k.PathInputs(paths.gates))

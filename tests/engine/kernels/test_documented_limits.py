@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import dgn_engine.kernels as k
-from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import (
     Architecture,
     AveragePool,
@@ -25,9 +24,11 @@ from dgn_engine.model.architecture import (
     GlobalMaxPool,
     MaxPool,
     Merge,
+    Node,
 )
-from tests.engine.kernels.contracts import LOGITS
+from tests.engine.kernels.jacobians import MODES
 from tests.engine.kernels.tiny import ARCHITECTURES, images, make_network
+from tests.refusals import refused
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "kernels.md"
 LIMITS = re.sub(r"\s+", " ", DOCUMENT.read_text("utf-8").split("\n## Limits\n")[1])
@@ -77,55 +78,47 @@ def smaller(pool: nn.Module) -> nn.Module:
 HALVED = nn.Conv2d(3, 3, 1, stride=2)
 SAME = nn.Conv2d(3, 3, 1)
 
-# What the section says, a module that does it, and words of the refusal.
-REFUSED: list[tuple[str, Callable[[], nn.Module], str]] = [
-    ("Convolutions are square", lambda: headed(nn.Conv2d(2, 3, (3, 1))), "square"),
-    ("same stride both ways", lambda: headed(nn.Conv2d(2, 3, 3, (1, 2))), "square"),
-    ("without groups", lambda: headed(nn.Conv2d(2, 2, 3, groups=2)), "groups"),
-    ("or dilation", lambda: headed(nn.Conv2d(2, 2, 3, dilation=2)), "dilation"),
-    ("pooling is without dilation", lambda: chain(nn.MaxPool2d(2, dilation=2)), "dilation"),
-    ("rounds down", lambda: chain(nn.MaxPool2d(4, ceil_mode=True)), "rounds up"),
-    ("average pooling without padding", lambda: chain(nn.AvgPool2d(2, padding=1)), "padding of"),
+# What the section says, and a module that does it.
+REFUSED: list[tuple[str, Callable[[], nn.Module]]] = [
+    ("Convolutions are square", lambda: headed(nn.Conv2d(2, 3, (3, 1)))),
+    ("same stride both ways", lambda: headed(nn.Conv2d(2, 3, 3, (1, 2)))),
+    ("without groups", lambda: headed(nn.Conv2d(2, 2, 3, groups=2))),
+    ("or dilation", lambda: headed(nn.Conv2d(2, 2, 3, dilation=2))),
+    ("pooling is without dilation", lambda: chain(nn.MaxPool2d(2, dilation=2))),
+    ("rounds down", lambda: chain(nn.MaxPool2d(4, ceil_mode=True))),
+    ("average pooling without padding", lambda: chain(nn.AvgPool2d(2, padding=1))),
     (
         "Average pooling, global pooling and flattening do not stand inside a residual block",
         lambda: Block(smaller(nn.AvgPool2d(2)), HALVED, ending(27)),
-        "may not be inside a block",
     ),
     (
         "weights come before the first activation, BatchNorm or max pooling",
         lambda: headed(nn.ReLU(), nn.Conv2d(2, 3, 3)),
-        "does not follow",
     ),
     (
         "first activation, BatchNorm or",
         lambda: headed(nn.BatchNorm2d(2), nn.Conv2d(2, 3, 3)),
-        "does not follow",
     ),
     (
         "BatchNorm or max pooling",
         lambda: headed(nn.MaxPool2d(2), nn.Conv2d(2, 2, 1), nn.ReLU()),
-        "begin with weights",
     ),
     (
         "no concatenation",
         lambda: Block(SAME, SAME, ending(216), lambda a, b: torch.cat([a, b], 1)),
-        "calls cat",
     ),
-    ("no product of branches", lambda: Block(SAME, SAME, ending(108), torch.mul), "by a tensor"),
+    ("no product of branches", lambda: Block(SAME, SAME, ending(108), torch.mul)),
     (
         "branches must meet again in an addition",
         lambda: Block(nn.ReLU(), SAME, ending(108), lambda a, b: b + a.detach()),
-        "detach",
     ),
 ]
 
 
-@pytest.mark.parametrize(("said", "make", "words"), REFUSED, ids=[row[0] for row in REFUSED])
-def test_a_limit_that_is_named_is_a_refusal(
-    said: str, make: Callable[[], nn.Module], words: str
-) -> None:
+@pytest.mark.parametrize(("said", "make"), REFUSED, ids=[row[0] for row in REFUSED])
+def test_a_limit_that_is_named_is_a_refusal(said: str, make: Callable[[], nn.Module]) -> None:
     assert said in LIMITS
-    with pytest.raises(UserError, match=words):
+    with refused("not-supported"):
         k.adapt(make().double().eval(), MAPS)
 
 
@@ -151,19 +144,14 @@ def test_what_was_called_a_limit_has_the_kernel_of_autograd(name: str) -> None:
 
 
 @pytest.mark.parametrize("node", [AveragePool(), GlobalAveragePool(), GlobalMaxPool(), Flatten()])
-def test_an_architecture_refuses_what_may_not_stand_inside_a_block(node: object) -> None:
-    with pytest.raises(UserError, match="may not be inside a block"):
-        Architecture(
-            (1, 4, 4),
-            (Conv(1, 1), Fork(), node, Merge(), Flatten(), Dense(16, 1, gated=False)),  # type: ignore[arg-type]  # every kind of node
-        )
-    Architecture(
-        (1, 4, 4),
-        (Conv(1, 1), Fork(), Conv(1, 1), MaxPool(3, 1, 1), Merge(), Flatten(), Dense(16, 1, False)),
-    )
+def test_an_architecture_refuses_what_may_not_stand_inside_a_block(node: Node) -> None:
+    head = (Merge(), Flatten(), Dense(16, 1, gated=False))
+    with refused("not-supported"):
+        Architecture((1, 4, 4), (Conv(1, 1), Fork(), node, *head))
+    Architecture((1, 4, 4), (Conv(1, 1), Fork(), Conv(1, 1), MaxPool(3, 1, 1), *head))
 
 
-@pytest.mark.parametrize("mode", list(LOGITS))
+@pytest.mark.parametrize("mode", MODES)
 def test_value_and_feature_kernels_are_gram_matrices_and_the_cross_term_is_none(
     mode: k.Logits,
 ) -> None:

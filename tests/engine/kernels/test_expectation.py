@@ -24,11 +24,8 @@ from dgn_engine.model.architecture import (
 )
 from dgn_engine.model.stack import run
 from tests.engine.kernels.tiny import (
-    ARCHITECTURES,
     images,
     make_network,
-    random_gates,
-    random_masks,
 )
 
 DENSE = Architecture((2,), (Dense(2, 2), Dense(2, 2), Dense(2, 1, gated=False)))
@@ -44,6 +41,7 @@ POOLED = Architecture(
 )
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("architecture", [DENSE, POOLED], ids=["fc", "cnn"])
 @pytest.mark.parametrize("soft", [False, True])
 def test_the_mean_value_kernel_over_all_signs_is_beta_times_the_npk(
@@ -149,20 +147,6 @@ def test_the_mean_value_kernel_of_a_residual_network_is_the_weighted_sum_of_sub_
     torch.testing.assert_close(terms, expected, rtol=1e-12, atol=1e-12)
 
 
-def test_the_expectation_for_torchvision_s_blocks_is_the_weighted_sum_of_sub_networks() -> None:
-    architecture = ARCHITECTURES["basic-blocks"]
-    x, gates = images(architecture, 3), random_gates(architecture, 3, hard=True)
-    masks = random_masks(architecture, 3)
-    sigmas = [0.5 + 0.1 * place for place in range(len(architecture.weighted))]
-    terms = torch.zeros((3, 3), dtype=torch.float64)
-    for kept in ((), (0,), (1,), (0, 1)):
-        part = k.sub_network(architecture, kept)
-        beta = k.value_kernel_constant(part.architecture, [sigmas[p] for p in part.weights])
-        terms += beta * k.sub_network_kernel(architecture, gates, x, kept, masks)
-    expected = k.expected_value_kernel(architecture, gates, x, sigmas, masks)
-    torch.testing.assert_close(terms, expected, rtol=1e-12, atol=1e-12)
-
-
 def test_the_mean_feature_kernel_over_all_signs_is_lemma_3_1() -> None:
     # E[K^F_0] = σ^{2d}·Σ ⊙ δ, δ(s,s') = Σ_θ Σ_p ∂_θA(x_s,p)∂_θA(x_s',p), counted path by path.
     network = make_network(DENSE, own=False, soft=True)
@@ -197,7 +181,7 @@ def test_the_mean_feature_kernel_over_all_signs_is_lemma_3_1() -> None:
 
 
 def test_a_constant_for_the_wrong_number_of_layers_is_refused() -> None:
-    with pytest.raises(UserError, match="3 positive standard deviations"):
+    with pytest.raises(UserError, match="3 positive"):
         k.value_kernel_constant(DENSE, [0.5, 0.5])
 
 

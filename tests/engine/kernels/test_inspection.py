@@ -15,12 +15,12 @@ import dgn_engine.kernels as k
 from dgn_engine.cli import main
 from dgn_engine.data._normalisation import NORMALISATIONS
 from dgn_engine.data._preprocessing import Preprocessing
-from dgn_engine.errors import UserError
 from dgn_engine.importing.from_file import network_of
 from dgn_engine.kernels.gate_statistics import GateStatisticsSettings, accuracy, gate_statistics
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.protocol.file_reading import FileReading
 from tests.engine.importing.torch_networks import arrays_of, found_in, narrow_resnet
+from tests.refusals import refused, refused_command
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_a_network_too_large_for_the_exact_kernel_is_estimated_and_for_a_pass_re
         gate_statistics(network, x, labels, GateStatisticsSettings(seconds=0, draws=2)).relative
         is not None
     )
-    with pytest.raises(UserError, match=r"A pass of 3 examples needs .* GiB"):
+    with refused("too-large"):
         gate_statistics(network, x, labels, GateStatisticsSettings(memory_bytes=1000))
 
 
@@ -145,51 +145,38 @@ def test_a_lightning_resnet_is_shown_in_words(
     residual: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["--data", "digits", "--examples", "10", "--size", "32", "--layers", "1,3"]
-    said_of_it = ["--geometry", "torchvision"]
-    assert main(["inspect", str(residual), *said_of_it, *arguments]) == 0
+    assert main(["inspect", str(residual), "--geometry", "torchvision", *arguments]) == 0
     said = capsys.readouterr().out
-    assert "It is a ResNet by its names, 13 weight layers, 5 classes, ReLU." in said
-    assert "BatchNorm is folded in as in evaluation" in said
-    assert "grey in all 3 channels, shorter side resized to 32, the middle cut out" in said
-    assert "NPK (exact, assuming ReLU): effective rank" in said
-    assert "not measured, the network has 5 logits and the data 10 classes" in said
+    for part in ("13 weight layers, 5 classes", "all 3 channels", "exact, assuming ReLU"):
+        assert part in said
     assert [line.split()[:2] for line in said.splitlines() if "×16" in line] == [["conv", "1"]]
 
 
 def test_an_empty_normalisation_is_refused(dense: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["inspect", str(dense), "--data", "digits", "--normalise", ""])
-    assert "argument --normalise: it is empty; none, or imagenet" in capsys.readouterr().err
+    assert "--normalise" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "named"),
     [
-        (["--size", "32"], "--size needs --data."),
-        (["--kernels", "exact"], "--kernels needs --data."),
-        (["--data", "digits", "--examples", "1"], "--examples is 1; it must be at least 2."),
-        (["--data", "digits", "--option", "width=3"], "--option needs --net."),
-        (["--data", "digits", "--split-seed", "9" * 20], "it must be below 2^31"),
-        (["--data", "digits", "--test-indices", ""], "--test-indices is empty"),
-        (
-            ["--data", "digits", "--split-seed", "1", "--test-indices", "x.npy"],
-            "--split-seed and --test-indices both say which examples are for the test",
-        ),
-        (["--data", "digits", "--memory", "nan"], "--memory is nan; it must be greater than 0"),
-        (["--data", "digits", "--layers", "3"], "--layers names a layer outside 1…2"),
-        (["--data", "digits", "--normalise", "imagenet"], "is of 3 channels; these images have 1"),
-        (["--data", "digits", "--size", "9"], "takes 64 inputs, but these examples have 81."),
-        (["--data", "nowhere"], "There is no data set 'nowhere'"),
+        ("--size 32", "--data"),
+        ("--kernels exact", "--data"),
+        ("--data digits --examples 1", "--examples is 1"),
+        ("--data digits --option width=3", "--net"),
+        (f"--data digits --split-seed {'9' * 20}", "2^31"),
+        ("--data digits --test-indices=", "--test-indices"),
+        ("--data digits --split-seed 1 --test-indices x.npy", "--split-seed and --test-indices"),
+        ("--data digits --memory nan", "--memory is nan"),
+        ("--data digits --layers 3", "1…2"),
+        ("--data digits --normalise imagenet", "3 channels"),
+        ("--data digits --size 9", "81"),
+        ("--data nowhere", "'nowhere'"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
-    dense: Path, options: list[str], words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["inspect", str(dense), "--activation", "relu", *options]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert words in captured.err
-    assert len(captured.err.splitlines()) == 1
+def test_what_makes_no_sense_is_refused(dense: Path, options: str, named: str) -> None:
+    assert named in str(refused_command("inspect", dense, "--activation", "relu", *options.split()))
 
 
 def test_images_are_resized_cut_and_normalised_as_said() -> None:
@@ -203,6 +190,5 @@ def test_images_are_resized_cut_and_normalised_as_said() -> None:
     )
     grey = torch.rand((2, 1, 8, 8))
     torch.testing.assert_close(Preprocessing(channels=3)(grey)[:, 2], grey[:, 0])
-    assert Preprocessing(8, "none", 3).in_words((1, 8, 8)) == (
-        "grey in all 3 channels, shorter side resized to 8, the middle cut out, pixels in [0, 1]"
-    )
+    words = Preprocessing(8, "none", 3).in_words((1, 8, 8)).split(", ")
+    assert [part in word for part, word in zip("38", words, strict=False)] == [True, True]

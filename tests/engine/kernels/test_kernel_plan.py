@@ -11,17 +11,18 @@ from torch import nn
 
 from dgn_engine import kernels as k
 from dgn_engine.errors import UserError
-from dgn_engine.kernels import gram, kernel_plan, peak_memory
+from dgn_engine.kernels import gram, kernel_plan
 from dgn_engine.kernels.kernel_plan import kernel_of, plan_kernels, quantities_wanted
 from dgn_engine.kernels.kernel_report import KernelSettings, kernel_arrays
 from dgn_engine.kernels.quantities import QUANTITIES
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Flatten
 from dgn_engine.model.network import GatedNetwork
 from tests.engine.kernels.allocated import peak_bytes
+from tests.engine.kernels.conftest import Take
 from tests.engine.kernels.drawn_networks import drawn_network
 from tests.engine.kernels.tiny import ARCHITECTURES, images, make_network
+from tests.refusals import refused
 
-LIBRARIES = 1 << 20  # as in the test of all quantities at once
 PLENTY = 1 << 40
 
 
@@ -31,13 +32,11 @@ def large_maps() -> GatedNetwork:
     return GatedNetwork(Architecture((1, 40, 40), nodes))
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", QUANTITIES)
 @pytest.mark.parametrize("seed", range(6))
-def test_a_quantity_takes_at_most_what_is_said_of_it(
-    seed: int, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in (peak_memory, kernel_plan):
-        monkeypatch.setattr(module, "WORKING", LIBRARIES)  # else it hides what is measured
+def test_a_quantity_takes_at_most_what_is_said_of_it(seed: int, name: str, take: Take) -> None:
+    take("nothing hidden")
     gram.onednn_is_faster()
     drawn = drawn_network(seed)
     network, x = drawn.network, drawn.x
@@ -48,6 +47,7 @@ def test_a_quantity_takes_at_most_what_is_said_of_it(
     assert taken <= plan.whole <= k.kernel_bytes(network, len(x))
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("logits", ["mean", "full", "perclass"])
 @pytest.mark.parametrize("seed", range(6))
 def test_all_quantities_together_take_what_the_whole_report_does(
@@ -126,18 +126,18 @@ def test_eigenvalues_and_nu_are_those_of_the_kernels_that_are_named(
 
 
 @pytest.mark.parametrize(
-    ("only", "logits", "labelled"),
+    ("only", "logits", "labelled", "kind"),
     [
-        (["nu"], "mean", False),
-        (["nu", "ntk"], "perclass", True),
-        (["ntk", "eigenvalues"], "perclass", True),
-        (["tau"], "mean", True),
+        (["nu"], "mean", False, "contradiction"),
+        (["nu", "ntk"], "perclass", True, "contradiction"),
+        (["ntk", "eigenvalues"], "perclass", True, "contradiction"),
+        (["tau"], "mean", True, "unknown-name"),
     ],
 )
 def test_a_name_that_says_nothing_is_refused(
-    only: list[str], logits: k.Logits, labelled: bool
+    only: list[str], logits: k.Logits, labelled: bool, kind: str
 ) -> None:
-    with pytest.raises(UserError):
+    with refused(kind):
         quantities_wanted(only, logits, labelled)
 
 
@@ -160,3 +160,88 @@ def test_k_alone_is_kept_where_its_eigenvalues_do_not_fit() -> None:
     plan = kernel_plan.plan_tangent_kernel(module, 100, 2, 100**2 * 4, labelled=True)
     assert [each.name for each in plan.quantities if each.is_computed] == ["ntk"]
     assert set(plan.settings["left_out"]) == {"nu_ntk", "eigenvalues_ntk"}
+
+
+@pytest.mark.parametrize("logits", ["mean", "full"])
+def test_large_kernels_give_leading_eigenvalues_and_the_same_nu(
+    take: Take, logits: k.Logits
+) -> None:
+    architecture = ARCHITECTURES["fc-deep"]
+    network, x = make_network(architecture, soft=True), images(architecture, 12)
+    labels = torch.arange(12) % 2
+    whole = kernel_arrays(network, x, labels, KernelSettings(logits))
+    take("large")
+    large = kernel_arrays(network, x, labels, KernelSettings(logits))
+    for name in ("eigenvalues", "eigenvalues_ntk", "eigenvalues_overlap"):
+        assert large[name].shape == (4,)
+        assert large[name] == pytest.approx(whole[name][:4], rel=1e-9)
+    parts = ("nu", "nu_rank", "nu_cutoff", "nu_ridge", "nu_outside", "nu_contradictory")
+    assert [float(large[name]) for name in parts] == pytest.approx(
+        [float(whole[name]) for name in parts], rel=1e-6, abs=1e-12
+    )
+    kernel, targets = torch.from_numpy(large["npk"]), k.class_targets(labels, 2)
+    assert large["nu"] == pytest.approx(k.spectrum(kernel, targets).nu, rel=1e-8)
+
+
+def test_a_report_says_which_inputs_contradict_each_other_and_what_nu_leaves_out() -> None:
+    network = make_network(ARCHITECTURES["fc-deep"], own=False, soft=True)
+    x = images(network.architecture, 3)[[0, 1, 2, 0]]
+    found = kernel_arrays(network, x, torch.tensor([0, 1, 0, 1]), KernelSettings())
+    assert found["nu_contradictory"] == 2
+    assert found["nu_rank"] == 3
+    assert found["nu_outside"] == pytest.approx(0.5)  # (1, −1)/√2 on the pair
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize("name", ["fc-deep", "conv-gap", "residual-dense"])
+@pytest.mark.parametrize("logits", ["mean", "perclass", "full"])
+@pytest.mark.parametrize("others", [None, 50])
+def test_the_number_that_fits_fits_and_one_more_does_not(
+    name: str, logits: k.Logits, others: int | None
+) -> None:
+    network, budget = make_network(ARCHITECTURES[name]), 200 << 20
+    with refused("too-large") as large:
+        k.check_budget(network, 10**6, budget, logits, others=others)
+    most = large.error.value
+    assert isinstance(most, int)
+    for _ in range(2):
+        k.check_budget(network, most, budget, logits, others=others)
+        with refused("too-large", value=most):
+            k.check_budget(network, most + 1, budget, logits, others=others)
+    assert k.kernel_bytes(network, most, logits, others) <= budget
+    assert k.kernel_bytes(network, most + 1, logits, others) > budget
+
+
+def test_shared_kernels_keep_to_their_budget_and_a_refusal_takes_none_of_it() -> None:
+    network = make_network(ARCHITECTURES["conv-gap"])
+    x = images(ARCHITECTURES["conv-gap"], 3)
+    enough = k.kernel_bytes(network, 3)
+    for budget, other in ((1000, None), (1000, x), (enough - 1, None)):
+        with refused("too-large"):
+            k.SharedKernels(network, x, other=other, budget_bytes=budget)
+    for _ in range(2):
+        k.SharedKernels(network, x, budget_bytes=enough)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("only", ["ntk", "gram", "npk"])
+def test_kernels_whose_entries_overflow_are_refused_by_name(only: str, dtype: torch.dtype) -> None:
+    network = make_network(ARCHITECTURES["fc-deep"]).to(dtype)
+    x = images(network.architecture, 3).to(dtype)
+    large = x * (1e30 if dtype == torch.float32 else 1e200)
+    settings = KernelSettings(only=(only,))
+    kernel_arrays(network, x, None, settings)
+    with refused("not-finite") as refusal:
+        kernel_arrays(network, large, None, settings)
+    assert f"'{only}" in str(refusal.error) or only == "ntk"
+
+
+def test_an_example_without_an_open_path_has_no_cosine_and_is_no_fault() -> None:
+    network = make_network(ARCHITECTURES["fc-deep"], own=False)
+    with torch.no_grad():
+        network.feature.weights[0].abs_()
+    x = images(network.architecture, 3).abs()
+    x[1] = -x[1]  # every gate of its first layer is closed
+    arrays = kernel_arrays(network, x, None, KernelSettings(normalise="cosine", only=("npk",)))
+    assert np.isnan(arrays["npk"][1]).all()
+    assert np.isfinite(arrays["npk"][np.ix_([0, 2], [0, 2])]).all()

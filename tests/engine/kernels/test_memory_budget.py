@@ -13,12 +13,13 @@ import torch
 from torch import nn
 
 import dgn_engine.kernels as k
-from dgn_engine.errors import UserError
 from dgn_engine.kernels import gram, peak_memory
 from dgn_engine.kernels.kernel_report import KernelSettings, kernel_arrays
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
 from dgn_engine.model.network import GatedNetwork
+from tests.daily import nightly
 from tests.engine.kernels.allocated import peak_bytes
+from tests.engine.kernels.conftest import Take
 from tests.engine.kernels.drawn_networks import DrawnNetwork, drawn_network
 
 LIBRARIES = 1 << 20  # of a product of few rows, say, and of what is made once
@@ -39,11 +40,9 @@ def everything(drawn: DrawnNetwork) -> list[object]:
     return [*found, shared.tangent, shared.tangent.whole]
 
 
-@pytest.mark.parametrize("seed", range(24))
-def test_what_is_said_is_at_least_what_is_taken_and_no_wild_guess(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(peak_memory, "WORKING", LIBRARIES)  # else it hides what is measured
+@pytest.mark.parametrize("seed", [*range(6), *nightly(*range(6, 24))])
+def test_what_is_said_is_at_least_what_is_taken_and_no_wild_guess(seed: int, take: Take) -> None:
+    take("nothing hidden")
     gram.onednn_is_faster()  # timed once, in memory of its own
     drawn = drawn_network(seed)
     others = None if drawn.other is None else len(drawn.other)
@@ -53,7 +52,7 @@ def test_what_is_said_is_at_least_what_is_taken_and_no_wild_guess(
     assert said - LIBRARIES <= PESSIMISM * taken
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", [*range(3), *nightly(*range(3, 10))])
 def test_a_product_with_a_kernel_that_is_never_held_keeps_to_its_budget(seed: int) -> None:
     gram.onednn_is_faster()
     drawn, room = drawn_network(seed), 8 << 20
@@ -90,24 +89,11 @@ def test_a_block_takes_its_own_pairs_not_those_of_both_sets_together() -> None:
     assert block < 0.5 * square
 
 
-def test_the_inputs_that_fit_beside_others_are_said() -> None:
-    network = convolutional()
-    with pytest.raises(UserError, match="beside 50 others need") as refused:
-        k.check_budget(network, 10**5, 1 << 30, others=50)
-    fits = int(str(refused.value).split(";")[1].split()[0].replace(",", ""))
-    k.check_budget(network, fits, 1 << 30, others=50)
-    with pytest.raises(UserError, match="inputs fit"):
-        k.check_budget(network, fits + 1, 1 << 30, others=50)
-    x = torch.zeros((fits + 1, 3, 6, 6), dtype=torch.float64)
-    with pytest.raises(UserError, match=f"beside 50 others .*; {fits:,} inputs fit"):
-        k.SharedKernels(network, x, other=x[:50], budget_bytes=1 << 30)
-
-
 @pytest.mark.parametrize("logits", ["mean", "full", "perclass"])
 def test_the_bound_holds_for_a_module_with_trained_slopes_and_normalisations(
-    logits: k.Logits, monkeypatch: pytest.MonkeyPatch
+    logits: k.Logits, take: Take
 ) -> None:
-    monkeypatch.setattr(peak_memory, "WORKING", LIBRARIES)
+    take("nothing hidden")
     gram.onednn_is_faster()
     torch.manual_seed(0)
     maps = (
@@ -167,7 +153,7 @@ def resident(field: str) -> int:
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux counts it")
-@pytest.mark.parametrize("logits", ["mean", "full"])
+@pytest.mark.parametrize("logits", ["mean", *nightly("full")])
 def test_the_resident_set_of_a_process_keeps_to_what_is_said(logits: str) -> None:
     root = str(Path(__file__).parents[3])
     code = CHILD.format(root=root, logits=logits)

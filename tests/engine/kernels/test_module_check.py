@@ -13,8 +13,9 @@ from torch.nn import functional as F
 from torch.nn.utils import parametrizations, prune
 
 import dgn_engine.kernels as k
-from dgn_engine.errors import ArgumentError, UserError
+from dgn_engine.errors import UserError
 from tests.engine.kernels.module_grammar import CLASSES, tangent_kernel
+from tests.refusals import refused
 
 Step = Callable[["Two", Tensor], Tensor]
 
@@ -86,28 +87,29 @@ def fibonacci(net: Two, x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("step", "words"),
+    ("step", "kind"),
     [
-        (adding_its_last, "Run once more the module gives other outputs"),
-        (bounding_its_weights, "one.weight changed by the module's own pass"),
-        (dropping_a_layer, "draws random numbers"),
-        (dropping_by_python, "draws random numbers"),
-        (alone_another, "On another batch the module gives other outputs"),
-        (for_two_examples, "On another batch \\(3 examples\\) the module cannot be run"),
-        (fibonacci, "takes several ways"),
+        (adding_its_last, "couples-examples"),
+        (bounding_its_weights, "changes-state"),
+        (dropping_a_layer, "random"),
+        (dropping_by_python, "random"),
+        (alone_another, "couples-examples"),
+        (for_two_examples, "cannot-run"),
+        (fibonacci, "not-supported"),
     ],
 )
-def test_what_may_be_another_function_next_time_is_refused(step: Step, words: str) -> None:
+def test_what_may_be_another_function_next_time_is_refused(step: Step, kind: str) -> None:
     module = Two(step).double()
     state = random.getstate(), torch.get_rng_state()
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError) as refusal:
         k.adapt(module, (5,))
+    assert refusal.value.kind in (kind, "")  # what draws is refused without one
     assert random.getstate() == state[0]
     assert torch.equal(torch.get_rng_state(), state[1])
 
 
 def test_what_is_read_in_float64_is_what_runs_in_float32() -> None:
-    with pytest.raises(UserError, match="In float32 the module gives other outputs"):
+    with refused("other-function"):
         k.adapt(Two(in_double_only), (5,))
     x = torch.randn(4, 5)
     module = Two(plain)
@@ -117,7 +119,7 @@ def test_what_is_read_in_float64_is_what_runs_in_float32() -> None:
 def test_a_margin_that_is_cut_off_is_refused() -> None:
     module = nn.Sequential(nn.ZeroPad2d(-1), nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten())
     module.append(nn.Linear(18, 2))
-    with pytest.raises(UserError, match="cuts off a margin"):
+    with refused("not-supported"):
         k.adapt(module, (1, 7, 7))
 
 
@@ -125,7 +127,7 @@ def test_branches_within_branches_without_end_are_refused() -> None:
     class Ensemble(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.parts = nn.ModuleList(nn.Linear(2, 2, bias=False) for _ in range(1500))
+            self.parts = nn.ModuleList(nn.Linear(2, 2, bias=False) for _ in range(1100))
             self.head = nn.Linear(2, 2)
 
         def forward(self, x: Tensor) -> Tensor:
@@ -135,7 +137,7 @@ def test_branches_within_branches_without_end_are_refused() -> None:
             logits: Tensor = self.head(total)
             return logits
 
-    with pytest.raises(UserError, match="too many branches within branches"):
+    with refused("not-supported"):
         k.adapt(Ensemble(), (2,))
 
 
@@ -170,22 +172,19 @@ def double_outputs(module: nn.Module, given: object, output: Tensor) -> Tensor:
     return 2 * output
 
 
-CHANGES: dict[str, tuple[Callable[[nn.Sequential], object], str]] = {
-    "slope": (lambda m: setattr(m[4], "negative_slope", 0.7), "Layer 4 .* \\(negative_slope\\)"),
-    "epsilon": (lambda m: setattr(m[1], "eps", 1.0), "Layer 1 .* \\(eps\\)"),
-    "activation": (lambda m: m.__setitem__(4, nn.Tanh()), "Layer 4 \\(Tanh\\) \\(kind\\)"),
-    "bias": (
-        lambda m: m.__setitem__(3, nn.Linear(6, 6, bias=False)),
-        "Layer 3 .* \\(parameters\\)",
-    ),
-    "width": (lambda m: m.__setitem__(3, nn.Linear(6, 9)), "Layer 3 .* \\(out_features\\)"),
-    "layer more": (lambda m: m.append(nn.Linear(3, 3)), "Layer 8"),
-    "layer less": (lambda m: m.__delitem__(1), "Layer 1"),
-    "hook": (lambda m: m[0].register_forward_hook(double_outputs), "Layer 0 .* \\(hooks\\)"),
-    "forward": (lambda m: setattr(m[0], "forward", lambda x: x), "Layer 0 .* \\(forward\\)"),
-    "weight_norm": (lambda m: parametrizations.weight_norm(m[0]), "Layer 0 .* \\(kind\\)"),
-    "pruned": (lambda m: prune.l1_unstructured(m[0], "weight", 0.5), "Layer 0 .* \\(hooks\\)"),
-    "tied": (tie, "Layer 5 .* \\(parameters\\)"),
+CHANGES: dict[str, tuple[Callable[[nn.Sequential], object], str]] = {  # and what is named
+    "slope": (lambda m: setattr(m[4], "negative_slope", 0.7), "negative_slope"),
+    "epsilon": (lambda m: setattr(m[1], "eps", 1.0), "eps"),
+    "activation": (lambda m: m.__setitem__(4, nn.Tanh()), "kind"),
+    "bias": (lambda m: m.__setitem__(3, nn.Linear(6, 6, bias=False)), "parameters"),
+    "width": (lambda m: m.__setitem__(3, nn.Linear(6, 9)), "out_features"),
+    "layer more": (lambda m: m.append(nn.Linear(3, 3)), "8"),
+    "layer less": (lambda m: m.__delitem__(1), "1"),
+    "hook": (lambda m: m[0].register_forward_hook(double_outputs), "hooks"),
+    "forward": (lambda m: setattr(m[0], "forward", lambda x: x), "forward"),
+    "weight_norm": (lambda m: parametrizations.weight_norm(m[0]), "kind"),
+    "pruned": (lambda m: prune.l1_unstructured(m[0], "weight", 0.5), "hooks"),
+    "tied": (tie, "parameters"),
 }
 
 
@@ -194,15 +193,17 @@ def test_a_module_that_was_changed_is_to_be_adapted_again(name: str) -> None:
     module, x = built()
     network = k.adapt(module, (5,))
     shared = k.SharedKernels(network, x)
-    change, words = CHANGES[name]
+    change, named = CHANGES[name]
     change(module)
-    with pytest.raises(ArgumentError, match=f"changed after it was adapted.*{words}"):
-        network(x)
-    with pytest.raises(ArgumentError, match="adapt it again"):
-        k.SharedKernels(network, x).tangent.whole  # noqa: B018
-    with pytest.raises(ArgumentError, match="adapt it again"):
-        k.tangent_operator(network, x) @ torch.zeros(4).numpy()
-    del shared
+    for ask in (
+        lambda: network(x),
+        lambda: shared.tangent,
+        lambda: k.SharedKernels(network, x),
+        lambda: k.tangent_operator(network, x) @ torch.zeros(4).numpy(),
+    ):
+        with refused("changed") as refusal:
+            ask()
+        assert named in str(refusal.error)
 
 
 def test_what_follows_the_module_still_does() -> None:

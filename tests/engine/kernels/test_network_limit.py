@@ -4,7 +4,6 @@ of neural-tangents 0.6.5 (float64) and against wide networks within their standa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -12,8 +11,6 @@ import torch
 from torch import Tensor
 
 import dgn_engine.kernels as k
-from dgn_engine.errors import UserError
-from dgn_engine.kernels import architecture_limits
 from dgn_engine.model.architecture import (
     Architecture,
     AveragePool,
@@ -32,6 +29,8 @@ from dgn_engine.model.architecture import (
 )
 from dgn_engine.model.gates import Gate
 from dgn_engine.model.network import GatedNetwork
+from tests.engine.kernels.conftest import Take
+from tests.refusals import refused
 
 SIGMAS = {"sigma_w": [1.3, 0.9, 1.1], "sigma_b": [0.3, 0.0, 0.5]}
 
@@ -107,9 +106,7 @@ CHAINS: dict[str, tuple[tuple[Node, ...], list[float], list[float]]] = {
 
 
 @pytest.mark.parametrize("name", list(CHAINS))
-def test_the_limit_of_a_network_is_that_of_neural_tangents(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_limit_of_a_network_is_that_of_neural_tangents(name: str, take: Take) -> None:
     nodes, block, diagonal = CHAINS[name]
     architecture = Architecture((2, 4, 4), nodes)
     x, other = maps(0, 3), maps(1, 2)
@@ -117,7 +114,7 @@ def test_the_limit_of_a_network_is_that_of_neural_tangents(
     square = k.network_limit(architecture, x, None, 1.3, 0.2)
     equal(square.tangent.diagonal(), diagonal, rtol=1e-9)  # theirs is rounded near ρ = 1
     assert torch.equal(square.tangent, square.tangent.T)
-    monkeypatch.setattr(architecture_limits, "TILE_BYTES", 1)
+    take("limits in tiles")
     one_by_one = k.network_limit(architecture, x, None, 1.3, 0.2)
     torch.testing.assert_close(one_by_one.tangent, square.tangent, rtol=1e-12, atol=0.0)
     torch.testing.assert_close(one_by_one.covariance, square.covariance, rtol=1e-12, atol=0.0)
@@ -127,33 +124,31 @@ def test_a_dense_residual_limit_is_that_of_neural_tangents() -> None:
     hidden = (Fork(), Gating(), Dense(1, 1), Dense(1, 1, gated=False), Merge(), Gating())
     architecture = Architecture((5,), (Dense(5, 1, gated=False), *hidden, LAST))
     found = k.network_limit(architecture, drawn(0, 4, 5), drawn(1, 3, 5), 1.3, 0.2).tangent
-    equal(
-        found,
-        [
-            3.321214022526939,
-            1.6736427769943634,
-            4.711422237588163,
-            0.494059538350995,
-            4.987909229204934,
-            0.3230978156047887,
-            0.9796684708204613,
-            2.67308421413597,
-            0.5758177874648225,
-            0.8106537526957032,
-            3.2906314167101067,
-            0.3331128960005178,
-        ],
-    )
+    equal(found, [
+        3.321214022526939, 1.6736427769943634, 4.711422237588163, 0.494059538350995,
+        4.987909229204934, 0.3230978156047887, 0.9796684708204613, 2.67308421413597,
+        0.5758177874648225, 0.8106537526957032, 3.2906314167101067, 0.3331128960005178,
+    ])  # fmt: skip
 
 
-def test_without_pooling_in_between_it_is_the_convolutional_limit_in_other_units() -> None:
-    nodes = (conv(2), conv(), GlobalAveragePool(), Dense(1, 1), LAST)
-    architecture, x = Architecture((2, 4, 4), nodes), maps(0, 3)
+UNPOOLED: dict[str, tuple[Node, ...]] = {
+    "pooled": (conv(2), conv(), GlobalAveragePool(), LAST),
+    "cyclic": (Conv(2, 1, circular=True), conv(), GlobalAveragePool(), LAST),
+    "strides": (Conv(2, 1, stride=2), conv(), GlobalAveragePool(), LAST),
+    "flattened": (conv(2), conv(), Flatten(), Dense(16, 1, gated=False)),
+    "dense above": (conv(2), conv(), GlobalAveragePool(), Dense(1, 1), LAST),
+}
+
+
+@pytest.mark.parametrize("name", UNPOOLED)
+def test_without_pooling_in_between_it_is_the_convolutional_limit_in_other_units(name: str) -> None:
+    architecture, x = Architecture((2, 4, 4), UNPOOLED[name]), maps(0, 5)
     # There the first layer is N(0, 1/kernel²): σ_w² is the number of channels.
-    sigmas = [math.sqrt(2)] * 4
-    found = k.network_limit(architecture, x, sigma_w=sigmas)
-    expected = k.convolutional_limit(architecture, x)
-    torch.testing.assert_close(found.tangent, expected.tangent, rtol=1e-12, atol=0.0)
+    sigmas = [math.sqrt(2)] * len(architecture.weighted)
+    for one, other in ((x, None), (x[:2], x[2:])):
+        found = k.network_limit(architecture, one, other, sigma_w=sigmas)
+        expected = k.convolutional_limit(architecture, one, other)
+        torch.testing.assert_close(found.tangent, expected.tangent, rtol=1e-8, atol=1e-12)
 
 
 def test_the_limits_of_a_chain_in_units_of_their_own_differ_by_the_first_layer() -> None:
@@ -175,64 +170,12 @@ def test_a_linear_network_with_biases_is_its_recursion() -> None:
     torch.testing.assert_close(found.tangent, 0.49 * first + 0.49 * first + 0.09)
 
 
-def parametrised(
-    architecture: Architecture, sigma_w: float, sigma_b: float, seed: int
-) -> tuple[GatedNetwork, list[tuple[Tensor, float]]]:
-    """One draw in NTK parametrisation, and its parameters with what their gradients count."""
-    network = GatedNetwork(architecture, bias=True).double()
-    generator = torch.Generator().manual_seed(seed)
-    weighed: list[tuple[Tensor, float]] = []
-    layers = zip(architecture.weighted, network.value.weights, network.value.biases, strict=True)
-    for layer, weight, bias in layers:
-        fan = layer.inputs * (layer.kernel**2 if isinstance(layer, Conv) else 1)
-        for parameter, sigma in ((weight, sigma_w / math.sqrt(fan)), (bias, sigma_b)):
-            draw = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-            parameter.data.copy_(sigma * draw)
-            weighed.append((parameter, sigma))
-    return network, weighed
-
-
-def kernel_of(network: GatedNetwork, weighed: list[tuple[Tensor, float]], x: Tensor) -> Tensor:
-    output, rows = network(x)[:, 0], []
-    for logit in output:
-        gradients = torch.autograd.grad(logit, [p for p, _ in weighed], retain_graph=True)
-        scaled = [s * g.flatten() for g, (_, s) in zip(gradients, weighed, strict=True)]
-        rows.append(torch.cat(scaled))
-    J = torch.stack(rows)
-    return J @ J.T
-
-
 def within_error(draws: list[Tensor], limit: Tensor, finite: float) -> None:
     """The mean lies within four standard errors, and what a finite width leaves, of the limit."""
     kernels = torch.stack(draws).double()
     error = kernels.std(0) / math.sqrt(len(draws))
     assert bool(((kernels.mean(0) - limit).abs() <= 4 * error + finite * limit.abs().max()).all())
     assert float(error.max()) < 0.2 * float(limit.abs().max()), "the check would see nothing"
-
-
-WIDE: dict[str, Callable[[int], tuple[Node, ...]]] = {
-    "biases": lambda w: (Dense(12, w), Dense(w, w), Dense(w, 1, gated=False)),
-    "blocks and averages": lambda w: (
-        Conv(3, w),
-        AveragePool(1, 1),
-        Fork(),
-        Conv(w, w),
-        Conv(w, w, gated=False),
-        Merge(pre=0.6),
-        GlobalAveragePool(),
-        Dense(w, 1, gated=False),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", list(WIDE))
-def test_a_wide_network_with_biases_has_the_limit_within_its_standard_error(name: str) -> None:
-    shape, w, draws = ((12,), 300, 12) if name == "biases" else ((3, 2, 2), 60, 24)
-    x = drawn(2, 3, *shape)
-    architecture = Architecture(shape, WIDE[name](w))
-    limit = k.network_limit(architecture, x, sigma_w=1.4, sigma_b=0.3).tangent
-    kernels = [kernel_of(*parametrised(architecture, 1.4, 0.3, seed), x) for seed in range(draws)]
-    within_error(kernels, limit, 0.02)
 
 
 @pytest.mark.parametrize(
@@ -303,35 +246,31 @@ def test_a_block_of_the_gated_limit_is_the_corner_of_both() -> None:
     torch.testing.assert_close(block.tangent, whole.tangent[:4, 4:], rtol=1e-8, atol=1e-10)
 
 
-REFUSED: list[tuple[tuple[Node, ...], str]] = [
-    ((FIRST, MaxPool(), Flatten(), Dense(4, 1, gated=False)), "largest of correlated Gaussians"),
-    ((FIRST, GlobalMaxPool(), LAST), "max pooling has no closed form"),
-    (
-        (FIRST, Fork(), conv(), conv(gated=False), Merge(), Gating(), GlobalAveragePool(), LAST),
-        "Project the skip",
+REFUSED: dict[str, tuple[Node, ...]] = {
+    "max pooling": (FIRST, MaxPool(), Flatten(), Dense(4, 1, gated=False)),
+    "global max pooling": (FIRST, GlobalMaxPool(), LAST),
+    "a sum with a gated skip": (
+        FIRST, Fork(), conv(), conv(gated=False), Merge(), Gating(), GlobalAveragePool(), LAST,
     ),
-    ((FIRST, Fork(), conv(), Merge(), GlobalAveragePool(), LAST), "both end behind gates"),
-    (
-        (conv(2, gated=False), ChannelScale(1), Gating(), GlobalAveragePool(), LAST),
-        "scaled channels",
+    "a gated branch": (FIRST, Fork(), conv(), Merge(), GlobalAveragePool(), LAST),
+    "scaled channels": (
+        conv(2, gated=False), ChannelScale(1), Gating(), GlobalAveragePool(), LAST,
     ),
-    ((Conv(2, 1, normal=True), GlobalAveragePool(), LAST), "batch normalisation"),
-    ((FIRST, GlobalAveragePool(), Dense(1, 1, factor=0.5), LAST), "factor 0.5"),
-]
+    "BatchNorm": (Conv(2, 1, normal=True), GlobalAveragePool(), LAST),
+    "a factor": (FIRST, GlobalAveragePool(), Dense(1, 1, factor=0.5), LAST),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("nodes", "words"), REFUSED, ids=[words for _, words in REFUSED])
-def test_what_has_no_closed_form_is_refused_with_the_reason(
-    nodes: tuple[Node, ...], words: str
-) -> None:
-    with pytest.raises(UserError, match=words):
-        k.network_limit(Architecture((2, 4, 4), nodes), maps(0, 2))
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_has_no_closed_form_is_refused(name: str) -> None:
+    with refused("not-supported"):
+        k.network_limit(Architecture((2, 4, 4), REFUSED[name]), maps(0, 2))
 
 
 def test_biases_without_variances_are_refused() -> None:
-    with pytest.raises(ValueError, match="sigma_b was given without sigma_w"):
+    with refused("contradiction"):
         k.relu_limit(drawn(0, 3, 4), 2, sigma_b=0.1)
-    with pytest.raises(ValueError, match="sigma_w has 2 numbers; one is needed for each of the 3"):
+    with refused("wrong-length"):
         k.relu_limit(drawn(0, 3, 4), 3, sigma_w=[1.0, 1.0])
-    with pytest.raises(ValueError, match="papers' recursion"):
+    with refused("contradiction"):
         k.soft_relu_limit(drawn(0, 3, 4), 3, 4.0, as_printed=True, sigma_w=1.0)

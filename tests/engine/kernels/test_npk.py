@@ -4,23 +4,14 @@ from math import prod
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
 import dgn_engine.kernels as k
-from dgn_engine.errors import UserError
-from dgn_engine.kernels.recursion import path_recursion
 from dgn_engine.model.architecture import (
     Architecture,
     Conv,
     Dense,
-    Flatten,
-    Fork,
-    Gating,
     GlobalAveragePool,
-    MaxPool,
-    Merge,
 )
 from tests.engine.kernels.enumeration import bundles, chain_features, features, without_skips
 from tests.engine.kernels.tiny import (
@@ -28,7 +19,6 @@ from tests.engine.kernels.tiny import (
     ONE_GATE_A_LAYER,
     every_architecture,
     images,
-    make_network,
     random_gates,
     random_masks,
 )
@@ -36,6 +26,7 @@ from tests.engine.kernels.tiny import (
 TIGHT = {"rtol": 1e-12, "atol": 1e-12}
 
 
+@pytest.mark.wide
 @every_architecture
 @pytest.mark.parametrize("hard", [True, False])
 def test_the_npk_counts_every_bundle_of_paths(name: str, hard: bool) -> None:
@@ -45,16 +36,8 @@ def test_the_npk_counts_every_bundle_of_paths(name: str, hard: bool) -> None:
     phi = features(architecture, gates, x, masks)
     found = k.neural_path_kernel(architecture, gates, x, masks=masks)
     torch.testing.assert_close(found, phi @ phi.T, **TIGHT)
-
-
-@every_architecture
-@pytest.mark.parametrize("hard", [True, False])
-def test_the_overlap_counts_active_bundles_per_input_unit(name: str, hard: bool) -> None:
-    architecture = ARCHITECTURES[name]
-    gates = random_gates(architecture, 4, hard)
-    masks = random_masks(architecture, 4)
-    phi = features(architecture, gates, torch.ones_like(images(architecture, 4)), masks)
-    counted = (phi @ phi.T) / architecture.weighted[0].inputs
+    ones = features(architecture, gates, torch.ones_like(x), masks)
+    counted = (ones @ ones.T) / architecture.weighted[0].inputs
     if isinstance(architecture.weighted[0], Dense):  # Λ = Π τ_l, whatever pools the image first
         counted /= architecture.pooled_paths**2
     torch.testing.assert_close(k.overlap(architecture, gates, masks=masks), counted, **TIGHT)
@@ -131,19 +114,7 @@ def widened(architecture: Architecture) -> Architecture:
     return Architecture(shape, tuple(nodes))
 
 
-@every_architecture
-def test_the_npk_grows_with_the_product_of_the_inputs_scales(name: str) -> None:
-    architecture = ARCHITECTURES[name]
-    x, gates = images(architecture, 4), random_gates(architecture, 4, hard=True)
-    scale = torch.tensor([1.0, 2.0, 0.5, 3.0], dtype=torch.float64)
-    scaled = x * scale.reshape(-1, *[1] * (x.dim() - 1))
-    masks = random_masks(architecture, 4)
-    H = k.neural_path_kernel(architecture, gates, x, masks=masks)
-    expected = H * scale[:, None] * scale[None, :]
-    found = k.neural_path_kernel(architecture, gates, scaled, masks=masks)
-    torch.testing.assert_close(found, expected, **TIGHT)
-
-
+@pytest.mark.wide(4)
 @every_architecture
 def test_path_kernels_are_symmetric_and_positive_semidefinite(name: str) -> None:
     architecture = ARCHITECTURES[name]
@@ -158,13 +129,12 @@ def test_path_kernels_are_symmetric_and_positive_semidefinite(name: str) -> None
         assert float(torch.linalg.eigvalsh(kernel)[0]) >= -1e-10 * float(kernel.trace())
 
 
-@settings(max_examples=20, deadline=None)
-@given(st.permutations([0, 1, 2]), st.integers(0, 1000))
+@pytest.mark.parametrize("order", [(1, 0, 2), (2, 0, 1), (2, 1, 0)])
 def test_the_npk_of_a_dense_network_does_not_see_the_order_of_its_layers(
-    order: list[int], seed: int
+    order: tuple[int, ...],
 ) -> None:
     architecture = ARCHITECTURES["fc-deep"]
-    x, gates = images(architecture, 4), random_gates(architecture, 4, hard=True, seed=seed)
+    x, gates = images(architecture, 4), random_gates(architecture, 4, hard=True)
     H = k.neural_path_kernel(architecture, gates, x)
     permuted = k.neural_path_kernel(architecture, [gates[i] for i in order], x)
     torch.testing.assert_close(permuted, H, **TIGHT)
@@ -181,18 +151,6 @@ def test_circular_padding_and_pooling_make_the_npk_blind_to_shifts() -> None:
     pairs = zip(rolled, (x, *gates), strict=True)
     first = [torch.cat([moved[:1], still[1:]]) for moved, still in pairs]
     torch.testing.assert_close(k.neural_path_kernel(architecture, first[1:], first[0]), H, **TIGHT)
-
-
-@every_architecture
-@pytest.mark.parametrize("bytes_per_tile", [1, 10_000])
-def test_the_size_of_a_tile_changes_nothing(name: str, bytes_per_tile: int) -> None:
-    architecture = ARCHITECTURES[name]
-    x, gates = images(architecture, 5), random_gates(architecture, 5, hard=False)
-    masks = random_masks(architecture, 5)
-    inputs = k.PathInputs(gates, x, masks)
-    whole = path_recursion(architecture, inputs).kernel
-    tiled = path_recursion(architecture, inputs, tile_bytes=bytes_per_tile).kernel
-    torch.testing.assert_close(tiled, whole, **TIGHT)
 
 
 @every_architecture
@@ -242,6 +200,7 @@ def test_an_example_with_no_active_path_is_empty_not_wrong() -> None:
     torch.testing.assert_close(unit[::2, ::2], torch.ones((2, 2), dtype=torch.float64))
 
 
+@pytest.mark.wide(4)
 @every_architecture
 def test_single_precision_gates_give_the_double_precision_overlap(name: str) -> None:
     architecture = ARCHITECTURES[name]
@@ -260,63 +219,12 @@ def test_a_layers_overlap_averages_the_positions_of_a_map() -> None:
     torch.testing.assert_close(k.layer_sensitivity(maps), expected, **TIGHT)
 
 
-def test_gates_of_a_real_network_go_straight_in() -> None:
-    network = make_network(ARCHITECTURES["conv-gap"], own=False, soft=True, wiring=(1, 0))
-    x = images(network.architecture, 3)
-    trace = network.trace(x)
-    gates = list(trace.value.gates)
-    phi = features(network.architecture, gates, x)
-    H = k.neural_path_kernel(network.architecture, trace.value.gates, x)
-    torch.testing.assert_close(H, (phi @ phi.T).detach(), **TIGHT)
-
-
-def test_gates_and_inputs_that_do_not_fit_are_refused_by_layer() -> None:
-    architecture = ARCHITECTURES["fc-deep"]
-    x, gates = images(architecture, 4), random_gates(architecture, 4, hard=True)
-    with pytest.raises(UserError, match="2 gates were given; the network has 3 gate layers"):
-        k.overlap(architecture, gates[:2])
-    with pytest.raises(UserError, match=r"Layer 1 of gates has shape \(4, 2\)"):
-        k.overlap(architecture, [gates[0], gates[1][:, :2], gates[2]])
-    with pytest.raises(UserError, match=r"x_value has shape \(4, 2\)"):
-        k.neural_path_kernel(architecture, gates, x[:, :2])
-    with pytest.raises(UserError, match="1 masks were given; the network has 0 max poolings"):
-        k.overlap(architecture, gates, masks=[torch.zeros(1)])
-    with pytest.raises(UserError, match="normalise is 'max'"):
-        k.overlap(architecture, gates, "max")  # type: ignore[arg-type]  # wrong on purpose
-
-
-@pytest.mark.parametrize(
-    ("architecture", "work"),
-    [
-        # Of 3 examples 6 pairs are computed where there are maps, all 9 of vectors.
-        (Architecture((7,), (Dense(7, 5), Dense(5, 2, gated=False))), 9 * 2 * (7 + 5)),
-        (
-            Architecture((2, 4, 3), (Conv(2, 5), GlobalAveragePool(), Dense(5, 2, gated=False))),
-            6 * (2 * 2 * 12**2 + 2 * 5 * 12**2 + 2 * 3 * 30**2),
-        ),
-        (
-            Architecture(
-                (2, 4, 4),
-                (Conv(2, 5), MaxPool(), Flatten(), Dense(20, 3), Dense(3, 2, gated=False)),
-            ),
-            6 * (2 * 2 * 16**2 + 2 * 5 * 16**2 + 2 * 3 * 36**2 + 8 * 5 * 4**2) + 9 * 2 * 3,
-        ),
-        (
-            Architecture(
-                (1, 3, 3),
-                (
-                    *(Conv(1, 2, kernel=1, padding=0), Fork()),
-                    *(Conv(2, 2, kernel=1, padding=0, gated=False), Merge(), Gating()),
-                    *(GlobalAveragePool(), Dense(2, 2, gated=False)),
-                ),
-            ),
-            6 * (2 * 9**2 + 2 * (2 * 2 * 9**2 + 2 * 9**2) + 2 * 2 * 9**2),
-        ),
-    ],
-)
-def test_the_cost_of_a_path_kernel_is_the_work_of_its_layers(
-    architecture: Architecture, work: int
-) -> None:
-    """Σ, then of each pair of positions the channels that meet and the window's sums; a gate after
-    a sum meets every channel again, and pooling looks at each pair of windows."""
-    assert k.npk_cost(architecture, 3) == work
+def test_the_cost_of_a_path_kernel_is_the_work_of_its_layers() -> None:
+    """Of 3 examples 9 pairs of vectors, 6 of maps; it grows with the pairs."""
+    dense = Architecture((7,), (Dense(7, 5), Dense(5, 2, gated=False)))
+    maps = Architecture((2, 4, 3), (Conv(2, 5), GlobalAveragePool(), Dense(5, 2, gated=False)))
+    assert k.npk_cost(dense, 3) == 9 * 2 * (7 + 5)
+    assert k.npk_cost(maps, 3) == 6 * (2 * 2 * 12**2 + 2 * 5 * 12**2 + 2 * 3 * 30**2)
+    for architecture in ARCHITECTURES.values():
+        for cost in (k.npk_cost, k.ntk_cost):
+            assert cost(architecture, 20) > 2 * cost(architecture, 10) > 0

@@ -7,8 +7,6 @@ import torch
 from torch.func import functional_call, jacrev
 
 import dgn_engine.kernels as k
-from dgn_engine.errors import UserError
-from dgn_engine.kernels import contraction
 from dgn_engine.model.architecture import (
     Architecture,
     Conv,
@@ -22,7 +20,8 @@ from dgn_engine.model.gates import Gate
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.regime_entry import configure_for
 from dgn_engine.regimes import all_regimes, find_regime
-from tests.engine.kernels.jacobians import contracted, jacobian
+from tests.engine.kernels.conftest import Take
+from tests.engine.kernels.jacobians import check_parts, contracted, jacobian
 from tests.engine.kernels.tiny import (
     ARCHITECTURES,
     every_architecture,
@@ -36,61 +35,26 @@ TIGHT = {"rtol": 1e-11, "atol": 1e-12}
 MODES = ("mean", "full", "perclass", "sumlogit")
 
 
+@pytest.mark.wide
 @every_architecture
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", ["relu", "soft-relu", "image", "ones", "random"])
 @pytest.mark.parametrize("bias", [False, True])
-def test_a_relu_network_has_only_a_value_kernel_equal_to_its_jacobians(
-    name: str, mode: str, bias: bool
+def test_every_part_of_a_tangent_kernel_is_that_of_jacobians(
+    name: str, mode: str, kind: str, bias: bool
 ) -> None:
-    network = make_network(ARCHITECTURES[name], bias=bias)
-    x = images(network.architecture, 4)
-    kernels = k.tangent_kernels(network, x, mode)
-    J = jacobian(network, "value", x, frozen_gates=False)
-    assert kernels.feature is None
-    assert kernels.cross is None
-    torch.testing.assert_close(kernels.whole, contracted(J, J, mode), **TIGHT)
-
-
-@every_architecture
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("bias", [False, True])
-def test_a_soft_relu_network_splits_into_value_feature_and_cross(
-    name: str, mode: str, bias: bool
-) -> None:
-    network = make_network(ARCHITECTURES[name], bias=bias, soft=True)
-    x = images(network.architecture, 3)
-    kernels = k.tangent_kernels(network, x, mode)
-    J = jacobian(network, "value", x, frozen_gates=False)
-    V = jacobian(network, "value", x, frozen_gates=True)
-    F = J - V
-    assert kernels.feature is not None
-    assert kernels.cross is not None
-    torch.testing.assert_close(kernels.value, contracted(V, V, mode), **TIGHT)
-    torch.testing.assert_close(kernels.feature, contracted(F, F, mode), **TIGHT)
-    cross = contracted(V, F, mode) + contracted(F, V, mode)
-    torch.testing.assert_close(kernels.cross, cross, **TIGHT)
-    torch.testing.assert_close(kernels.whole, contracted(J, J, mode), **TIGHT)
-
-
-@every_architecture
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("value_input", ["image", "ones", "random"])
-@pytest.mark.parametrize("bias", [False, True])
-def test_a_soft_gated_network_splits_over_its_two_networks(
-    name: str, mode: str, value_input: str, bias: bool
-) -> None:
+    own = "relu" in kind
     network = make_network(
-        ARCHITECTURES[name], bias=bias, own=False, soft=True, value_input=value_input
+        ARCHITECTURES[name],
+        bias=bias,
+        own=own,
+        soft=kind != "relu",
+        value_input="image" if own else kind,
     )
-    x = images(network.architecture, 3)
-    kernels = k.tangent_kernels(network, x, mode)
-    V, F = (jacobian(network, part, x, frozen_gates=False) for part in ("value", "feature"))
-    assert kernels.feature is not None
-    assert kernels.cross is None
-    torch.testing.assert_close(kernels.value, contracted(V, V, mode), **TIGHT)
-    torch.testing.assert_close(kernels.feature, contracted(F, F, mode), **TIGHT)
+    check_parts(network, mode)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("name", "wiring"),
     [
@@ -104,26 +68,17 @@ def test_a_soft_gated_network_splits_over_its_two_networks(
 def test_a_permuted_wiring_sends_gate_gradients_back_where_they_came_from(
     name: str, wiring: tuple[int, ...], mode: str
 ) -> None:
-    network = make_network(ARCHITECTURES[name], own=False, soft=True, wiring=wiring)
-    x = images(network.architecture, 3)
-    kernels = k.tangent_kernels(network, x, mode)
-    V, F = (jacobian(network, part, x, frozen_gates=False) for part in ("value", "feature"))
-    assert kernels.feature is not None
-    torch.testing.assert_close(kernels.value, contracted(V, V, mode), **TIGHT)
-    torch.testing.assert_close(kernels.feature, contracted(F, F, mode), **TIGHT)
+    check_parts(make_network(ARCHITECTURES[name], own=False, soft=True, wiring=wiring), mode)
 
 
 @pytest.mark.parametrize("name", ["fc-deep", "gap-circular-dense", "max-gap", "residual-conv"])
 def test_linear_features_have_a_feature_kernel_without_rectification(name: str) -> None:
     network = make_network(ARCHITECTURES[name], own=False, soft=True)
-    x = images(network.architecture, 3)
-    rectified = k.tangent_kernels(network, x).feature
+    rectified = k.tangent_kernels(network, images(network.architecture, 3)).feature
     network.feature_activation = "linear"
-    kernels = k.tangent_kernels(network, x)
-    V, F = (jacobian(network, part, x, frozen_gates=False) for part in ("value", "feature"))
-    torch.testing.assert_close(kernels.value, contracted(V, V, "mean"), **TIGHT)
-    torch.testing.assert_close(kernels.feature, contracted(F, F, "mean"), **TIGHT)
-    assert not torch.allclose(torch.as_tensor(kernels.feature), torch.as_tensor(rectified))
+    check_parts(network, "mean")
+    found = k.tangent_kernels(network, images(network.architecture, 3)).feature
+    assert not torch.allclose(torch.as_tensor(found), torch.as_tensor(rectified))
 
 
 def test_multiplying_position_averages_is_not_the_kernel_of_a_convolution() -> None:
@@ -140,27 +95,7 @@ def test_multiplying_position_averages_is_not_the_kernel_of_a_convolution() -> N
     assert float((shortcut - exact).norm() / exact.norm()) > 0.3
 
 
-@every_architecture
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("kind", ["relu", "soft-relu", "dgn"])
-def test_a_rectangular_block_is_a_block_of_the_square_kernel(
-    name: str, mode: str, kind: str
-) -> None:
-    network = make_network(ARCHITECTURES[name], bias=True, own=kind != "dgn", soft=kind != "relu")
-    x = images(network.architecture, 5)
-    square = k.tangent_kernels(network, x, mode)
-    block = k.tangent_kernels(network, x[:3], mode, other=x[3:])
-    for whole, part in (
-        (square.value, block.value),
-        (square.feature, block.feature),
-        (square.cross, block.cross),
-    ):
-        assert (whole is None) == (part is None)
-        if whole is not None and part is not None:
-            corner = whole[:3, :, 3:] if mode == "full" else whole[..., :3, 3:]
-            torch.testing.assert_close(part, corner, **TIGHT)
-
-
+@pytest.mark.wide(6)
 @every_architecture
 def test_hard_given_gates_and_a_frozen_feature_network_have_no_feature_kernel(name: str) -> None:
     network = make_network(ARCHITECTURES[name], own=False)
@@ -169,27 +104,6 @@ def test_hard_given_gates_and_a_frozen_feature_network_have_no_feature_kernel(na
     network.gate = Gate(soft=True, beta=1.5)
     assert k.tangent_kernels(network, x, trains=("value",)).feature is None
     assert k.tangent_kernels(network, x).feature is not None
-
-
-@every_architecture
-def test_streaming_logits_under_a_small_budget_changes_nothing(name: str) -> None:
-    network = make_network(ARCHITECTURES[name], own=False, soft=True)
-    x = images(network.architecture, 3)
-    for mode in ("mean", "perclass"):
-        whole = k.tangent_kernels(network, x, mode)
-        streamed = k.tangent_kernels(network, x, mode, budget_bytes=1)
-        torch.testing.assert_close(streamed.value, whole.value, **TIGHT)
-        torch.testing.assert_close(streamed.feature, whole.feature, **TIGHT)
-
-
-@every_architecture
-def test_value_and_feature_kernels_are_positive_semidefinite(name: str) -> None:
-    network = make_network(ARCHITECTURES[name], soft=True)
-    kernels = k.tangent_kernels(network, images(network.architecture, 4))
-    for kernel in (kernels.value, kernels.feature, kernels.whole):
-        assert kernel is not None
-        torch.testing.assert_close(kernel, kernel.T)
-        assert float(torch.linalg.eigvalsh(kernel)[0]) >= -1e-10 * float(kernel.trace())
 
 
 def test_the_kernel_of_the_sum_of_softmax_outputs_is_zero() -> None:
@@ -203,6 +117,7 @@ def test_the_kernel_of_the_sum_of_softmax_outputs_is_zero() -> None:
     assert float(k.tangent_kernels(network, x, "sumlogit").value.trace()) > 1.0
 
 
+@pytest.mark.wide(6)
 @every_architecture
 def test_float32_agrees_with_float64_to_single_precision(name: str) -> None:
     network = make_network(ARCHITECTURES[name], soft=True)
@@ -212,19 +127,6 @@ def test_float32_agrees_with_float64_to_single_precision(name: str) -> None:
     assert single.dtype == torch.float32
     error = (single.double() - exact).norm() / exact.norm()
     assert float(error) < 1e-5
-
-
-def test_an_unknown_logits_mode_is_refused() -> None:
-    network = make_network(ARCHITECTURES["fc-deep"])
-    with pytest.raises(UserError, match="logits is 'softmax'"):
-        k.tangent_kernels(network, images(network.architecture, 2), "softmax")  # type: ignore[arg-type]  # wrong on purpose
-
-
-def test_more_examples_and_larger_networks_cost_more() -> None:
-    for name in ("fc-deep", "conv-gap"):
-        architecture = ARCHITECTURES[name]
-        assert k.ntk_cost(architecture, 20) > 2 * k.ntk_cost(architecture, 10) > 0
-        assert k.npk_cost(architecture, 20) > 2 * k.npk_cost(architecture, 10) > 0
 
 
 NORMALISED: dict[str, Architecture] = {
@@ -264,6 +166,7 @@ def learnt(name: str, *, bias: bool, own: bool, soft: bool) -> GatedNetwork:
     return network
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", list(NORMALISED))
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("bias", [False, True])
@@ -271,25 +174,7 @@ def learnt(name: str, *, bias: bool, own: bool, soft: bool) -> GatedNetwork:
 def test_the_parameters_are_those_that_are_trained(
     name: str, mode: str, bias: bool, kind: str
 ) -> None:
-    own = kind != "dgn"
-    network = learnt(name, bias=bias, own=own, soft=kind != "relu")
-    x = images(network.architecture, 3)
-    kernels = k.tangent_kernels(network, x, mode)
-    J = jacobian(network, "value", x, frozen_gates=False)
-    expected = contracted(J, J, mode)
-    if not own:
-        F = jacobian(network, "feature", x, frozen_gates=False)
-        torch.testing.assert_close(kernels.feature, contracted(F, F, mode), **TIGHT)
-        torch.testing.assert_close(kernels.value, expected, **TIGHT)
-        expected = expected + contracted(F, F, mode)
-    elif kind == "soft-relu":
-        V = jacobian(network, "value", x, frozen_gates=True)
-        torch.testing.assert_close(kernels.value, contracted(V, V, mode), **TIGHT)
-        torch.testing.assert_close(kernels.feature, contracted(J - V, J - V, mode), **TIGHT)
-    torch.testing.assert_close(kernels.whole, expected, **TIGHT)
-    block = k.tangent_kernels(network, x[:2], mode, other=x)
-    corner = expected[:2] if mode == "full" else expected[..., :2, :]
-    torch.testing.assert_close(block.whole, corner, **TIGHT)
+    check_parts(learnt(name, bias=bias, own=kind != "dgn", soft=kind != "relu"), mode)
 
 
 def test_a_channel_whose_scale_is_zero_still_has_its_gradient() -> None:
@@ -369,20 +254,18 @@ def test_k_is_the_sum_over_what_the_regime_trains(regime: str) -> None:
     torch.testing.assert_close(k.tangent_kernels(network, x).whole, expected, **TIGHT)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("cached", [1, contraction.CACHED])
+@pytest.mark.parametrize("road", ["logit by logit", "BLAS"])
 def test_layers_above_the_last_gate_count_whatever_their_logits_share(
-    mode: str, bias: bool, cached: int, monkeypatch: pytest.MonkeyPatch
+    mode: str, bias: bool, road: str, take: Take
 ) -> None:
     """Their deltas are the same for all examples, and of two logits with orthogonal weights their
     product is zero, as that of the output layer with itself; logits one by one, or together."""
-    monkeypatch.setattr(contraction, "CACHED", cached)
+    take(road)
     nodes = (Dense(3, 4), Dense(4, 4, gated=False), Dense(4, 4, gated=False))
     network = make_network(Architecture((3,), (*nodes, Dense(4, 3, gated=False))), bias=bias)
     with torch.no_grad():
         network.value.weights[-1].copy_(torch.eye(3, 4, dtype=torch.float64))
-    x = images(network.architecture, 4)
-    J = jacobian(network, "value", x, frozen_gates=False)
-    found = k.tangent_kernels(network, x, mode).whole
-    torch.testing.assert_close(found, contracted(J, J, mode), **TIGHT)
+    check_parts(network, mode)

@@ -6,7 +6,7 @@ from collections import Counter
 
 from tests.engine.kernels.module_grammar import judged
 
-DRAWS = 100  # 2,000 more in tests/faults
+DRAWS = 40  # 2,000 more in tests/faults
 
 
 def test_a_random_module_is_refused_or_equal_to_autograd() -> None:

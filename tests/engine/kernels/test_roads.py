@@ -1,15 +1,23 @@
-"""Every fast road to a kernel gives what the plain one gives."""
+"""Every road to a kernel gives what its slow twin gives, to the last row of the last tile."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Iterator
 
+import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 import dgn_engine.kernels as k
-from dgn_engine.kernels import contraction, gram, tangent_sweep
-from dgn_engine.model.architecture import Conv
+from dgn_engine.errors import UserError
+from dgn_engine.kernels import cntk, gram, infinite, popcount
+from dgn_engine.model.architecture import Architecture, Conv, Dense, Flatten, GlobalAveragePool
+from dgn_engine.model.wiring import Route
+from tests.engine.kernels.conftest import Take
+from tests.engine.kernels.enumeration import features
+from tests.engine.kernels.jacobians import check_parts
 from tests.engine.kernels.tiny import (
     ARCHITECTURES,
     every_architecture,
@@ -19,100 +27,222 @@ from tests.engine.kernels.tiny import (
     random_masks,
 )
 
-TIGHT = {"rtol": 1e-11, "atol": 1e-12}
-Road = Callable[[pytest.MonkeyPatch], None]
+TIGHT = {"rtol": 1e-10, "atol": 1e-11}
+TANGENT = ["grouped", "windows", "gradients", "pairwise", "logit by logit", "many tiles"]
+TILES = ["one-row tiles", "two-row tiles", "tiles of three"]
 
 
-def always(answer: bool) -> Callable[..., bool]:
-    return lambda *_: answer
-
-
-ROADS: dict[str, Road] = {
-    "grouped": lambda patch: patch.setattr(contraction, "takes_groups", always(True)),
-    "windows": lambda patch: patch.setattr(contraction, "takes_groups", always(False)),
-    "gradients": lambda patch: patch.setattr(tangent_sweep, "is_pairwise", always(False)),
-    "pairwise": lambda patch: patch.setattr(
-        tangent_sweep,
-        "is_pairwise",
-        lambda layer, how, *_: isinstance(layer, Conv) and how != "full",
-    ),
-    "one-row-tiles": lambda patch: patch.setattr(gram, "TILE_ITEMS", 1),
-    "two-row-tiles": lambda patch: patch.setattr(gram, "ROWS_AT_LEAST", 2),
-}
-
-
+@pytest.mark.wide
 @pytest.mark.parametrize("name", ["fc-deep", "gap-circular-dense", "max-gap", "residual-conv"])
-@pytest.mark.parametrize("road", list(ROADS))
-@pytest.mark.parametrize("mode", ["mean", "full", "perclass"])
-def test_no_road_changes_a_tangent_kernel(
-    name: str, road: str, mode: k.Logits, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("road", [*TANGENT, *TILES, "BLAS"])
+@pytest.mark.parametrize("mode", ["mean", "full", "perclass", "sumlogit"])
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("turned", [False, True])
+def test_every_road_to_a_tangent_kernel_gives_the_jacobians(
+    name: str, road: str, mode: k.Logits, own: bool, turned: bool, take: Take
 ) -> None:
-    network = make_network(ARCHITECTURES[name], bias=True, soft=True)
-    x = images(network.architecture, 5)
-    expected = k.tangent_kernels(network, x, mode)
-    block = k.tangent_kernels(network, x[:2], mode, other=x)
-    ROADS[road](monkeypatch)
-    found = k.tangent_kernels(network, x, mode)
-    found_block = k.tangent_kernels(network, x[:2], mode, other=x)
-    for one, two in ((expected, found), (block, found_block)):
-        torch.testing.assert_close(two.value, one.value, **TIGHT)
-        torch.testing.assert_close(two.feature, one.feature, **TIGHT)
-        torch.testing.assert_close(two.cross, one.cross, **TIGHT)
+    architecture = ARCHITECTURES[name]
+    network = make_network(architecture, own=own, soft=True, bias=True)
+    if turned and not own:
+        network.routes = tuple(
+            Route(1, (1, 1) if len(shape) == 3 else (0, 0)) for shape in architecture.gated_shapes
+        )
+    take(road)
+    check_parts(network, mode, 11)  # tiles of two, three, four leave rows over
 
 
 @every_architecture
-def test_tangent_kernels_add_up_pairwise_in_tiles_of_one_row(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    network = make_network(ARCHITECTURES[name], own=False, soft=True)
-    x = images(network.architecture, 5)
-    expected = k.tangent_kernels(network, x).whole
-    ROADS["pairwise"](monkeypatch)
-    ROADS["one-row-tiles"](monkeypatch)
-    torch.testing.assert_close(k.tangent_kernels(network, x).whole, expected, **TIGHT)
+def test_tangent_kernels_add_up_pairwise_in_tiles_of_one_row(name: str, take: Take) -> None:
+    take("pairwise, one-row tiles")
+    check_parts(make_network(ARCHITECTURES[name], own=False, soft=True), "mean", 4)
 
 
+@pytest.mark.wide
 @every_architecture
-@pytest.mark.parametrize("road", ["one-row-tiles", "two-row-tiles"])
-def test_no_tile_changes_a_path_kernel(
-    name: str, road: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("road", [*TILES, "pair by pair", "a few pairs"])
+def test_every_road_to_a_path_kernel_counts_every_path(name: str, road: str, take: Take) -> None:
     architecture = ARCHITECTURES[name]
     x, gates = images(architecture, 5), random_gates(architecture, 5, hard=False)
     masks = random_masks(architecture, 5)
-
-    def kernels() -> tuple[torch.Tensor, torch.Tensor]:
-        return (
-            k.neural_path_kernel(architecture, gates, x, masks=masks),
-            k.sensitive_overlap(architecture, gates, gates, masks=masks),
-        )
-
-    plain = kernels()
-    ROADS[road](monkeypatch)
-    for found, expected in zip(kernels(), plain, strict=True):
-        torch.testing.assert_close(found, expected, **TIGHT)
-
-
-def test_pairs_of_positions_are_chosen_for_small_maps_with_many_weights() -> None:
-    wide = Conv(128, 128)
-    assert contraction.is_pairwise(wide, "total", 64, 1, 4)
-    assert not contraction.is_pairwise(wide, "total", 64, 1, 1024)
+    sensitive = k.sensitive_overlap(architecture, gates, gates, masks=masks)
+    take(road)
+    phi = features(architecture, gates, x, masks)
+    found = k.neural_path_kernel(architecture, gates, x, masks=masks)
+    torch.testing.assert_close(found, phi @ phi.T, **TIGHT)
+    again = k.sensitive_overlap(architecture, gates, gates, masks=masks)
+    torch.testing.assert_close(again, sensitive, **TIGHT)
+    some = [
+        k.PathInputs([g[r] for g in gates], x[r], [m[r] for m in masks])
+        for r in (slice(3), slice(3, 5))
+    ]
+    block = k.neural_path_kernel(
+        architecture, some[0].gates, x[:3], masks=some[0].masks, other=some[1]
+    )
+    torch.testing.assert_close(block, (phi @ phi.T)[:3, 3:], **TIGHT)
 
 
-@pytest.mark.parametrize("faster", [True, False])
-def test_either_library_multiplies_the_same(faster: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if faster and not torch.backends.mkldnn.is_available():
+@pytest.mark.parametrize("road", ["either library", "BLAS"])
+def test_either_library_multiplies_the_same(road: str, take: Take) -> None:
+    if road == "either library" and not torch.backends.mkldnn.is_available():
         pytest.skip("oneDNN is not built in")
-    monkeypatch.setattr(gram, "onednn_is_faster", lambda: faster)
+    take(road)
     one, two = torch.randn((40, 30)), torch.randn((20, 30))
     expected = (one.double() @ two.double().T).float()
     torch.testing.assert_close(gram.product(one, two), expected)
     torch.testing.assert_close(gram.product(one.double(), two.double()).float(), expected)
 
 
-def test_a_machine_without_onednn_falls_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(*_: object) -> torch.Tensor:
-        raise RuntimeError("no such operator")
+# Limits, pair by pair.
 
-    monkeypatch.setattr(gram, "_onednn", missing)
-    assert gram.onednn_is_faster.__wrapped__() is False
+GAP = (Conv(2, 3), Conv(3, 3), GlobalAveragePool(), Dense(3, 1, gated=False))
+FLAT = (Conv(2, 3), Flatten(), Dense(48, 1, gated=False))
+DEEP = (Conv(2, 3, circular=True), GlobalAveragePool(), Dense(3, 2), Dense(2, 1, gated=False))
+
+
+@pytest.mark.parametrize("nodes", [GAP, FLAT, DEEP], ids=["pooled", "flat", "dense above"])
+def test_a_convolutional_limit_in_tiles_is_the_one_of_each_pair(
+    nodes: tuple[Conv | GlobalAveragePool | Flatten | Dense, ...], take: Take
+) -> None:
+    architecture = Architecture((2, 4, 4), nodes)
+    x = images(architecture, 7)
+    take("limits in tiles")
+    found = k.convolutional_limit(architecture, x)
+    block = k.convolutional_limit(architecture, x[:4], other=x[4:])
+    for s, t in itertools.combinations(range(7), 2):
+        pair = k.convolutional_limit(architecture, x[[s, t]])
+        for part in ("tangent", "covariance"):
+            kernel, two = getattr(found, part), getattr(pair, part)
+            torch.testing.assert_close(kernel[[s, s, t], [s, t, s]], two[[0, 0, 1], [0, 1, 0]])
+            if s < 4 <= t:
+                torch.testing.assert_close(getattr(block, part)[s, t - 4], two[0, 1], **TIGHT)
+
+
+def test_expectations_in_small_blocks_are_the_closed_form(take: Take) -> None:
+    std = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
+    rho = torch.tensor([[1.0, 0.3, -0.9], [0.3, 1.0, 1.0], [-0.9, 1.0, 1.0]], dtype=torch.float64)
+    take("limits in tiles")  # five pairs agree: three chunks, the last of one
+    found, bound = infinite.expectations([(torch.relu, torch.relu)], std, std, rho)
+    assert bound < 1e-6
+    angle = torch.acos(rho)  # 2E[χχ'], diagonal and all
+    arc = (torch.sin(angle) + (torch.pi - angle) * rho) / (2 * torch.pi) * torch.outer(std, std)
+    torch.testing.assert_close(found[0], arc, rtol=1e-4, atol=1e-5)
+
+
+# Loops that numba compiles, as they are compiled and as plain Python, for every geometry.
+
+
+def is_taken(architecture: Architecture, x: Tensor, gates: list[Tensor] | None) -> bool:
+    """Whether these loops are: path kernels of gates, the limit of no gates."""
+    if gates is None:
+        variances = cntk.position_variances(architecture, x)
+        return cntk.map_limits(architecture, x, variances) is not None
+    whole = gram.KernelBlock.whole(len(x))
+    return popcount.packed_maps(architecture, gates, x, whole) is not None
+
+
+def kernels_of(architecture: Architecture, x: Tensor, gates: list[Tensor] | None) -> list[Tensor]:
+    """A kernel, and the block of one example with the others."""
+    if gates is None:
+        limits = [k.convolutional_limit(architecture, x)]
+        limits.append(k.convolutional_limit(architecture, x[:1], other=x[1:]))
+        return [part for limit in limits for part in (limit.tangent, limit.covariance)]
+    one, others = (k.PathInputs([g[r] for g in gates], x[r]) for r in (slice(1), slice(1, None)))
+    return [
+        k.neural_path_kernel(architecture, gates, x),
+        k.overlap(architecture, gates, "width"),
+        k.neural_path_kernel(architecture, one.gates, x[:1], other=others),
+    ]
+
+
+def geometries(pooled: bool) -> Iterator[Architecture]:
+    """Every kernel, stride and padding on maps of 7×6, above and below another layer."""
+    sizes = itertools.product((1, 2, 3, 5), (1, 2, 3), (0, 1, 2), (False, True))
+    for place, (kernel, stride, padding, circular) in enumerate(sizes):
+        one, two = Conv(2, 5, kernel, stride, padding, circular), Conv(5, 70, circular=circular)
+        high, wide = ((side + 2 * padding - kernel) // stride + 1 for side in (7, 6))
+        if place % 2 and kernel != 3:
+            continue
+        flat = not pooled and place % 3 == 0
+        head = Flatten() if flat else GlobalAveragePool()
+        last = Dense(70 * high * wide if flat else 70, 1, gated=False)
+        try:
+            yield Architecture((2, 7, 6), (one, two, head, last))
+        except UserError:  # the map is too small for this window
+            continue
+
+
+@pytest.mark.parametrize("kind", ["bits", "limits"])
+def test_compiled_loops_give_the_plain_kernel_for_every_geometry(kind: str, take: Take) -> None:
+    taken = []
+    for architecture in geometries(pooled=kind == "limits"):
+        x = images(architecture, 3)
+        x[1, :, :4] = 0.0  # correlations are zero where an input is
+        gates = random_gates(architecture, 3, hard=True) if kind == "bits" else None
+        take("compiled")
+        if is_taken(architecture, x, gates):
+            taken.append((architecture, x, gates, kernels_of(architecture, x, gates)))
+    assert len(taken) > (20 if kind == "bits" else 10)
+    take("plain")
+    for architecture, x, gates, found in taken:
+        for one, two in zip(found, kernels_of(architecture, x, gates), strict=True):
+            torch.testing.assert_close(one, two, rtol=1e-11, atol=1e-12 * float(two.abs().max()))
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize("road", ["compiled", "uncompiled"])
+@pytest.mark.parametrize("kind", ["bits", "limits", "limits, dense above"])
+@pytest.mark.parametrize(
+    "first", [Conv(2, 3), Conv(2, 3, circular=True), Conv(2, 3, 2, 2, 0), Conv(2, 3, 1, 1, 0)]
+)
+@pytest.mark.filterwarnings("ignore:overflow encountered in scalar multiply")  # counting bits
+def test_loops_say_what_the_plain_recursion_says(
+    first: Conv, kind: str, road: str, take: Take
+) -> None:
+    """Of 65 channels, two words of bits; a fault of the compiler is told from one of the loops."""
+    above = (Dense(65, 2), Dense(2, 1, gated=False))
+    head = above if kind == "limits, dense above" else (Dense(65, 1, gated=False),)
+    nodes = (first, Conv(3, 65, circular=first.circular), GlobalAveragePool(), *head)
+    architecture = Architecture((2, 4, 4), nodes)
+    x = images(architecture, 3)
+    x[1], x[2, :, :2] = -x[0], 0.0  # correlations down to minus one, and none
+    gates = random_gates(architecture, 3, hard=True) if kind == "bits" else None
+    take(road)
+    assert is_taken(architecture, x, gates)
+    found = kernels_of(architecture, x, gates)
+    take("plain")
+    for one, two in zip(found, kernels_of(architecture, x, gates), strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-8, atol=1e-12)
+
+
+def test_what_loops_do_not_know_takes_the_plain_road(take: Take) -> None:
+    mixed = (Conv(1, 2), Conv(2, 2, circular=True), GlobalAveragePool(), Dense(2, 1, gated=False))
+    wide = (Conv(1, 2, padding=4), GlobalAveragePool(), Dense(2, 1, gated=False))
+    plain = Architecture((1, 4, 4), (Conv(1, 2), GlobalAveragePool(), Dense(2, 1, gated=False)))
+    x, hard = images(plain, 3), random_gates(plain, 3, hard=True)
+    assert not is_taken(plain, x, hard), "little work"
+    assert not is_taken(plain, x, None)
+    take("compiled")
+    assert is_taken(plain, x, hard)
+    assert not is_taken(plain, x, random_gates(plain, 3, hard=False)), "soft gates"
+    for nodes in (mixed, wide):
+        architecture = Architecture((1, 4, 4), nodes)
+        assert not is_taken(architecture, x, None)
+    assert not is_taken(
+        Architecture((1, 4, 4), mixed),
+        x,
+        random_gates(Architecture((1, 4, 4), mixed), 3, hard=True),
+    )
+    take("without numba")
+    assert not is_taken(plain, x, hard)
+    assert np.isfinite(k.neural_path_kernel(plain, hard, x).numpy()).all()
+
+
+def test_a_mid_size_network_in_single_precision(take: Take) -> None:
+    nodes = (Conv(3, 100), Conv(100, 130), GlobalAveragePool(), Dense(130, 4, gated=False))
+    architecture = Architecture((3, 8, 8), nodes)
+    x, gates = images(architecture, 8).float(), random_gates(architecture, 8, hard=True)
+    take("compiled")
+    found = k.neural_path_kernel(architecture, [gate.float() for gate in gates], x).double()
+    take("plain")
+    exact = k.neural_path_kernel(architecture, gates, x.double())
+    torch.testing.assert_close(found, exact, rtol=0.0, atol=1e-6 * float(exact.max()))

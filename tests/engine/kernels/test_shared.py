@@ -11,8 +11,10 @@ from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Dense
 from dgn_engine.model.gates import Gate
 from tests.engine.kernels.tiny import ARCHITECTURES, every_architecture, images, make_network
+from tests.refusals import refused
 
 
+@pytest.mark.wide
 @every_architecture
 @pytest.mark.parametrize("how", ["none", "trace", "width", "cosine"])
 @pytest.mark.parametrize("soft", [False, True])
@@ -33,24 +35,6 @@ def test_each_shared_kernel_equals_the_one_computed_alone(
         (shared.tangent.whole, k.tangent_kernels(network, x).whole),
     ):
         assert torch.allclose(found, alone, rtol=1e-12, atol=0, equal_nan=True)
-
-
-def test_one_forward_pass_serves_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    network = make_network(ARCHITECTURES[next(iter(ARCHITECTURES))], own=False, soft=True)
-    passes = []
-    trace = type(network).trace
-
-    def counted(self: object, x: torch.Tensor) -> object:
-        passes.append(len(x))
-        return trace(network, x)
-
-    monkeypatch.setattr(type(network), "trace", counted)
-    shared = k.SharedKernels(network, images(network.architecture, 4))
-    shared.overlap()
-    shared.sensitive()
-    shared.npk()
-    assert shared.tangent.feature is not None
-    assert passes == [4]
 
 
 def test_churn_is_the_share_of_gates_that_switched() -> None:
@@ -92,18 +76,13 @@ def test_the_expected_value_kernel_is_refused_where_what_trains_is_folded() -> N
     torch.testing.assert_close(expected, k.SharedKernels(plain, x).expected_value())
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [({"own": True}, "makes its own gates"), ({"own": False, "bias": True}, "has biases")],
-    ids=["own gates", "biases"],
-)
+@pytest.mark.parametrize("settings", [{"own": True}, {"own": False, "bias": True}])
 def test_the_expected_value_kernel_is_refused_where_it_is_not_the_expectation(
-    settings: dict[str, bool], words: str
+    settings: dict[str, bool],
 ) -> None:
     network = make_network(ARCHITECTURES["fc-deep"], **settings)
-    shared = k.SharedKernels(network, images(network.architecture, 3))
-    with pytest.raises(ValueError, match=words):
-        shared.expected_value()
+    with refused("not-supported"):
+        k.SharedKernels(network, images(network.architecture, 3)).expected_value()
 
 
 def test_the_expected_value_kernel_of_a_deep_linear_network_exists() -> None:
@@ -124,5 +103,33 @@ def test_a_network_without_gates_has_a_tangent_kernel_and_no_path_kernels() -> N
         columns = x if other is None else other
         torch.testing.assert_close(shared.tangent.whole, x @ columns.T + 1)
         for ask in (shared.npk, shared.overlap, shared.sensitive):
-            with pytest.raises(ValueError, match="no gate layer, so it has no path kernel"):
+            with refused("no-gates"):
                 ask()
+
+
+@pytest.mark.parametrize("name", ["fc-deep", "conv-gap"])
+def test_what_was_asked_before_and_what_is_done_to_it_changes_no_kernel(name: str) -> None:
+    network = make_network(ARCHITECTURES[name], own=False, soft=True)
+    x = images(network.architecture, 4)
+    shared, hows = k.SharedKernels(network, x), ("none", "trace", "width", "cosine", "none")
+    for kind in ("overlap", "sensitive", "npk"):
+        for how in hows:
+            fresh = getattr(k.SharedKernels(network, x), kind)(how)
+            found = getattr(shared, kind)(how)
+            torch.testing.assert_close(found, fresh, rtol=0.0, atol=0.0, equal_nan=True)
+            found.mul_(2.0)  # it is the caller's own
+
+
+def test_kernels_of_a_second_network_and_of_second_inputs_are_their_own() -> None:
+    one, two = (make_network(ARCHITECTURES["conv-gap"], own=False, soft=True) for _ in range(2))
+    with torch.no_grad():
+        for weight in two.parameters():
+            weight.mul_(-1.5)
+    x = images(one.architecture, 3)
+    asked = [(one, x), (two, x), (one, x + 1), (one, x)]
+    found = [k.SharedKernels(network, inputs) for network, inputs in asked]
+    kernels = [(each.npk(), each.tangent.whole) for each in found]
+    for a, b in zip(kernels[0], kernels[3], strict=True):
+        assert torch.equal(a, b)
+    for other in kernels[1:3]:
+        assert not any(torch.equal(a, b) for a, b in zip(kernels[0], other, strict=True))

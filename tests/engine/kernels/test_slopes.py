@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 import dgn_engine.kernels as k
-from dgn_engine.errors import UserError
 from dgn_engine.model.gates import Gate
-from tests.engine.kernels.jacobians import contracted
+from tests.engine.kernels.jacobians import MODES, contracted
 from tests.engine.kernels.module_grammar import tangent_kernel
-from tests.engine.kernels.module_zoo import module_jacobian
+from tests.engine.kernels.unusual_modules import real_jacobian
+from tests.refusals import refused
 
 ACTS: dict[str, Callable[[], nn.Module]] = {
     "leaky": lambda: nn.LeakyReLU(0.3),
@@ -94,10 +94,10 @@ def test_slopes_reach_a_value_network_by_its_wiring() -> None:
 
 def test_where_slopes_have_no_meaning_they_are_refused() -> None:
     module, _ = network_of(nn.LeakyReLU(0.3))
-    with pytest.raises(UserError, match="Soft and open gates"):
+    with refused("contradiction"):
         k.adapt(module, (4,), gates_from=copy.deepcopy(module), gate=Gate(soft=True))
     trained, _ = network_of(nn.PReLU())
-    with pytest.raises(UserError, match="slopes that train"):
+    with refused("frozen"):
         k.adapt(module, (4,), gates_from=trained)
     trained[1].requires_grad_(False)
     k.adapt(module, (4,), gates_from=trained)
@@ -112,11 +112,11 @@ def test_an_absolute_value_of_nothing_has_no_slope() -> None:
     torch.testing.assert_close(k.tangent_kernels(network, x).whole, tangent_kernel(module, x))
 
 
-@pytest.mark.parametrize("logits", ["mean", "full", "perclass", "sumlogit"])
+@pytest.mark.parametrize("logits", MODES)
 def test_every_slope_that_trains_counts(logits: k.Logits) -> None:
     """Of several activations with a parameter, by channel or one for all."""
     module, x = three_slopes()
-    J = module_jacobian(module, x)
+    J = real_jacobian(module, x)
     found = k.tangent_kernels(k.adapt(module, (5,)), x, logits).whole
     torch.testing.assert_close(found, contracted(J, J, logits))
 
@@ -124,7 +124,7 @@ def test_every_slope_that_trains_counts(logits: k.Logits) -> None:
 def test_every_slope_that_trains_counts_in_the_operator() -> None:
     module, x = three_slopes()
     network = k.adapt(module, (5,))
-    J = module_jacobian(module, x)
+    J = real_jacobian(module, x)
     expected = contracted(J, J, "mean")
     found = torch.from_numpy(k.tangent_operator(network, x) @ np.eye(len(x)))
     torch.testing.assert_close(found, expected)

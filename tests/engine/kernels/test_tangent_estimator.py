@@ -4,11 +4,11 @@ import pytest
 import torch
 
 import dgn_engine.kernels as k
-from dgn_engine.errors import UserError
 from dgn_engine.model import architecture as arch
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Fork, Gating, Merge
 from dgn_engine.model.network import GatedNetwork
 from tests.engine.kernels.tiny import ARCHITECTURES, every_architecture, images, make_network
+from tests.refusals import refused
 
 PARTS = ("value", "feature", "cross")
 MANY = {
@@ -38,6 +38,7 @@ def networks() -> dict[str, GatedNetwork]:
     return found
 
 
+@pytest.mark.wide
 @every_architecture
 @pytest.mark.parametrize("own", [True, False])
 def test_after_the_last_logit_the_tangent_kernels_are_exact(name: str, own: bool) -> None:
@@ -57,6 +58,7 @@ def test_after_the_last_logit_the_tangent_kernels_are_exact(name: str, own: bool
             assert found[part].relative == 0.0
 
 
+@pytest.mark.wide(4)
 @pytest.mark.parametrize("name", networks())
 @pytest.mark.parametrize("draws", [3, 5])
 def test_standard_errors_of_some_logits_are_as_large_as_the_misses(name: str, draws: int) -> None:
@@ -106,7 +108,7 @@ def test_no_more_logits_than_there_are_and_one_has_no_error() -> None:
     shares = list(estimator.slices())
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
-    with pytest.raises(UserError, match="two draws"):
+    with refused("not-supported"):
         estimator.kernels()
     estimator.draw(100)
     assert estimator.draws == 6

@@ -198,10 +198,13 @@ def real_jacobian(
         elif isinstance(output, tuple) and len(output) == 1:
             output = output[0]
         output = getattr(output, "logits", output)
-        for logit in output[0]:
-            found = torch.autograd.grad(logit, parameters, retain_graph=True)
-            rows.append(torch.cat([_real(gradient) for gradient in found]))
-    return torch.stack(rows).reshape(len(x), C, -1)
+        for logit in output.reshape(-1):
+            found = torch.autograd.grad(logit, parameters, retain_graph=True, allow_unused=True)
+            pairs = zip(found, parameters, strict=True)
+            rows.append(
+                torch.cat([_real(torch.zeros_like(p) if g is None else g) for g, p in pairs])
+            )
+    return torch.stack(rows).reshape(len(x), -1, rows[0].numel()).detach()
 
 
 def _real(gradient: Tensor) -> Tensor:

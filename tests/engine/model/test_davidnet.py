@@ -12,17 +12,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
-from dgn_engine.errors import UserError
 from dgn_engine.importing.from_config import build_architecture
-from dgn_engine.importing.saved_network import our_network
-from dgn_engine.kernels import SharedKernels
+from dgn_engine.kernels import SharedKernels, tangent_kernels
 from dgn_engine.model.gates import HARD
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.stack import Stack, run
-from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture, restore
 from dgn_engine.training.weight_keeper import save_trainer
+from tests.refusals import refused
 
 TINY = RunConfig(
     data=DataConfig(train_limit=96, test_limit=20),
@@ -233,20 +231,6 @@ def test_a_resumed_run_has_the_same_statistics_bit_for_bit(tiny: Make, regime: s
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-@pytest.mark.parametrize("regime", ["ReLU", "DL"])
-def test_a_saved_network_is_read_with_its_normalisation(
-    tiny: Make, tmp_path: Path, regime: str
-) -> None:
-    run = tiny(regime)
-    for _ in range(4):
-        run.step()
-    save_trainer(tmp_path / "net.safetensors", run.trainer)
-    listing = read_tensors(tmp_path / "net.safetensors")
-    x = run.probed.context().x
-    found = our_network(listing, x.shape[1:], torch.float32)
-    assert torch.equal(found(x), run.trainer.network(x))
-
-
 def test_gates_and_weights_of_a_checkpoint_are_taken_with_their_normalisation(
     tiny: Make, make_run: Make, tmp_path: Path
 ) -> None:
@@ -266,52 +250,49 @@ def test_gates_and_weights_of_a_checkpoint_are_taken_with_their_normalisation(
     assert torch.allclose(begun(x), first.trainer.network(x), atol=1e-5)
 
 
+def kernel_of(logits: Callable[[Tensor], Tensor], x: Tensor, parameters: list[Tensor]) -> Tensor:
+    """K by autograd, an example and a logit at a time."""
+    rows = []
+    for example in x:
+        for logit in logits(example[None])[0]:
+            found = torch.autograd.grad(logit, parameters, retain_graph=True)
+            rows.append(torch.cat([g.flatten() for g in found]))
+    J = torch.stack(rows).reshape(len(x), 5, -1)
+    return torch.einsum("skp,tkp->st", J, J) / 5
+
+
 def test_the_tangent_kernel_is_that_of_what_is_trained(
     pair: tuple[GatedNetwork, Published, Tensor],
 ) -> None:
     network, twin, x = pair
-    twin.eval()
-    parameters = list(twin.parameters())
-    rows = torch.stack(
-        [
-            torch.cat(
-                [g.flatten() for g in torch.autograd.grad(logit, parameters, retain_graph=True)]
-            )
-            for example in x[:3]
-            for logit in twin(example[None])[0]
-        ]
-    ).reshape(3, 5, -1)
-    K = torch.einsum("skp,tkp->st", rows, rows) / 5
+    K = kernel_of(twin.eval(), x[:3], list(twin.parameters()))
     assert torch.allclose(SharedKernels(network, x[:3]).tangent.whole, K)
+    before = buffers(network.value)
+    network.gather(True)  # as within a step: by the statistics of a batch there is no kernel
+    for ask in (SharedKernels, tangent_kernels):
+        with refused("couples-examples"):
+            ask(network, x[:3])
+    assert unchanged(before, buffers(network.value))
+    network.gather(False)
+    assert torch.allclose(tangent_kernels(network, x[:3]).whole, K)
 
 
 def test_the_tangent_kernel_of_the_folded_weights_is_given_when_asked_for(
     pair: tuple[GatedNetwork, Published, Tensor],
 ) -> None:
     network, _, x = pair
-    x = x[:3]
-    stack = network.value
-    weights, biases = stack.tensors()
+    weights, biases = network.value.tensors()
     free = [t.detach().requires_grad_() for t in [*weights, *(b for b in biases if b is not None)]]
 
-    def output(example: Tensor) -> Tensor:
+    def logits(example: Tensor) -> Tensor:
         shifts = [*free[len(weights) :], None]
-        whole = run(
-            stack.architecture, free[: len(weights)], shifts, example[None], lambda _, q: HARD(q)
-        )
-        return whole.output[0]
+        nodes = network.value.architecture
+        return run(nodes, free[: len(weights)], shifts, example, lambda _, q: HARD(q)).output
 
-    rows = torch.stack(
-        [
-            torch.cat([g.flatten() for g in torch.autograd.grad(logit, free, retain_graph=True)])
-            for example in x
-            for logit in output(example)
-        ]
-    ).reshape(3, 5, -1)
-    K = torch.einsum("skp,tkp->st", rows, rows) / 5
-    assert torch.allclose(SharedKernels(network, x, folded=True).tangent.whole, K)
+    K = kernel_of(logits, x[:3], free)
+    assert torch.allclose(SharedKernels(network, x[:3], folded=True).tangent.whole, K)
 
 
 def test_images_that_are_too_small_are_refused() -> None:
-    with pytest.raises(UserError, match="window"):
+    with refused("too-small"):
         build_architecture(NetConfig("davidnet"), (3, 7, 7), 10)

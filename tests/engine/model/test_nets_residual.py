@@ -9,12 +9,12 @@ import torch
 
 import dgn_engine.kernels as k
 from dgn_engine.config import DataConfig, NetConfig
-from dgn_engine.errors import UserError
 from dgn_engine.importing.from_config import build_architecture
 from dgn_engine.importing.torchvision_nets import place_weights
-from dgn_engine.model.architecture import Conv, Dense, Gating, Merge
+from dgn_engine.model.architecture import Conv, Gating, Merge
 from dgn_engine.model.stack import Stack
 from dgn_engine.model.tiling import tiled
+from tests.refusals import refused
 
 
 def test_a_dense_resnet_has_b_plus_two_blocks_and_two_to_the_b_sub_networks() -> None:
@@ -49,6 +49,7 @@ def test_resnet18_is_torchvision_s_for_small_images() -> None:
     assert type(architecture)((3, 16, 16), placed.nodes) == architecture
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("regime", ["ReLU", "DL", "FR-DI"])
 @pytest.mark.parametrize(
     "net",
@@ -73,18 +74,11 @@ def test_residual_networks_learn_under_every_kind_of_gate(make_run, net, regime)
     assert run.trainer.test_score().loss < before
 
 
-def test_the_output_layer_of_both_is_dense() -> None:
-    for name in ("resnet_fc", "resnet18"):
-        assert isinstance(build_architecture(NetConfig(name), (1, 8, 8), 10).nodes[-1], Dense)
-
-
 def test_tiling_needs_equal_numbers_where_layers_are_added() -> None:
     net = NetConfig("resnet18", (("stages", 2), ("width", 2)))
     architecture = build_architecture(net, (1, 8, 8), 10)
     layers = len(architecture.gated)
-    with pytest.raises(
-        UserError, match="gate layer 3 the number 2, but it stands behind an addition"
-    ):
+    with refused("tiled"):
         tiled(architecture, (1, 1, *[2] * (layers - 2)))
     dense = build_architecture(NetConfig("resnet_fc", (("width", 3),)), (1, 2, 2), 10)
     wide = tiled(dense, (2,) * len(dense.gated))

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from dgn_engine.config import NetConfig
-from dgn_engine.errors import UserError
 from dgn_engine.protocol.training import Rewired
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs.log import LogLine, decode_line, encode_line, event_of
 from dgn_engine.training.run_snapshot import capture, restore
+from tests.refusals import refused
 
 
 def seen(run):
@@ -58,17 +58,17 @@ def test_maps_are_shifted_in_space_too(make_run):
 
 def test_own_gates_cannot_be_rotated(make_run, events):
     run = make_run("ReLU")
-    with pytest.raises(UserError, match=r"own gates: there is nothing to rotate"):
+    with refused("own-gates"):
         run.control.rotate((1, 0, 0))
     assert not any(isinstance(event, Rewired) for event in events)
 
 
 @pytest.mark.parametrize(
-    ("turns", "words"), [(((1, 0), ()), "each of the 3 gate layers"), (((), (1, 0, 0)), "no map")]
+    ("turns", "kind"), [(((1, 0), ()), "wrong-length"), (((), (1, 0, 0)), "other-inputs")]
 )
-def test_a_rotation_that_does_not_fit_is_refused_and_changes_nothing(make_run, turns, words):
+def test_a_rotation_that_does_not_fit_is_refused_and_changes_nothing(make_run, turns, kind):
     run = make_run("FR-II", rotation=(0, 3, 0))
-    with pytest.raises(UserError, match=words):
+    with refused(kind):
         run.control.rotate(*turns)
     assert [route.rotate for route in run.trainer.network.routes] == [0, 3, 0]
 
