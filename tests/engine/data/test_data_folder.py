@@ -294,7 +294,7 @@ def test_an_archive_cut_off_is_one_sentence(
     make(classes("a", "b", each=40), tmp_path / "whole")
     content = (tmp_path / "whole").read_bytes()
     (tmp_path / "cut").write_bytes(content[: len(content) // 2])
-    with pytest.raises(UserError, match=r"^cut "):
+    with pytest.raises(UserError, match="cut is"):
         load(tmp_path / "cut")
 
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+import dgn_engine.kernels as k
+from dgn_engine.errors import UserError
+from tests.refusals import assert_one_sentence
 
 C = 3  # logits of every module but 'one output' and 'a vector'
 
@@ -156,3 +161,11 @@ def make_module(name: str) -> nn.Module:
 def examples(name: str, n: int, seed: int = 1) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.randn((n, *MODULES[name][1]), generator=generator, dtype=torch.float64)
+
+
+def refusal_of(module: nn.Module, shape: tuple[int, ...]) -> tuple[str, object]:
+    """The kind of what is refused, and the call."""
+    with pytest.raises(UserError) as caught:
+        k.adapt(module, shape)
+    assert_one_sentence(str(caught.value))
+    return caught.value.kind, caught.value.value

@@ -15,7 +15,7 @@ from dgn_engine.data._torchvision import import_torchvision
 from dgn_engine.kernels.trained_weights import trained_weights
 from dgn_engine.model.gates import Gate
 from tests.engine.kernels.module_grammar import tangent_kernel
-from tests.engine.model.adapt.test_module_calls import refusal_of
+from tests.engine.kernels.module_zoo import refusal_of
 from tests.refusals import refused
 from tests.snapshots import Recorded
 

@@ -44,7 +44,7 @@ def test_a_wide_relu_network_has_the_closed_form_as_its_kernel(output: float, ki
         k.tangent_kernels(wide(layers, scales, Gate(), seed), x.float()).value for seed in range(3)
     ]
     expected = getattr(k.relu_limit(x, 3), kind)
-    assert distance(torch.stack(draws).mean(0), expected) < 0.05
+    assert distance(torch.stack(draws).mean(0), expected) < 0.08
     other = k.relu_limit(x, 3).averaged if kind == "tangent" else k.relu_limit(x, 3).tangent
     assert distance(torch.stack(draws).mean(0), other) > 0.15
 

@@ -245,3 +245,17 @@ def test_an_example_without_an_open_path_has_no_cosine_and_is_no_fault() -> None
     arrays = kernel_arrays(network, x, None, KernelSettings(normalise="cosine", only=("npk",)))
     assert np.isnan(arrays["npk"][1]).all()
     assert np.isfinite(arrays["npk"][np.ix_([0, 2], [0, 2])]).all()
+
+
+def test_the_same_settings_serve_one_network_after_another() -> None:
+    architecture = ARCHITECTURES["conv-gap"]
+    networks = [make_network(architecture, own=own, soft=True, bias=own) for own in (True, False)]
+    x, settings = images(architecture, 4), KernelSettings()
+    labels = torch.arange(4) % 2
+    found = [kernel_arrays(one, x, labels, settings) for one in (*networks, networks[0])]
+    for name, array in found[0].items():
+        np.testing.assert_array_equal(array, found[2][name])
+    fresh = kernel_arrays(networks[1], x, labels, KernelSettings())
+    for name, array in fresh.items():
+        np.testing.assert_array_equal(array, found[1][name])
+    assert not np.array_equal(found[0]["ntk"], found[1]["ntk"])

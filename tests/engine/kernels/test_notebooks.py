@@ -48,27 +48,16 @@ def test_stored_outputs_are_those_of_a_run_to_two_digits(
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_was_run_in_order_and_shows_figures(path: Path) -> None:
-    cells = code_cells(notebook(path))
+def test_a_notebook_was_run_in_order_shows_figures_and_its_links_lead_somewhere(path: Path) -> None:
+    tree = notebook(path)
+    cells = code_cells(tree)
     assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
-    images = [
-        output["data"]["image/png"]
-        for cell in cells
-        for output in cell["outputs"]
-        if "image/png" in output.get("data", {})
-    ]
+    outputs = [output.get("data", {}) for cell in cells for output in cell["outputs"]]
+    images = [data["image/png"] for data in outputs if "image/png" in data]
     assert images
     assert all(base64.b64decode(image).startswith(PNG) for image in images)
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_links_of_a_notebook_lead_somewhere(path: Path) -> None:
-    text = "".join(
-        "".join(cell["source"])
-        for cell in notebook(path)["cells"]
-        if cell["cell_type"] == "markdown"
-    )
-    links = re.findall(r"\]\(([^)#\s]+)", text)
+    words = ["".join(cell["source"]) for cell in tree["cells"] if cell["cell_type"] == "markdown"]
+    links = re.findall(r"\]\(([^)#\s]+)", "".join(words))
     assert links
     assert [link for link in links if not (path.parent / link).exists()] == []
 

@@ -7,21 +7,16 @@ import torch
 
 import dgn_engine.kernels as k
 from dgn_engine.model.wiring import Route
-from tests.engine.kernels.jacobians import jacobian
+from tests.engine.kernels.jacobians import MODES, check_parts
 from tests.engine.kernels.routed import FC, NETWORKS, WIDE, routed, tiled
 from tests.engine.kernels.tiny import images
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", list(NETWORKS))
-def test_both_parts_of_the_tangent_kernel_agree_with_autograd(name: str) -> None:
-    network = NETWORKS[name]()
-    x = images(network.architecture, 5)
-    found = k.tangent_kernels(network, x)
-    for part, kernel, frozen in (("value", found.value, True), ("feature", found.feature, False)):
-        J = jacobian(network, part, x, frozen)
-        wanted = torch.einsum("nkp,mkp->nm", J, J) / 2
-        assert kernel is not None
-        assert torch.allclose(kernel, wanted, rtol=1e-11, atol=1e-12)
+@pytest.mark.parametrize("mode", MODES)
+def test_every_part_of_the_tangent_kernel_agrees_with_autograd(name: str, mode: str) -> None:
+    check_parts(NETWORKS[name](), mode)
 
 
 @pytest.mark.parametrize(

@@ -115,25 +115,15 @@ def test_an_absolute_value_of_nothing_has_no_slope() -> None:
 @pytest.mark.parametrize("logits", MODES)
 def test_every_slope_that_trains_counts(logits: k.Logits) -> None:
     """Of several activations with a parameter, by channel or one for all."""
-    module, x = three_slopes()
-    J = real_jacobian(module, x)
-    found = k.tangent_kernels(k.adapt(module, (5,)), x, logits).whole
-    torch.testing.assert_close(found, contracted(J, J, logits))
-
-
-def test_every_slope_that_trains_counts_in_the_operator() -> None:
-    module, x = three_slopes()
-    network = k.adapt(module, (5,))
-    J = real_jacobian(module, x)
-    expected = contracted(J, J, "mean")
-    found = torch.from_numpy(k.tangent_operator(network, x) @ np.eye(len(x)))
-    torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(k.tangent_diagonal(network, x), expected.diagonal())
-
-
-def three_slopes() -> tuple[nn.Sequential, Tensor]:
     torch.manual_seed(0)
     acts = (nn.PReLU(5, init=-0.4), nn.PReLU(init=0.2), nn.PReLU(5, init=0.7))
     layers = [part for act in acts for part in (nn.Linear(5, 5), act)]
     module = nn.Sequential(*layers, nn.Linear(5, 2)).double()
-    return module, torch.randn(6, 5, dtype=torch.float64)
+    x = torch.randn(6, 5, dtype=torch.float64)
+    network, J = k.adapt(module, (5,)), real_jacobian(module, x)
+    found = k.tangent_kernels(network, x, logits).whole
+    torch.testing.assert_close(found, contracted(J, J, logits))
+    expected = contracted(J, J, "mean")
+    held = torch.from_numpy(k.tangent_operator(network, x) @ np.eye(len(x)))
+    torch.testing.assert_close(held, expected)
+    torch.testing.assert_close(k.tangent_diagonal(network, x), expected.diagonal())

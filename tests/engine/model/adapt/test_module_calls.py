@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import dgn_engine.kernels as k
-from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import (
     Architecture,
     AveragePool,
@@ -22,7 +21,7 @@ from dgn_engine.model.architecture import (
     Merge,
 )
 from tests.engine.kernels.module_grammar import tangent_kernel
-from tests.refusals import assert_one_sentence
+from tests.engine.kernels.module_zoo import refusal_of
 from tests.snapshots import Recorded
 
 Step = Callable[["Calling", Tensor], Tensor]
@@ -79,14 +78,6 @@ def followed(step: Step, maps: bool) -> Architecture:
     expected = tangent_kernel(module, x)
     torch.testing.assert_close(k.tangent_kernels(network, x).whole, expected, rtol=1e-9, atol=1e-9)
     return network.architecture
-
-
-def refusal_of(module: nn.Module, shape: tuple[int, ...]) -> tuple[str, object]:
-    """The kind of what is refused, and the call."""
-    with pytest.raises(UserError) as caught:
-        k.adapt(module, shape)
-    assert_one_sentence(str(caught.value))
-    return caught.value.kind, caught.value.value
 
 
 def norm_of(m: Calling) -> tuple[Any, Any]:
