@@ -108,7 +108,9 @@ def carry_out(words: Sequence[str], pace: Callable[[], float] = full_speed) -> i
     parser.check_bounds(arguments)
     out = getattr(arguments, "out", None)
     if out is not None and not is_utf8(str(Path(out).absolute())):
-        raise UserError(f"Cannot write {out}: its name is not UTF-8; choose another one.")
+        raise UserError(
+            f"Cannot write {out}: its name is not UTF-8; choose another one.", kind="no-text"
+        )
     with _warnings_on_stderr(arguments.command):
         return commands[arguments.command].carry_out(arguments)
 
@@ -152,7 +154,7 @@ def _offered(entry: EntryPoint) -> Subcommand:
         reason = f"{entry.value} is no command"
 
     def refuse(_: argparse.Namespace) -> int:
-        raise UserError(f"{reason}.")
+        raise UserError(f"{reason}.", kind="not-available", value=entry.value)
 
     return Subcommand(f"Not here: {reason}.", lambda _: None, refuse)
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dgn_engine.cli._option_checks import given_options
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, Where
 from dgn_engine.importing import MODEL
 from dgn_engine.protocol.file_reading import ACTIVATIONS, FileReading
 
@@ -112,14 +112,23 @@ def check_network(arguments: argparse.Namespace, path: Path | None) -> None:
     if arguments.model is None:
         if path is None:
             raise UserError(
-                f"Name a network: a file, a run, a session, or your own code with --model {MODEL}."
+                f"Name a network: a file, a run, a session, or your own code with --model {MODEL}.",
+                kind="not-named",
+                value="--model",
             )
         if arguments.weights is not None:
-            raise UserError("--weights needs --model; a file of weights alone is named as it is.")
+            raise UserError(
+                Where("--weights") + " needs --model; a file of weights alone is named as it is.",
+                kind="needs-option",
+                value="--model",
+            )
         return
     if path is not None:
         raise UserError(
-            f"--model makes the network; leave out {path}, or give the file as --weights."
+            Where("--model")
+            + f" makes the network; leave out {path}, or give the file as --weights.",
+            kind="contradiction",
+            value=str(path),
         )
     for option in given_options(arguments, "net", "option", *READING):
         raise _no_effect(option, "the code says what the network is")
@@ -138,7 +147,9 @@ def check_model_options(arguments: argparse.Namespace) -> None:
 
 
 def _no_effect(option: str, why: str) -> UserError:
-    return UserError(f"{option} has no effect beside --model: {why}.")
+    return UserError(
+        Where(option) + f" has no effect beside --model: {why}.", kind="no-effect", value="--model"
+    )
 
 
 def said_reading(arguments: argparse.Namespace) -> FileReading:

@@ -12,7 +12,7 @@ from typing import Any
 from dgn_engine.cli._option_checks import list_of
 from dgn_engine.config import SETTINGS, RunConfig
 from dgn_engine.config.setting import Setting
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, Where
 from dgn_engine.plugins import OptionValue
 from dgn_engine.storage.config_file import read_config
 
@@ -152,7 +152,11 @@ def value_of(text: str, option: str = "--option") -> tuple[str, OptionValue]:
     """Name and value of an --option NAME=VALUE; raises `UserError`."""
     name, equals, value = text.partition("=")
     if not equals:
-        raise UserError(f"{option} {text!r} must be of the form NAME=VALUE.")
+        raise UserError(
+            Where(option) + f" {text!r} must be of the form NAME=VALUE.",
+            kind="wrong-form",
+            value=text,
+        )
     return name, _value(value)
 
 

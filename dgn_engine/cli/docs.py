@@ -37,7 +37,9 @@ def run(arguments: argparse.Namespace) -> int:
     if topic not in known:
         raise UserError(
             f"There is no document {topic}; there are {', '.join(known)}."
-            f"{did_you_mean(topic, known)}"
+            f"{did_you_mean(topic, known)}",
+            kind="unknown-name",
+            value=topic,
         )
     _show((documents() / f"{topic}.md").read_text(encoding="utf-8"))
     return 0

@@ -10,7 +10,7 @@ from dgn_engine.cli._network_options import add_expected, add_network, add_readi
 from dgn_engine.cli._option_checks import bounded, given_options
 from dgn_engine.cli._options import add_run_options
 from dgn_engine.config import TrainingConfig
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, Where
 
 SEEDS, EPOCHS, PATIENCE = 5, 200, 20  # where nobody says; enough on digits
 _FIXED = (
@@ -60,7 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> str:
     """Refuse options that contradict each other; return what measures."""
     for option in given_options(arguments, *_FIXED):
-        raise UserError(f"Leave out {option}: it follows from the measure.")
+        raise UserError(
+            "Leave out " + Where(option) + ": it follows from the measure.", kind="no-effect"
+        )
     path = arguments.file  # where --model is given, a single path is that of CONFIG.toml
     if arguments.model and path and arguments.config is None and path.suffix == ".toml":
         arguments.config, arguments.file = path, None

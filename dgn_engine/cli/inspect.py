@@ -16,7 +16,7 @@ from dgn_engine.cli._network_options import (
 )
 from dgn_engine.cli._option_checks import bounded, given_options
 from dgn_engine.cli._options import numbers
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, Where
 from dgn_engine.importing import MODEL
 from dgn_engine.storage.atomic_write import check_output_folder
 
@@ -71,20 +71,30 @@ def _check_inspection_options(arguments: argparse.Namespace) -> None:
         check_output_folder(arguments.out, (KERNEL_FILE, INSPECTION_FILE))
     if arguments.data is None:
         for option in given_options(arguments, *_NEEDS_DATA, "option"):
-            raise UserError(f"{'--kernels' if option == '--road' else option} needs --data.")
+            typed = "--kernels" if option == "--road" else option
+            raise UserError(Where(typed) + " needs --data.", kind="needs-option", value="--data")
         return
     if arguments.split_seed is not None:
         if arguments.split_seed >= 2**31:
-            raise UserError(f"--split-seed is {arguments.split_seed}; it must be below 2^31.")
+            raise UserError(
+                Where("--split-seed") + f" is {arguments.split_seed}; it must be below 2^31.",
+                kind="out-of-bounds",
+                value=arguments.split_seed,
+            )
         if arguments.test_indices is not None:
             raise UserError(
-                "--split-seed and --test-indices both say which examples are for the test; leave "
-                "one of them out."
+                Where("--split-seed")
+                + " and --test-indices both say which examples are for the test; leave one of them "
+                "out.",
+                kind="contradiction",
+                value="--test-indices",
             )
     if arguments.test_indices == "":
-        raise UserError("--test-indices is empty; the name of a file is needed.")
+        raise UserError(
+            Where("--test-indices") + " is empty; the name of a file is needed.", kind="empty"
+        )
     if arguments.option and not arguments.net:
-        raise UserError("--option needs --net.")
+        raise UserError(Where("--option") + " needs --net.", kind="needs-option", value="--net")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -107,12 +117,18 @@ def run(arguments: argparse.Namespace) -> str:
     if arguments.file is None and arguments.model is None:
         raise UserError(
             f"No network is named: dgn inspect FILE, --model {MODEL} for your own code, or dgn "
-            "inspect --confinement."
+            "inspect --confinement.",
+            kind="not-named",
+            value="--confinement",
         )
     check_network(arguments, arguments.file)
     _check_inspection_options(arguments)
     if arguments.model is not None and arguments.data is None:
-        raise UserError("--model needs --data: a module is followed while examples pass it.")
+        raise UserError(
+            Where("--model") + " needs --data: a module is followed while examples pass it.",
+            kind="needs-option",
+            value="--data",
+        )
     return f"{inspect}:inspect_file"
 
 

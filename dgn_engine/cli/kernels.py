@@ -18,7 +18,7 @@ from dgn_engine.cli._network_options import (
 )
 from dgn_engine.cli._option_checks import bounded
 from dgn_engine.cli._options import numbers
-from dgn_engine.errors import UserError, did_you_mean
+from dgn_engine.errors import UserError, Where, did_you_mean
 from dgn_engine.kernels.quantities import QUANTITIES
 from dgn_engine.storage.atomic_write import check_output
 
@@ -103,13 +103,29 @@ def run(arguments: argparse.Namespace) -> str:
     """Refuse options that contradict each other; return what computes."""
     check_model_options(arguments)
     if arguments.eps > 0 and arguments.beta is None:
-        raise UserError("--eps needs --beta: hard gates have no ε.")
+        raise UserError(
+            Where("--eps") + " needs --beta: hard gates have no ε.",
+            kind="needs-option",
+            value="--beta",
+        )
     if arguments.expect_accuracy is not None and arguments.inputs and not arguments.labels:
-        raise UserError("--expect-accuracy needs --labels.")
+        raise UserError(
+            Where("--expect-accuracy") + " needs --labels.",
+            kind="needs-option",
+            value="--labels",
+        )
     if arguments.normalise and arguments.inputs is None:
-        raise UserError("--normalise needs --inputs: a run says itself how its pixels were.")
+        raise UserError(
+            Where("--normalise") + " needs --inputs: a run says itself how its pixels were.",
+            kind="needs-option",
+            value="--inputs",
+        )
     if arguments.option and not arguments.net:
-        raise UserError("--option needs --net: it is of a network that is named.")
+        raise UserError(
+            Where("--option") + " needs --net: it is of a network that is named.",
+            kind="needs-option",
+            value="--net",
+        )
     if arguments.out:
         check_output(arguments.out)
     return "dgn_engine.cli.run.compute_kernels:compute_kernels"

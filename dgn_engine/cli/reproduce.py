@@ -9,7 +9,7 @@ from dgn_engine.cli import Subcommand
 from dgn_engine.cli._executor_options import add_reproduction_options
 from dgn_engine.cli._option_checks import bounded, list_of
 from dgn_engine.config import MOST_SEED, Augmentation, Device
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, Where
 
 ALL = "all"
 _STEPS = list_of(float, "no list of numbers such as 0.1,0.01")
@@ -54,11 +54,21 @@ def run(arguments: argparse.Namespace) -> str:
     if arguments.list:
         return "dgn_engine.cli.run.list_experiments:list_experiments"
     if not arguments.name:
-        raise UserError("Say which experiment, or --list to see them.")
+        raise UserError(
+            "Say which experiment, or --list to see them.", kind="not-named", value="--list"
+        )
     if arguments.json and not arguments.rows:
-        raise UserError("--json belongs to --rows; a result's numbers are in its results.json.")
+        raise UserError(
+            Where("--json") + " belongs to --rows; a result's numbers are in its results.json.",
+            kind="needs-option",
+            value="--rows",
+        )
     if arguments.rows and arguments.name == ALL:
-        raise UserError("--rows lists the rows of one experiment; say which, or --list.")
+        raise UserError(
+            Where("--rows") + " lists the rows of one experiment; say which, or --list.",
+            kind="not-named",
+            value="--list",
+        )
     if arguments.rows:
         return "dgn_engine.cli.run.reproduce_papers:list_rows"
     chosen = "reproduce_all" if arguments.name == ALL else "reproduce_one"

@@ -8,7 +8,7 @@ from pathlib import Path
 from dgn_engine.cli import Subcommand, full_speed
 from dgn_engine.cli._option_checks import bounded, given_options
 from dgn_engine.cli._options import PLACES, SHORT, add_run_options, run_config
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, Where
 from dgn_engine.text.printable import say_lines
 
 EVERY = 5.0  # seconds
@@ -99,18 +99,30 @@ def run(arguments: argparse.Namespace) -> int | str:
     trained = "dgn_engine.cli.run.train_network"
     every = arguments.record_every
     if every is not None and not arguments.record and arguments.resume is None:
-        raise UserError("--record-every needs --record: say which probes, for example npk,ntk.")
+        raise UserError(
+            Where("--record-every") + " needs --record: say which probes, for example npk,ntk.",
+            kind="needs-option",
+            value="--record",
+        )
     if arguments.branch_from is not None:
         _check_branch(arguments)
         return f"{trained}:train_branch"
     for option in given_options(arguments, *_OF_BRANCH):
-        raise UserError(f"{option} is of a branch: say of which run with --branch-from RUN.")
+        raise UserError(
+            Where(option) + " is of a branch: say of which run with --branch-from RUN.",
+            kind="needs-option",
+            value="--branch-from",
+        )
     if arguments.resume is not None:
         _check_resume(arguments)
         return f"{trained}:resume_run"
     if arguments.no_record and (arguments.out or arguments.record):
         other = "--out names a folder for it" if arguments.out else "--record writes frames of it"
-        raise UserError(f"--no-record writes nothing of the run, and {other}; leave one out.")
+        raise UserError(
+            Where("--no-record") + f" writes nothing of the run, and {other}; leave one out.",
+            kind="contradiction",
+            value=other.partition(" ")[0],
+        )
     config = run_config(arguments)
     if arguments.print_config:
         say_lines(config.to_toml().removesuffix("\n"))
@@ -122,7 +134,11 @@ def _check_resume(arguments: argparse.Namespace) -> None:
     other = (*PLACES, "config", "out", "option", "data_option", *SHORT, "no_record")
     for option in given_options(arguments, *other):
         raise UserError(
-            f"--resume takes everything from the folder; leave out {option}, or begin another run."
+            "--resume takes everything from the folder; leave out "
+            + Where(option)
+            + ", or begin another run.",
+            kind="contradiction",
+            value="--resume",
         )
 
 
@@ -131,8 +147,12 @@ def _check_branch(arguments: argparse.Namespace) -> None:
     other += ["config", "resume", "option", "data_option", *SHORT, "no_record", "print_config"]
     for option in given_options(arguments, *other):
         raise UserError(
-            f"A branch takes all but its changes from its parent; leave out {option}. It may have "
-            f"another {', '.join('--' + name.replace('_', '-') for name in _CHANGED)}."
+            "A branch takes all but its changes from its parent; leave out "
+            + Where(option)
+            + ". It may have another "
+            f"{', '.join('--' + name.replace('_', '-') for name in _CHANGED)}.",
+            kind="contradiction",
+            value="--branch-from",
         )
 
 

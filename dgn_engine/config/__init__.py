@@ -367,7 +367,7 @@ class RunConfig:
         try:
             tree = parse_toml(text)
         except TomlError as error:
-            raise UserError(f"The configuration {error}.") from None
+            raise UserError(f"The configuration {error}.", kind=error.kind) from None
         return RunConfig.from_dict(tree)
 
 
@@ -403,7 +403,11 @@ def _sorted_options(options: object) -> tuple[tuple[str, OptionValue], ...]:
         check_value("The name of an option", str(name))
         finite = not isinstance(value, float) or math.isfinite(value)
         if not isinstance(value, (int, float, str)) or not finite:
-            raise UserError(f"Option '{name}' is {in_short(value)}; it must be a number or a word.")
+            raise UserError(
+                f"Option '{name}' is {in_short(value)}; it must be a number or a word.",
+                kind="wrong-type",
+                value=value,
+            )
         check_value(f"Option '{name}'", value)
     return tuple(sorted((str(name), value) for name, value in pairs))
 
@@ -455,7 +459,11 @@ class _Spelt:
 
 def _build(kind: Any, tree: object, part: str) -> Any:
     if not isinstance(tree, Mapping):
-        raise UserError(f"The configuration's [{part}] must be a table of keys and values.")
+        raise UserError(
+            f"The configuration's [{part}] must be a table of keys and values.",
+            kind="wrong-type",
+            value=part,
+        )
     known, settings = _known(kind), SETTINGS[part]
     arguments: dict[str, Any] = {}
     for key, value in tree.items():

@@ -203,11 +203,17 @@ def filled(
     values: dict[str, OptionValue] = {name: setting.default for name, setting in known.items()}
     for name, answer in answers:
         if not known:
-            raise UserError(f"{what} has no options, so '{name}' means nothing there.")
+            raise UserError(
+                f"{what} has no options, so '{name}' means nothing there.",
+                kind="unknown-name",
+                value=name,
+            )
         if name not in known:
             raise UserError(
                 f"{what} has no option '{name}'; it has {', '.join(known)}."
-                f"{did_you_mean(name, known)}"
+                f"{did_you_mean(name, known)}",
+                kind="unknown-name",
+                value=name,
             )
         values[name] = known[name].typed(f"{place}.{name}", answer)
         known[name].check(f"{place}.{name}", values[name])

@@ -19,11 +19,15 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
     try:
         return parse_toml(read_regular(path, MOST).decode("utf-8"))
     except OSError as error:
-        raise UserError(f"Cannot read the {what} {path}: {error.strerror}.") from None
+        raise UserError(
+            f"Cannot read the {what} {path}: {error.strerror}.", kind="unreadable", value=what
+        ) from None
     except UnicodeDecodeError:
-        raise UserError(f"Cannot read the {what} {path}: it is no text in UTF-8.") from None
+        raise UserError(
+            f"Cannot read the {what} {path}: it is no text in UTF-8.", kind="no-text", value=what
+        ) from None
     except TomlError as error:
-        raise UserError(f"{path} {error}.") from None
+        raise UserError(f"{path} {error}.", kind=error.kind) from None
 
 
 def read_config(path: Path) -> RunConfig:

@@ -38,18 +38,27 @@ _ESCAPES = {code: f"\\u{code:04x}" for code in (*range(32), 127) if chr(code) !=
 
 
 class TomlError(ValueError):
-    """Why a text is not taken, as the end of a sentence that begins with its name."""
+    """Why a text is not taken, as the end of a sentence that begins with its name.
+
+    Args:
+        sentence: That end.
+        kind: What is wrong, as of a `UserError`.
+    """
+
+    def __init__(self, sentence: str, kind: str) -> None:
+        super().__init__(sentence)
+        self.kind = kind
 
 
 def parse_toml(text: str) -> dict[str, Any]:
     """Parse TOML whose size, depth, keys and numbers are bounded; raises `TomlError`."""
     if len(text) > MOST:
-        raise TomlError(f"is larger than {MOST >> 10} KiB")
+        raise TomlError(f"is larger than {MOST >> 10} KiB", "too-large")
     _check_tokens(text)
     try:
         tree = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
-        raise TomlError(f"is not valid TOML: {error}") from None
+        raise TomlError(f"is not valid TOML: {error}", "wrong-form") from None
     _check_integers(tree)
     return tree
 
@@ -63,17 +72,19 @@ def _check_tokens(text: str) -> None:
         if first in _OPENING:
             depth, dots = depth + 1, 0
             if depth > DEEPEST:
-                raise TomlError(f"is nested deeper than {DEEPEST} levels {_at(found)}")
+                raise TomlError(f"is nested deeper than {DEEPEST} levels {_at(found)}", "too-deep")
         elif first in _CLOSING:
             depth, dots = max(0, depth - 1), 0
         elif first == ".":
             dots += 1
             if dots >= PARTS:
-                raise TomlError(f"has a key of more than {PARTS} parts {_at(found)}")
+                raise TomlError(f"has a key of more than {PARTS} parts {_at(found)}", "too-many")
         elif first.isalnum() or first in "_+-":
             if len(token) > LONGEST:
                 what = "a number or a bare key"
-                raise TomlError(f"has {what} of more than {LONGEST} letters {_at(found)}")
+                raise TomlError(
+                    f"has {what} of more than {LONGEST} letters {_at(found)}", "too-long"
+                )
         elif first not in " \t\"'":
             dots = 0
 
@@ -91,7 +102,7 @@ def _check_integers(tree: dict[str, Any]) -> None:
         elif isinstance(value, list):
             left.extend(value)
         elif type(value) is int and not -LARGEST <= value < LARGEST:
-            raise TomlError("has an integer of more than 64 bits")
+            raise TomlError("has an integer of more than 64 bits", "out-of-bounds")
 
 
 def format_toml(tree: Mapping[str, Any]) -> str:

@@ -79,7 +79,11 @@ def keep_checkpoint(arguments: argparse.Namespace) -> int:
     ]
     if not found:
         at = "" if arguments.step is None else f" of step {arguments.step:,}"
-        raise UserError(f"{folder} has no checkpoint{at}; 'dgn runs show {folder}' lists them.")
+        raise UserError(
+            f"{folder} has no checkpoint{at}; 'dgn runs show {folder}' lists them.",
+            kind="not-recorded",
+            value=arguments.step,
+        )
     try:
         write_file(found[-1].path / folder_layout.KEEP, b"")
     except OSError as error:
@@ -97,7 +101,7 @@ def delete_folder(arguments: argparse.Namespace) -> int:
     folder = find_run(arguments.run)
     if not arguments.yes:
         if not sys.stdin.isatty():
-            raise UserError(f"say --yes to delete {folder} for good.")
+            raise UserError(f"say --yes to delete {folder} for good.", kind="not-confirmed")
         RunReader(folder)
         if not _agrees(f"Delete {printable(str(folder))} with all its checkpoints and frames?"):
             say("Nothing was deleted.")
@@ -143,7 +147,7 @@ def thin_oldest(arguments: argparse.Namespace) -> int:
     say("Of each an eighth of its frames stays, and of its checkpoints before changes.")
     if not arguments.yes:
         if not sys.stdin.isatty():
-            raise UserError("say --yes to thin them out.")
+            raise UserError("say --yes to thin them out.", kind="not-confirmed")
         if not _agrees("Thin them out?"):
             say("Nothing was thinned out.")
             return 0

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dgn_engine.cli.figure import FORMATS
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, Where
 from dgn_engine.figures.animation_format import check_format
 from dgn_engine.figures.figure_style import FigureStyle, curve_names
 from dgn_engine.figures.provenance import FigurePanel
@@ -31,7 +31,9 @@ try:
     from dgn_engine.figures.save_figure import save_panels
 except ModuleNotFoundError as error:
     raise UserError(
-        f"Figures need {error.name}, which is not installed: pip install {error.name}."
+        f"Figures need {error.name}, which is not installed: pip install {error.name}.",
+        kind="not-available",
+        value=error.name,
     ) from None
 
 
@@ -50,11 +52,22 @@ def draw_figures(arguments: argparse.Namespace) -> int:
 
 def draw_film(arguments: argparse.Namespace) -> int:
     if arguments.step is not None:
-        raise UserError("--step names one step and --animate many; leave one of them out.")
+        raise UserError(
+            Where("--step") + " names one step and --animate many; leave one of them out.",
+            kind="contradiction",
+            value="--animate",
+        )
     if arguments.format is not None:
-        raise UserError("--format is of figures; the ending of --out says gif or mp4.")
+        raise UserError(
+            Where("--format") + " is of figures; the ending of --out says gif or mp4.",
+            kind="no-effect",
+        )
     if arguments.pages < 2:
-        raise UserError(f"--pages {arguments.pages} moves nothing; choose 2 or more.")
+        raise UserError(
+            Where("--pages") + f" {arguments.pages} moves nothing; choose 2 or more.",
+            kind="out-of-bounds",
+            value=arguments.pages,
+        )
     reach = _reach(arguments.animate)
     specs = find_panels(arguments.panel)
     path = arguments.out or Path(f"{'-'.join(specs)}.gif")
@@ -84,7 +97,11 @@ def _reach(wanted: str) -> tuple[int, int | None]:
     except ValueError:
         colon = ""
     if not colon or found[0] < 0 or (found[1] is not None and found[1] <= found[0]):
-        raise UserError(f"--animate {wanted} is no range of steps; write 100:2000, 100: or all.")
+        raise UserError(
+            Where("--animate") + f" {wanted} is no range of steps; write 100:2000, 100: or all.",
+            kind="wrong-form",
+            value=wanted,
+        )
     return found
 
 
@@ -92,7 +109,11 @@ def _steps(text: str) -> tuple[int, ...]:
     """The steps of '900' or '0,900'."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and part.isascii() and len(part) < 16 for part in parts):
-        raise UserError(f"--step '{text}' is not a step; name a recorded one, 900, or two, 0,900.")
+        raise UserError(
+            Where("--step") + f" '{text}' is not a step; name a recorded one, 900, or two, 0,900.",
+            kind="wrong-form",
+            value=text,
+        )
     return check_steps(tuple(map(int, parts)))
 
 
@@ -106,7 +127,10 @@ def _style(arguments: argparse.Namespace) -> FigureStyle:
     }
     for name, value in given.items():
         if value == 0:  # 0 means something else inside
-            raise UserError(f"--{name.replace('font', 'font-size')} 0 makes no figure.")
+            option = f"--{name.replace('font', 'font-size')}"
+            raise UserError(
+                Where(option) + " 0 makes no figure.", kind="out-of-bounds", value=value
+            )
     known = {name: value for name, value in given.items() if value is not None}
     return FigureStyle(**known, caption=not arguments.no_caption, letters=arguments.letters)
 
@@ -120,7 +144,11 @@ def _with_legend(
         name, sign, text = words.partition("=")
         if not sign or plain(name) not in known:
             names = ", ".join(known) or "none"
-            raise UserError(f"--legend {words} names no curve; there are {names}.")
+            raise UserError(
+                Where("--legend") + f" {words} names no curve; there are {names}.",
+                kind="unknown-name",
+                value=words,
+            )
         legend.append((known[plain(name)], text))
     return replace(style, legend=tuple(legend))
 
@@ -142,9 +170,15 @@ def _named_path(arguments: argparse.Namespace) -> Path:
     if ending and not path.suffix:
         return path.with_name(f"{path.name}.{ending}")
     if ending and path.suffix.lower() != f".{ending}":
-        raise UserError(f"--out {path} and --format {ending} disagree; leave one of them out.")
+        raise UserError(
+            Where("--out") + f" {path} and --format {ending} disagree; leave one of them out.",
+            kind="contradiction",
+            value=ending,
+        )
     if path.suffix.lower().removeprefix(".") not in FORMATS:
         raise UserError(
-            f"Cannot tell the format of {path.name}; end its name in one of {', '.join(FORMATS)}."
+            f"Cannot tell the format of {path.name}; end its name in one of {', '.join(FORMATS)}.",
+            kind="no-choice",
+            value=path.name,
         )
     return path

@@ -13,7 +13,7 @@ from torch import Tensor
 from dgn_engine.cli._network_options import PROBE, said_reading
 from dgn_engine.cli._options import value_of
 from dgn_engine.config import NetConfig
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, Where
 from dgn_engine.importing.fitting_readings import fitting_readings
 from dgn_engine.importing.from_file import beside_in_words
 from dgn_engine.importing.saved_network import (
@@ -54,7 +54,11 @@ def read_listing(path: Path, part: str = "") -> CheckpointContents:
     if run is None:
         return read_tensors(path, part=part)
     if part:
-        raise UserError(f"--part needs a file: {path} is a run, which holds one network.")
+        raise UserError(
+            Where("--part") + f" needs a file: {path} is a run, which holds one network.",
+            kind="no-effect",
+            value=part,
+        )
     folder, step = run
     return _read_run(folder, step) if folder.is_dir() else _read_session(folder, step)
 
@@ -84,7 +88,7 @@ def _read_session(file: Path, step: int | None) -> CheckpointContents:
     """Unpack a session where nobody else can write, and read its run."""
     if not is_session(file):
         what = "is neither a run nor a session" if file.exists() else "does not exist"
-        raise UserError(f"{file} {what}; @STEP needs one of them.")
+        raise UserError(f"{file} {what}; @STEP needs one of them.", kind="no-run", value=step)
     try:
         place = PrivateTempDir()
     except OSError as error:
@@ -105,18 +109,27 @@ def _read_run(folder: Path, step: int | None, shown: str = "") -> CheckpointCont
         data = str(reader.info.get("data_fingerprint", ""))
         state = NetworkState.of_checkpoint(snapshot.state, data)
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"The checkpoint of {reader.root} does not fit its run: {error}.") from None
+        raise UserError(
+            f"The checkpoint of {reader.root} does not fit its run: {error}.", kind="damaged"
+        ) from None
     return listing_of_checkpoint(f"{reader.name}@{state.step}", snapshot.tensors, state)
 
 
 def read_own_examples(listing: CheckpointContents, arguments: argparse.Namespace) -> OwnExamples:
     """The examples of --examples; raises `UserError` where the file says of no run."""
     if arguments.labels is not None:
-        raise UserError("--labels needs --inputs: the run's own examples have labels.")
+        raise UserError(
+            Where("--labels") + " needs --inputs: the run's own examples have labels.",
+            kind="needs-option",
+            value="--inputs",
+        )
     if not is_ours(listing):
         raise UserError(
-            f"--examples needs a network of ours: {listing.file_name} does not say what it was "
-            "trained on; give --inputs."
+            Where("--examples")
+            + f" needs a network of ours: {listing.file_name} does not say what it was "
+            "trained on; give --inputs.",
+            kind="not-ours",
+            value=listing.file_name,
         )
     wanted = 0 if arguments.examples == PROBE else int(arguments.examples)
     return own_examples(state_of(listing), wanted, arguments.data_root or "")
@@ -241,12 +254,18 @@ def check_expected(
     if expected is None:
         return
     if found is None:
-        raise UserError(f"The accuracy of {file} cannot be held against --expect-accuracy: {why}.")
+        raise UserError(
+            f"The accuracy of {file} cannot be held against --expect-accuracy: {why}.",
+            kind="not-measured",
+            value=file,
+        )
     if abs(found - expected) > TOLERANCE:
         raise UserError(
             f"{file} is right on {percent(found)} of {on}, not on the "
             f"{percent(expected)} expected: how it is read, the preprocessing "
-            "(--normalise) or the test examples (--test-indices, --split-seed) are others."
+            "(--normalise) or the test examples (--test-indices, --split-seed) are others.",
+            kind="other-accuracy",
+            value=found,
         )
 
 

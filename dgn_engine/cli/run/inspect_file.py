@@ -11,7 +11,7 @@ from dgn_engine.cli.run.given_network import part_in_words, read_listing, with_r
 from dgn_engine.cli.run.show_inspection import first_examples, inspect_network, print_inspection
 from dgn_engine.cli.run.user_model import follow_model
 from dgn_engine.confinement.trial import confinement_here
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, Where
 from dgn_engine.importing.from_file import verdict_on
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.storage.checkpoints.stated_entries import hints
@@ -49,7 +49,10 @@ def inspect_file(arguments: argparse.Namespace) -> int:
 def print_confinement(arguments: argparse.Namespace) -> int:
     """What holds the reading process here; 1 where something that was tried was not refused."""
     if any(given is not None for given in (arguments.file, arguments.data, arguments.model)):
-        raise UserError("--confinement is asked alone, without a file and without --data.")
+        raise UserError(
+            Where("--confinement") + " is asked alone, without a file and without --data.",
+            kind="contradiction",
+        )
     found = confinement_here()
     if arguments.json:
         say_json(found, indent=1)

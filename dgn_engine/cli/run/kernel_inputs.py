@@ -26,7 +26,7 @@ from dgn_engine.cli.run.given_network import (
     with_reading,
 )
 from dgn_engine.data._normalisation import normalisation
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, Where
 from dgn_engine.importing.from_file import ImportedNetwork, architecture_for, gates_for, network_of
 from dgn_engine.importing.open_questions import OpenQuestions
 from dgn_engine.importing.saved_network import NetworkState, is_ours, our_network, state_of
@@ -47,20 +47,32 @@ def read_inputs(path: Path, labels: Path | None) -> tuple[Array, Array | None]:
     """X (n, ...) as floats and Y (n,) as whole numbers; raises `UserError`."""
     x = _array(path, "x", "X", "inputs")
     if x.ndim < 2 or x.shape[0] < 1 or x.dtype.kind not in "fiu":
-        raise UserError(f"{path.name} has shape {x.shape}; inputs must be numbers of shape (n, …).")
+        raise UserError(
+            f"{path.name} has shape {x.shape}; inputs must be numbers of shape (n, …).",
+            kind="wrong-shape",
+            value=x.shape,
+        )
     x = x.astype(np.float64) if x.dtype.kind != "f" else x
     if not np.isfinite(x).all():
-        raise UserError(f"{path.name} holds values that are not finite.")
+        raise UserError(
+            f"{path.name} holds values that are not finite.", kind="not-finite", value=path.name
+        )
     if labels is None:
         return x, None
     y = _array(labels, "y", "Y", "labels")
     if y.shape != (len(x),):
         raise UserError(
             f"{labels.name} has shape {y.shape}; labels must be {len(x)} whole numbers, "
-            "one for each input."
+            "one for each input.",
+            kind="wrong-shape",
+            value=y.shape,
         )
     if y.dtype.kind not in "fiu" or not np.isfinite(y).all() or (y != np.round(y)).any():
-        raise UserError(f"{labels.name} holds labels that are not whole numbers.")
+        raise UserError(
+            f"{labels.name} holds labels that are not whole numbers.",
+            kind="wrong-type",
+            value=labels.name,
+        )
     return x, y.astype(np.int64)
 
 
@@ -83,7 +95,9 @@ def check_labels(labels: Array | None, classes: int) -> None:
         logits = f"{classes} logit" + ("s" if classes > 1 else "")
         raise UserError(
             f"The labels go from {labels.min()} to {labels.max()}; "
-            f"the network has {logits}, so they must lie in 0…{most}."
+            f"the network has {logits}, so they must lie in 0…{most}.",
+            kind="out-of-bounds",
+            value=(int(labels.min()), int(labels.max())),
         )
 
 
@@ -192,14 +206,19 @@ def _open_ours(
     for option in given_options(arguments, *decided, usual=USUAL):
         raise UserError(
             f"{arguments.network.name} holds a network of ours with its gates in it; leave out "
-            f"{option}."
+            + Where(option)
+            + ".",
+            kind="no-effect",
+            value=arguments.network.name,
         )
     state = state_of(listing)
     if state.regime.drawn_gates and own is None:
         raise UserError(
             f"In {state.regime.name} the gates of {listing.file_name} are coins thrown for the "
             "training examples of its run, and other inputs have none: leave out --inputs and say "
-            "--examples probe, or --examples N for the first N."
+            "--examples probe, or --examples N for the first N.",
+            kind="drawn-gates",
+            value=state.regime.name,
         )
     dtype = getattr(torch, arguments.dtype)
     network = our_network(listing, x.shape[1:], dtype, architecture_for)
@@ -235,7 +254,11 @@ def read_network(
     if arguments.gates is None:
         needing = ("permute", "value_input", "feature_activation")
         for option in given_options(arguments, *needing, usual=USUAL):
-            raise UserError(f"{option} needs --gates: without it the network makes its own gates.")
+            raise UserError(
+                Where(option) + " needs --gates: without it the network makes its own gates.",
+                kind="needs-option",
+                value="--gates",
+            )
     found = network_of(listing, shape[1:], dtype)
     network, remarks = found.network, found.remarks
     architecture = network.architecture
@@ -265,5 +288,7 @@ def _array(path: Path, *names: str) -> Array:
         if name in arrays:
             return arrays[name]
     raise UserError(
-        f"{path.name} holds {len(arrays)} arrays; it must hold one, or one named {names[0]}."
+        f"{path.name} holds {len(arrays)} arrays; it must hold one, or one named {names[0]}.",
+        kind="wrong-length",
+        value=len(arrays),
     )

@@ -220,7 +220,7 @@ def _stored(given: _GivenNetwork, folder: Path, there: bool) -> Path:
         why = "holds no results yet"
         if (folder / PLAN).exists():
             why = f"holds the results of another network, or of {given.name} before it changed"
-        raise UserError(f"{folder} {why}; choose another folder with --out.")
+        raise UserError(f"{folder} {why}; choose another folder with --out.", kind="other-results")
     check_output_folder(folder, (file.name,))
     state = {name: torch.from_numpy(array) for name, array in given.listing.arrays.items()}
     save_network(file, state, given.listing.metadata)

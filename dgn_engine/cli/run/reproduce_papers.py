@@ -16,7 +16,7 @@ from rich.table import Table
 
 from dgn_engine.cli import FAILED
 from dgn_engine.cli.run.execution import carry_out, exit_code
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, Where
 from dgn_engine.experiments import (
     Request,
     all_experiments,
@@ -59,7 +59,9 @@ def task_of(
     protocol = arguments.protocol or experiment.protocols[0]
     if protocol not in experiment.protocols:
         raise UserError(
-            f"{name} has no protocol '{protocol}'; it has {', '.join(experiment.protocols)}."
+            f"{name} has no protocol '{protocol}'; it has {', '.join(experiment.protocols)}.",
+            kind="unknown-name",
+            value=protocol,
         )
     request = _request(arguments, protocol)
     if among_others:
@@ -89,12 +91,20 @@ def options_of(request: Request) -> tuple[str, ...]:
 
 def _request(arguments: argparse.Namespace, protocol: str) -> Request:
     if any(step <= 0 for step in arguments.steps):
-        raise UserError("--steps are learning rates; each must be greater than 0.")
+        raise UserError(
+            Where("--steps") + " are learning rates; each must be greater than 0.",
+            kind="out-of-bounds",
+            value=min(arguments.steps),
+        )
     named = [f"{step:g}" for step in arguments.steps]
     for step, count in Counter(named).items():
         if count > 1:
             times = "twice" if count == 2 else f"{count} times"
-            raise UserError(f"--steps names {step} {times}; once is enough.")
+            raise UserError(
+                Where("--steps") + f" names {step} {times}; once is enough.",
+                kind="named-twice",
+                value=step,
+            )
     names = (*_PLAIN, "download", "steps", "device", "augmentation")
     given = {name: getattr(arguments, name) for name in names}
     chosen = {name: value for name, value in given.items() if value is not None}

@@ -26,7 +26,7 @@ from dgn_engine.cli.run.given_network import (
 from dgn_engine.config import DataConfig
 from dgn_engine.data import Examples, load_examples, split_of
 from dgn_engine.data._preprocessing import Preprocessing, channels_wanted
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, Where
 from dgn_engine.importing.from_file import ImportedNetwork, network_of
 from dgn_engine.importing.open_questions import OpenQuestions
 from dgn_engine.importing.saved_network import split_of_own
@@ -80,7 +80,9 @@ def inspect_network(listing: CheckpointContents, arguments: argparse.Namespace) 
     if imported.regime.drawn_gates:
         raise UserError(
             f"The gates of {listing.file_name} are coins thrown for its own training examples "
-            f"({imported.regime.name}): they cannot be shown on others."
+            f"({imported.regime.name}): they cannot be shown on others.",
+            kind="drawn-gates",
+            value=imported.regime.name,
         )
     network = imported.network.requires_grad_(False)
     set_threads(network.architecture)
@@ -114,7 +116,11 @@ def first_examples(arguments: argparse.Namespace) -> Tensor:
 def _settings(arguments: argparse.Namespace, layers: int) -> GateStatisticsSettings:
     chosen = tuple(number - 1 for number in arguments.layers or ())
     if any(not 0 <= place < layers for place in chosen):
-        raise UserError(f"--layers names a layer outside 1…{layers}; the network has {layers}.")
+        raise UserError(
+            Where("--layers") + f" names a layer outside 1…{layers}; the network has {layers}.",
+            kind="out-of-bounds",
+            value=list(arguments.layers),
+        )
     given = {
         name: getattr(arguments, name)
         for name in ("road", "draws", "seconds", "seed")

@@ -11,7 +11,7 @@ from pathlib import Path
 from dgn_engine.cli import FAILED, UNSAVED
 from dgn_engine.cli._options import PLACES, options_named, run_config, typed_name, typed_places
 from dgn_engine.config import RunConfig
-from dgn_engine.errors import UserError, with_names
+from dgn_engine.errors import UserError, Where, with_names
 from dgn_engine.protocol.branches import BranchChanges
 from dgn_engine.session.stop_signals import StopSignals
 from dgn_engine.storage.runs.folder_layout import WEIGHTS, find_run, runs_root, unused_path
@@ -57,8 +57,11 @@ def resume_run(arguments: argparse.Namespace) -> int:
     if arguments.record_every and not (arguments.record or frames_of(folder.info.tree)[0]):
         folder.close()
         raise UserError(
-            f"--record-every needs --record: {folder.path.name} was not recorded as frames before; "
-            "say which probes, for example npk,ntk."
+            Where("--record-every")
+            + f" needs --record: {folder.path.name} was not recorded as frames before; "
+            "say which probes, for example npk,ntk.",
+            kind="needs-option",
+            value="--record",
         )
     newest, reader = folder.newest, RunReader(arguments.resume)
     diverged_at = reader.diverged_at

@@ -15,7 +15,7 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import nn
@@ -35,6 +35,15 @@ class MadeModel:
 
     module: nn.Module
     title: str
+
+
+class RaisedError(NamedTuple):
+    """An error of the user's code, at 'nets.py:7'."""
+
+    who: str
+    kind: str
+    at: str
+    said: str
 
 
 @contextlib.contextmanager
@@ -122,7 +131,9 @@ def errors_of(who: str, when: str = "") -> Iterator[None]:
 def ended(error: SystemExit, who: str, when: str = "") -> UserError:
     return UserError(
         f"{who} ended the program{_at(error)}{when}; what is not to be run by an import belongs "
-        'under if __name__ == "__main__".'
+        'under if __name__ == "__main__".',
+        kind="ended-program",
+        value=_at(error).removeprefix(" at "),
     )
 
 
@@ -133,7 +144,9 @@ def raised(error: BaseException, who: str, when: str = "") -> UserError:
         said = error.msg
     return UserError(
         f"{who} raised {type(error).__name__}{_at(error)}{when}{': ' if said else ''}"
-        f"{said.rstrip('.')}."
+        f"{said.rstrip('.')}.",
+        kind="raised",
+        value=RaisedError(who, type(error).__name__, _at(error).removeprefix(" at "), said),
     )
 
 
@@ -161,7 +174,9 @@ def made_model(name: str) -> MadeModel:
         if not callable(found):
             raise UserError(
                 f"{what} is {_kind(found)}; an nn.Module is needed, or a function without required "
-                "arguments that returns one."
+                "arguments that returns one.",
+                kind="wrong-type",
+                value=_kind(found),
             )
         _check_arguments(found, what)
         torch.manual_seed(SEED)  # whatever the import drew
@@ -170,7 +185,11 @@ def made_model(name: str) -> MadeModel:
         if inspect.iscoroutine(made):
             made.close()
         if not isinstance(made, nn.Module):
-            raise UserError(f"{what} returned {_kind(made)}; an nn.Module is needed.")
+            raise UserError(
+                f"{what} returned {_kind(made)}; an nn.Module is needed.",
+                kind="wrong-type",
+                value=_kind(made),
+            )
         return MadeModel(made, _title(made, file))
 
 
@@ -187,7 +206,10 @@ def _found(name: str) -> tuple[Any, str]:
         if missing:
             known = [each for each in dir(found) if not each.startswith("_")]
             raise UserError(
-                f"There is no '{part}' in {file}.{did_you_mean(part, known)}{_hidden(path, module)}"
+                f"There is no '{part}' in {file}."
+                f"{did_you_mean(part, known)}{_hidden(path, module)}",
+                kind="unknown-name",
+                value=part,
             )
         found = following
     return found, file
@@ -205,7 +227,9 @@ def _imported(path: str) -> ModuleType:
     packages = [each.parent.name for each in here.glob("*/__init__.py")]
     raise UserError(
         f"There is no module '{missing}', neither in {here} nor among what is installed for this "
-        f"Python.{did_you_mean(missing, [*(each.stem for each in here.glob('*.py')), *packages])}"
+        f"Python.{did_you_mean(missing, [*(each.stem for each in here.glob('*.py')), *packages])}",
+        kind="unknown-name",
+        value=missing,
     )
 
 
@@ -231,7 +255,9 @@ def _check_arguments(found: Any, what: str) -> None:
     if needed:
         raise UserError(
             f"{what} needs arguments ({', '.join(needed)}); name a function without required ones "
-            "that returns the module."
+            "that returns the module.",
+            kind="needs-arguments",
+            value=needed,
         )
 
 

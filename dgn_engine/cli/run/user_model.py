@@ -30,7 +30,7 @@ from dgn_engine.cli.run.user_code import (
     made_model,
     raised,
 )
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, Where
 from dgn_engine.importing.adapted_network import AdaptedNetwork, as_listing
 from dgn_engine.importing.from_file import module_in
 from dgn_engine.kernels.empirical import UNIT
@@ -97,7 +97,11 @@ def follow_model(arguments: argparse.Namespace, x: Tensor) -> FollowedModel:
         try:
             copied = copy_stack(module, tuple(inputs.shape[1:]))
         except UserError as refusal:
-            raise UserError(f"{made.title} has no gates that are known here. {refusal}") from None
+            raise UserError(
+                f"{made.title} has no gates that are known here. {refusal}",
+                kind="no-gates",
+                value=refusal,
+            ) from None
     title = f"{made.title} {_state_in_words(arguments)}"
     norms = any(
         isinstance(each, torch.nn.modules.batchnorm._BatchNorm) for each in module.modules()
@@ -241,7 +245,9 @@ def _placed(made: MadeModel, device: torch.device, dtype: torch.dtype) -> nn.Mod
         if tensor.is_meta:
             raise UserError(
                 f"The parameter {name} of {made.title} is on the device meta: it has no values; "
-                "make the module on the CPU."
+                "make the module on the CPU.",
+                kind="no-values",
+                value=name,
             )
     with errors_of(made.title, " when it was moved to the device and dtype asked for"):
         if not any(t.is_complex() for t in (*made.module.parameters(), *made.module.buffers())):
@@ -273,14 +279,22 @@ def _load(made: MadeModel, listing: CheckpointContents) -> str:
     }
     for name, array in given.items():
         if name in own and array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise UserError(f"'{name}' of {file} holds values that are not finite.")
+            raise UserError(
+                f"'{name}' of {file} holds values that are not finite.",
+                kind="not-finite",
+                value=name,
+            )
     shapes = [
         f"'{name}' is {_sides(given[name].shape)} in the file and {_sides(tensor.shape)} in it"
         for name, tensor in own.items()
         if name in given and not is_lazy(tensor) and given[name].shape != tuple(tensor.shape)
     ]
     if shapes:
-        raise UserError(f"{file} does not fit {made.title}: {_some(shapes)}.")
+        raise UserError(
+            f"{file} does not fit {made.title}: {_some(shapes)}.",
+            kind="wrong-shape",
+            value=shapes,
+        )
     tensors = {name: torch.from_numpy(np.array(array)) for name, array in given.items()}
     with errors_of(made.title, f" when {file} was loaded"):
         result = module.load_state_dict(tensors, strict=False)
@@ -310,7 +324,9 @@ def _check_loaded(
             if not torch.equal(tensors[first], tensors[other]):
                 raise UserError(
                     f"{file} holds other values for '{first}' than for '{other}', which are one "
-                    f"parameter in {made.title}."
+                    f"parameter in {made.title}.",
+                    kind="contradiction",
+                    value=(first, other),
                 )
     held = {name for names in tied.values() if any(n in tensors for n in names) for name in names}
     unread = {text.partition(" (")[0]: text for text in listing.ignored}
@@ -319,7 +335,11 @@ def _check_loaded(
     words = [f"{_some(missing)} missing from it"] if missing else []
     words += [f"{_some(unexpected)} not in the module"] if unexpected else []
     if words:
-        raise UserError(f"{file} does not fit {made.title}: {', and '.join(words)}.")
+        raise UserError(
+            f"{file} does not fit {made.title}: {', and '.join(words)}.",
+            kind="other-names",
+            value=(missing, unexpected),
+        )
 
 
 def _lead(own: Iterable[str]) -> str:
@@ -349,7 +369,9 @@ def _prefix(own: list[str], listing: CheckpointContents) -> str:
     if len(whole) > 1:
         raise UserError(
             f"{listing.file_name} holds the module {len(whole)} times, under "
-            f"{_some([repr(prefix) for prefix in whole])}; save the one that is meant."
+            f"{_some([repr(prefix) for prefix in whole])}; save the one that is meant.",
+            kind="ambiguous",
+            value=whole,
         )
     return max(held, key=lambda prefix: held[prefix])
 
@@ -391,7 +413,12 @@ def _refused(made: MadeModel, error: Exception, x: Tensor, dtype: torch.dtype) -
             copy.deepcopy(made.module).float()(x[:2].float())
     except Exception:  # then it is not the dtype
         return found
-    return UserError(f"{found} It runs with --dtype float32.")
+    return UserError(
+        f"{found} It runs with --dtype float32.",
+        kind=found.kind,
+        value=found.value,
+        way_out="--dtype float32",
+    )
 
 
 def _evaluated(refusal: UserError) -> UserError:
@@ -447,10 +474,16 @@ def _tangent_alone(
     said = f"{ALONE}: {why}"
     for option, is_given in (("--folded", how.folded), ("--scale", how.normalise != "none")):
         if is_given:
-            raise UserError(f"{option} has no effect on this model. {said}")
+            raise UserError(
+                Where(option) + f" has no effect on this model. {said}", kind="no-effect"
+            )
     for name in how.only or ():
         if name not in QUANTITIES_OF_K:
-            raise UserError(f"--only {name} has no effect on this model. {said}")
+            raise UserError(
+                Where("--only") + f" {name} has no effect on this model. {said}",
+                kind="no-effect",
+                value=name,
+            )
     labelled = labels is not None
     plan = plan_tangent_kernel(
         made.module, len(x), classes, how.memory_bytes, how.logits, how.only, labelled
