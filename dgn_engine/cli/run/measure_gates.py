@@ -69,6 +69,21 @@ def measure_gates(arguments: argparse.Namespace) -> int:
     """Exit 0 when done, 3 when a run failed for good, 128 + n when the signal n interrupted it; it
     can go on.
     """
+    task, notes = plan_measurement(arguments)
+    for sentence in notes:
+        complain(sentence)
+    stop = StopSignals()
+    document = carry_out(arguments, task, stop, _print_json if arguments.json else None)
+    _write_arrays(document, task.folder)
+    return exit_code(document, stop)
+
+
+def plan_measurement(arguments: argparse.Namespace) -> tuple[ReproductionTask, list[str]]:
+    """Return what is to be carried out, and what is to be said of it before.
+
+    Raises:
+        UserError: there is nothing to measure, or its folder holds the results of another network.
+    """
     config = run_config(arguments)
     with options_named(arguments):
         examples = load_examples(config.data)
@@ -104,13 +119,7 @@ def measure_gates(arguments: argparse.Namespace) -> int:
     fed = () if arguments.value_input is None else ("--value-input", arguments.value_input)
     command = (*again, *fed, "--out", str(folder))
     files = {CONFIG: config.to_toml().encode()}  # so that the same command can go on
-    task = ReproductionTask("gate-information", experiment, request, folder, command, files)
-    for sentence in notes:
-        complain(sentence)
-    stop = StopSignals()
-    document = carry_out(arguments, task, stop, _print_json if arguments.json else None)
-    _write_arrays(document, folder)
-    return exit_code(document, stop)
+    return ReproductionTask("gate-information", experiment, request, folder, command, files), notes
 
 
 @dataclass(frozen=True)

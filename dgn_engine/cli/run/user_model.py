@@ -284,16 +284,18 @@ def _load(made: MadeModel, listing: CheckpointContents) -> str:
                 kind="not-finite",
                 value=name,
             )
-    shapes = [
-        f"'{name}' is {_sides(given[name].shape)} in the file and {_sides(tensor.shape)} in it"
+    shapes = {
+        name: (_sides(given[name].shape), _sides(tensor.shape))
         for name, tensor in own.items()
         if name in given and not is_lazy(tensor) and given[name].shape != tuple(tensor.shape)
-    ]
+    }
     if shapes:
+        told = [
+            f"'{n}' is {here} in the file and {wanted} in it"
+            for n, (here, wanted) in shapes.items()
+        ]
         raise UserError(
-            f"{file} does not fit {made.title}: {_some(shapes)}.",
-            kind="wrong-shape",
-            value=shapes,
+            f"{file} does not fit {made.title}: {_some(told)}.", kind="wrong-shape", value=shapes
         )
     tensors = {name: torch.from_numpy(np.array(array)) for name, array in given.items()}
     with errors_of(made.title, f" when {file} was loaded"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from safetensors.numpy import save_file
 
 from dgn_engine.cli import main
 from dgn_engine.text.written_numbers import number
+from tests.engine.cli.typed import arrays_in, said_in_a_line
+from tests.refusals import refused_command
 
 SIZES = (6, 9, 9, 9, 3)
 N = 7
@@ -44,8 +47,7 @@ def run(folder, *options):
     code = main([*arguments, *said, *options, "--out", str(out)])
     if code:
         return code, {}
-    with np.load(out, allow_pickle=False) as found:
-        return code, dict(found)
+    return code, arrays_in(out)
 
 
 def jacobian(function, weights):
@@ -108,9 +110,10 @@ def test_nu_of_contradictory_inputs_says_what_it_leaves_out(files, capsys):
     assert found["nu_contradictory"] == 2
     assert found["nu_outside"] > 0.2
     assert found["nu_ridge"] == 0.0
-    cut = f"rank {found['nu_rank']}, cut-off {number(float(found['nu_cutoff']), 3)}"
-    assert f"{cut}, {100 * found['nu_outside']:.2f} % of the targets' energy left out)" in said
-    assert "2 examples have the very input of an example with another label" in said
+    cutoff = number(float(found["nu_cutoff"]), 3)
+    for told in (f"rank {found['nu_rank']}, ", cutoff, f"{100 * found['nu_outside']:.2f} % of"):
+        assert told in said
+    assert "2 examples " in said
     run(folder, "--labels", str(folder / "y.npy"), "--json")
     told = json.loads(capsys.readouterr().out)
     parts = ("nu", "nu_rank", "nu_cutoff", "nu_ridge", "nu_outside", "nu_contradictory")
@@ -206,85 +209,106 @@ def test_the_table_and_the_json_go_to_stdout(files, capsys):
     assert json.loads(capsys.readouterr().out)["kernels"]["npk"]["trace"] > 0
 
 
-def broken(folder, kind):
-    """Options that must be refused, and what the sentence must name."""
+def other_network(folder, kind):
+    """A file of another network than that of `files`."""
     rng = np.random.default_rng(1)
-    path = folder / "broken.safetensors"
     weights = [rng.normal(size=(b, a)) for a, b in pairwise(SIZES)]
     match kind:
-        case "chain":
+        case "no chain":
             weights[1] = rng.normal(size=(9, 8))
-        case "nan":
+        case "not finite":
             weights[0][0, 0] = np.nan
-        case "conv":
+        case "a convolution":
             weights[0] = rng.normal(size=(9, 1, 3, 3))
-        case "gates":
+        case "narrow":
             weights[1] = rng.normal(size=(8, 9))
             weights[2] = rng.normal(size=(9, 8))
+    path = folder / "other.safetensors"
     save_file({f"{i}.weight": w for i, w in enumerate(weights)}, path)
     return str(path)
 
 
 @pytest.mark.parametrize(
-    ("kind", "named"),
-    [
-        ("chain", "1.weight"),
-        ("nan", "not finite"),
-        ("conv", "--geometry"),
-    ],
+    ("kind", "told"),
+    [("no chain", "1.weight"), ("not finite", "not finite"), ("a convolution", "--geometry")],
 )
-def test_a_network_that_cannot_be_is_refused(files, capsys, kind, named):
-    folder = files[0]
-    out = folder / "never.npz"
-    network = broken(folder, kind)
-    arguments = ["kernels", network, "--activation", "relu", "--inputs", str(folder / "x.npy")]
-    code = main([*arguments, "--out", str(out)])
-    captured = capsys.readouterr()
-    assert code == 2
-    assert named in captured.err
-    assert captured.err.count("\n") == 1
+def test_a_network_that_cannot_be_is_refused(files, kind, told):
+    folder, out = files[0], files[0] / "never.npz"
+    words = [other_network(folder, kind), "--activation", "relu", "--inputs", folder / "x.npy"]
+    assert told in str(refused_command("kernels", *words, "--out", out))
     assert not out.exists()
 
 
+FC = ("--net", "fc", "--option")
+
+
 @pytest.mark.parametrize(
-    ("options", "named"),
+    ("options", "kind", "place"),
     [
-        (["--permute", "0,0,1"], "--gates"),
-        (["--memory", "0.0000001"], "inputs fit"),
-        (["--beta", "-1"], "--beta"),
-        (["--labels", "x.npy"], "labels"),
-        (["--net", "resnet152"], "resnet152"),
-        (["--gates", "gates"], "layer 2"),
-        (["--gates", "feature.pt", "--permute", "1,0"], "gate layers"),
+        (["--permute", "0,0,1"], "needs-option", "--permute"),
+        (["--eps", "0.1"], "needs-option", "--eps"),
+        (["--option", "width=9"], "needs-option", "--option"),
+        (["--beta", "-1"], "out-of-bounds", "--beta"),
+        (["--beta", "inf"], "out-of-bounds", "--beta"),
+        (["--beta", "4", "--eps", "-0.1"], "out-of-bounds", "--eps"),
+        (["--memory", "-1"], "out-of-bounds", "--memory"),
+        (["--memory", "nan"], "out-of-bounds", "--memory"),
+        (["--labels", "x.npy"], "wrong-shape", ""),
+        (["--labels", "nan.npy"], "wrong-type", ""),
+        (["--labels", "half.npy"], "wrong-type", ""),
+        (["--labels", "three.npy"], "out-of-bounds", ""),
+        (["--inputs", "infinite.npy"], "not-finite", ""),
+        (["--inputs", "y.npy"], "wrong-shape", ""),
+        (["--inputs", "two.npz"], "wrong-length", ""),
     ],
 )
-def test_options_that_do_not_fit_are_refused(files, capsys, options, named):
+def test_options_that_do_not_fit_are_refused(files, options, kind, place, monkeypatch):
+    monkeypatch.chdir(files[0])
+    for name, labels in (
+        ("nan", np.full(N, np.nan)),
+        ("half", np.full(N, 0.5)),
+        ("three", [3] * N),
+    ):
+        np.save(f"{name}.npy", labels)
+    np.save("infinite.npy", np.full((3, 6), np.inf))
+    np.savez("two.npz", a=np.ones((3, 6)), b=np.ones((3, 6)))
+    words = ["value.safetensors", "--activation", "relu", "--inputs", "x.npy", *options]
+    refusal = refused_command("kernels", *words, "--out", "k.npz")
+    assert (refusal.kind, refusal.place) == (kind, place)
+    assert not Path("k.npz").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--memory", "0.0000001"], "--memory"),
+        (["--net", "resnet152"], "resnet152"),
+        ([*FC, "width=9", "--option", "depth=3"], "4 weight layers"),
+        ([*FC, "width=8", "--option", "depth=4"], "weights of value"),
+        (["--gates", "NARROW"], "layer 2"),
+        (["--gates", "FEATURE", "--permute", "1,0"], "gate layers"),
+    ],
+)
+def test_networks_and_gates_that_do_not_fit_are_refused(files, capsys, options, told):
     folder = files[0]
-    known = {"x.npy": str(folder / "x.npy"), "feature.pt": str(folder / "feature.pt")}
-    if "gates" in options:
-        known["gates"] = broken(folder, "gates")
+    known = {"NARROW": other_network(folder, "narrow"), "FEATURE": str(folder / "feature.pt")}
     code, _ = run(folder, *(known.get(option, option) for option in options))
-    captured = capsys.readouterr()
+    said = capsys.readouterr().err
     assert code == 2
-    assert named in captured.err
-    assert captured.err.count("\n") == 1
+    assert told in said
+    assert said.count("\n") == 1
     assert not (folder / "k.npz").exists()
 
 
-def test_inputs_that_are_not_finite_or_of_the_wrong_size_are_refused(files, capsys):
+def test_inputs_of_another_size_are_refused_with_both_sizes(files):
     folder = files[0]
-    for bad, named in (
-        (np.full((3, 6), np.inf), "finite"),
-        (np.zeros((3, 5)), "takes 6 inputs, but these examples have 5"),
-    ):
-        np.save(folder / "x.npy", bad)
-        code, _ = run(folder)
-        assert code == 2
-        assert named in capsys.readouterr().err
+    words = [folder / "value.safetensors", "--activation", "relu", "--inputs", folder / "x.npy"]
+    np.save(folder / "x.npy", np.zeros((3, 5)))
+    assert {"6", "5"} <= set(str(refused_command("kernels", *words)).rstrip(".").split())
 
 
 @pytest.mark.parametrize("regime", ["ReLU", "FR-II", "DL"])
-def test_the_weights_of_a_run_are_taken_with_their_gates(tmp_path, capsys, regime):
+def test_the_weights_of_a_run_are_taken_with_their_gates(tmp_path, regime):
     out = tmp_path / "run"
     small = ["--width", "12", "--depth", "4", "--epochs", "1", "--quiet"]
     assert main(["train", *small, "--regime", regime, "--wiring", "2,0,1", "--out", str(out)]) == 0
@@ -292,50 +316,16 @@ def test_the_weights_of_a_run_are_taken_with_their_gates(tmp_path, capsys, regim
     np.save(tmp_path / "x.npy", rng.random((5, 1, 8, 8)))
     arguments = ["kernels", str(out / "weights.safetensors"), "--inputs", str(tmp_path / "x.npy")]
     assert main([*arguments, "--out", str(tmp_path / "k.npz")]) == 0
-    with np.load(tmp_path / "k.npz", allow_pickle=False) as found:
-        assert ("ntk_feature" in found) == (regime == "DL")
-        hard = np.array_equal(found["tau_1"], np.round(found["tau_1"]))
-    assert hard == (regime != "DL")
-    assert main([*arguments, "--beta", "3"]) == 2
-    assert "--beta" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        (["--eps", "0.1"], "--beta"),
-        (["--beta", "4", "--eps", "-0.1"], "--eps"),
-        (["--beta", "inf"], "--beta"),
-        (["--memory", "-1"], "--memory"),
-        (["--memory", "nan"], "--memory"),
-        (["--option", "width=9"], "--net"),
-        (["--net", "fc", "--option", "width=9", "--option", "depth=3"], "4 weight layers"),
-        (["--net", "fc", "--option", "width=8", "--option", "depth=4"], "weights of value"),
-    ],
-)
-def test_numbers_and_options_without_effect_are_refused(files, capsys, options, named):
-    code, _ = run(files[0], *options)
-    captured = capsys.readouterr()
-    assert code == 2
-    assert named in captured.err
-    assert captured.err.count("\n") == 1
+    found = arrays_in(tmp_path / "k.npz")
+    assert ("ntk_feature" in found) == (regime == "DL")
+    assert np.array_equal(found["tau_1"], np.round(found["tau_1"])) == (regime != "DL")
+    assert refused_command(*arguments, "--beta", "3").place == "--beta"
 
 
 @pytest.mark.parametrize("options", [["--permute", "a"], ["--logits", "sum"], ["--nonsense"]])
 def test_what_cannot_be_parsed_is_one_sentence(files, capsys, options):
-    with pytest.raises(SystemExit) as stopped:
-        run(files[0], *options)
-    captured = capsys.readouterr()
-    assert stopped.value.code == 2
-    assert captured.err.count("\n") == 1
-
-
-@pytest.mark.parametrize("labels", [np.full(N, np.nan), np.full(N, 0.5)])
-def test_labels_that_are_no_whole_numbers_are_refused(files, capsys, labels):
-    np.save(files[0] / "y.npy", labels)
-    code, _ = run(files[0], "--labels", str(files[0] / "y.npy"))
-    assert code == 2
-    assert "whole numbers" in capsys.readouterr().err
+    words = [files[0] / "value.safetensors", "--inputs", files[0] / "x.npy"]
+    assert options[-1] in said_in_a_line(capsys, "kernels", *words, *options)
 
 
 def test_one_logit_is_two_classes(files):
@@ -350,19 +340,21 @@ def test_one_logit_is_two_classes(files):
     assert found["nu"] == pytest.approx(nu, rel=1e-8)
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        ["layer2.weight", "layer3.weight", "layer10.weight", "layer11.weight"],
-        ["fc4.weight", "fc5.weight", "fc6.weight", "head.weight"],
-        ["encoder.fc1.weight", "encoder.fc2.weight", "fc3.weight", "head.weight"],
-        ["W1", "W2", "W3", "W4"],
-    ],
+NAMES = (
+    "layer2.weight layer3.weight layer10.weight layer11.weight",
+    "fc4.weight fc5.weight fc6.weight head.weight",
+    "encoder.fc1.weight encoder.fc2.weight fc3.weight head.weight",
+    "W1 W2 W3 W4",
 )
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize("words", NAMES)
 @pytest.mark.parametrize("kind", ["safetensors", "npz", "pt", "pt backwards"])
-def test_layers_follow_the_file_or_else_their_names(files, names, kind):
+def test_layers_follow_the_file_or_else_their_names(files, words, kind):
     folder, value, _, _, _ = files
     _, plain = run(folder)
+    names = words.split()
     tensors = dict(zip(names, value, strict=True))
     path = folder / f"named.{kind.partition(' ')[0]}"
     if kind == "safetensors":
@@ -373,16 +365,15 @@ def test_layers_follow_the_file_or_else_their_names(files, names, kind):
         order = reversed(names) if "backwards" in kind else names
         torch.save({name: torch.from_numpy(tensors[name]) for name in order}, path)
     out = folder / "named_k.npz"
-    inputs = str(folder / "x.npy")
-    said = ["--activation", "relu"]
+    asked = ["kernels", str(path), "--inputs", str(folder / "x.npy"), "--activation", "relu"]
+    asked += ["--out", str(out)]
     if names[0] == "encoder.fc1.weight":  # its two square layers are numbered apart
-        assert main(["kernels", str(path), "--inputs", inputs, *said, "--out", str(out)]) == 2
+        assert main(asked) == 2
         assert not out.exists()
-        said += ["--order", ",".join(names)]
-    assert main(["kernels", str(path), "--inputs", inputs, *said, "--out", str(out)]) == 0
-    with np.load(out) as found:
-        close(found["npk"], plain["npk"])
-        close(found["ntk"], plain["ntk"])
+        asked += ["--order", ",".join(names)]
+    assert main(asked) == 0
+    for name in ("npk", "ntk"):
+        close(arrays_in(out)[name], plain[name])
 
 
 def test_empty_entries_are_null_in_the_json(files, capsys):
@@ -416,7 +407,7 @@ def test_batch_norm_of_a_state_dict_is_folded_in_and_said(files, capsys):
     arguments = ["kernels", str(folder / "normed.pt"), "--inputs", str(folder / "x.npy")]
     arguments += ["--activation", "relu", "--norm-eps", "1e-5"]
     assert main([*arguments, "--out", str(out)]) == 0
-    assert "BatchNorm is folded in" in capsys.readouterr().out
+    assert "BatchNorm" in capsys.readouterr().out
     module.eval()
     z, kernel = torch.from_numpy(x), x @ x.T
     with torch.no_grad():
@@ -425,8 +416,7 @@ def test_batch_norm_of_a_state_dict_is_folded_in_and_said(files, capsys):
                 gates = (z > 0).double().numpy()
                 kernel = kernel * (gates @ gates.T)
             z = layer(z)
-    with np.load(out) as found:
-        close(found["npk"], kernel)
+    close(arrays_in(out)["npk"], kernel)
 
 
 @pytest.mark.parametrize("soft", [False, True])
@@ -452,8 +442,7 @@ def test_a_convolutional_network_has_the_kernels_of_the_plain_module(files, soft
         return z.mean((2, 3)) @ w[-1].T
 
     grad = jacobian(forward, weights)
-    with np.load(out) as found:
-        close(found["ntk"], mean_kernel(grad, grad))
+    close(arrays_in(out)["ntk"], mean_kernel(grad, grad))
 
 
 def test_more_inputs_than_fit_are_refused_with_the_number_that_fits(files, capsys):

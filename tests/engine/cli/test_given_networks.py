@@ -25,6 +25,9 @@ from dgn_engine.data import load_examples
 from dgn_engine.experiments.report import document
 from dgn_engine.model.adapt.from_module import adapted_stack
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
+from tests.engine.cli.saved_nets import convolutional, dense, named
+from tests.engine.cli.typed import arrays_in, printed, refused_kind
+from tests.refusals import refused_command
 
 NETS = """
 import torch
@@ -97,29 +100,13 @@ def mine(saved_module: Mine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return saved_module
 
 
-def refused(capsys: pytest.CaptureFixture[str], *asked: str) -> str:
-    capsys.readouterr()
-    assert main([*asked]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.count("\n") == 1
-    return said.err
+def asked_back(*words: object) -> str:
+    """What is open in a file; readings that fit stand below it."""
+    return str(refused_command(*words))
 
 
-def asked_back(capsys: pytest.CaptureFixture[str], *asked: str) -> str:
-    """What is open in a file, the first line of the answer behind the warnings; readings that fit
-    stand below it."""
-    capsys.readouterr()
-    assert main([*asked]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    return next(line for line in said.err.splitlines() if ": warning: " not in line)
-
-
-def shown(capsys: pytest.CaptureFixture[str], *asked: str) -> dict[str, Any]:
-    capsys.readouterr()
-    assert main(["inspect", *asked, "--json"]) == 0
-    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+def shown(capsys: pytest.CaptureFixture[str], *asked: object) -> dict[str, Any]:
+    told: dict[str, Any] = printed(capsys, "inspect", *asked, "--json")
     return told
 
 
@@ -162,14 +149,12 @@ def test_gates_of_the_users_own_module_are_measured_by_processes_that_never_run_
     np.save(x, np.random.default_rng(0).random((4, 1, 8, 8)))
     assert main(["kernels", str(stored), "--inputs", x, "--out", of_file]) == 0
     assert main(["kernels", *asked[1:], "--inputs", x, "--out", of_code]) == 0
-    with np.load(of_file) as one, np.load(of_code) as other:
-        np.testing.assert_allclose(one["npk"], other["npk"], rtol=1e-6)
-        np.testing.assert_array_equal(one["overlap"], other["overlap"])
+    one, other = arrays_in(of_file), arrays_in(of_code)
+    np.testing.assert_allclose(one["npk"], other["npk"], rtol=1e-6)
+    np.testing.assert_array_equal(one["overlap"], other["overlap"])
 
 
-def test_results_of_other_weights_are_never_gone_on_with(
-    mine: Mine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_results_of_other_weights_are_never_gone_on_with(mine: Mine, tmp_path: Path) -> None:
     weights, here, nowhere = (tmp_path / name for name in ("w.pt", "here", "nowhere"))
     torch.save(mine.module.state_dict(), weights)
     asked = ["gate-information", "--model", "own_nets:Mine", "--weights", str(weights)]
@@ -178,8 +163,8 @@ def test_results_of_other_weights_are_never_gone_on_with(
     assert main([*asked, "--out", str(here)]) == 0
     torch.manual_seed(1)
     torch.save(mine.nets.Mine().state_dict(), weights)
-    assert "--out" in refused(capsys, *asked, "--out", str(here))
-    assert "--out" in refused(capsys, *asked, "--out", str(nowhere), "--report-only")
+    refused_kind("other-results", *asked, "--out", here)
+    refused_kind("other-results", *asked, "--out", nowhere, "--report-only")
     assert not nowhere.exists()
     assert main(asked) == 0
     assert len(list((tmp_path / "results").iterdir())) == 2
@@ -195,38 +180,31 @@ def test_a_module_that_takes_vectors_gets_images_flattened(
 
 @pytest.mark.parametrize(("name", "why"), [("Smooth", "gelu"), ("steep", "slope")])
 def test_a_module_without_gates_is_refused_with_the_reason(
-    name: str, why: str, mine: Mine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, why: str, mine: Mine, tmp_path: Path
 ) -> None:
     model, out = ["--model", f"own_nets:{name}"], tmp_path / "o"
-    for asked in (
-        ["gate-information", *model, *FEW, "--out", str(out)],
-        ["inspect", *model, *SEEN],
-    ):
-        assert why in refused(capsys, *asked)
+    for asked in (["gate-information", *model, *FEW, "--out", out], ["inspect", *model, *SEEN]):
+        refusal = refused_kind("no-gates", *asked)
+        assert why in str(refusal.value)
     assert not out.exists()
 
 
 @pytest.mark.parametrize("command", ["gate-information", "inspect"])
 @pytest.mark.parametrize(
-    ("options", "named"),
+    ("options", "kind", "place"),
     [
-        (["--model", "own_nets:Mine", "--net", "cnn4"], "--net"),
-        (["--model", "own_nets:Mine", "--part", "ema"], "--part"),
-        (["--model", "own_nets:Mine", "mine.pt"], "--weights"),
-        (["--weights", "mine.pt", "whole.pt"], "--model"),
-        ([], "--model"),
-        (["--model", "own_nets:Nobody"], "Nobody"),
+        (["--model", "own_nets:Mine", "--net", "cnn4"], "no-effect", "--net"),
+        (["--model", "own_nets:Mine", "--part", "ema"], "no-effect", "--part"),
+        (["--model", "own_nets:Mine", "mine.pt"], "contradiction", "--model"),
+        (["--weights", "mine.pt", "whole.pt"], "needs-option", "--weights"),
+        (["--model", "own_nets:Nobody"], "unknown-name", ""),
+        ([], "not-named", ""),
     ],
 )
 def test_what_makes_no_sense_beside_a_model_is_refused(
-    command: str,
-    options: list[str],
-    named: str,
-    mine: Mine,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    command: str, options: list[str], kind: str, place: str, mine: Mine, tmp_path: Path
 ) -> None:
-    assert named in refused(capsys, command, "--data", "digits", *options)
+    assert refused_kind(kind, command, "--data", "digits", *options).place == place
     assert not (tmp_path / "results").exists()
 
 
@@ -235,175 +213,66 @@ def test_a_whole_module_of_ones_own_class_is_refused_with_the_options_that_read_
 ) -> None:
     images = str(tmp_path / "images.npy")
     np.save(images, np.zeros((2, 1, 8, 8)))
-    said = {
-        asked_back(capsys, "inspect", "whole.pt", *SEEN).partition(": ")[2],
-        asked_back(capsys, "kernels", "whole.pt", "--inputs", images).partition(": ")[2],
-        asked_back(capsys, "gate-information", "whole.pt", *FEW, "--out", "o").partition(": ")[2],
-    }
-    (sentence,) = said
+    doors = ["inspect", *SEEN], ["kernels", "--inputs", images], ["gate-information", *FEW]
+    (sentence,) = {asked_back(door, "whole.pt", *more) for door, *more in doors}
     offered = re.search(r"--model \S+ --weights [^\s:,)]+", sentence)
     assert offered is not None
     assert offered[0] == "--model own_nets:Mine --weights whole.pt"
     told = shown(capsys, *offered[0].split(), *SEEN)
     assert told["inspection"]["network"]["gate_layers"] == 2
     assert shown(capsys, "whole.pt")["not_read_because"] == sentence
-    assert not Path("o").exists()
+    assert not (tmp_path / "results").exists()
 
 
 @pytest.mark.parametrize("module", ["os", "own nets; true", "__main__", "own_nets"])
 def test_a_strangers_file_does_not_choose_what_is_offered_to_be_run(
-    module: str,
-    mine: Mine,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    module: str, mine: Mine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mine.nets.Mine, "__module__", module)
     monkeypatch.setitem(sys.modules, module, mine.nets)
     torch.save(mine.module, tmp_path / "a b.pt")
-    said = asked_back(capsys, "inspect", str(tmp_path / "a b.pt"), *SEEN)
     offered = {"__main__": "MODULE:Mine", "own_nets": "own_nets:Mine"}.get(module, "MODULE:NAME")
+    said = asked_back("inspect", tmp_path / "a b.pt", *SEEN)
     assert f"--model {offered} --weights 'a b.pt'" in said
 
 
-def named(module: nn.Sequential, *names: str) -> OrderedDict[str, torch.Tensor]:
-    """The state dict with the layers under other names."""
-    state = module.state_dict()
-    heads = list(dict.fromkeys(key.rpartition(".")[0] for key in state))
-    new = dict(zip(heads, names, strict=True))
-    return OrderedDict(
-        (f"{new[key.rpartition('.')[0]]}.{key.rpartition('.')[2]}", value)
-        for key, value in state.items()
-    )
-
-
-def convolutional() -> nn.Sequential:
-    return nn.Sequential(
-        nn.Conv2d(1, 3, 3, stride=2, padding=1),
-        nn.BatchNorm2d(3),
-        nn.ReLU(),
-        nn.Conv2d(3, 4, 3, padding=1),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(64, 10),
-    )
-
-
-def pooled() -> nn.Sequential:
-    return nn.Sequential(
-        nn.Conv2d(1, 3, 3, padding=1),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(3, 4, 3, padding=1),
-        nn.ReLU(),
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-        nn.Linear(4, 10),
-    )
-
-
-def dense() -> nn.Sequential:
-    return nn.Sequential(nn.Linear(64, 9), nn.ReLU(), nn.Linear(9, 8), nn.ReLU(), nn.Linear(8, 10))
-
-
-FILES: dict[str, Callable[[], object]] = {
-    "a whole dense Sequential": dense,
-    "a whole convolutional Sequential": convolutional,
-    "a whole Sequential with GELU": lambda: nn.Sequential(
-        nn.Linear(64, 8), nn.GELU(), nn.Linear(8, 10)
-    ),
-    "a whole convolutional Sequential with GELU": lambda: nn.Sequential(
-        nn.Conv2d(1, 3, 3), nn.GELU(), nn.Flatten(), nn.Linear(108, 10)
-    ),
-    "dense layers by number": lambda: dense().state_dict(),
-    "dense layers by name": lambda: named(dense(), "one", "two", "three"),
-    "dense layers with a skip": lambda: named(dense(), "one", "skip", "three"),
-    "one dense layer": lambda: nn.Linear(64, 10).state_dict(),
-    "dense layers that do not chain": lambda: {
-        "a.weight": torch.ones(9, 64),
-        "b.weight": torch.ones(10, 8),
-    },
-    "values that are not finite": lambda: {
-        "a.weight": torch.full((9, 64), torch.nan),
-        "b.weight": torch.ones(10, 9),
-    },
-    "tied layers": lambda: {
-        "a.weight": torch.arange(64.0 * 64).reshape(64, 64),
-        "b.weight": torch.arange(64.0 * 64).reshape(64, 64),
-        "c.weight": torch.ones(10, 64),
-    },
-    "convolutions by name": lambda: named(convolutional(), "c1", "b1", "c2", "fc"),
-    "convolutions by number": lambda: pooled().state_dict(),
-    "an attention": lambda: {f"{name}.weight": torch.ones(64, 64) for name in "qkvo"},
-    "one vector": lambda: {"a": torch.ones(4)},
-}
-
-
-@pytest.mark.parametrize("kind", FILES)
-def test_what_inspect_takes_for_a_network_it_shows_on_data_and_nothing_else(
-    kind: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    torch.manual_seed(0)
-    content = FILES[kind]()
-    if isinstance(content, nn.Module):
-        content.eval()
-    torch.save(content, "file.pt")
-    told = shown(capsys, "file.pt")
-    reads = main(["inspect", "file.pt", *SEEN]) == 0
-    capsys.readouterr()
-    assert reads == (told["not_read_because"] is None)
-    assert reads or not told["understood_as"].startswith("taken as")
-
-
-LATE = (
-    "torch.save(nn.Sequential(model.late.conv1, model.late.bn1, nn.ReLU(), model.late.conv2, "
-    'nn.ReLU(), nn.Flatten(), model.late.fc), "mine-sequential.pt")'
-)
 LAYERS = "model.c1, model.b1, nn.ReLU(), model.c2, nn.ReLU(), nn.Flatten(), model.fc"
+FEATURES = "model.features, nn.ReLU(), nn.Flatten(), model.head"
+BLOCKS = "model.stem.conv, model.stem.bn, nn.ReLU(), model.blocks[0], nn.ReLU(), nn.Flatten(), "
+LATE = "model.late.conv1, model.late.bn1, nn.ReLU(), model.late.conv2, nn.ReLU(), nn.Flatten(), "
 
 
 @pytest.mark.parametrize(
-    ("names", "code"),
+    ("names", "layers"),
     [
-        (("c1", "b1", "c2", "fc"), f'torch.save(nn.Sequential({LAYERS}), "mine-sequential.pt")'),
-        (
-            ("features.0", "features.1", "features.3", "head"),
-            "torch.save(nn.Sequential(model.features, nn.ReLU(), nn.Flatten(), model.head), "
-            '"mine-sequential.pt")',
-        ),
-        (
-            ("stem.conv", "stem.bn", "blocks.0", "head"),
-            "torch.save(nn.Sequential(model.stem.conv, model.stem.bn, nn.ReLU(), model.blocks[0], "
-            'nn.ReLU(), nn.Flatten(), model.head), "mine-sequential.pt")',
-        ),
-        (("net.0", "net.1", "net.3", "net.6"), 'torch.save(model.net, "mine-sequential.pt")'),
-        (("late.conv1", "late.bn1", "late.conv2", "late.fc"), LATE),
-        (("c 1", "b1", "c2", "fc"), None),
-        (("encoder", "b1", "decoder", "fc"), None),
+        ("c1 b1 c2 fc", f"nn.Sequential({LAYERS})"),
+        ("features.0 features.1 features.3 head", f"nn.Sequential({FEATURES})"),
+        ("stem.conv stem.bn blocks.0 head", f"nn.Sequential({BLOCKS}model.head)"),
+        ("late.conv1 late.bn1 late.conv2 late.fc", f"nn.Sequential({LATE}model.late.fc)"),
+        ("net.0 net.1 net.3 net.6", "model.net"),
+        ("encoder b1 decoder fc", None),
+        ("c-1 b1 c2 fc", None),
     ],
 )
 def test_the_line_that_saves_a_sequential_names_the_layers_of_the_file_and_works(
-    names: tuple[str, ...],
-    code: str | None,
-    folder: Path,
-    capsys: pytest.CaptureFixture[str],
+    names: str, layers: str | None, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     torch.manual_seed(0)
-    layers = convolutional().eval()
-    state = named(layers, *names)
-    if code == LATE:  # all BatchNorms behind all convolutions
+    network = convolutional().eval()
+    state = named(network, *names.split(" "))
+    if layers is not None and "late" in layers:  # all BatchNorms behind all convolutions
         state = OrderedDict(sorted(state.items(), key=lambda item: ".bn" in item[0]))
     torch.save(state, "mine.pt")
-    told = shown(capsys, "mine.pt")
-    assert told["sequential"] == code
-    asked_back(capsys, "inspect", "mine.pt", *SEEN)
-    if code is None:
+    line = None if layers is None else f'torch.save({layers}, "mine-sequential.pt")'
+    assert shown(capsys, "mine.pt")["sequential"] == line
+    asked_back("inspect", "mine.pt", *SEEN)
+    if line is None:
         return
-    exec(code, {"torch": torch, "nn": nn, "model": model_of(layers, names)})
+    exec(line, {"torch": torch, "nn": nn, "model": model_of(network, tuple(names.split(" ")))})
     inspection = shown(capsys, "mine-sequential.pt", *SEEN)["inspection"]
     with torch.no_grad():
         examples = load_examples(DataConfig())  # the 60 that are scored lie evenly in the 360
-        right = layers(torch.from_numpy(examples.test_x[::6])).argmax(1).numpy()
+        right = network(torch.from_numpy(examples.test_x[::6])).argmax(1).numpy()
     assert inspection["accuracy"]["test"] == pytest.approx(np.mean(right == examples.test_y[::6]))
 
 
@@ -466,12 +335,12 @@ def test_a_run_its_step_its_name_and_its_session_are_answered_alike(
         assert "Test accuracy" in capsys.readouterr().out
     assert main(["kernels", "small.dgn", "--examples", "4"]) == 0
     for each in ("small", "small.dgn"):  # not the folder that a session is unpacked to
-        said = refused(capsys, "inspect", f"{each}@3")
-        assert said.startswith(f"dgn inspect: {each} ")
+        said = str(refused_command("inspect", f"{each}@3"))
+        assert said.startswith(f"{each} ")
         assert "4" in said
         assert "/" not in said
-    assert "run" in refused(capsys, "inspect", f"{run / 'run.json'}@3")
-    assert "--part" in refused(capsys, "inspect", "small.dgn", "--part", "ema")
+    assert refused_kind("no-run", "inspect", f"{run / 'run.json'}@3").value == 3
+    assert refused_kind("no-effect", "inspect", "small.dgn", "--part", "ema").place == "--part"
 
 
 def test_gates_of_a_run_and_of_a_session_are_measured_as_those_of_its_file(
@@ -503,7 +372,7 @@ PARTS: dict[str, Callable[[nn.Sequential], object]] = {
 
 @pytest.mark.parametrize("kind", PARTS)
 def test_gates_of_a_part_are_those_of_that_part_in_every_process(
-    kind: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Typed as it is, so that value networks are trained by other processes."""
     monkeypatch.setenv("DGN_RESULTS_ROOT", str(folder / "results"))
@@ -535,14 +404,13 @@ def test_gates_of_a_part_are_those_of_that_part_in_every_process(
     assert main([*found.command]) == 0  # goes on: nothing is left to train
     assert (results / weights).stat().st_mtime_ns == trained
     torch.save({"model": averaged, "ema": other}, "both.pt")  # the part has changed
-    assert "--out" in refused(capsys, *found.command)
+    refused_kind("other-results", *found.command)
     assert main([*asked, *IN_LINE]) == 0
     assert len([*(folder / "results").iterdir()]) == 2
 
 
-def test_a_part_that_there_is_not_is_refused(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_part_that_there_is_not_is_refused(folder: Path) -> None:
     torch.save({"model": dense().state_dict(), "ema": dense().state_dict()}, "both.pt")
     for command in ("inspect", "gate-information"):
-        assert "'ema'" in refused(capsys, command, "both.pt", "--part", "swa", "--data", "digits")
+        words = (command, "both.pt", "--part", "swa", "--data", "digits")
+        assert "'ema'" in str(refused_command(*words))

@@ -11,6 +11,7 @@ from torch import nn
 
 from dgn_engine.cli import main
 from dgn_engine.protocol.frames import Array
+from tests.engine.cli.typed import arrays_in, settings_in
 from tests.engine.cli.user_code import asked, code, computed, refused
 from tests.engine.kernels.unusual_modules import (
     ENDS,
@@ -76,8 +77,8 @@ def test_k_is_of_the_logits_before_a_softmax_and_a_note_says_so(
     module = Ended(dense(getattr(nn, act)), ENDS[name]).double().eval()
     close(arrays["ntk"], autograd(module, body=module.body), 1e-12)
     assert settings["computed_by"] == ("adapt" if act == "ReLU" else "empirical_ntk")
-    kind = "LogSoftmax" if "og" in name or "method" in name else "Softmax"
-    assert f"The {kind} at its end is left out: logits are shown." in settings["notes"]
+    kind = " LogSoftmax " if "og" in name or "method" in name else " Softmax "
+    assert any(kind in note for note in settings["notes"])
 
 
 @pytest.mark.parametrize("end", ["LogSoftmax", "Softmax"])
@@ -88,44 +89,37 @@ def test_a_module_and_its_file_have_the_same_kernels(folder: Path, end: str) -> 
     torch.manual_seed(0)
     torch.save(nn.Sequential(*dense(nn.ReLU), getattr(nn, end)(1)), "whole.pt")
     assert main(["kernels", "whole.pt", "--inputs", "x.npy", "--out", "k.npz"]) == 0
-    with np.load("k.npz", allow_pickle=False) as file:
-        by_file = dict(file)
+    by_file = arrays_in("k.npz")
     for kernel in ("overlap", "npk", "ntk"):
         close(by_model[kernel], by_file[kernel], 1e-12)
-    said = f"The {end} at its end is left out: logits are shown."
-    assert said in of_model["notes"]
-    assert said in str(by_file["settings"])
+    (said,) = (note for note in of_model["notes"] if f" {end} " in note)
+    assert said in settings_in("k.npz")["notes"]
 
 
 def test_outputs_that_are_probabilities_otherwise_are_said(folder: Path) -> None:
     np.save("x.npy", unusual_examples("", N).numpy())
     model = asked_of(folder, "return Ended(dense(), lambda z: z - z.logsumexp(1, keepdim=True))")
     _, settings = computed(model)
-    assert any("logarithms of probabilities" in note for note in settings["notes"])
+    assert any("probabilities" in note for note in settings["notes"])
 
 
 @pytest.mark.parametrize(
-    ("body", "words"),
+    ("body", "told"),
     [
         # Tokens: the try with floats fails too, and is not the reason.
-        ("return Ended(Words(), lambda y: (y, y))", "The module returns a tuple of 2 items; K "),
+        ("return Ended(Words(), lambda y: (y, y))", "tuple of 2 items"),
         ("return Ended(nn.Embedding(3, 3), lambda y: y.mean(1))", "raised IndexError"),
         # Whole numbers to layers of floats: the try with whole numbers is not the reason.
-        ("return nn.Linear(7, 3)", "mat1 and mat2 shapes cannot be multiplied"),
+        ("return nn.Linear(7, 3)", "cannot be multiplied"),
     ],
 )
-def test_the_reason_is_that_of_the_try_that_is_meant(
-    folder: Path, body: str, words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_reason_is_that_of_the_try_that_is_meant(folder: Path, body: str, told: str) -> None:
     np.save("x.npy", 3 + torch.arange(5 * 5).reshape(5, 5).numpy() % 6)
-    assert words in refused(capsys, asked(asked_of(folder, body)))
+    assert told in str(refused(*asked(asked_of(folder, body))))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_buffer_that_changes_its_shape_is_named(
-    folder: Path, dtype: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_buffer_that_changes_its_shape_is_named(folder: Path, dtype: str) -> None:
     np.save("x.npy", unusual_examples("", N).numpy())
     model = asked_of(folder, "return spiking(torch.zeros(0))")
-    said = refused(capsys, asked(model, "--dtype", dtype))
-    assert said == "The module changes its buffer 1.mem while it computes, after eval() too."
+    assert " 1.mem " in str(refused(*asked(model, "--dtype", dtype)))

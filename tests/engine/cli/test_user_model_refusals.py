@@ -6,171 +6,107 @@ from pathlib import Path
 
 import pytest
 
+from dgn_engine.cli.run.user_code import RaisedError
+from tests.engine.cli.typed import refused_kind, said_in_a_line
 from tests.engine.cli.user_code import asked, code, refused
 
-FAULTY: list[tuple[str, str, str]] = [
-    (
-        "import math\nimport absent_package\n",
-        "net",
-        "user_other raised ModuleNotFoundError at user_other.py:2 while it was imported: No module "
-        "named 'absent_package'.",
-    ),
-    (
-        "def net(:\n",
-        "net",
-        "user_other raised SyntaxError at user_other.py:1 while it was imported: invalid syntax.",
-    ),
-    (
-        "x = 1\n\ny = 1 / 0\n",
-        "net",
-        "user_other raised ZeroDivisionError at user_other.py:3 while it was imported: division by "
-        "zero.",
-    ),
-    (
-        "import sys\nsys.exit(3)\n",
-        "net",
-        "user_other ended the program at user_other.py:2 while it was imported; what is not to be "
-        'run by an import belongs under if __name__ == "__main__".',
-    ),
-    (
-        "def make_net():\n    pass\n",
-        "make_nets",
-        "There is no 'make_nets' in user_other.py. Did you mean 'make_net'?",
-    ),
-    (
-        "net = {'a': 1}\n",
-        "net",
-        "'net' of user_other.py is a dict; an nn.Module is needed, or a function without required "
-        "arguments that returns one.",
-    ),
-    (
-        "from torch import nn\nclass Net(nn.Module):\n    def __init__(self, width, *, depth):\n"
-        "        super().__init__()\n",
-        "Net",
-        "'Net' of user_other.py needs arguments (width, depth); name a function without required "
-        "ones that returns the module.",
-    ),
-    (
-        "def inner():\n    raise ValueError('no\\nwidth.')\n\ndef net():\n    inner()\n",
-        "net",
-        "'net' of user_other.py raised ValueError at user_other.py:2 when it was called: no.",
-    ),
-    (
-        "from torch import nn\ndef net():\n    return nn.Linear(-1, 2)\n",
-        "net",
-        "'net' of user_other.py raised RuntimeError at user_other.py:3 when it was called: ",
-    ),
-    (
-        "from torch import nn\ndef net():\n    return nn.Linear(5, 2), None\n",
-        "net",
-        "'net' of user_other.py returned a tuple; an nn.Module is needed.",
-    ),
-    (
-        "class Mute(Exception):\n    def __str__(self):\n        raise self\n"
-        "def net():\n    raise Mute\n",
-        "net",
-        "'net' of user_other.py raised Mute at user_other.py:5 when it was called.",
-    ),
-    (
-        "async def net():\n    pass\n",
-        "net",
-        "'net' of user_other.py returned a coroutine; an nn.Module is needed.",
-    ),
-    (
-        "import collections\ndef net():\n    return collections.OrderedDict()\n",
-        "net",
-        "'net' of user_other.py returned a collections.OrderedDict; an nn.Module is needed.",
-    ),
-    (
-        "from torch import nn\nclass Net(nn.Module):\n    def __init__(self):\n"
-        "        super().__init__()\n        self.a = nn.Linear(4, 2)\n"
-        "    def forward(self, x):\n        return self.a(x)\n",
-        "Net",
-        "Net of user_other.py raised RuntimeError at user_other.py:7 on inputs of shape (5,): mat1 "
-        "and mat2 shapes cannot be multiplied (2x5 and 4x2).",
-    ),
-    (
-        "import torch\nfrom torch import nn\nclass Net(nn.Module):\n    def __init__(self):\n"
-        "        super().__init__()\n        self.a = nn.Linear(5, 2)\n"
-        "        self.s = torch.ones(5, 5)\n"
-        "    def forward(self, x):\n        return self.a(x @ self.s)\n",
-        "Net",
-        "Net of user_other.py raised RuntimeError at user_other.py:9 on inputs of shape (5,): "
-        "expected m1 and m2 to have the same dtype, but got: double != float. It runs with --dtype "
-        "float32.",
-    ),
-    (
-        "from torch import nn\nclass Net(nn.Linear):\n    def forward(self, x):\n"
-        "        return super().forward(x), x\nnet = Net(5, 2)\n",
-        "net",
-        "The module returns a tuple of 2 items; K needs one real tensor (n, C) of logits: wrap the "
-        "module in one that returns that.",
-    ),
-    (
-        "import torch\nfrom torch import nn\nclass Net(nn.Linear):\n    def forward(self, x):\n"
-        "        return super().forward(torch.nn.functional.dropout(x, 0.5))\nnet = Net(5, 2)\n",
-        "net",
-        "The module draws random numbers, after eval() too.",
-    ),
-    (
-        "from torch import nn\nnet = nn.Linear(5, 2, device='meta')\n",
-        "net",
-        "The parameter weight of Linear of user_other.py is on the device meta: it has no values; "
-        "make the module on the CPU.",
-    ),
-    (
-        "import torch\nfrom torch import nn\nclass Net(nn.Linear):\n    def forward(self, x):\n"
-        "        return super().forward(x.to(self.weight.dtype))\n"
-        "net = Net(5, 2, dtype=torch.complex64)\n",
-        "net",
-        "The module returns complex128 of shape (2, 2) for 2 examples; K needs one real tensor",
-    ),
-    (
-        "from torch import nn\nclass Net(nn.Linear):\n    def forward(self, x):\n"
-        "        raise SystemExit(0)\nnet = Net(5, 2)\n",
-        "net",
-        "user_other:net ended the program at user_other.py:4; what is not to be run by an import "
-        'belongs under if __name__ == "__main__".',
-    ),
-    (
-        "from torch import nn\nclass Net(nn.BatchNorm1d):\n    def train(self, mode=True):\n"
-        "        return super().train(True)\nnet = nn.Sequential(nn.Linear(5, 2), Net(2))\n",
-        "net",
-        "Layer 1 (Net) couples the examples in training mode, after eval() too.",
-    ),
-    (
-        "from torch import nn\nnet = nn.Tanh()\n",
-        "net",
-        "No parameter of the module is trained: none has requires_grad, so K is zero.",
-    ),
-    (
-        "def __getattr__(name):\n    raise KeyError(name)\n",
-        "net",
-        "user_other.py raised KeyError at user_other.py:2 when 'net' was looked for: 'net'.",
-    ),
+TORCH = "import torch\nfrom torch import nn\n"
+MODULE = TORCH + "class Net(nn.Linear):\n    def forward(self, x):\n"
+CALLED, FILE = "'net' of user_other.py", "user_other.py"
+IMPORTS = "import math\nimport absent\n"
+CALLS = "def a():\n    raise ValueError('no\\nwidth.')\n\ndef net():\n    a()\n"
+OF_TORCH = TORCH + "def net():\n    return nn.Linear(-1, 2)\n"
+MUTE = "class Mute(Exception):\n    def __str__(self):\n        raise self\n"
+MUTE += "def net():\n    raise Mute\n"
+LOOKS_UP = "def __getattr__(name):\n    raise KeyError(name)\n"
+SHAPES = TORCH + "net = nn.Linear(4, 2)\n"
+TYPES = MODULE + "        return super().forward(x @ torch.ones(5, 5))\nnet = Net(5, 2)\n"
+RAISED = [  # code, whose error it is, its type, its line, its text
+    (IMPORTS, "user_other", "ModuleNotFoundError", "2", "'absent'"),
+    ("def net(:\n", "user_other", "SyntaxError", "1", "invalid syntax"),
+    ("x = 1\n\ny = 1 / 0\n", "user_other", "ZeroDivisionError", "3", "division by zero"),
+    (CALLS, CALLED, "ValueError", "2", "no"),
+    (OF_TORCH, CALLED, "RuntimeError", "4", "-1"),
+    (MUTE, CALLED, "Mute", "5", ""),
+    (LOOKS_UP, FILE, "KeyError", "2", "'net'"),
+    (SHAPES, f"Linear of {FILE}", "RuntimeError", "", "shapes cannot be multiplied"),
+    (TYPES, f"Net of {FILE}", "RuntimeError", "5", "same dtype"),
 ]
+LEAVES = MODULE + "        raise SystemExit(0)\nnet = Net(5, 2)\n"
+TWO = TORCH + "def net():\n    return nn.Linear(5, 2), None\n"
+META = TORCH + "net = nn.Linear(5, 2, device='meta')\n"
+ASKS = TORCH + "class net(nn.Module):\n    def __init__(self, width, *, depth):\n        pass\n"
+ORDERED = "import collections\ndef net():\n    return collections.OrderedDict()\n"
+OTHERS = [  # code, the kind and value of the refusal
+    ("import sys\nsys.exit(3)\n", "ended-program", f"{FILE}:2"),
+    (LEAVES, "ended-program", f"{FILE}:5"),
+    ("def nets():\n    pass\n", "unknown-name", "net"),
+    ("net = {'a': 1}\n", "wrong-type", "a dict"),
+    (ASKS, "needs-arguments", ["width", "depth"]),
+    (TWO, "wrong-type", "a tuple"),
+    ("async def net():\n    pass\n", "wrong-type", "a coroutine"),
+    (ORDERED, "wrong-type", "a collections.OrderedDict"),
+    (META, "no-values", "weight"),
+]
+OUTPUTS = {  # code of a module whose K is not defined, and what its refusal tells
+    "a tuple": (
+        MODULE + "        return super().forward(x), x\nnet = Net(5, 2)\n",
+        "tuple of 2 items",
+    ),
+    "dropout in evaluation": (
+        MODULE + "        return super().forward(nn.functional.dropout(x, 0.5))\nnet = Net(5, 2)\n",
+        "random numbers",
+    ),
+    "complex numbers": (
+        MODULE + "        return super().forward(x.to(self.weight.dtype))\n"
+        "net = Net(5, 2, dtype=torch.complex64)\n",
+        "complex128 of shape (2, 2)",
+    ),
+    "BatchNorm in training": (
+        TORCH + "class Net(nn.BatchNorm1d):\n    def train(self, mode=True):\n"
+        "        return super().train(True)\nnet = nn.Sequential(nn.Linear(5, 2), Net(2))\n",
+        "Layer 1 (Net)",
+    ),
+    "nothing that trains": (TORCH + "net = nn.Tanh()\n", "requires_grad"),
+}
 
 
-@pytest.mark.parametrize(("text", "name", "words"), FAULTY)
-def test_an_error_in_the_users_code_is_one_sentence_with_its_place(
-    folder: Path, text: str, name: str, words: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("text", "who", "error", "line", "said"), RAISED)
+def test_an_error_of_the_users_code_is_told_with_its_place(
+    folder: Path, text: str, who: str, error: str, line: str, said: str
 ) -> None:
-    said = refused(capsys, asked(f"{code(folder, text)}:{name}"))
-    assert said == words if words.endswith(".") else said.startswith(words)
+    refusal = refused(*asked(f"{code(folder, text)}:net"))
+    assert refusal.kind == "raised"
+    found: RaisedError = refusal.value
+    assert (found.who, found.kind, found.at.partition(":")[2]) == (who, error, line)
+    assert said in found.said
+    assert refusal.way_out == ("--dtype float32" if text == TYPES else "")
+    assert f"{who} raised {error}" in str(refusal)
 
 
-def test_a_module_that_is_not_there_says_where_it_was_looked_for(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert refused(capsys, asked("user_net:Smooth")) == (
-        f"There is no module 'user_net', neither in {folder} nor among what is installed for this "
-        "Python. Did you mean 'user_nets'?"
-    )
-    assert "There is no module 'user_nets.deep'" in refused(capsys, asked("user_nets.deep:Smooth"))
+@pytest.mark.parametrize(("text", "kind", "value"), OTHERS)
+def test_what_makes_no_module_is_refused(folder: Path, text: str, kind: str, value: object) -> None:
+    refusal = refused(*asked(f"{code(folder, text)}:net"))
+    assert (refusal.kind, refusal.value) == (kind, value)
+    assert kind != "unknown-name" or "'nets'?" in str(refusal)
+
+
+@pytest.mark.parametrize("case", OUTPUTS)
+def test_a_module_whose_kernel_is_not_defined_is_refused(folder: Path, case: str) -> None:
+    text, told = OUTPUTS[case]
+    assert told in str(refused(*asked(f"{code(folder, text)}:net")))
+
+
+def test_a_module_that_is_not_there_says_where_it_was_looked_for(folder: Path) -> None:
+    refusal = refused(*asked("user_net:Smooth"))
+    assert (refusal.kind, refusal.value) == ("unknown-name", "user_net")
+    assert str(folder) in str(refusal)
+    assert "'user_nets'?" in str(refusal)
+    assert refused(*asked("user_nets.deep:Smooth")).value == "user_nets.deep"
     code(folder, "net = 1\n", "json")
-    said = refused(capsys, asked("json:net"))
-    assert said.startswith("There is no 'net' in ")
-    assert said.endswith(" It hides json.py of this folder, which has the same name: rename that.")
+    refusal = refused(*asked("json:net"))
+    assert (refusal.kind, refusal.value) == ("unknown-name", "net")
+    assert "hides json.py" in str(refusal)
 
 
 @pytest.mark.parametrize(
@@ -185,48 +121,49 @@ def test_a_module_that_is_not_there_says_where_it_was_looked_for(
 def test_a_path_in_the_place_of_a_module_is_answered_with_what_is_meant(
     folder: Path, typed: str, meant: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = refused(capsys, asked(typed))
-    assert f"'{typed}' is not of the form MODULE:NAME" in said
-    assert said.endswith(f"Did you mean '{meant}'?")
+    said = said_in_a_line(capsys, *asked(typed))
+    assert f"'{typed}'" in said
+    assert said.endswith(f"'{meant}'?\n")
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "option"),
     [
-        (["--net", "fc"], "--net has no effect beside --model: the code says what"),
-        (["--net", "fc", "--option", "width=3"], "--net has no effect beside --model"),
-        (["--option", "width=3"], "--option has no effect beside --model"),
-        (["--norm-eps", "1e-3"], "--norm-eps has no effect beside --model: the code says"),
-        (["--gates", "g.pt"], "--gates has no effect beside --model: the module makes its own"),
-        (["--beta", "4"], "--beta has no effect beside --model"),
-        (["--beta", "4", "--eps", "0.1"], "--beta has no effect beside --model"),
-        (["--permute", "0,1"], "--permute has no effect beside --model"),
-        (["--value-input", "ones"], "--value-input ones has no effect beside --model"),
-        (["--feature-activation", "linear"], "--feature-activation linear has no effect"),
-        (["--data-root", "d"], "--data-root has no effect beside --model: it is for --examples."),
-        (["--scale", "trace"], "--scale has no effect on this model. K alone is computed"),
-        (["--folded"], "--folded has no effect on this model. K alone is computed"),
-        (["net.pt"], "--model makes the network; leave out net.pt, or give the file as --weights."),
+        (["--net", "fc", "--option", "width=3"], "--net"),
+        (["--option", "width=3"], "--option"),
+        (["--norm-eps", "1e-3"], "--norm-eps"),
+        (["--gates", "g.pt"], "--gates"),
+        (["--beta", "4", "--eps", "0.1"], "--beta"),
+        (["--permute", "0,1"], "--permute"),
+        (["--value-input", "ones"], "--value-input ones"),
+        (["--feature-activation", "linear"], "--feature-activation linear"),
+        (["--data-root", "d"], "--data-root"),
+        (["--part", "ema"], "--part"),
+        (["--scale", "trace"], "--scale"),
+        (["--folded"], "--folded"),
     ],
 )
 def test_options_without_effect_beside_a_model_are_refused(
-    folder: Path, options: list[str], words: str, capsys: pytest.CaptureFixture[str]
+    folder: Path, options: list[str], option: str
 ) -> None:
-    assert refused(capsys, asked("user_nets:Smooth", *options)).startswith(words)
+    refusal = refused(*asked("user_nets:Smooth", *options))
+    assert (refusal.kind, refusal.place) == ("no-effect", option)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "kind", "place"),
     [
-        (["--inputs", "x.npy"], "Name a network: a file, a run, a session, or your own code with"),
-        (["--inputs", "x.npy", "net.pt", "--weights", "f.pt"], "--weights needs --model; "),
+        (["--inputs", "x.npy"], "not-named", ""),
+        (["--inputs", "x.npy", "net.pt", "--weights", "f.pt"], "needs-option", "--weights"),
+        (["--model", "user_nets:Smooth", "--examples", "probe"], "no-effect", "--examples"),
         (
-            ["--model", "user_nets:Smooth", "--examples", "probe"],
-            "--examples has no effect beside --model: they are those of a run; give --inputs.",
+            ["--model", "user_nets:Smooth", "--inputs", "x.npy", "net.pt"],
+            "contradiction",
+            "--model",
         ),
     ],
 )
-def test_a_command_without_its_network_is_refused(
-    folder: Path, arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+def test_a_command_without_its_network_or_with_two_is_refused(
+    folder: Path, arguments: list[str], kind: str, place: str
 ) -> None:
-    assert refused(capsys, ["kernels", *arguments]).startswith(words)
+    assert refused_kind(kind, "kernels", *arguments).place == place

@@ -14,7 +14,10 @@ from torch import Tensor, nn
 from torch.func import functional_call, jacrev
 
 from dgn_engine.cli import main
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.frames import Array
+from tests.engine.cli.typed import arrays_in
+from tests.refusals import refused_command
 
 N = 6
 NETS = """
@@ -139,26 +142,15 @@ def asked(model: str, *options: str) -> list[str]:
 
 def computed(model: str, *options: str) -> tuple[dict[str, Array], dict[str, Any]]:
     assert main(asked(model, *options, "--out", "k.npz")) == 0
-    with np.load("k.npz", allow_pickle=False) as file:
-        arrays = dict(file)
+    arrays = arrays_in("k.npz")
     return arrays, json.loads(str(arrays.pop("settings")))
 
 
-def refused(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
-    """What is said, one sentence after the command's name."""
-    capsys.readouterr()
-    try:
-        status = main([*arguments, "--out", "refused.npz"])
-    except SystemExit as left:
-        status = int(str(left.code))
-    assert status == 2
+def refused(*arguments: object) -> UserError:
+    """The refusal of a command, which writes nothing."""
+    refusal = refused_command(*arguments, "--out", "refused.npz")
     assert not Path("refused.npz").exists()
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    lines = [line for line in printed.err.splitlines() if line != "a net is made"]
-    assert len(lines) == 1, lines
-    assert "Traceback" not in lines[0]
-    return lines[0].partition(": ")[2]
+    return refusal
 
 
 def made(name: str) -> nn.Module:
