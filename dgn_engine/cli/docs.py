@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 from dgn_engine.cli import Subcommand
 from dgn_engine.errors import UserError, did_you_mean
@@ -19,10 +21,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--where", action="store_true", help="print where they lie and stop")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def open_in_browser(address: str) -> bool:
+    """Return whether a browser took it; a terminal alone has none."""
+    import webbrowser
+
+    try:
+        return webbrowser.open(address)
+    except webbrowser.Error:
+        return False
+
+
+def run(
+    arguments: argparse.Namespace,
+    find_site: Callable[[], Path | None] = built_site,
+    open_page: Callable[[str], bool] = open_in_browser,
+) -> int:
     """Open the site in the browser where it was built; else, or for a topic, show a document."""
     known = titles()
-    site = built_site()
+    site = find_site()
     if arguments.list:
         for name, title in known.items():
             say(f"{name:28} {title}")
@@ -30,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.where:
         say(str(site or documents()))
         return 0
-    if arguments.topic is None and site is not None and _opened(site.as_uri()):
+    if arguments.topic is None and site is not None and open_page(site.as_uri()):
         say(str(site))
         return 0
     topic = (arguments.topic or "guide").removesuffix(".md")
@@ -43,16 +59,6 @@ def run(arguments: argparse.Namespace) -> int:
         )
     _show((documents() / f"{topic}.md").read_text(encoding="utf-8"))
     return 0
-
-
-def _opened(address: str) -> bool:
-    """Whether a browser took it; a terminal alone has none."""
-    import webbrowser
-
-    try:
-        return webbrowser.open(address)
-    except webbrowser.Error:
-        return False
 
 
 def _show(text: str) -> None:

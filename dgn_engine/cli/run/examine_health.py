@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, entry_points, requires, version
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, requires, version
 from pathlib import Path
 from typing import Literal
 
@@ -47,9 +47,13 @@ class HealthFinding:
 
 def print_findings(arguments: argparse.Namespace) -> int:
     """Exit 0; 1 where something keeps the program from working."""
-    findings = examine(arguments.devices)
+    return report_findings(examine(arguments.devices), arguments.json)
+
+
+def report_findings(findings: Sequence[HealthFinding], as_json: bool = False) -> int:
+    """Print findings; return 0, or 1 where something keeps the program from working."""
     faults = sum(finding.state == "fault" for finding in findings)
-    if arguments.json:
+    if as_json:
         rows = [vars(finding) for finding in findings]
         say_json({"works": faults == 0, "findings": rows}, indent=1)
         return DAMAGED if faults else 0
@@ -67,22 +71,33 @@ def _counted(count: int, what: str) -> str:
     return f"{count or 'no'} {what}{'' if count == 1 else 's'}"
 
 
-def examine(ask_torch: bool = False) -> list[HealthFinding]:
-    """Everything, in the order in which it is printed; a few tenths of a second without torch."""
+def examine(
+    ask_torch: bool = False,
+    packages: Sequence[str] | None = None,
+    checks: Sequence[EntryPoint] | None = None,
+) -> list[HealthFinding]:
+    """Everything, in the order in which it is printed; a few tenths of a second without torch.
+
+    Args:
+        ask_torch: load torch and ask it for its devices.
+        packages: what must be installed; by default what this program needs.
+        checks: of a window; by default those of the packages that are installed.
+    """
     with ThreadPoolExecutor(1) as pool:  # it waits for a process; meanwhile the rest is looked at
         confinement = pool.submit(lambda: [*_confinement()])
-        before = [*_versions(), *_environment(), *_device(ask_torch)]
-        after = [*_folders(), *_display(), *_data()]
+        before = [*_versions(packages), *_environment(), *_device(ask_torch)]
+        after = [*_folders(), *_display(checks), *_data()]
         return [*before, *confinement.result(), *after]
 
 
-def _versions() -> Iterator[HealthFinding]:
+def _versions(packages: Sequence[str] | None) -> Iterator[HealthFinding]:
     yield HealthFinding("versions", "dgn-viewer", "ok", __version__)
     python = f"{platform.python_version()} ({platform.system()} {platform.machine()})"
     old = sys.version_info[:2] < OLDEST
     needed = f"; {'.'.join(map(str, OLDEST))} or newer is needed" if old else ""
     yield HealthFinding("versions", "Python", "fault" if old else "ok", python + needed)
-    for name in {name.lower(): name for name in (*_required(), *_ALWAYS)}.values():
+    needed = (*_required(), *_ALWAYS) if packages is None else packages
+    for name in {name.lower(): name for name in needed}.values():
         try:
             yield HealthFinding("versions", name, "ok", version(name))
         except PackageNotFoundError:
@@ -219,8 +234,8 @@ def _nearest(path: Path) -> Path:
     return next((one for one in (path, *path.absolute().parents) if one.exists()), Path("/"))
 
 
-def _display() -> Iterator[HealthFinding]:
-    for entry in entry_points(group=CHECKS):
+def _display(checks: Sequence[EntryPoint] | None) -> Iterator[HealthFinding]:
+    for entry in entry_points(group=CHECKS) if checks is None else checks:
         try:
             trouble = entry.load()(os.environ)
         except ImportError as error:

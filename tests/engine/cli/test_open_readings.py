@@ -21,6 +21,9 @@ from dgn_engine.cli import main
 from dgn_engine.config import DataConfig
 from dgn_engine.data import Examples, load_examples
 from dgn_engine.experiments.report import document
+from tests.engine.cli.typed import arrays_in, printed
+from tests.engine.cli.user_code import mean_kernel
+from tests.refusals import refused_command
 
 N = 8  # inputs of kernels
 SHORT = [
@@ -172,18 +175,6 @@ def given(module: nn.Module, x: Any) -> Tensor:
     return images.flatten(1) if flat else images
 
 
-def neural_tangent_kernel(module: nn.Module, x: Tensor) -> Any:
-    """Σ_c ∇f_c(x)·∇f_c(x′) / C by autograd, (n, n)."""
-    parameters = list(module.parameters())
-    rows = []
-    for each in x:
-        logits = module(each[None])[0]
-        parts = [torch.autograd.grad(z, parameters, retain_graph=True) for z in logits]
-        rows.append(torch.stack([torch.cat([g.flatten() for g in part]) for part in parts]))
-    jacobian = torch.stack(rows)
-    return (torch.einsum("scp,tcp->st", jacobian, jacobian) / jacobian.shape[1]).numpy()
-
-
 @pytest.mark.parametrize("name", KINDS)
 def test_what_is_open_is_asked_and_the_line_of_the_answer_is_computed_as_torch_does(
     name: str,
@@ -211,11 +202,11 @@ def test_what_is_open_is_asked_and_the_line_of_the_answer_is_computed_as_torch_d
     typed = [*shlex.split(kind.reading), *kind.more]
     for door in ("kernels", "kernels with labels"):
         assert main([*DOORS[door], *typed, "--out", f"{door}.npz"]) == 0
-        with np.load(f"{door}.npz") as found:
-            assert ("npk" in found) == kind.gates
-            exact = kind.stated(copy.deepcopy(module).double())
-            wanted = neural_tangent_kernel(exact, given(exact, digits.test_x[:N]).double())
-            np.testing.assert_allclose(found["ntk"], wanted, rtol=1e-10)
+        found = arrays_in(f"{door}.npz")
+        assert ("npk" in found) == kind.gates
+        exact = kind.stated(copy.deepcopy(module).double())
+        wanted = mean_kernel(exact, given(exact, digits.test_x[:N]).double())
+        np.testing.assert_allclose(found["ntk"], wanted, rtol=1e-10)
     for door in ("inspect", "gate-information"):
         capsys.readouterr()
         assert main([*DOORS[door], *typed, "--out", "out"]) == (0 if kind.gates else 2)
@@ -236,89 +227,60 @@ def test_a_listing_says_what_is_open_and_what_was_said(
 ) -> None:
     kind = KINDS[name]
     torch.save(modules[name].state_dict(), "net.pt")
-    assert main(["inspect", "net.pt", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = printed(capsys, "inspect", "net.pt", "--json")
     for option in re.findall(r"--[a-z-]+", kind.reading):
         assert option in told["not_read_because"]
     assert not told["understood_as"].startswith("taken as")
-    assert main(["inspect", "net.pt", *shlex.split(kind.reading), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = printed(capsys, "inspect", "net.pt", *shlex.split(kind.reading), "--json")
     assert (told["not_read_because"] is None) == kind.gates
 
 
-def two_convolutions() -> nn.Module:
-    return nn.Sequential(
-        nn.Conv2d(1, 3, 3),
-        nn.ReLU(),
-        nn.Conv2d(3, 3, 3),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(48, 10),
-    )
+def bare() -> nn.Module:
+    return dense(nn.ReLU())
 
 
 def normed() -> nn.Module:
     return nn.Sequential(nn.Linear(64, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 10))
 
 
-def bare() -> nn.Module:
-    return nn.Sequential(nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10))
-
-
 RELU = "--activation relu"
-SAID_WRONG = {  # a network, the options that it cannot have, what the sentence names
-    "an unknown activation": (bare, "--activation rleu", "rleu"),
-    "a number that it has not": (bare, "--activation relu:2", "relu:2"),
-    "too few words": (two_convolutions, f"{RELU} --geometry s1", "--geometry"),
-    "an unknown word": (two_convolutions, f"{RELU} --geometry s1,q9,s1", "q9"),
-    "words of no convolution": (bare, f"{RELU} --geometry p1", "--geometry"),
-    "numbers that say otherwise": (
-        normed,
-        f"{RELU} --norm-eps 1e-5 --batchnorm after",
-        "BatchNorm '1'",
-    ),
-    "no BatchNorm": (bare, f"{RELU} --batchnorm after", "--batchnorm"),
-    "no ε": (normed, f"{RELU} --norm-eps nan", "nan"),
-    "nothing to ignore": (bare, f"{RELU} --ignore nothing", "nothing"),
-    "a named network": (bare, f"{RELU} --net fc", "--net"),
-    "no such weight": (bare, f"{RELU} --order 0.weight,3.weight", "3.weight"),
-}
+SAID_WRONG = [  # a network, the options that it cannot have, what the sentence names
+    (bare, "--activation rleu", "rleu"),
+    (bare, "--activation relu:2", "relu:2"),
+    (convolutional, f"{RELU} --geometry s1,s1", "--geometry"),
+    (convolutional, f"{RELU} --geometry q9", "q9"),
+    (bare, f"{RELU} --geometry p1", "--geometry"),
+    (normed, f"{RELU} --norm-eps 1e-5 --batchnorm after", "BatchNorm '1'"),
+    (bare, f"{RELU} --batchnorm after", "--batchnorm"),
+    (normed, f"{RELU} --norm-eps nan", "nan"),
+    (bare, f"{RELU} --ignore nothing", "nothing"),
+    (bare, f"{RELU} --net fc", "--net"),
+    (bare, f"{RELU} --order 0.weight,3.weight", "3.weight"),
+]
 
 
-@pytest.mark.parametrize("name", SAID_WRONG)
+@pytest.mark.parametrize(("build", "options", "named"), SAID_WRONG)
 def test_what_cannot_be_of_a_file_is_refused_in_one_sentence(
-    name: str, folder: Path, capsys: pytest.CaptureFixture[str]
+    build: Callable[[], nn.Module], options: str, named: str, folder: Path
 ) -> None:
-    build, options, named = SAID_WRONG[name]
     torch.save(build().state_dict(), "net.pt")
-    refused_by_all(["net.pt"], options, named, capsys)
+    refused_by_all(["net.pt"], options, named)
 
 
-def refused_by_all(
-    network: list[str], options: str, named: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Refuse `options` beside a network in each command, in one sentence, and write nothing."""
+def refused_by_all(network: list[str], options: str, named: str) -> None:
+    """Refuse `options` beside a network in each command, and write nothing."""
     for door, (command, _, *more) in DOORS.items():
-        capsys.readouterr()
-        assert main([command, *network, *more, *shlex.split(options), "--out", "out"]) == 2, door
-        said = capsys.readouterr()
-        assert named in said.err
-        assert (said.out, said.err.count("\n")) == ("", 1)
+        refusal = refused_command(command, *network, *more, *shlex.split(options), "--out", "out")
+        assert named in str(refusal), door
         assert not Path("out").exists()
 
 
-def test_a_network_that_says_what_it_is_takes_no_reading(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_network_that_says_what_it_is_takes_no_reading(folder: Path) -> None:
     torch.save(bare(), "whole.pt")
     (folder / "open_nets.py").write_text("raise AssertionError('this is not run')", "utf-8")
     small = ["--width", "8", "--depth", "3", "--epochs", "1", "--regime", "ReLU", "--quiet"]
     assert main(["train", *small, "--train-limit", "64", "--out", "run"]) == 0
-    for network in (
-        ["whole.pt"],
-        [str(Path("run", "weights.safetensors"))],
-        ["run"],
-        ["--model", "open_nets:net"],
-    ):
+    weights = str(Path("run", "weights.safetensors"))
+    for network in (["whole.pt"], [weights], ["run"], ["--model", "open_nets:net"]):
         for options in (RELU, "--geometry p1"):
-            refused_by_all(network, options, options.split()[0], capsys)
+            refused_by_all(network, options, options.split()[0])
