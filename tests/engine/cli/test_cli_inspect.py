@@ -13,6 +13,8 @@ import torch
 from torch import nn
 
 from dgn_engine.cli import main
+from tests.engine.cli.typed import printed, refused_kind
+from tests.refusals import refused_command
 
 
 @pytest.fixture
@@ -33,22 +35,16 @@ def test_text_tells_tensors_what_they_are_and_what_is_ignored(
     assert lines[1].startswith("a chain of 2 dense layers, 6 inputs, 3 outputs")
     assert "  0.weight  4×6  float32" in lines
     assert "  2.bias    3    float32  not finite" in lines
-    place = lines.index("some values are not finite")
-    assert lines[place + 1] == "ignored: args (argparse.Namespace)"
+    assert "ignored: args (argparse.Namespace)" in lines
     assert any("--activation" in line for line in lines)
 
 
 def test_json_tells_the_same(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["inspect", "--json", str(checkpoint)]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["kind"] == "PyTorch"
-    assert told["finite"] is False
-    assert told["tensors"][0] == {
-        "name": "0.weight",
-        "shape": [4, 6],
-        "dtype": "float32",
-        "finite": True,
-    }
+    told = printed(capsys, "inspect", "--json", checkpoint)
+    assert (told["kind"], told["finite"]) == ("PyTorch", False)
+    first, *_, last = told["tensors"]
+    assert first == {"name": "0.weight", "shape": [4, 6], "dtype": "float32", "finite": True}
+    assert (last["name"], last["finite"]) == ("2.bias", False)
     assert told["ignored"] == ["args (argparse.Namespace)"]
 
 
@@ -69,10 +65,8 @@ def test_what_a_file_would_call_is_a_warning(
 ) -> None:
     assert main(["inspect", str(trojan)]) == 0
     name = f"{os.system.__module__}.system"
-    warning = f"to load trojan.pt, Python would call {name}; nothing was run"
-    assert warning in capsys.readouterr().err
-    assert main(["inspect", "--json", str(trojan)]) == 0
-    told = json.loads(capsys.readouterr().out)
+    assert f" call {name};" in capsys.readouterr().err
+    told = printed(capsys, "inspect", "--json", trojan)
     assert (told["would_call"], told["would_import"]) == ([name], [])
     assert told["would_look_up"] == []
 
@@ -86,27 +80,19 @@ def test_a_name_that_is_not_called_is_a_warning_of_its_own(
     torch.save(network, tmp_path / "net.pt")
     assert main(["inspect", str(tmp_path / "net.pt")]) == 0
     lines = capsys.readouterr().err
-    start = "to load net.pt, Python would"
-    assert f"{start} import os and look up os.popen; nothing was run" in lines
-    assert f"{start} import colorsys and look up colorsys.rgb_to_hsv; nothing was run" in lines
-    assert main(["inspect", "--json", str(tmp_path / "net.pt")]) == 0
-    told = json.loads(capsys.readouterr().out)
+    for module, name in (("os", "os.popen"), ("colorsys", "colorsys.rgb_to_hsv")):
+        assert f" import {module} and look up {name};" in lines
+    told = printed(capsys, "inspect", "--json", tmp_path / "net.pt")
     assert told["would_call"] == []
     assert told["would_look_up"] == ["os.popen", "colorsys.rgb_to_hsv"]
     assert told["would_import"] == ["os", "colorsys"]
 
 
-def test_a_refusal_is_one_sentence_on_stderr(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_page_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "page.pt").write_text("<html>404</html>")
-    assert main(["inspect", str(tmp_path / "page.pt")]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err == (
-        "dgn inspect: page.pt is a web page (HTML), saved in the place of a file; download the "
-        "file itself.\n"
-    )
+    told = str(refused_command("inspect", tmp_path / "page.pt"))
+    assert told.startswith("page.pt ")
+    assert "HTML" in told
 
 
 def test_what_confines_the_reader_is_said_and_tried(capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,9 +107,30 @@ def test_what_confines_the_reader_is_said_and_tried(capsys: pytest.CaptureFixtur
     assert len(lines) == 2 + len(found["layers"]) + len(found["attempts"])
 
 
-@pytest.mark.parametrize("asked", [[], ["x.pt", "--confinement"], ["--confinement", "--data", "x"]])
-def test_a_file_or_the_confinement_is_asked(
-    asked: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["inspect", *asked]) == 2
-    assert "confinement" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "kind", "place"),
+    [
+        ("", "not-named", ""),
+        ("x.pt --confinement", "contradiction", "--confinement"),
+        ("--confinement --data x", "contradiction", "--confinement"),
+        ("x.pt --examples 5", "needs-option", "--examples"),
+        ("x.pt --kernels exact", "needs-option", "--kernels"),
+        ("x.pt --option width=3", "needs-option", "--option"),
+        ("x.pt --data digits --option width=3", "needs-option", "--option"),
+        ("x.pt --data digits --split-seed 2147483648", "out-of-bounds", "--split-seed"),
+        ("x.pt --data digits --split-seed 1 --test-indices a", "contradiction", "--split-seed"),
+        ("x.pt --data digits --test-indices=", "empty", "--test-indices"),
+        ("x.pt --data digits --examples 1", "out-of-bounds", "--examples"),
+        ("--model a:b", "needs-option", "--model"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(words: str, kind: str, place: str) -> None:
+    assert refused_kind(kind, "inspect", *words.split()).place == place
+
+
+def test_a_layer_that_there_is_not_is_refused(checkpoint: Path) -> None:
+    network = nn.Sequential(nn.Linear(64, 4), nn.ReLU(), nn.Linear(4, 3))
+    torch.save(network.eval(), checkpoint)
+    words = ("inspect", checkpoint, "--data", "digits", "--examples", "4", "--layers")
+    assert refused_kind("out-of-bounds", *words, "1,2").value == [1, 2]
+    assert main([*map(str, words), "1"]) == 0

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from dgn_engine.cli import main
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import (
@@ -27,6 +26,8 @@ from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.session_file.session_writer import save_session
 from dgn_engine.sweep.checks import check_folder
 from dgn_engine.sweep.unit import unit_folder
+from tests.engine.cli.typed import refused_kind
+from tests.refusals import refused_command
 
 
 def a_link(path: Path) -> None:
@@ -55,26 +56,18 @@ def a_socket(path: Path) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ["train", "--epochs", "1", "--out"],
-        ["sweep", "sweep.toml", "--out"],
-        ["reproduce", "theory-depth", "--out"],
-        ["gate-information", "file.pt", "run.toml", "--out"],
-        ["kernels", "run", "--examples", "4", "--out"],
-        ["inspect", "run", "--out"],
-        ["runs", "export", "run"],
+        "train --epochs 1 --out",
+        "sweep sweep.toml --out",
+        "reproduce theory-depth --out",
+        "gate-information file.pt run.toml --out",
+        "kernels run --examples 4 --out",
+        "inspect run --out",
+        "runs export run",
     ],
 )
-def test_a_name_that_is_no_utf8_is_refused_before_the_work(
-    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*command, str(tmp_path / "a\udcffb")]) == 2
-    said = capsys.readouterr().err
-    assert said.endswith("its name is not UTF-8; choose another one.\n")
-    assert [*tmp_path.iterdir()] == []
-
-
-def test_the_users_folder_of_runs_may_have_no_such_name_either(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no name in UTF-8"):
+def test_a_name_that_is_no_utf8_is_refused_before_the_work(command: str, tmp_path: Path) -> None:
+    refused_kind("no-text", *command.split(), tmp_path / "a\udcffb")
+    with pytest.raises(UserError):  # nor the users' folder of runs
         RunFolder.create(tmp_path / "a\udcffb" / "run", RunConfig())
     assert [*tmp_path.iterdir()] == []
 
@@ -108,9 +101,9 @@ def run(tmp_path: Path) -> Path:
 
 
 def test_a_device_is_not_replaced() -> None:
-    with pytest.raises(NotReplaced, match="it is a device, and is not replaced"):
+    with pytest.raises(NotReplaced, match="device"):
         require_replaceable(Path(os.devnull))
-    with pytest.raises(UserError, match="Cannot write /dev/null: it is a device"):
+    with pytest.raises(UserError, match=r"/dev/null.* device"):
         check_output(Path("/dev/null"))
 
 
@@ -123,9 +116,9 @@ def test_only_a_regular_file_is_replaced(thing: Callable[[Path], None], place: P
         write_file(path, b"new")
     with pytest.raises(NotReplaced), replace_file(path):
         pass
-    with pytest.raises(UserError, match="and is not replaced"):
+    with pytest.raises(UserError, match="x"):
         save_file(path, b"new")
-    with pytest.raises(UserError, match="and is not replaced; choose another name"):
+    with pytest.raises(UserError, match="x"):
         check_output_folder(place, ["x"])
     assert kind_of(path) == kind
     assert (place / "precious").read_text() == "precious"
@@ -137,43 +130,38 @@ def test_only_a_regular_file_is_replaced(thing: Callable[[Path], None], place: P
     assert (place / "precious").read_bytes() == b"new"
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("thing", [os.mkfifo, a_link, a_link_to_nothing])
 @pytest.mark.parametrize(
-    "words",
+    "command",
     [
-        ["kernels", "no.pt", "--inputs", "no.npy", "--out", "x.npz"],
-        ["runs", "export", "run", "x.dgn"],
-        ["runs", "export", "run", "x.csv"],
-        ["train", "--out", "x.npz"],
-        ["inspect", "no.pt", "--data", "digits", "--out", "folder"],
-        ["sweep", "sweep.toml", "--out", "x.npz"],
-        ["reproduce", "npf-nu", "--out", "x.npz"],
-        ["figure", "run", "--panel", "training", "--out", "x.pdf"],
+        "kernels no.pt --inputs no.npy --out x.npz",
+        "runs export run x.dgn",
+        "runs export run x.csv",
+        "train --out x.npz",
+        "inspect no.pt --data digits --out folder",
+        "sweep sweep.toml --out x.npz",
+        "reproduce npf-nu --out x.npz",
+        "figure run --panel training --out x.pdf",
     ],
-    ids=lambda words: " ".join(words[:2]),
 )
 def test_a_command_refuses_what_is_no_file_before_it_works(
-    words: list[str],
+    command: str,
     thing: Callable[[Path], None],
     run: Path,
     place: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(run.parent)
     (place / "sweep.toml").write_text("[grid]\nseed = [0, 1]\n")
     (place / "folder").mkdir()
-    path = place / ("folder/kernels.npz" if words[0] == "inspect" else words[-1])
+    path = place / ("folder/kernels.npz" if "inspect" in command else command.split()[-1])
     if thing is a_link:
         (place / "folder" / "precious").touch()
     thing(path)
     before = sorted(one.name for one in place.iterdir())
     kind = kind_of(path)
-    assert main(words) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert path.name in said
-    assert "choose a" in said or "is a link" in said
+    assert path.name in str(refused_command(*command.split()))
     assert kind_of(path) == kind
     assert sorted(one.name for one in place.iterdir()) == before
     assert (place / "precious").read_text() == "precious"
@@ -182,7 +170,7 @@ def test_a_command_refuses_what_is_no_file_before_it_works(
 def test_no_path_at_all_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in (".", "..", "/"):
-        with pytest.raises(UserError, match="it is a folder"):
+        with pytest.raises(UserError, match="folder"):
             check_output(Path(name))
 
 
@@ -195,11 +183,11 @@ def test_links_in_a_folder_of_results_are_refused(name: str, tmp_path: Path) -> 
     if name == "units":
         (root / "units").rmdir()
     (root / name).symlink_to(elsewhere)
-    with pytest.raises(UserError, match=f"'{name}' in it is a link, and is not followed"):
+    with pytest.raises(UserError, match=f"'{name}'.* link"):
         check_folder(root, ("figures",))
     if name.startswith("units"):
-        with pytest.raises(UserError, match="is a link, which is not followed"):
+        with pytest.raises(UserError, match="link"):
             unit_folder(root, "one")
-    with pytest.raises(OSError, match="is a link, and is not followed"):
+    with pytest.raises(OSError, match="link"):
         write_file(inside(root) / name / "x", b"")
     assert list(elsewhere.iterdir()) == []

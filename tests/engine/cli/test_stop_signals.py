@@ -6,8 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,10 +16,13 @@ import torch
 from safetensors.torch import load_file
 
 from dgn_engine.cli import ended_by_signal, main
+from dgn_engine.config import DataConfig
+from dgn_engine.data import Examples, Report
 from dgn_engine.session import stop_signals
 from dgn_engine.session.stop_signals import StopSignals
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.training import run as run_module
 from dgn_engine.training.trainer import Trainer
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
@@ -27,17 +30,18 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 SMALL = ["--width", "8", "--depth", "3", "--epochs", "2", "--train-limit", "200", "--quiet"]
 
 
-def signal_at(step: int, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sent by the training itself, which waits until it has arrived."""
-    take = Trainer.step
+def signalled(number: int) -> Callable[[], float]:
+    """A pace at which a signal comes while the run trains; after it there is a second for a step,
+    in which whoever asks for signals has noticed it."""
+    asked = iter(range(1_000_000))
 
-    def taken(trainer: Trainer) -> None:
-        take(trainer)
-        if trainer.step_count == step:
+    def pace() -> float:
+        turn = next(asked)
+        if turn == 5:
             os.kill(os.getpid(), number)
-            time.sleep(0.05)
+        return 0.0 if turn < 5 else 1.0
 
-    monkeypatch.setattr(Trainer, "step", taken)
+    return pace
 
 
 @pytest.fixture(scope="module")
@@ -50,38 +54,65 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 def test_a_run_that_a_signal_stopped_goes_on_bit_for_bit(
-    number: signal.Signals,
-    whole: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    number: signal.Signals, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Twice: a run that is gone on with is stopped by a signal, too."""
     stopped = tmp_path / "stopped"
     before = [signal.getsignal(one) for one in SIGNALS]
-    with monkeypatch.context() as patch:
-        signal_at(5, number, patch)
-        assert main(["train", *SMALL, "--out", str(stopped)]) == 128 + number
-    assert [signal.getsignal(one) for one in SIGNALS] == before
-    assert "saved in" in capsys.readouterr().err
-    step = RunReader(stopped).checkpoints[-1].step
-    assert 5 <= step < RunReader(whole).checkpoints[-1].step
-    assert [str(one) for one in verify(stopped)] == []
-    assert main(["train", "--resume", str(stopped), "--quiet"]) == 0
+    first = ["train", *SMALL, "--out", str(stopped)]
+    again = ["train", "--resume", str(stopped), "--quiet"]
+    steps = [0]
+    for words in (first, again):
+        assert main(words, signalled(number)) == 128 + number
+        assert [signal.getsignal(one) for one in SIGNALS] == before
+        assert str(stopped) in capsys.readouterr().err
+        steps.append(RunReader(stopped).checkpoints[-1].step)
+        assert steps[-2] < steps[-1] < RunReader(whole).checkpoints[-1].step
+        assert [str(one) for one in verify(stopped)] == []
+        assert (stopped / "weights.safetensors").exists()
+    assert main(again) == 0
     ends = [load_file(path / "weights.safetensors") for path in (whole, stopped)]
     assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0] | ends[1])
     assert RunReader(whole).measured == RunReader(stopped).measured
 
 
+def reading_for_ever(number: int) -> Callable[[DataConfig, Report], Examples]:
+    def endless(_config: DataConfig, report: Report) -> Examples:
+        os.kill(os.getpid(), number)
+        while True:
+            report("reading for ever", None)
+
+    return endless
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_a_signal_while_data_are_read_leaves_no_run_and_changes_none(
+    number: signal.Signals,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module, "load_examples", reading_for_ever(number))
+        assert main(["train", *SMALL, "--out", str(path)]) == 128 + number
+    assert capsys.readouterr().err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+    assert main(["train", *SMALL, "--out", str(path)], signalled(number)) == 128 + number
+    before = {one: one.read_bytes() for one in path.rglob("*") if one.is_file()}
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module, "load_examples", reading_for_ever(number))
+        assert main(["train", "--resume", str(path)]) == 128 + number
+    assert {one: one.read_bytes() for one in path.rglob("*") if one.is_file()} == before
+    assert main(["train", "--resume", str(path), "--quiet"]) == 0
+
+
 SWEEP = """
 [base]
 device = "cpu"
-[base.data]
-train_limit = 200
-[base.net.options]
-width = 8
-depth = 3
-[base.training]
-epochs = 2
+data.train_limit = 200
+net.options = {width = 8, depth = 3}
+training.epochs = 2
 [grid]
 seed = [0, 1]
 """
@@ -93,7 +124,7 @@ def test_a_stopped_sweep_keeps_what_is_done_and_saves_what_runs(
     (tmp_path / "sweep.toml").write_text(SWEEP)
     command = ["sweep", str(tmp_path / "sweep.toml"), "--executor", "serial", "--quiet"]
     seen: list[Trainer] = []
-    take = Trainer.step
+    take, told = Trainer.step, threading.Event()
 
     def taken(trainer: Trainer) -> None:
         take(trainer)
@@ -101,12 +132,12 @@ def test_a_stopped_sweep_keeps_what_is_done_and_saves_what_runs(
             seen.append(trainer)
         if len(seen) == 2 and trainer.step_count == 3:
             os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(0.05)
+            told.wait(0.05)
 
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "step", taken)
         assert main([*command, "--out", str(tmp_path / "out")]) == 128 + signal.SIGTERM
-    assert "the same command goes on" in capsys.readouterr().err
+    assert str(tmp_path / "out") in capsys.readouterr().err
     done, begun = (RunReader(tmp_path / "out" / "units" / f"seed={n}") for n in (0, 1))
     assert done.checkpoints[-1].finished
     assert 3 <= begun.checkpoints[-1].step < done.checkpoints[-1].step
@@ -191,16 +222,27 @@ def test_what_is_ignored_stays_ignored_as_nohup_wants_it() -> None:
         assert process.wait(60) == 128 + signal.SIGUSR1
 
 
-def test_without_a_signal_nothing_is_left_behind() -> None:
+def test_nothing_is_left_behind_whether_or_not_a_signal_came() -> None:
     before, woken = signal.getsignal(signal.SIGTERM), signal.set_wakeup_fd(-1)
     signal.set_wakeup_fd(woken)
-    with StopSignals() as stop:
-        assert not stop.requested()
-        assert stop.exit_code == 130
-    assert signal.getsignal(signal.SIGTERM) == before
-    assert signal.set_wakeup_fd(woken) == woken
-    assert not stop._thread.is_alive()
-    assert stop._ours.fileno() == stop._theirs.fileno() == -1
+    threads, files = threading.active_count(), open_files()
+    for number in (None, signal.SIGTERM, signal.SIGHUP):
+        noticed = threading.Event()
+        with StopSignals(noticed.set) as stop:
+            assert not stop.requested()
+            if number is not None:
+                os.kill(os.getpid(), number)
+                assert noticed.wait(60)
+                assert stop.requested()
+            assert stop.exit_code == 128 + (number or signal.SIGINT)
+        assert signal.getsignal(signal.SIGTERM) == before
+        assert signal.set_wakeup_fd(woken) == woken
+        assert (threading.active_count(), open_files()) == (threads, files)
+
+
+def open_files() -> int:
+    folder = Path("/proc/self/fd")
+    return len(list(folder.iterdir())) if folder.exists() else 0
 
 
 def test_exit_codes_of_signals_are_told_from_others() -> None:
