@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from dgn_engine.cli import main
 from dgn_engine.config import DataConfig, NetConfig, RunConfig
 from dgn_engine.data import load_examples
 from dgn_engine.errors import UserError, did_you_mean
@@ -17,6 +16,7 @@ from dgn_engine.regimes import all_regimes, find_regime
 from dgn_engine.sweep.sweep_file import sweep_of
 from dgn_engine.sweep.workers import find_executor
 from dgn_engine.training.readings.probe_schedule import ProbeSchedule
+from tests.engine.cli.typed import said_in_a_line
 from tests.plugins import each
 
 
@@ -30,9 +30,10 @@ def test_the_nearest_name_is_offered_and_a_strange_one_offers_nothing() -> None:
 
 @pytest.mark.parametrize("regime", each(regime.name for regime in all_regimes()))
 def test_a_regime_with_one_letter_too_many_is_offered(regime: str) -> None:
-    with pytest.raises(UserError, match=f"Did you mean '{regime}'") as refusal:
+    with pytest.raises(UserError) as refusal:
         find_regime(f"{regime}x")
-    assert "There is no regime" in str(refusal.value)
+    assert f"'{regime}x'" in str(refusal.value)
+    assert f"'{regime}'?" in str(refusal.value)
 
 
 def table(**keys: object) -> Callable[[], object]:
@@ -61,8 +62,9 @@ def table(**keys: object) -> Callable[[], object]:
     ],
 )
 def test_a_misspelt_name_is_refused_with_the_nearest(ask: Callable[[], object], meant: str) -> None:
-    with pytest.raises(UserError, match=f"Did you mean '{meant}'\\?"):
+    with pytest.raises(UserError) as refusal:
         ask()
+    assert f"'{meant}'?" in str(refusal.value)
 
 
 @pytest.mark.parametrize(
@@ -81,10 +83,4 @@ def test_a_misspelt_name_is_refused_with_the_nearest(ask: Callable[[], object], 
 def test_a_misspelt_option_is_refused_with_the_nearest(
     arguments: list[str], meant: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as left:
-        main(arguments)
-    said = capsys.readouterr().err
-    assert left.value.code == 2
-    assert f"Did you mean '{meant}'?" in said
-    assert said.count("\n") == 1
-    assert said.startswith("dgn")
+    assert said_in_a_line(capsys, *arguments).endswith(f"'{meant}'?\n")

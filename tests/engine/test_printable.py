@@ -1,15 +1,17 @@
-"""Text of others is escaped on its way out, and nothing else of it is changed."""
+"""Text of others is escaped on its way out; numbers are written in one style."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import math
 
 import pytest
 
 from dgn_engine.errors import MOST, UserError
 from dgn_engine.experiments.report.markdown import words
+from dgn_engine.text.byte_counts import binary_size_in_words, bytes_in_words
 from dgn_engine.text.printable import (
     console,
     csv_cell,
@@ -18,7 +20,17 @@ from dgn_engine.text.printable import (
     printable_name,
     say,
 )
+from dgn_engine.text.written_numbers import (
+    decimals,
+    duration,
+    number,
+    percent,
+    plus_minus,
+    rate,
+    time_left,
+)
 from tests.hostile_names import HOSTILE, hidden
+from tests.snapshots import Recorded
 
 
 @pytest.mark.parametrize(
@@ -103,17 +115,8 @@ def test_a_cell_of_a_csv_file_is_no_formula() -> None:
     text = io.StringIO()
     csv.writer(text).writerow([csv_cell(cell) for cell in row])
     [back] = csv.reader(io.StringIO(text.getvalue()))
-    assert back == [
-        "'=1+1",
-        "'+cmd|x",
-        "-2",
-        "'@SUM(A1)",
-        r"a\nb",
-        "−0.5",
-        "-3",
-        "1e-05",
-        "-1.5e-3",
-    ]
+    unchanged = ["−0.5", "-3", "1e-05", "-1.5e-3"]
+    assert back == ["'=1+1", "'+cmd|x", "-2", "'@SUM(A1)", r"a\nb", *unchanged]
 
 
 @pytest.mark.parametrize(
@@ -135,3 +138,44 @@ def test_a_cell_of_a_csv_file_is_no_formula() -> None:
 )
 def test_markdown_shows_plain_words_as_they_are(text: str, shown: str) -> None:
     assert words(text) == shown
+
+
+# Numbers, as they are written for people: reviewed in tests/snapshots.
+
+
+def test_a_number_has_few_figures_true_signs_and_powers_as_powers(recorded: Recorded) -> None:
+    values = (0.01234567, 12480.0, 12345.678, 1234.567, 1234.5, -3.5e-7, 2e-9, 1e9, 1.234567e-9)
+    figures = (0, 2, 3, 6)
+    recorded({f"{value:.15g}": [number(value, few) for few in figures] for value in values})
+    assert [number(value, 3) for value in (math.nan, -math.inf)] == ["–", "−∞"]
+    assert [number(value, 3, signed=True) for value in (0.2, -0.2, 0.0)] == ["+0.2", "−0.2", "0"]
+
+
+def test_a_duration_has_two_figures_and_the_unit_that_suits(recorded: Recorded) -> None:
+    day = 86400
+    seconds = (0.0, 5e-5, 0.00212, 0.0334, 0.0996, 0.256, 9.96, 99.4, 99.6, 900.0, 5999, 6000)
+    recorded({str(one): duration(one) for one in (*seconds, 2 * day, 99.6 * day, 1461 * day)})
+    assert duration(math.nan) == duration(math.inf) == "–"
+
+
+def test_bytes_are_said_in_three_digits_and_limits_as_they_are_typed(recorded: Recorded) -> None:
+    counts = (0, 1, 999, 1000, 9_994, 9_996, 99_960, 999_400, 999_500, 7.64e6, 43e9, 2.1e15)
+    limits = (0, 512, 1 << 20, 1000 << 20, 1.5 * 2**30, 1.25 * 2**30, 2 << 40)
+    recorded(
+        {
+            "bytes": {str(one): bytes_in_words(one) for one in counts},
+            "limits": {str(one): binary_size_in_words(one) for one in limits},
+        }
+    )
+
+
+def test_percent_decimals_rates_and_errors_keep_one_style() -> None:
+    shares = percent(0.936), percent(0.5, 0), percent(-0.0025, 2), percent(0.0125, 2, signed=True)
+    assert shares == ("93.6 %", "50 %", "−0.25 %", "+1.25 %")
+    assert [decimals(value, 1) for value in (1250.0, -0.25, 0.0)] == ["1,250.0", "−0.2", "0.0"]
+    assert [time_left(seconds) for seconds in (0.2, 41.6, 824.0)] == ["1 s", "42 s", "14 min"]
+    rates = [rate(one).removesuffix(" steps/s") for one in (12_000.0, 812.4, 9.96, 3.0)]
+    assert rates == ["12,000", "812", "10", "3.0"]
+    pairs = [(0.41234, 0.0131), (-1250.4, 12.3), (0.41234, 0.0), (math.nan, 0.1)]
+    errors = [plus_minus(value, error) for value, error in pairs]
+    assert errors == ["0.412 ± 0.013", "−1,250 ± 12", "0.4123", "–"]

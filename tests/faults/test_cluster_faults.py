@@ -18,6 +18,7 @@ from dgn_engine.sweep.schedule import UnitProgress
 from dgn_engine.sweep.unit import unit_folder
 from dgn_engine.sweep.workers.dask_workers import DaskExecutor
 from dgn_engine.sweep.workers.serial import SerialExecutor
+from tests.engine.confinement.living import is_running
 from tests.engine.sweep.listeners import Listener, answer_of, descendants, listeners
 from tests.engine.sweep.small import content, run, small
 from tests.faults.reference_runs import assert_sound
@@ -157,15 +158,8 @@ def test_workers_of_a_killed_sweep_end_and_what_they_did_goes_on(
     (tmp_path / "sweep.toml").write_text(SWEEP)
     process = subprocess.Popen(
         [
-            sys.executable,
-            "-m",
-            "dgn_engine.cli",
-            "sweep",
-            str(tmp_path / "sweep.toml"),
-            "--out",
-            str(tmp_path / "out"),
-            "--quiet",
-            *options,
+            *(sys.executable, "-m", "dgn_engine.cli", "sweep", tmp_path / "sweep.toml"),
+            *("--out", tmp_path / "out", "--quiet", *options),
         ],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stderr=subprocess.DEVNULL,
@@ -183,16 +177,9 @@ def test_workers_of_a_killed_sweep_end_and_what_they_did_goes_on(
     row.injected += 1
     assert children
     killed = time.monotonic()
-    assert wait_until(lambda: not [one for one in children if alive(one)])
+    assert wait_until(lambda: not [one for one in children if is_running(one)])
     took = time.monotonic() - killed
     assert_sound(folder)
     assert RunReader(folder).checkpoints[-1].step > 0
     row.survived += 1
     row.remark = f"{len(children)} processes end by themselves, the last after {took:.0f} s"
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False

@@ -22,7 +22,7 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from tests.faults.failing_disk import compiled
 from tests.faults.reference_runs import Reference, assert_equal, assert_sound, fill, go_on
 from tests.faults.tables import Table
-from tests.faults.victims import Victim, dgn
+from tests.faults.victims import Victim, dgn, with_our_path
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(7200)]
 
@@ -44,11 +44,7 @@ def test_every_write_of_a_run_fails_in_turn(
     place.mkdir()
     child = [sys.executable, "-m", "tests.faults.failing_runs", str(place), str(error), str(STRIDE)]
     child += ["--on"] if lasts == "from then on" else []
-    environment = {
-        **os.environ,
-        "LD_PRELOAD": str(shim),
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-    }
+    environment = with_our_path(LD_PRELOAD=str(shim))
     done = subprocess.run(child, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
@@ -188,19 +184,9 @@ def test_without_shared_memory(tmp_path: Path, table: Table) -> None:
         "[grid]\nseed = [0, 1]\n",
         "utf-8",
     )
-    words = (
-        "sweep",
-        str(sweep),
-        "--out",
-        str(tmp_path / "sweep"),
-        "--executor",
-        "processes",
-        "--workers",
-        "2",
-    )
-    row.remark = (
-        f"a sweep in two processes ends with {survived(in_own_mounts(prepare, *words), (0, 2))}"
-    )
+    words = ("sweep", str(sweep), "--out", str(tmp_path / "sweep"))
+    victim = in_own_mounts(prepare, *words, "--executor", "processes", "--workers", "2")
+    row.remark = f"a sweep in two processes ends with {survived(victim, (0, 2))}"
     row.survived += 2
 
 

@@ -8,9 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +21,6 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(7200)]
 
 RUNS = 10_000
 LINES = 10_000_000
-MEMORY = Path("/dev/shm")
 ROOT = Path(__file__).parents[2]
 # A process begins with the peak of the one that started it, except in what Linux writes down.
 MEASURED = """
@@ -38,14 +35,6 @@ if told.exists():
     peak = int(re.search(r"VmHWM:\\s+(\\d+)", told.read_text())[1]) * 1024
 print(code, time.monotonic() - began, peak, file=sys.stderr)
 """
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """In memory where there is such a place."""
-    found = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
-    yield found
-    shutil.rmtree(found)
 
 
 def measure(what: str, place: Path, *arguments: object) -> tuple[int, str]:
@@ -67,13 +56,13 @@ def measure(what: str, place: Path, *arguments: object) -> tuple[int, str]:
     return int(code), done.stdout
 
 
-def test_ten_thousand_runs_are_listed(place: Path) -> None:
-    hostile_runs.make_honest(place / "one", steps=40)
+def test_ten_thousand_runs_are_listed(quick_disk: Path) -> None:
+    hostile_runs.make_honest(quick_disk / "one", steps=40)
     for number in range(RUNS):
-        shutil.copytree(place / "one", place / "runs" / f"run-{number:05}")
+        shutil.copytree(quick_disk / "one", quick_disk / "runs" / f"run-{number:05}")
     for what in ("read for the first time", "from the cache"):
         code, said = measure(
-            f"a list of {RUNS:,} runs, {what}", place, "runs", "list", place / "runs"
+            f"a list of {RUNS:,} runs, {what}", quick_disk, "runs", "list", quick_disk / "runs"
         )
         assert code == 0
         assert said.count("\n") == 1 + RUNS
@@ -99,17 +88,17 @@ def write_long(log: Path, lines: int) -> None:
             file.write(raw + b',"crc":"%08x"}\n' % zlib.crc32(raw))
 
 
-def test_a_log_of_ten_million_lines_is_listed_shown_and_verified(place: Path) -> None:
-    run = place / "runs" / "long"
+def test_a_log_of_ten_million_lines_is_listed_shown_and_verified(quick_disk: Path) -> None:
+    run = quick_disk / "runs" / "long"
     hostile_runs.make_honest(run, killed=True)
     write_long(run / folder_layout.LOG, LINES)
     lines = f"a log of {LINES:,} lines"
-    code, said = measure(f"{lines}, listed", place, "runs", "list", place / "runs")
+    code, said = measure(f"{lines}, listed", quick_disk, "runs", "list", quick_disk / "runs")
     assert code == 0
     assert f"{LINES - 1:,}" in said
-    code, said = measure(f"{lines}, shown", place, "runs", "show", run)
+    code, said = measure(f"{lines}, shown", quick_disk, "runs", "show", run)
     assert code == 0
     assert "best 100.00 %" in said
-    code, said = measure(f"{lines}, verified", place, "runs", "verify", run)
+    code, said = measure(f"{lines}, verified", quick_disk, "runs", "verify", run)
     assert code == 0
     assert "is sound" in said

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -13,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from dgn_engine.confinement.parent_watch import LEAVE
+from tests.engine.confinement.living import is_running
 from tests.engine.sweep.listeners import descendants
 from tests.faults.reference_runs import damage
 from tests.faults.tables import Table
+from tests.faults.victims import with_our_path
 
 pytestmark = [
     pytest.mark.faults,
@@ -100,9 +101,8 @@ def test_every_descendant_of_a_killed_parent_is_gone(
         pytest.skip("ffmpeg is not installed")
     command, count, seconds = known[kind]
     row = table.row(f"SIGKILL of a parent: {kind}")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     parent = subprocess.Popen(
-        command, env=environment, stdout=subprocess.DEVNULL, start_new_session=True
+        command, env=with_our_path(), stdout=subprocess.DEVNULL, start_new_session=True
     )
     try:
         children = await_work(parent, count, tmp_path / "out" if "dgn" in kind else None)
@@ -111,7 +111,7 @@ def test_every_descendant_of_a_killed_parent_is_gone(
         parent.wait()
     row.injected += 1
     killed = time.monotonic()
-    while left := [one for one in children if runs(one)]:
+    while left := [one for one in children if is_running(one)]:
         assert time.monotonic() - killed < seconds + SLACK, left
         time.sleep(0.05)
     took = time.monotonic() - killed
@@ -132,10 +132,3 @@ def await_work(parent: subprocess.Popen[bytes], count: int, out: Path | None) ->
             time.sleep(1.0)
             return descendants(parent.pid)
         time.sleep(0.1)
-
-
-def runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

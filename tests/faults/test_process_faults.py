@@ -45,6 +45,7 @@ from tests.engine.sweep.listeners import descendants
 from tests.faults.faulty_engine import BREAKS_AT, serve_until_cuda_breaks
 from tests.faults.reference_runs import assert_sound
 from tests.faults.tables import Table
+from tests.faults.victims import with_our_path
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(7200)]
 STANDS = 60.0  # seconds
@@ -254,7 +255,7 @@ def test_engine_and_reading_process_end_after_a_killed_window_and_the_run_is_sav
         [sys.executable, str(tmp_path / "window.py"), str(tmp_path / "runs")],
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        env=with_our_path(),
     )
     try:
         assert window.stdout is not None

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.faults.tables import Row, Table
+from tests.faults.victims import with_our_path
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(7200)]
 
@@ -35,13 +36,11 @@ def test_memory_is_flat_and_is_back_after_ten_other_networks(tmp_path: Path, tab
     row = table.row(f"soak: {MINUTES:g} minutes of one run, {1 + 10 * ROUNDS} other networks")
     row.injected += 1 + 10 * ROUNDS
     into = tmp_path / "samples.jsonl"
-    environment = {
-        **os.environ,
-        "QT_QPA_PLATFORM": "offscreen",
-        "DGN_RUNS_ROOT": str(tmp_path / "runs"),
-        "XDG_CONFIG_HOME": str(tmp_path / "settings"),
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-    }
+    environment = with_our_path(
+        QT_QPA_PLATFORM="offscreen",
+        DGN_RUNS_ROOT=str(tmp_path / "runs"),
+        XDG_CONFIG_HOME=str(tmp_path / "settings"),
+    )
     child = [sys.executable, "-m", "tests.faults.soaked_viewer", str(into)]
     child += ["--minutes", str(MINUTES), "--networks", "10", "--rounds", str(ROUNDS)]
     done = subprocess.run(child, env=environment, capture_output=True, text=True, check=False)

@@ -101,6 +101,11 @@ class Victim:
         Trainer.step = watched  # type: ignore[method-assign]  # in the child alone
 
 
+def with_our_path(**more: str) -> dict[str, str]:
+    """The environment of a process that imports what this one does."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **more}
+
+
 def nothing() -> None:
     """What is done before a run that is not prepared."""
 

@@ -24,6 +24,7 @@ from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training import run as run_module
 from dgn_engine.training.trainer import Trainer
+from tests.engine.confinement.living import open_files
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
@@ -238,11 +239,6 @@ def test_nothing_is_left_behind_whether_or_not_a_signal_came() -> None:
         assert signal.getsignal(signal.SIGTERM) == before
         assert signal.set_wakeup_fd(woken) == woken
         assert (threading.active_count(), open_files()) == (threads, files)
-
-
-def open_files() -> int:
-    folder = Path("/proc/self/fd")
-    return len(list(folder.iterdir())) if folder.exists() else 0
 
 
 def test_exit_codes_of_signals_are_told_from_others() -> None:

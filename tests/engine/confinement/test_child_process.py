@@ -25,6 +25,7 @@ from dgn_engine.confinement.child_process import (
     start_confined,
 )
 from dgn_engine.confinement.start_folder import PARENT
+from tests.engine.confinement.living import is_running, open_files
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
 SLEEPS = "import time; print('here', flush=True); time.sleep(600)"
@@ -34,25 +35,14 @@ def python(code: str) -> list[str]:
     return python_command("-c", code)
 
 
-def descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 @LINUX
 def test_a_context_leaves_neither_process_nor_pipe_behind() -> None:
-    before = descriptors()
+    before = open_files()
     child = ChildProcess(python(SLEEPS), stdin=PIPE, keep_errors=True)
     with pytest.raises(ZeroDivisionError), child:
         1 // int(child.stdout.readline() != b"here\n")
     assert child.code == -9
-    assert descriptors() == before
+    assert open_files() == before
     assert not Path(f"/proc/{child.pid}").exists()  # nor as a zombie
     child.kill()  # from another thread, a moment too late
     child.close()
@@ -60,10 +50,10 @@ def test_a_context_leaves_neither_process_nor_pipe_behind() -> None:
 
 @LINUX
 def test_a_program_that_is_not_there_leaves_no_file_open() -> None:
-    before = descriptors()
+    before = open_files()
     with pytest.raises(OSError, match="No such file"):
         ChildProcess(["/no/such/program"], stdin=PIPE, keep_errors=True)
-    assert descriptors() == before
+    assert open_files() == before
 
 
 @LINUX
@@ -90,21 +80,21 @@ def test_a_reason_to_kill_ends_the_reading_and_is_kept() -> None:
     late = time.monotonic() + 0.1
 
     def over() -> str:
-        return "took too long" if time.monotonic() > late else ""
+        return "late" if time.monotonic() > late else ""
 
     child = ChildProcess(python(SLEEPS))
-    with child, child.killed_when(over), pytest.raises(ChildEnded, match=r"^took too long$"):
+    with child, child.killed_when(over), pytest.raises(ChildEnded, match=r"^late$"):
         child.read(100)
-    assert child.killed == "took too long"
+    assert child.killed == "late"
     assert threading.active_count() == threads
 
 
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        ("print('abc')", r"^reading it ended its process \(exit code 0\)$"),
-        ("raise SystemExit(3)", r"^reading it ended its process \(exit code 3\)$"),
-        ("import os; os.abort()", r"^reading it ended its process \(signal 6\)$"),
+        ("print('abc')", r" \(exit code 0\)$"),
+        ("raise SystemExit(3)", r" \(exit code 3\)$"),
+        ("import os; os.abort()", r" \(signal 6\)$"),
         ("import os, time; os.close(1); time.sleep(600)", f"^{NO_SENSE}$"),
     ],
 )
@@ -126,7 +116,7 @@ def test_all_that_a_child_writes_is_read_or_it_takes_too_long() -> None:
         assert len(child.read_all(60.0)) == 100001
         assert child.code == 0
     child = ChildProcess(python("import time; time.sleep(600)"))
-    with child, pytest.raises(TimeoutError, match=r"timed out after 0\.05 seconds"):
+    with child, pytest.raises(TimeoutError, match=r"0\.05"):
         child.read_all(0.05)
     assert child.code is not None
 

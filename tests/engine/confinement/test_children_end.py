@@ -7,9 +7,11 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
+
+from dgn_engine.confinement.child_process import start_confined
+from tests.engine.confinement.living import is_running
 
 PARENT = """
 import subprocess, sys, time
@@ -84,21 +86,12 @@ def test_a_child_that_computes_ends_with_a_parent_that_is_killed(script: str) ->
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     parent.stdout.close()
-    while runs(pid):  # the test's own limit of time ends this
+    while is_running(pid):  # the test's own limit of time ends this
         time.sleep(0.02)
-
-
-def runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_ctrl_c_of_a_terminal_does_not_reach_a_child() -> None:
     if os.name != "posix":
         pytest.skip("groups of processes are of POSIX")
-    from dgn_engine.confinement.child_process import start_confined
-
     with start_confined([sys.executable, "-c", "input()"], subprocess.PIPE) as made:
         assert os.getpgid(made.pid) == made.pid != os.getpgid(0)

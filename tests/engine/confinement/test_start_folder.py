@@ -18,6 +18,7 @@ from dgn_engine.confinement.start_folder import (
     import_folders,
     safe_environment,
 )
+from tests.daily import nightly
 from tests.engine.confinement.trap_folder import BIN, LIBRARY, ROOT, TrapFolder, make_trap_folder
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the traps are shell scripts")
@@ -26,11 +27,6 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the traps are s
 @pytest.fixture(scope="module")
 def traps(tmp_path_factory: pytest.TempPathFactory) -> TrapFolder:
     return make_trap_folder(tmp_path_factory.mktemp("start"))
-
-
-def dgn(traps: TrapFolder, *words: str) -> str:
-    """What the command says, typed in the folder of the traps."""
-    return run(traps, str(BIN / "dgn"), *words)
 
 
 def library(traps: TrapFolder, code: str) -> Any:
@@ -75,20 +71,10 @@ def test_a_command_and_the_processes_of_a_sweep_run_nothing_of_the_folder(
     (traps.safe / "base.toml").write_text(config.to_toml())
     sweep = traps.safe / "sweep.toml"
     sweep.write_text('base = "base.toml"\n[grid]\nseed = [0]\n')
-    results = traps.safe / "sweep"
-    dgn(
-        traps,
-        "sweep",
-        str(sweep),
-        "--executor",
-        "processes",
-        "--workers",
-        "1",
-        "--out",
-        str(results),
-        "--quiet",
-    )
-    assert list(results.rglob("weights.safetensors"))
+    results = str(traps.safe / "sweep")
+    how = ("--executor", "processes", "--workers", "1", "--out", results, "--quiet")
+    run(traps, str(BIN / "dgn"), "sweep", str(sweep), *how)
+    assert list(Path(results).rglob("weights.safetensors"))
 
 
 def test_matplotlib_and_numba_read_no_settings_of_the_folder_in_our_programs(
@@ -176,6 +162,7 @@ def test_children_of_the_library_run_nothing_of_the_folder_and_leave_the_process
     }
 
 
+@pytest.mark.nightly  # the test below has a cluster too, of a program
 def test_workers_of_dask_import_nothing_of_the_folder(traps: TrapFolder) -> None:
     pytest.importorskip("distributed", reason="dask is not installed")
     found = library(
@@ -379,11 +366,13 @@ print(json.dumps([unsafe_variables(), started.get("LD_LIBRARY_PATH"), started["P
 @pytest.mark.parametrize(
     ("given", "unsafe"),
     [
-        ({"LD_LIBRARY_PATH": ":"}, ["LD_LIBRARY_PATH"]),
         ({"PYTHONPATH": f"{ROOT}:pp:"}, ["PYTHONPATH"]),
-        ({"PYTHONUSERBASE": "."}, ["PYTHONUSERBASE"]),
-        ({"LD_BIND_NOT": "./x"}, ["LD_BIND_NOT"]),  # as LD_PRELOAD, but loads nothing
         ({"LD_LIBRARY_PATH": "lib;/usr/lib", "PATH": ".:/bin"}, ["LD_LIBRARY_PATH", "PATH"]),
+        *nightly(
+            ({"LD_LIBRARY_PATH": ":"}, ["LD_LIBRARY_PATH"]),
+            ({"PYTHONUSERBASE": "."}, ["PYTHONUSERBASE"]),
+            ({"LD_BIND_NOT": "./x"}, ["LD_BIND_NOT"]),  # as LD_PRELOAD, but loads nothing
+        ),
         ({"PATH": ".:/bin"}, ["PATH"]),  # nobody has looked into it before our code runs
         ({}, []),
     ],
