@@ -28,9 +28,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     np.save("x.npy", rng.normal(size=(N, 5)))
     np.save("y.npy", np.array([0, 1, 2, 0, 1, 2]))
     (tmp_path / "user_nets.py").write_text(NETS)
-    places = list(sys.path)
+    places, finders = list(sys.path), list(sys.meta_path)
     yield tmp_path
-    assert sys.path == places
+    assert (sys.path, sys.meta_path) == (places, finders)
     for name, module in list(sys.modules.items()):
         if str(getattr(module, "__file__", "")).startswith(str(tmp_path)):
             del sys.modules[name]

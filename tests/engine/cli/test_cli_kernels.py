@@ -248,6 +248,7 @@ FC = ("--net", "fc", "--option")
         (["--permute", "0,0,1"], "needs-option", "--permute"),
         (["--eps", "0.1"], "needs-option", "--eps"),
         (["--option", "width=9"], "needs-option", "--option"),
+        (["--expect-accuracy", "90"], "needs-option", "--expect-accuracy"),
         (["--beta", "-1"], "out-of-bounds", "--beta"),
         (["--beta", "inf"], "out-of-bounds", "--beta"),
         (["--beta", "4", "--eps", "-0.1"], "out-of-bounds", "--eps"),

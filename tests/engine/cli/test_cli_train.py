@@ -110,6 +110,15 @@ def test_a_folder_that_holds_a_run_is_not_overwritten(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["precious"]
 
 
+def test_a_run_whose_resuming_was_refused_can_be_resumed(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert main(["train", *SMALL, "--train-limit", "64", "--quiet", "--out", str(run)]) == 0
+    for _ in range(2):
+        words = ("train", "--resume", run, "--record-every", "2")
+        assert refused_kind("needs-option", *words).place == "--record-every"
+    assert main(["train", "--resume", str(run), "--quiet"]) == 0
+
+
 def test_a_diverging_run_exits_with_3(capsys: pytest.CaptureFixture[str]) -> None:
     wild = ["--optimiser", "sgd", "--lr", "1e6", "--loss", "squared"]
     assert main(["train", *SMALL, *wild, "--quiet"]) == 3

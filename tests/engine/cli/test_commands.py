@@ -109,6 +109,7 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> None:
         EntryPoint("gone", "no_such_package:COMMAND", cli.OFFERED),
         EntryPoint("wrong", "dgn_engine.cli.figure:FORMATS", cli.OFFERED),
         EntryPoint("figure", "no_such_package:COMMAND", cli.OFFERED),
+        EntryPoint("stop", f"{__name__}:STOPPED", cli.OFFERED),
     ]
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: offers)
 
@@ -137,6 +138,33 @@ def test_without_matplotlib_a_figure_is_refused(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "dgn_engine.figures.save_figure", None)
     refusal = refused_kind("not-available", "figure", "run", "--panel", "training")
     assert refusal.value == "dgn_engine.figures.save_figure"
+
+
+def interrupt(_arguments: Namespace) -> int:
+    raise KeyboardInterrupt
+
+
+STOPPED = Subcommand("It is stopped.", lambda _: None, interrupt)
+
+
+def test_ctrl_c_where_nobody_waits_for_it_is_one_line_and_130(
+    offered: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["stop"]) == 130
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert said.err.startswith("dgn stop: ")
+
+
+def test_who_reads_no_further_gets_no_traceback() -> None:
+    """`dgn docs guide | head -1`."""
+    command = [sys.executable, "-m", "dgn_engine.cli", "docs", "guide"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+    assert process.returncode == 1
 
 
 # What they import.

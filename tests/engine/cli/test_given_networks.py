@@ -9,6 +9,7 @@ import importlib
 import json
 import re
 import sys
+import tempfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,6 +28,7 @@ from dgn_engine.model.adapt.from_module import adapted_stack
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from tests.engine.cli.saved_nets import convolutional, dense, named
 from tests.engine.cli.typed import arrays_in, printed, refused_kind
+from tests.engine.cli.user_code import code
 from tests.refusals import refused_command
 
 NETS = """
@@ -319,8 +321,12 @@ def run(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_run_its_step_its_name_and_its_session_are_answered_alike(
-    run: Path, capsys: pytest.CaptureFixture[str]
+    run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # where sessions are unpacked to
     given = [str(run), f"{run}@4", "small", "small@4", "small.dgn", "small.dgn@4"]
     for more in ([], SEEN):
         told = [shown(capsys, each, *more) for each in given]
@@ -340,6 +346,7 @@ def test_a_run_its_step_its_name_and_its_session_are_answered_alike(
         assert "4" in said
         assert "/" not in said
     assert refused_kind("no-run", "inspect", f"{run / 'run.json'}@3").value == 3
+    assert list(tmp_path.iterdir()) == []
     assert refused_kind("no-effect", "inspect", "small.dgn", "--part", "ema").place == "--part"
 
 
@@ -362,6 +369,11 @@ def test_gates_of_a_run_and_of_a_session_are_measured_as_those_of_its_file(
     assert "small@4" in made.title
     assert main([*made.command, *IN_LINE]) == 0
     assert repr(document.read(tmp_path / "out1").details) == repr(made.details)
+
+
+def normalised() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(64, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 10))
 
 
 PARTS: dict[str, Callable[[nn.Sequential], object]] = {
@@ -407,6 +419,42 @@ def test_gates_of_a_part_are_those_of_that_part_in_every_process(
     refused_kind("other-results", *found.command)
     assert main([*asked, *IN_LINE]) == 0
     assert len([*(folder / "results").iterdir()]) == 2
+
+
+@pytest.mark.parametrize("name", list(normalised().state_dict()))
+def test_a_value_that_is_not_finite_is_told_and_no_command_computes_with_it(
+    name: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In weights, biases, γ, β and both running statistics, whole or as a state dict."""
+    module = normalised().eval()
+    tensor = module.state_dict()[name]
+    if not tensor.is_floating_point():
+        return  # how many batches BatchNorm has seen
+    tensor.view(-1)[-1] = torch.nan
+    torch.save(module, "whole.pt")
+    torch.save(module.state_dict(), "state.pt")
+    code(
+        folder,
+        "from torch import nn\ndef net():\n    return nn.Sequential(nn.Linear(64, 8), "
+        "nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 10))\n",
+        "own_norms",
+    )
+    np.save("x.npy", np.random.default_rng(0).random((6, 64)))
+    for file in ("whole.pt", "state.pt"):
+        tensors = shown(capsys, file)["tensors"]
+        assert [one["name"] for one in tensors if not one["finite"]] == [name]
+    said = ("--activation", "relu", "--norm-eps", "1e-5")
+    own = ("--model", "own_norms:net", "--weights", "state.pt")
+    for words in (
+        ("inspect", "whole.pt", *SEEN),
+        ("kernels", "whole.pt", "--inputs", "x.npy"),
+        ("kernels", "state.pt", "--inputs", "x.npy", *said),
+        ("kernels", *own, "--inputs", "x.npy"),
+        ("inspect", *own, *SEEN),
+        ("gate-information", "whole.pt", *FEW, *SHORT, *IN_LINE, "--out", "out"),
+    ):
+        assert "not finite" in str(refused_command(*words)), words
+    assert not Path("out").exists()
 
 
 def test_a_part_that_there_is_not_is_refused(folder: Path) -> None:

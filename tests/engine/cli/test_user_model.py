@@ -349,6 +349,17 @@ def test_an_accuracy_is_measured_and_held_against_the_one_expected(
     assert "0…2" in str(refusal)
 
 
+def test_an_accuracy_is_of_all_inputs_whether_or_not_one_pass_takes_them(folder: Path) -> None:
+    x = np.random.default_rng(1).normal(size=(230, 5))
+    with torch.no_grad():
+        right = made("Smooth")(torch.from_numpy(x)).argmax(1).numpy()
+    right[[3, 120, 229]] = (right[[3, 120, 229]] + 1) % 3
+    np.save("x.npy", x)
+    np.save("y.npy", right)
+    _, settings = computed("user_nets:Smooth", "--labels", "y.npy", "--only", "ntk")
+    assert settings["accuracy"] == pytest.approx(227 / 230)
+
+
 def test_pixels_are_normalised_as_asked(folder: Path) -> None:
     code(
         folder,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import multiprocessing.spawn
 import os
 import sys
 import threading
 import time
+from multiprocessing import spawn
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,7 @@ from dgn_engine.confinement.child_process import (
     python_command,
     start_confined,
 )
+from dgn_engine.confinement.spawn_context import SPAWN, end_spawned, start_resource_tracker
 from dgn_engine.confinement.start_folder import PARENT
 from tests.engine.confinement.living import is_running, open_files
 
@@ -87,6 +90,41 @@ def test_a_reason_to_kill_ends_the_reading_and_is_kept() -> None:
         child.read(100)
     assert child.killed == "late"
     assert threading.active_count() == threads
+
+
+def test_a_child_is_asked_and_watched_again_and_again() -> None:
+    echo = "import sys\nfor line in sys.stdin.buffer:\n"
+    echo += "    sys.stdout.buffer.write(line.upper())\n    sys.stdout.flush()"
+    threads = threading.active_count()
+    with ChildProcess(python(echo), stdin=PIPE) as child:
+        for word in (b"one\n", b"another\n"):
+            with child.killed_when(lambda: ""):
+                child.write(word)
+                assert child.read(len(word)) == word.upper()
+            assert child.awaited_for == 0.0
+            assert threading.active_count() == threads
+        with child.killed_when(lambda: "late"), pytest.raises(ChildEnded, match="late"):
+            child.read(1)
+        with pytest.raises(ChildEnded, match="late"):
+            child.write(b"more\n")
+        assert child.awaited_for == 0.0
+
+
+def test_other_processes_of_multiprocessing_are_started_as_ever() -> None:
+    def how() -> tuple[object, ...]:
+        made = multiprocessing.spawn.get_preparation_data("one")
+        return made["sys_path"], made.get("init_main_from_path"), spawn.get_command_line()
+
+    before = how()
+    for _ in range(2):
+        start_resource_tracker()
+        process = SPAWN.Process(target=print)
+        process.start()
+        assert end_spawned(process, 60.0) == 0
+        assert how() == before
+    process = SPAWN.Process(target=time.sleep, args=(600,))
+    process.start()
+    assert end_spawned(process, 0.0) == -9
 
 
 @pytest.mark.parametrize(
