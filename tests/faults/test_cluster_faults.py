@@ -43,7 +43,7 @@ kill -TERM "$1" 2>/dev/null
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Slurm's commands, as far as they are used."""
     pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed")
-    pytest.importorskip("cryptography", reason="TLS within a cluster needs cryptography")
+    pytest.importorskip("cryptography", reason="cryptography is not installed")
     commands = tmp_path / "bin"
     commands.mkdir()
     for name, text in (("sbatch", SBATCH), ("scancel", SCANCEL)):

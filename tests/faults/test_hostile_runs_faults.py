@@ -142,7 +142,7 @@ def test_every_hostile_run_in_a_session_is_refused_or_harmless(place: Path, fami
             assert list(unpacked.iterdir()) == [], kind
             continue
         why = refused(partial(read_run, session=session), session.folder)
-        assert why in ("", "run was ended before it began: there is nothing to show."), kind
+        assert why == "" or "nothing to show" in why, kind
         folder = adopt(session.folder, root, "taken")
         describe(folder, "x")
         statuses = {run.name: run.status for run in index.list_runs(str(root)).runs}

@@ -217,7 +217,7 @@ def test_an_engine_that_stands_still_for_a_minute_goes_on_with_all_it_was_asked(
     row.survived += 1
     row.remark = (
         f"told after {heard.all_of(EngineSilent)[0].seconds:.0f} s; 501 commands given meanwhile "
-        f"({longest * 1000:.0f} ms at most) are obeyed afterwards; no step is lost"
+        f"({longest * 1000:.0f} ms at most) are obeyed afterwards, none is lost"
     )
 
 

@@ -248,8 +248,9 @@ def test_an_architecture_without_a_list_goes_on_and_says_so() -> None:
         "held = process.confine_c_code(20, 512 << 20)['seccomp']\n"
         "say([held.holds, held.about, float(np.ones(3).sum())])"
     )
-    answer, _, errors = child(code)
-    assert answer == [False, "no list of system calls is kept for riscv64", 3.0], errors
+    (holds, about, computed), _, errors = child(code)
+    assert (holds, computed) == (False, 3.0), errors
+    assert "riscv64" in about
 
 
 def test_a_kernel_without_landlock_goes_on_and_says_so() -> None:
@@ -259,10 +260,10 @@ def test_a_kernel_without_landlock_goes_on_and_says_so() -> None:
         "    return -1\n"
         "landlock._call = old\n"
         "held = process.confine_c_code(20, 512 << 20)\n"
-        "say([held['Landlock'].holds, held['Landlock'].about, held['limits'].holds])"
+        "say([held['Landlock'].holds, held['Landlock'].about != '', held['limits'].holds])"
     )
     answer, _, errors = child(code)
-    assert answer == [False, "the kernel has none", True], errors
+    assert answer == [False, True, True], errors
 
 
 def test_another_system_goes_on_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
