@@ -26,6 +26,7 @@ from dgn_engine.data import load_examples
 from dgn_engine.experiments.report import document
 from dgn_engine.model.adapt.from_module import adapted_stack
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
+from tests.daily import nightly
 from tests.engine.cli.saved_nets import convolutional, dense, named
 from tests.engine.cli.typed import arrays_in, printed, refused_kind
 from tests.engine.cli.user_code import code
@@ -382,7 +383,7 @@ PARTS: dict[str, Callable[[nn.Sequential], object]] = {
 }
 
 
-@pytest.mark.parametrize("kind", PARTS)
+@pytest.mark.parametrize("kind", ["state dicts", *nightly("whole modules")])
 def test_gates_of_a_part_are_those_of_that_part_in_every_process(
     kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
