@@ -217,8 +217,25 @@ def _made(
     torch.set_grad_enabled(True)  # their code may have switched it off
     module = _placed(made, device, dtype)
     remark = _load(made, listing) if listing is not None else ""
+    _check_finite(made)
     module.eval()
     return made, remark
+
+
+def _check_finite(made: MadeModel) -> None:
+    """Refuse parameters and statistics of BatchNorm that are not finite; a mask may be infinite."""
+    tensors = dict(made.module.named_parameters())
+    for where, layer in made.module.named_modules():
+        if isinstance(layer, torch.nn.modules.batchnorm._NormBase):
+            own = layer.named_buffers(where, recurse=False)
+            tensors |= {name.lstrip("."): buffer for name, buffer in own}
+    for name, tensor in tensors.items():
+        if not is_lazy(tensor) and not bool(torch.isfinite(tensor).all()):
+            raise UserError(
+                f"'{name}' of {made.title} holds values that are not finite.",
+                kind="not-finite",
+                value=name,
+            )
 
 
 def _unwrapped(made: MadeModel) -> MadeModel:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dgn_engine.cli import main
+from dgn_engine.config import RunConfig
 from dgn_engine.storage.config_file import read_config
 from tests.engine.cli.typed import refused_kind, said_in_a_line
 from tests.refusals import refused_command
@@ -108,6 +109,24 @@ def test_a_folder_that_holds_a_run_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("do not touch")
     assert str(tmp_path) in str(refused_command("train", *SMALL, "--out", tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["precious"]
+
+
+def test_another_network_or_data_set_than_the_files_takes_none_of_its_options(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "x.toml"
+    text = '[data]\nname = "identical"\n[data.options]\nn = 40\n'
+    file.write_text(text + '[net]\nname = "fc"\n[net.options]\nwidth = 20\n')
+    for words, width, n in (
+        ([], 20, 40),
+        (["--net", "fc", "--data", "identical"], 20, 40),
+        (["--net", "cnn4", "--data", "digits"], None, None),
+        (["--net", "fc", "--width", "30", "--data-option", "n=50"], 30, 50),
+    ):
+        assert main(["train", str(file), *words, "--print-config"]) == 0
+        config = RunConfig.from_toml(capsys.readouterr().out)
+        found = dict(config.net.options).get("width"), dict(config.data.options).get("n")
+        assert found == (width, n), words
 
 
 def test_a_run_whose_resuming_was_refused_can_be_resumed(tmp_path: Path) -> None:

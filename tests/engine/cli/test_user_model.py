@@ -246,6 +246,26 @@ def test_weights_that_do_not_fit_are_named(folder: Path, kind: str) -> None:
     assert "f.pt" in str(refusal)
 
 
+@pytest.mark.wide
+@pytest.mark.parametrize("name", ["0.weight", "1.bias", "1.running_var", "4.bias"])
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_a_value_that_is_not_finite_in_a_model_that_the_code_makes_is_named(
+    folder: Path, name: str, value: str
+) -> None:
+    broken = "from user_nets import make_net as plain\ndef make_net():\n    net = plain()\n"
+    broken += f"    net.state_dict()['{name}'][0] = float('{value}')\n    return net\n"
+    refusal = refused(*asked(f"{code(folder, broken)}:make_net"))
+    assert (refusal.kind, refusal.value) == ("not-finite", name)
+
+
+def test_a_mask_of_a_model_may_be_infinite(folder: Path) -> None:
+    masked = "import torch\nfrom user_nets import Smooth as Plain\nclass Smooth(Plain):\n"
+    masked += "    def __init__(self):\n        super().__init__()\n"
+    masked += "        self.register_buffer('mask', torch.full((3,), -torch.inf))\n"
+    arrays, _ = computed(f"{code(folder, masked)}:Smooth", "--only", "ntk")
+    np.testing.assert_allclose(arrays["ntk"], mean_kernel(made("Smooth"), inputs()), rtol=1e-9)
+
+
 def test_of_many_names_that_do_not_fit_three_are_told_and_how_many_more(folder: Path) -> None:
     torch.save(nn.Sequential(nn.Linear(5, 3), nn.Linear(3, 3)).state_dict(), "f.pt")
     refusal = refused(*asked("user_nets:Smooth", "--weights", "f.pt"))
