@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 
-from tests.faults.honest_files import OLD, npy, saved
-from tests.faults.hostile_archives import npz, zipped
+from tests.faults.honest_files import OLD, npy, npz, saved
+from tests.faults.hostile_archives import zipped
 from tests.faults.hostile_headers import safetensors
 from tests.faults.pickle_assembly import Call, Name, Reference, legacy, pickled, torch_zip
 

@@ -8,6 +8,7 @@ import zipfile
 
 import numpy as np
 
+from tests.faults.honest_files import npz
 from tests.faults.pickle_assembly import ONES, pickled, tensor, torch_zip
 
 SOUND = torch_zip({"w": tensor()})
@@ -25,12 +26,6 @@ def zipped(
         for name, text in pairs:
             archive.writestr(name, text)
         archive.comment = comment
-    return content.getvalue()
-
-
-def npz(compressed: bool = True, **arrays: np.ndarray) -> bytes:
-    content = io.BytesIO()
-    (np.savez_compressed if compressed else np.savez)(content, **arrays)
     return content.getvalue()
 
 
@@ -79,8 +74,11 @@ def archives() -> dict[str, tuple[bytes, str]]:
         "a deflated torch file": (torch_zip(tree, None, zipfile.ZIP_DEFLATED), "compresses"),
         "a torch file packed with bzip2": (torch_zip(tree, None, zipfile.ZIP_BZIP2), "not read"),
         "a torch file packed with lzma": (torch_zip(tree, None, zipfile.ZIP_LZMA), "not read"),
-        "an npz bomb": (npz(a=bomb), "far more than its size"),
-        "an npz of many bombs": (npz(**{f"a{i}": bomb[:1_000_000] for i in range(9)}), "far more"),
+        "an npz bomb": (npz(True, a=bomb), "far more than its size"),
+        "an npz of many bombs": (
+            npz(True, **{f"a{i}": bomb[:1_000_000] for i in range(9)}),
+            "far more",
+        ),
         "a torch file that is a bomb": (
             torch_zip(tree, {"0": bytes(90 << 20)}, zipfile.ZIP_DEFLATED),
             "far more than its size",

@@ -106,35 +106,9 @@ SAFETENSORS: dict[str, tuple[bytes, str]] = {
 
 # What Python would take for a number, or for a header, and is none of the form that numpy writes.
 SIDES = (
-    *(
-        "10**9",
-        "2*2",
-        "4-0",
-        "+4",
-        "-4",
-        "~4",
-        "--4",
-        "0x4",
-        "4_0",
-        "04",
-        "4e0",
-        "4j",
-        "'4'",
-        "None",
-    ),
-    *(
-        "True",
-        "4 if 1 else 2",
-        "4 or 2",
-        "[4]",
-        "4;4",
-        "\uff14",
-        "4 # 5",
-        "x",
-        "4.",
-        "not 4",
-        "4 4",
-    ),
+    *("10**9", "2*2", "4-0", "+4", "-4", "~4", "--4", "0x4", "4_0", "04", "4e0", "4j"),
+    *("'4'", "None", "True"),
+    *("4 if 1 else 2", "4 or 2", "[4]", "4;4", "\uff14", "4 # 5", "x", "4.", "not 4", "4 4"),
 )
 _START = "{'descr': '<f4', 'fortran_order': False, 'shape': "
 HEADERS = (

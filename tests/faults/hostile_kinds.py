@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.faults.hostile_archives import SOUND, in_list, npz, zipped
+from tests.faults.honest_files import npz
+from tests.faults.hostile_archives import SOUND, in_list, zipped
 from tests.faults.hostile_headers import entry, npy_header, safetensors
 from tests.faults.pickle_assembly import (
     Call,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import torch
 from torch import nn
+
+from tests.faults.honest_files import saved
 
 W = torch.ones(2, 2)
 
@@ -25,7 +26,7 @@ def odd() -> dict[str, tuple[bytes, tuple[str, ...], str]]:
         "an optimiser of 50,000 groups": {"param_groups": [{"lr": 0.1, "params": [1]}] * 50_000},
         "groups of an optimiser that are none": {"param_groups": [1, None, {"params": 3}, []]},
     }
-    return {name: (_saved({"w": W, "odd": thing}), ("w",), "") for name, thing in things.items()}
+    return {name: (saved({"w": W, "odd": thing}), ("w",), "") for name, thing in things.items()}
 
 
 def refused() -> dict[str, tuple[bytes, str]]:
@@ -35,8 +36,8 @@ def refused() -> dict[str, tuple[bytes, str]]:
     settings: dict[str, Any] = {"activation": "tanh"}
     settings["again"] = settings
     return {
-        "modules that hold each other": (_saved({"w": W, "odd": outer}), "contains itself"),
-        "settings that hold themselves": (_saved({"w": W, "args": settings}), "contains itself"),
+        "modules that hold each other": (saved({"w": W, "odd": outer}), "contains itself"),
+        "settings that hold themselves": (saved({"w": W, "args": settings}), "contains itself"),
     }
 
 
@@ -52,9 +53,3 @@ def _nested(depth: int) -> nn.Module:
     for _ in range(depth):
         found = nn.ModuleDict({"a": found})
     return found
-
-
-def _saved(thing: object) -> bytes:
-    content = io.BytesIO()
-    torch.save(thing, content)
-    return content.getvalue()
