@@ -18,7 +18,7 @@ from dgn_engine.config import (
     RunConfig,
     TrainingConfig,
 )
-from dgn_engine.config.setting import Setting, filled
+from dgn_engine.config.setting import LONGEST, MOST, Setting, filled
 from dgn_engine.protocol.catalogue import DataEntry, RegimeEntry
 from dgn_engine.storage.config_file import read_config
 from tests.refusals import refused
@@ -88,7 +88,8 @@ def test_a_missing_file_is_refused_with_its_name(tmp_path: Path) -> None:
         ("training.batch", 1 << 54, "out-of-bounds", "18014398509481984"),
         ("training.learning_rate", 10**400, "out-of-bounds", "1,329 bits"),
         ("gating.rotation", [0, 1 << 60], "out-of-bounds", "1152921504606846976"),
-        ("data.name", "x" * 5000, "too-long", "5,000"),
+        ("data.name", "x" * (LONGEST + 1), "too-long", "4,097"),
+        ("seed", MOST + 1, "out-of-bounds", "9,007,199,254,740,992"),
         ("data.root", "\ud800", "no-text", r"'\ud800'"),
         ("net.bias", "x" * 10**6, "wrong-type", "'xxx"),
         ("net.options", {"width": [1]}, "wrong-type", "'width' is [1]"),
@@ -108,6 +109,12 @@ def test_what_no_setting_can_be_is_one_short_sentence(
     assert shown in str(refusal.error)
     assert place == "net.options" or refusal.error.place == place
     assert len(str(refusal.error)) < 300
+
+
+def test_what_a_setting_can_be_at_most_is_taken() -> None:
+    RunConfig(data=DataConfig(root="x" * LONGEST))
+    Setting("n", "n", 2).check("n", MOST)
+    Setting("n", "n", 2).check("n", -MOST)
 
 
 def test_a_part_that_is_spelt_otherwise_is_read_anew() -> None:

@@ -86,6 +86,8 @@ def test_a_refusal_is_one_printable_sentence_of_bounded_length() -> None:
     long = str(UserError("x" * 10**6 + " end."))
     assert len(long) == MOST
     assert long.endswith(" end.")
+    assert str(UserError("x" * MOST)) == "x" * MOST
+    assert "…" in str(UserError("x" * (MOST + 1)))
 
 
 def test_a_console_prints_names_in_cells_and_sentences_as_they_are() -> None:

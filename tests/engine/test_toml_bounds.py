@@ -40,6 +40,13 @@ HOSTILE = {  # a text, the kind of its refusal, and what is told
     "lists in lists": ("x = " + "[" * FAR + "]" * FAR, "too-deep", str(DEEPEST)),
     "tables in tables": ("x = " + "{a = " * 9000 + "1" + "}" * 9000, "too-deep", "line 1"),
     "behind a string": ("x = ['''[''', \"]\\\"\", " + "[" * DEEPEST, "too-deep", "line 1"),
+    "one letter too many": ("a" * (LONGEST + 1) + " = 1", "too-long", "line 1"),
+    "one part too many": (".".join("a" * (PARTS + 1)) + " = 1", "too-many", "line 1"),
+    "one level too deep": (
+        "x = " + "[" * (DEEPEST + 1) + "]" * (DEEPEST + 1),
+        "too-deep",
+        "line 1",
+    ),
     "a file": ("#" * (MOST + 1), "too-large", "512 KiB"),
     "a string that never ends": ('x = """' + '\\"""' * 5000 + "\\", "wrong-form", "TOML"),
     "no TOML": ("x = ", "wrong-form", "TOML"),
@@ -49,6 +56,12 @@ FINE = {
     "brackets in strings": 'x = "' + "[" * 500 + '"\ny = """\n' + "{" * 500 + '"""',
     "digits in strings": f"x = '{'9' * 5000}'",
     "long lists": "x = [" + "1.5, " * 20_000 + "]",
+    "as many letters as may be": "a" * LONGEST + " = 1",
+    "as many parts as may be": ".".join("a" * PARTS)
+    + " = 1\n["
+    + ".".join("b" * PARTS)
+    + "]\nc = 1",
+    "as large a file as may be": "x = 1 #".ljust(MOST, "#"),
     "keys of some parts": "a.b.'c d'.e = 1\n[a.f.g]\nh = 1",
     "64 bits": f"x = [{2**63 - 1}, {-(2**63)}]",
     "times": "x = 1979-05-27T07:32:00.999999-07:00",

@@ -18,6 +18,7 @@ from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.model.nets import all_nets
 from dgn_engine.regimes import all_regimes
 from dgn_engine.training.run import Run
+from tests.engine.any_run import Arrangement, SlowKernels
 from tests.engine.cli.judged_run import judge
 from tests.engine.cli.typed import arrays_in, printed, refused_kind, settings_in
 from tests.plugins import each
@@ -90,6 +91,29 @@ def test_bernoulli_gates_are_refused_for_other_inputs(make_run: Make, tmp_path: 
     refusal = refused_kind("drawn-gates", "kernels", *words, "--out", tmp_path / "k.npz")
     assert "--examples probe" in str(refusal)
     assert not (tmp_path / "k.npz").exists()
+
+
+def test_an_accuracy_behind_drawn_gates_is_of_all_examples(make_run: Make, tmp_path: Path) -> None:
+    """Of more than one pass takes: each example has gates of its own."""
+    run = make_run("FRG", replace(small(FC), data=DataConfig(train_limit=150, test_limit=10)))
+    for _ in range(20):
+        run.step()
+    run.save(tmp_path / "net.safetensors")
+    data, layers = run.trainer.data, range(3)
+    usual = (tuple(layers), (0,) * 3, (0,) * 3, (1,) * 3)
+    gating = run.config.gating
+    arranged = Arrangement(
+        "FRG", *usual, gating.beta, gating.epsilon, gating.value_input, gating.gate_probability
+    )
+    classes, tensors = run.architecture.classes, run.trainer.network.state_dict()
+    slow = SlowKernels(run.config, arranged, tensors, len(data.train_y), classes)
+    logits = slow.logits(slow.tensors, data.train_x.double(), tuple(range(150)))
+    right = float((logits.argmax(1) == data.train_y).double().mean())
+    out = tmp_path / "k.npz"
+    kernels(tmp_path / "net.safetensors", out, "--examples", 150, "--only", "gates")
+    assert settings_in(out)["rows"] == list(range(150))
+    assert settings_in(out)["accuracy"] == pytest.approx(right)
+    assert 0.2 < right < 1.0
 
 
 def test_a_run_folder_is_its_newest_checkpoint_and_is_found_by_its_name(
