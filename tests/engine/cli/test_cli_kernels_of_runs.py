@@ -113,7 +113,7 @@ def test_an_accuracy_behind_drawn_gates_is_of_all_examples(make_run: Make, tmp_p
     kernels(tmp_path / "net.safetensors", out, "--examples", 150, "--only", "gates")
     assert settings_in(out)["rows"] == list(range(150))
     assert settings_in(out)["accuracy"] == pytest.approx(right)
-    assert 0.2 < right < 1.0
+    assert 0.0 < right < 1.0
 
 
 def test_a_run_folder_is_its_newest_checkpoint_and_is_found_by_its_name(

@@ -111,7 +111,6 @@ def child(code: str, **environment: str) -> tuple[Any, int, str]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
         check=False,
     )
     return json.loads(done.stdout or "null"), done.returncode, done.stderr

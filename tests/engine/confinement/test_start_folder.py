@@ -44,7 +44,6 @@ def run(traps: TrapFolder, *command: str, **more: str) -> str:
         env=traps.environment() | more,
         capture_output=True,
         text=True,
-        timeout=120,
         check=False,
     )
     assert traps.marks == []
@@ -387,7 +386,6 @@ def test_a_program_starts_again_where_the_loader_or_python_was_sent_into_the_fol
         env=variables,
         capture_output=True,
         text=True,
-        timeout=120,
         check=True,
     )
     *begun, last = done.stdout.splitlines()
@@ -409,7 +407,6 @@ def test_the_program_started_again_runs_no_module_of_the_folder(tmp_path: Path) 
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep, "DGN_HOME": str(tmp_path)},
-        timeout=120,
         check=False,
     )
     findings = json.loads(done.stdout)["findings"]
