@@ -96,8 +96,8 @@ def _versions(packages: Sequence[str] | None) -> Iterator[HealthFinding]:
     old = sys.version_info[:2] < OLDEST
     needed = f"; {'.'.join(map(str, OLDEST))} or newer is needed" if old else ""
     yield HealthFinding("versions", "Python", "fault" if old else "ok", python + needed)
-    needed = (*_required(), *_ALWAYS) if packages is None else packages
-    for name in {name.lower(): name for name in needed}.values():
+    names = (*_required(), *_ALWAYS) if packages is None else packages
+    for name in {name.lower(): name for name in names}.values():
         try:
             yield HealthFinding("versions", name, "ok", version(name))
         except PackageNotFoundError:
