@@ -8,13 +8,14 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from dgn_engine.storage.runs import index_database
 from tests.daily import leave_the_rest_for_the_night
-from tests.plugins import concerns
+from tests.plugins import ELSEWHERE, concerns, is_about, may_concern
 from tests.snapshots import Recorded, Snapshot
 
 # No test needs a display, whoever starts it.
@@ -54,6 +55,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """To import all tests takes longer than to run those of one plug-in."""
+    if config.getoption("--plug-in") and collection_path.name.startswith("test_"):
+        return True if collection_path.is_file() and not may_concern(collection_path) else None
+    return None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
@@ -63,12 +71,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             limit = item.get_closest_marker("timeout")
             seconds = limit.args if limit is not None else ()
             item.add_marker(pytest.mark.timeout(*seconds, method="thread"), append=False)
-    if not config.getoption("--plug-in"):
-        leave_the_rest_for_the_night(items)
+    chosen = items
     if names := config.getoption("--plug-in"):
+        if unknown := [name for name in names if not any(is_about(item, name) for item in items)]:
+            raise pytest.UsageError(f"no test is about a plug-in {', '.join(unknown)}")
         together = not config.getoption("--each")
         chosen = [item for item in items if concerns(item, names, together)]
-        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    leave_the_rest_for_the_night(chosen)
+    if names:
+        chosen = [item for item in chosen if not any(map(item.get_closest_marker, ELSEWHERE))]
+        kept = set(chosen)
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = chosen
 
 

@@ -2,16 +2,19 @@
 
 `each(names)` parametrises a test over plug-ins; `pytest -m discovery --plug-in NAME` runs what is
 said of the plug-in in the file NAME.py, and the unparametrised tests marked `discovery`, which
-are about all plug-ins together.
+are about all plug-ins together; of both no more than every push does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pytest
 
 MARKER = "discovery"
+ELSEWHERE = ("nightly", "faults", "display", "gpu")
+"""Marks of tests that `--plug-in` leaves out, though `-m discovery` asks for them."""
 
 
 def each(values: Iterable[object]) -> list[object]:
@@ -24,18 +27,25 @@ def each(values: Iterable[object]) -> list[object]:
     ]
 
 
+def may_concern(module: Path) -> bool:
+    """Whether any test of a module can be about plug-ins."""
+    text = module.read_text("utf-8")
+    return "each(" in text or f"mark.{MARKER}" in text
+
+
 def concerns(item: pytest.Item, files: Iterable[str], together: bool = True) -> bool:
     """Whether a test is about one of these plug-ins or, if `together`, about all of them."""
     if item.get_closest_marker(MARKER) is None:
         return False
-    parameters = getattr(item, "callspec", None)
-    names = set(_file_names(parameters.params.values())) if parameters else set()
-    if not _is_parametrised_over_plug_ins(item):
-        return together
-    return not names.isdisjoint(files)
+    return any(is_about(item, file) for file in files) if _is_of_each(item) else together
 
 
-def _is_parametrised_over_plug_ins(item: pytest.Item) -> bool:
+def is_about(item: pytest.Item, file: str) -> bool:
+    """Whether a test is parametrised over plug-ins and is now about the one in this file."""
+    return _is_of_each(item) and file in _file_names(item.callspec.params.values())  # type: ignore[attr-defined]
+
+
+def _is_of_each(item: pytest.Item) -> bool:
     parameters = getattr(item, "callspec", None)
     return parameters is not None and any(mark.name == MARKER for mark in parameters.marks)
 

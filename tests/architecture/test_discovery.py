@@ -170,7 +170,7 @@ def takes_all(node: ast.AST, whole: set[str]) -> bool:
 
 
 def unmarked(module: Path, found: set[str]) -> Iterator[str]:
-    """Tests over a discovery that neither use `each` nor are marked."""
+    """Tests over a discovery that neither use `each` nor are marked, or that are in a snapshot."""
     body = ast.parse(module.read_text("utf-8")).body
     imports = [node for node in body if isinstance(node, ast.ImportFrom)]
     # `catalogue` is also the name of a module, which holds no plug-ins.
@@ -193,6 +193,9 @@ def unmarked(module: Path, found: set[str]) -> Iterator[str]:
                     yield f"{module.name}::{name} (parametrize needs each)"
                 if used and not any("mark.discovery" in mark for mark in marks):
                     yield f"{module.name}::{name} (needs pytest.mark.discovery)"
+                types = {ast.unparse(one.annotation) for one in node.args.args if one.annotation}
+                if "Recorded" in types and any("discovery" in m or "each(" in m for m in marks):
+                    yield f"{module.name}::{name} (a snapshot holds for every set of plug-ins)"
 
 
 def test_every_test_over_a_discovery_is_marked() -> None:

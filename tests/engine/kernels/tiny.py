@@ -13,6 +13,7 @@ from torch import Tensor
 from dgn_engine.model.architecture import (
     Architecture,
     AveragePool,
+    ChannelScale,
     Conv,
     Dense,
     Flatten,
@@ -179,7 +180,7 @@ def _paths(architecture: Architecture) -> int:
                 number *= node.outputs * node.kernel**2
             case Dense():
                 number *= node.outputs
-            case Flatten():
+            case Flatten() if shape != architecture.input_shape:  # which its first layer counts
                 number *= prod(shape[1:])
         shape = after
     return number * architecture.weighted[0].inputs
@@ -209,6 +210,8 @@ def _reduced(architecture: Architecture, window: int, channels: int) -> Architec
                     padding=padding,
                     normal=False,
                 )
+            case ChannelScale():
+                node = ChannelScale(shape[0])
             case Dense() if node is not architecture.nodes[-1]:
                 node = replace(node, inputs=prod(shape), outputs=min(node.outputs, channels))
             case Dense():
