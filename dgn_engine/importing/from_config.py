@@ -54,4 +54,7 @@ def build_architecture(
     net = find_net(config)
     if net is None:
         raise LookupError(f"{config.name} is no registered network; see architecture_for.")
-    return net.build(input_shape, classes, options_of(config))
+    architecture = net.build(input_shape, classes, options_of(config))
+    if not architecture.gated:
+        raise UserError(f"Network '{config.name}' has no gated layer.", kind="empty")
+    return architecture

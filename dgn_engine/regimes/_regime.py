@@ -89,11 +89,10 @@ def _contradictions(regime: Regime) -> Iterator[tuple[str, str]]:
         yield "drawn_gates", "needs soft=False: a coin gives 0 or 1"
     if regime.open_gates and (regime.soft or not regime.own_gates):
         yield "open_gates", "needs own_gates=True and soft=False: all gates are 1 and none is made"
-    if made == (regime.on_entry == "aside"):
-        why = (
-            "is for a feature network that makes no gates" if made else "needs one that makes gates"
-        )
-        yield "on_entry", f"{why}: choose {'another' if made else 'aside'}"
+    if made and regime.on_entry == "aside":
+        yield "on_entry", "is for a feature network that makes no gates; choose another"
+    if not made and regime.on_entry != "aside":
+        yield "on_entry", "is for a feature network that makes the gates; choose 'aside'"
     if regime.linear_features and not made:
         yield "linear_features", "needs a feature network that makes the gates"
     if regime.trains_feature and not (made and regime.soft):

@@ -93,7 +93,6 @@ class Comparison:
             )
         self._release()
         self.source, self._network = source, network
-        self._scalars = []
         self.number += 1
         self._emit(replace(opened, number=self.number))
         if recorded is not None:
@@ -107,7 +106,8 @@ class Comparison:
         if shown is None and not recorded:
             raise UserError(
                 f"There is no run: start one, or open a recorded one, before you "
-                f"{command.in_words()}."
+                f"{command.in_words()}.",
+                kind="no-run",
             )
         self.compare(RecordedSource(Path(command.folder), command.step), shown)
 
@@ -184,6 +184,7 @@ class Comparison:
         return None if self._network is None else self._network.probe_schedule
 
     def _release(self) -> None:
+        self._scalars = []
         if self._network is not None:
             self._network.probe_schedule.release()
 
@@ -195,7 +196,7 @@ class Comparison:
 def of_listing(listing: CheckpointContents) -> ComparisonSource:
     def source(inputs: ProbeInputs | None) -> tuple[ImportedNetwork | None, ComparisonOpened]:
         if inputs is None:
-            raise UserError(_ONLY_SHOWN)
+            raise UserError(_ONLY_SHOWN, kind="only-shown")
         shape = inputs.in_channels(channels_wanted(listing)).shape
         imported = network_of(listing, shape, door="window")
         return imported, ComparisonOpened(listing.file_name, "", "", ())
@@ -239,7 +240,7 @@ class RecordedSource:
         )
         try:
             if inputs is None:
-                raise UserError(_ONLY_SHOWN)
+                raise UserError(_ONLY_SHOWN, kind="only-shown")
             snapshot = _loaded(reader, self.step)
             if self.step is not None:  # a change at its step may be later than it
                 opened = replace(opened, config=_config_at(snapshot, opened.config))
@@ -290,7 +291,8 @@ class HeldSource:
         self, inputs: ProbeInputs | None
     ) -> tuple[ImportedNetwork | None, ComparisonOpened]:
         if self.current() != self.started.run:
-            raise UserError("its steps were held in memory, and went with their run.")
+            words = "its steps were held in memory, and went with their run."
+            raise UserError(words, kind="other-run")
         about, regime = "held in memory", self.config.gating.regime
         opened = ComparisonOpened("this run", about, regime, (), config=self.config)
         return None, replace(opened, step=self.step, at_step=self.step)

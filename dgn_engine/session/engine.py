@@ -48,17 +48,21 @@ class Engine:
         data_root: str = "",
         runs_root: str = "",
         cancelled: threading.Event | None = None,
+        look_every: float = LOOK_EVERY,
+        loop: Callable[[SessionState], TrainingLoop] = TrainingLoop,
+        branches: Callable[[SessionState], Branches] = Branches,
     ) -> None:
         """`runs_root`: where every run writes its folder; empty: none is written. `cancelled`: set
         by another thread, it ends the reading of data that is in progress."""
         self._cancelled = cancelled or threading.Event()
+        self._look_every = look_every
         self._data_root = data_root
         self._look_at = 0.0  # when what is due is looked at again
         self.state = state = SessionState(emit, publish, runs_root)
         self._files = opened = OpenedFiles(emit)
-        self._loop = TrainingLoop(state)
+        self._loop = loop(state)
         self._heavy = readings = ReadingCommands(state.emit, state.executors, state.comparison)
-        self._branches = Branches(state)
+        self._branches = branches(state)
         self._undo = UndoHistory(
             state.emit, lambda ticket: opened.listing(ticket).file_name, readings.choose
         )
@@ -193,7 +197,7 @@ class Engine:
             self._read_due()
         except Exception as error:
             self._fail("Training stopped by a fault", error)
-        self._look_at = time.monotonic() + LOOK_EVERY
+        self._look_at = time.monotonic() + self._look_every
 
     def _read_due(self) -> None:
         """Read, publish and record what is due, and take what threads and processes have done."""

@@ -50,7 +50,9 @@ class WayBack:
         if run.diverged:
             back = "" if self._state is None else f"go back to step {self._state.step:,}, "
             raise UserError(
-                f"The run diverged at step {run.step_count:,}; {back}reset it or start another."
+                f"The run diverged at step {run.step_count:,}; {back}reset it or start another.",
+                kind="diverged",
+                value=run.step_count,
             )
 
     def put_back(self, run: Run, undo: UndoHistory, emit: Callable[[Event], None]) -> None:
@@ -58,7 +60,7 @@ class WayBack:
         state = self._state
         if not run.diverged or state is None:
             why = "no earlier state of it is kept" if run.diverged else "it has not diverged"
-            raise UserError(f"The run cannot go back: {why}.")
+            raise UserError(f"The run cannot go back: {why}.", kind="no-way-back")
         undo.leave_out(state.step)
         put_back(run, state.snapshot, "going back", BACK_FROM_DIVERGENCE, emit)
         # A checkpoint of this step would be the same state once more.

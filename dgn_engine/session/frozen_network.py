@@ -99,7 +99,9 @@ class FrozenNetwork:
         if found.regime.drawn_gates:
             raise UserError(
                 f"Its gates are coins thrown for other examples ({found.regime.name}): "
-                "they cannot be read here."
+                "they cannot be read here.",
+                kind="not-supported",
+                value=found.regime.name,
             )
         self.regime = found.regime
         self.step_count = found.step
@@ -115,7 +117,9 @@ class FrozenNetwork:
         x = inputs.in_channels(shape[0] if len(shape) == 3 else 0).x
         if math.prod(shape) != math.prod(x.shape[1:]):
             raise UserError(
-                f"It takes {sides(shape)} inputs, but these examples have {sides(inputs.shape)}."
+                f"It takes {sides(shape)} inputs, but these examples have {sides(inputs.shape)}.",
+                kind="wrong-shape",
+                value=sides(inputs.shape),
             )
         self.x, self._labels = x.reshape(len(x), *shape), inputs.labels
         self._classes = inputs.classes
@@ -126,7 +130,7 @@ class FrozenNetwork:
         until it is read anew. Raises `UserError` where it cannot be read on these examples."""
         same = found.network.architecture == self.network.architecture
         if found.regime.drawn_gates or not same:
-            raise UserError("It is another network now.")
+            raise UserError("It is another network now.", kind="other-network")
         self.regime, self.step_count, self.moves = found.regime, found.step, True
         self.network = found.network.to(self.x.device).requires_grad_(False)
         self._gates = None
@@ -237,7 +241,7 @@ class TrainingOffer:
         """
         if regime not in self.regimes:
             words = f"It can be trained on in {' or '.join(self.regimes)}, not in {regime}."
-            raise UserError(words if self.regimes else self.remark)
+            raise UserError(words if self.regimes else self.remark, kind="no-choice", value=regime)
         copies = regime == only_regime("for_copied_gates").name
         gates = str(path) if copies else ""
         return replace(
@@ -288,7 +292,8 @@ def check_unchanged(run: Run, network: torch.nn.Module, x: Tensor, name: str) ->
         wanted, found = network(x[:COMPARED]), run.trainer.network(x[:COMPARED])
     scale = float(wanted.abs().max()) + 1e-30
     if wanted.shape != found.shape or float((wanted - found).abs().max()) > 1e-3 * scale:
-        raise UserError(f"{name} has changed on the disk since it was opened: open it again.")
+        words = f"{name} has changed on the disk since it was opened: open it again."
+        raise UserError(words, kind="changed", value=name)
 
 
 def _of_ours(listing: CheckpointContents, found: ImportedNetwork) -> TrainingOffer:

@@ -102,8 +102,11 @@ class _News:
 class _Follower:
     """Looks at the folder of a branch in a thread of its own."""
 
-    def __init__(self, child: BranchChild, folder: Path, shape: tuple[int, ...]) -> None:
+    def __init__(
+        self, child: BranchChild, folder: Path, shape: tuple[int, ...], look_every: float
+    ) -> None:
         self.news: queue.SimpleQueue[_News] = queue.SimpleQueue()
+        self._look_every = look_every
         self._child, self._folder, self._shape = child, folder, shape
         self._tail = LogTail(folder / folder_layout.LOG)
         self._state = RunState()
@@ -118,7 +121,7 @@ class _Follower:
         self._thread.join()
 
     def _follow(self) -> None:
-        while not self._over.wait(LOOK_EVERY):
+        while not self._over.wait(self._look_every):
             code = self._child.code
             self.news.put(replace(self._look(), code=code))
             if code is not None:
@@ -169,9 +172,15 @@ class Branches:
     """At most one branch is trained. Commands raise `UserError`; the rest is told by events."""
 
     def __init__(
-        self, state: SessionState, child: Callable[[list[str]], BranchChild] = BranchChild
+        self,
+        state: SessionState,
+        child: Callable[[list[str]], BranchChild] = BranchChild,
+        look_every: float = LOOK_EVERY,
+        save_every: str = SAVE_EVERY,
+        leave: float = LEAVE,
     ) -> None:
         self._state = state
+        self._look_every, self._save_every, self._leave = look_every, save_every, leave
         self._emit, self._comparison = state.emit, state.comparison
         self._start_child = child
         self._status: BranchStatus | None = None
@@ -198,22 +207,26 @@ class Branches:
         """Have the state of now written, or take a checkpoint that is there, and begin there."""
         recording = self._state.recording
         if self._status is not None and self._status.trains:
-            raise UserError("A branch is trained already: stop it before another one begins.")
+            words = "A branch is trained already: stop it before another one begins."
+            raise UserError(words, kind="in-use")
         if recording is None or recording.paused:
-            raise UserError("This run is not recorded, and a branch begins at what was recorded.")
+            words = "This run is not recorded, and a branch begins at what was recorded."
+            raise UserError(words, kind="not-recorded")
         changes = command.changes
         regime = find_regime(changes.regime).name if changes.regime else run.trainer.regime.name
         step = None if command.step == run.step_count else command.step
         if step is None:
             if run.diverged:
-                raise UserError("The run has diverged: branch off from a checkpoint before that.")
+                words = "The run has diverged: branch off from a checkpoint before that."
+                raise UserError(words, kind="diverged")
             step = run.step_count
             recording.checkpoint(f"{FOR_BRANCH} {regime}")
             marker = recording.mark()
             asked_at: tuple[str, ...] = str(step), "--after-changes"
         else:
             if not 0 <= step < run.step_count:
-                raise UserError(f"The run has steps 0 to {run.step_count:,}, and no {step:,}.")
+                words = f"The run has steps 0 to {run.step_count:,}, and no {step:,}."
+                raise UserError(words, kind="out-of-bounds", value=step)
             self._held.hold("branch", step, recording)
             marker = recording.flush()  # what it reads of the run's log is to be there
             asked_at = (str(step),)
@@ -223,7 +236,14 @@ class Branches:
         folder = folder_layout.unused_path(
             Path(self._state.runs_root), branch_name(run.config, regime, step)
         )
-        arguments = [*asked, "--out", str(folder), "--quiet", "--checkpoint-every", SAVE_EVERY]
+        arguments = [
+            *asked,
+            "--out",
+            str(folder),
+            "--quiet",
+            "--checkpoint-every",
+            self._save_every,
+        ]
         shape = tuple(probe_inputs_of(run).shape)
         self._forget()
         self._threads = torch.get_num_threads()
@@ -247,7 +267,7 @@ class Branches:
 
     def stop(self) -> None:
         if self._status is None or not self._status.trains:
-            raise UserError("No branch is trained.")
+            raise UserError("No branch is trained.", kind="no-branch")
         if self._child is None:
             self._waiting = None
             self._tell(replace(self._status, phase="stopped", remark="It had not begun."))
@@ -309,7 +329,8 @@ class Branches:
             return
         if self._pace:
             self._child.set_pace(self._pace)
-        self._follower = _Follower(self._child, Path(self._status.folder), shape)
+        folder = Path(self._status.folder)
+        self._follower = _Follower(self._child, folder, shape, self._look_every)
 
     def _take(self, news: _News, parent: Run | None) -> None:
         assert self._status is not None
@@ -321,7 +342,7 @@ class Branches:
         if news.saved and status.phase == "starting":
             status = replace(status, phase="training")
             if parent is not None:
-                self._open(status, parent)
+                status = self._open(status, parent)
         elif self._is_compared:
             self._move(news)
         if news.code is not None:
@@ -330,13 +351,14 @@ class Branches:
         if status != self._status:
             self._tell(status)
 
-    def _open(self, status: BranchStatus, run: Run) -> None:
-        """Compare with it; where it cannot be, it is trained all the same."""
+    def _open(self, status: BranchStatus, run: Run) -> BranchStatus:
+        """Compare with it; where it cannot be, it is trained all the same, and that is said."""
         try:
             self._comparison.open(RecordedSource(Path(status.folder)), probe_inputs_of(run))
         except UserError as refusal:
-            self._status = replace(status, remark=f"It is not compared: {refusal}")
+            status = replace(status, remark=f"It is not compared: {refusal}")
         run.probe_schedule.invalidate_comparing()
+        return status
 
     def _move(self, news: _News) -> None:
         if news.network is not None:
@@ -364,7 +386,7 @@ class Branches:
             self._follower.close()
             self._follower = None
         if self._child is not None:
-            self._child.close(LEAVE)
+            self._child.close(self._leave)
             self._child = None
 
     def _tell(self, status: BranchStatus) -> None:

@@ -72,11 +72,14 @@ def picked(listing: CheckpointContents, names: Sequence[str]) -> CheckpointConte
     kept: dict[str, Array] = {}
     for place, name in enumerate(chosen, start=1):
         if not name:
-            raise UserError(f"No tensor is picked for layer {place}; pick one for each layer.")
+            words = f"No tensor is picked for layer {place}; pick one for each layer."
+            raise UserError(words, kind="empty", value=place)
         if name not in arrays:
-            raise UserError(f"{listing.file_name} holds no tensor '{name}'.")
+            words = f"{listing.file_name} holds no tensor '{name}'."
+            raise UserError(words, kind="unknown-name", value=name)
         if name in kept:
-            raise UserError(f"'{name}' is picked for two layers; each needs a tensor of its own.")
+            words = f"'{name}' is picked for two layers; each needs a tensor of its own."
+            raise UserError(words, kind="in-use", value=name)
         kept[name] = arrays[name]
         bias = bias_by_name(name, arrays)
         if bias and len(arrays[bias]) == len(arrays[name]):
@@ -175,13 +178,15 @@ class DataCheck:
             kept = self._examples
         return kept[1] if kept is not None and kept[0] == as_stored(data) else None
 
-    def forget(self) -> None:
-        """Let go what is held, and end what is being read."""
+    def forget(self, ticket: int) -> None:
+        """Let go what is held for a file, and end what is being read for it."""
         with self._lock:
-            self._newest = self._examples = None
+            if self._newest is not None and self._newest.ticket == ticket:
+                self._newest = self._examples = None
 
     def close(self) -> None:
-        self.forget()
+        with self._lock:
+            self._newest = self._examples = None
         self._threads.close(PATIENCE)
 
     def _answer(self, asked: DataRequest) -> None:
@@ -348,14 +353,14 @@ class OpenedFiles:
         """
         match = gates_of(self._file(ticket), target)
         if not match.fits:
-            raise UserError(match.verdict)
+            raise UserError(match.verdict, kind="no-fit")
         return match
 
     def weights(self, ticket: int, target: FileTarget) -> LayerMatching:
         """The match for the value network; raises `UserError` if it does not fit."""
         match, why = weights_of(self._file(ticket), target)
         if why:
-            raise UserError(why)
+            raise UserError(why, kind="no-fit")
         return match
 
     def forget(self, ticket: int) -> None:
@@ -365,7 +370,7 @@ class OpenedFiles:
             self._said.pop(ticket, None)
         if known is not None:
             self._emit(files.FileClosed(ticket))
-        self._check.forget()
+        self._check.forget(ticket)
 
     def close(self) -> None:
         """Stop the readers and their child processes, and forget everything."""
@@ -377,7 +382,8 @@ class OpenedFiles:
         with self._lock:
             found = self._listed.get(ticket)
         if found is None:
-            raise UserError("That file is no longer open; drop it again.")
+            words = "That file is no longer open; drop it again."
+            raise UserError(words, kind="no-file", value=ticket)
         return found
 
     def _begin(self, ticket: int, path: Path, read: Callable[[], None]) -> None:

@@ -78,7 +78,9 @@ def misclassified(trainer: Trainer, wanted: int, seed: int) -> tuple[int, ...]:
     if len(found) < 2:
         raise UserError(
             f"{len(found)} of {len(order):,} training examples {'is' if len(found) == 1 else 'are'}"
-            f" misclassified at step {trainer.step_count:,}; a probe set needs two."
+            f" misclassified at step {trainer.step_count:,}; a probe set needs two.",
+            kind="empty",
+            value=len(found),
         )
     return tuple(found[:wanted])
 
@@ -129,7 +131,8 @@ class ReadingCommands:
 
     def choose_misclassified(self, _: ChooseMisclassified, shown: ReadableNetwork) -> None:
         if not isinstance(shown, Run):
-            raise UserError("Only a run can say which training examples it gets wrong now.")
+            words = "Only a run can say which training examples it gets wrong now."
+            raise UserError(words, kind="only-inspected")
         rows = misclassified(shown.trainer, shown.config.probe_examples, shown.config.seed)
         choice = replace(ProbeChoice.parse(shown.config.probe_set), classes=(), rows=rows)
         self.choose(shown, shown.config.probe_examples, str(choice))
@@ -143,7 +146,8 @@ class ReadingCommands:
         if (before.probe_examples, before.probe_set) == (count, choice):
             return
         if ProbeChoice.parse(choice).drawn and shown.probed.context().regime.drawn_gates:
-            raise UserError("The gates of this regime are drawn for training examples only.")
+            words = "The gates of this regime are drawn for training examples only."
+            raise UserError(words, kind="not-supported")
         shown.choose_probe_examples(count, choice)
         digest = shown.probed.probe_set.digest
         self._emit(ProbeSetChanged(shown.step_count, count, digest, choice))

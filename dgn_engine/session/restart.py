@@ -122,10 +122,9 @@ class EngineRestart:
         return (*watch, ContinueRun(str(self._folder), paused=not trains))
 
     def _restarted(self) -> EngineRestarted | None:
-        death, step = self._died, self._continued
-        if death is None or step is None:
+        death, step, self._died = self._died, self._continued, None
+        if death is None or step is None:  # another run was begun instead
             return None
-        self._died = None
         return EngineRestarted(
             death.how,
             death.step,

@@ -82,7 +82,8 @@ class RunCommands:
     def train_on(self, command: files.TrainOn) -> None:
         state = self._state
         if state.inspected is None:
-            raise UserError("No network is inspected: open a file as a network first.")
+            words = "No network is inspected: open a file as a network first."
+            raise UserError(words, kind="not-inspected")
         run, event = state.inspected.trained_on(state.number + 1, command.regime, self._report)
         self._begin(run, command.paused)
         state.emit(event)
@@ -230,4 +231,4 @@ class RunCommands:
         """Raise `UserError` where the user has cancelled what is being read or made."""
         if self._cancelled.is_set():
             named = what if what == MAKING else "Reading the data"
-            raise UserError(f"{named} was cancelled.")
+            raise UserError(f"{named} was cancelled.", kind="cancelled", value=named)

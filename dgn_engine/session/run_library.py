@@ -142,7 +142,8 @@ class RunLibrary:
         """The run that is shown stays, and so does one that is being written."""
         folder = Path(command.folder)
         if self.shown is not None and is_same_folder(folder, self.shown.folder):
-            raise UserError(f"{folder.name} is shown now: show another run first.")
+            words = f"{folder.name} is shown now: show another run first."
+            raise UserError(words, kind="in-use", value=folder.name)
         check_removable(folder)
 
         def delete() -> None:
@@ -185,7 +186,9 @@ class RunLibrary:
         """Read a folder; `recording` is that of the run in progress, which is not shown."""
         folder = Path(command.folder)
         if recording is not None and is_same_folder(folder, recording.path):
-            raise UserError(f"{folder.name} is the run in progress.")
+            raise UserError(
+                f"{folder.name} is the run in progress.", kind="in-use", value=folder.name
+            )
         self._begin(command, lambda: self._found(_read(folder)))
 
     def open_session(self, command: OpenSession) -> None:
@@ -204,14 +207,16 @@ class RunLibrary:
             self._begin(command, lambda: self._write(path, shown.folder, shown.name, None, window))
             return
         if recording is None or frame is None:
-            raise UserError("there is no recorded run, and a session is made of what was recorded.")
+            words = "there is no recorded run, and a session is made of what was recorded."
+            raise UserError(words, kind="not-recorded")
         if recording.paused:
-            raise UserError(recording.paused)
+            raise UserError(recording.paused, kind="recording-paused")
         marker, folder = recording.mark(), recording.path
 
         def write() -> None:
             if not marker.done.wait(PATIENCE) or marker.lines < 0:
-                raise UserError(f"the disk of {folder} does not take what is recorded.")
+                words = f"the disk of {folder} does not take what is recorded."
+                raise UserError(words, kind="slow-disk", value=folder)
             point = SavePoint(frame.step, marker.lines, frame)
             self._write(path, folder, folder.name, point, window)
 
@@ -248,7 +253,9 @@ class RunLibrary:
             news = followed.news()
         except (OSError, UserError) as error:  # it was moved or deleted
             self._followed = None
-            raise UserError(f"The run is not followed any more: {error}") from None
+            raise UserError(
+                f"The run is not followed any more: {error}", kind="not-followed"
+            ) from None
         self.shown = news.now
         if news.again:
             self._followed = None

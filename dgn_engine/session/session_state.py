@@ -67,11 +67,17 @@ class SessionState:
             return self.run
         if self.inspected is not None:
             raise UserError(
-                f"{self.inspected.name} is inspected, not trained: begin a new run first."
+                f"{self.inspected.name} is inspected, not trained: begin a new run first.",
+                kind="only-inspected",
+                value=self.inspected.name,
             )
         if self.library.shown is not None:
-            raise UserError(f"{self.library.shown.name} is only shown: Run goes on with it first.")
-        raise UserError(f"There is no run: start one before you {command.in_words()}.")
+            name = self.library.shown.name
+            words = f"{name} is only shown: Run goes on with it first."
+            raise UserError(words, kind="only-shown", value=name)
+        asked = command.in_words()
+        words = f"There is no run: start one before you {asked}."
+        raise UserError(words, kind="no-run", value=asked)
 
     def in_run(self, act: Callable[[Run, Any], object]) -> Handler:
         """Return a handler that needs a run that trains."""

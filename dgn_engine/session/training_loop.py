@@ -31,8 +31,11 @@ PATIENCE = 4.0  # seconds that the folder of a run that ends may take to be fini
 class TrainingLoop:
     """Steps the run of a session, at the user's pace and with the user's share for watching."""
 
-    def __init__(self, state: SessionState) -> None:
+    def __init__(
+        self, state: SessionState, moment: float = MOMENT, patience: float = PATIENCE
+    ) -> None:
         self._state = state
+        self._moment, self._patience = moment, patience
         self._publisher = FramePublisher(state.publish, state.comparison)
         self._stop_at: int | None = None
         self._share = SHARE
@@ -105,7 +108,7 @@ class TrainingLoop:
         if run is None or not self._state.running or recording is None:
             return
         try:
-            if run.probe_schedule.seconds < MOMENT:
+            if run.probe_schedule.seconds < self._moment:
                 self._show_due(run, running=False)
         except Exception as error:  # it ends all the same
             failure = Failed.from_exception("The last frame failed", error)
@@ -117,7 +120,7 @@ class TrainingLoop:
             self.show_end()
         recording, self._state.recording = self._state.recording, None
         if recording is not None:
-            recording.close(sound, PATIENCE)
+            recording.close(sound, self._patience)
 
     def frame(self) -> Frame | None:
         """Return the frame of what is shown; None where that is a recorded run, or nothing."""
@@ -155,7 +158,8 @@ class TrainingLoop:
         """Keep the user's share, also for the runs that follow; raises `UserError` for none."""
         share = command.share
         if not 0.0 < share <= 1.0:
-            raise UserError(f"A share of {number(share)} is none: give one above 0, and at most 1.")
+            words = f"A share of {number(share)} is none: give one above 0, and at most 1."
+            raise UserError(words, kind="out-of-bounds", value=share)
         self._share = share
         if self._state.run is not None:
             self._state.run.budget.share = share

@@ -74,9 +74,13 @@ class UndoHistory:
         emit: Callable[[Event], None],
         file_name: Callable[[int], str],
         choose: Callable[[Run, int, str], None],
+        clock: Callable[[], float] = time.monotonic,
+        most: int = MOST,
+        most_bytes: int = MOST_BYTES,
     ) -> None:
         """`file_name(ticket)`: of a listed file. `choose(run, examples, choice)`: another probe
-        set."""
+        set. `most`, `most_bytes`: changes that are kept, and of their weights."""
+        self._clock, self._most, self._most_bytes = clock, most, most_bytes
         self._emit = emit
         self._file_name = file_name
         self._choose = choose
@@ -101,7 +105,7 @@ class UndoHistory:
             self._done[-1] = replace(same, detail=_detail(same, run))
         else:
             words, step = self._in_words(command), run.step_count
-            change = _change(run, words, type(command), command.undo, step)
+            change = self._change(run, words, type(command), command.undo, step)
             settings = _settings_of(run)
             with _shared(run, None if change is None else change.before):
                 act(command)
@@ -111,7 +115,7 @@ class UndoHistory:
             if change is not None:
                 self._done.append(replace(change, detail=_detail(change, run)))
                 self._may_merge = True
-                _trim(self._done)
+                self._trim(self._done)
         self._undone.clear()
         self._emit_names()
 
@@ -142,9 +146,11 @@ class UndoHistory:
         """
         last = self._done[-1] if self._done else None
         if run is None or last is None or not last.policy.setting:
-            raise UserError("The last change was none of a setting, which could be put back alone.")
+            words = "The last change was none of a setting, which could be put back alone."
+            raise UserError(words, kind="no-setting")
         if run.diverged:
-            raise UserError("The run has diverged: its weights cannot be kept, only undone.")
+            words = "The run has diverged: its weights cannot be kept, only undone."
+            raise UserError(words, kind="diverged")
         self._step(run, "undo", self._done, self._undone, alone=True)
 
     def undo_many(self, command: UndoMany, run: Run | None) -> None:
@@ -163,7 +169,7 @@ class UndoHistory:
     ) -> None:
         """`alone`: only the setting, with the weights kept."""
         if run is None or not source:
-            raise UserError(f"There is nothing to {word}.")
+            raise UserError(f"There is nothing to {word}.", kind="empty", value=word)
         last = source[-1]
         change: _Change | None
         if last.before is None:
@@ -173,7 +179,7 @@ class UndoHistory:
             change = replace(last, settings=_settings_of(run), alone=alone)
             _turn_back(run, last.settings)
         else:
-            change = _change(run, last.what, last.kind, last.policy, last.step)
+            change = self._change(run, last.what, last.kind, last.policy, last.step)
             change = None if change is None else replace(change, detail=last.detail)
             with _shared(run, None if change is None else change.before):
                 undone = f"{word.capitalize()} {last.what}"
@@ -182,7 +188,7 @@ class UndoHistory:
         self._may_merge = False
         if change is not None:
             target.append(change)
-            _trim(target)
+            self._trim(target)
         self._emit_names()
 
     def _merged_with(self, command: Command) -> _Change | None:
@@ -190,7 +196,7 @@ class UndoHistory:
         last = self._done[-1] if self._done and self._may_merge else None
         if last is None or not last.policy.merges or last.kind is not type(command):
             return None
-        return last if time.monotonic() - last.at < MERGED else None
+        return last if self._clock() - last.at < MERGED else None
 
     def _emit_names(self) -> None:
         names = [changes[-1].what if changes else "" for changes in (self._done, self._undone)]
@@ -204,22 +210,26 @@ class UndoHistory:
         self._emit(ChangesListed(done, undone))
         self._emit(UndoChanged(*names))
 
+    def _change(
+        self, run: Run, what: str, kind: type[Command], policy: UndoPolicy, step: int
+    ) -> _Change | None:
+        """None where the run has diverged: then there is nothing worth having back."""
+        before = None if policy.reads else capture(run)
+        if before is None and not policy.reads:
+            return None
+        return _Change(what, _settings_of(run), before, kind, policy, self._clock(), step)
+
+    def _trim(self, changes: list[_Change]) -> None:
+        del changes[: -self._most]
+        while len(changes) > 1 and sum(one.size for one in changes) > self._most_bytes:
+            del changes[0]
+
     def _in_words(self, command: Command) -> str:
         assert command.undo is not None
         values = dict(vars(command))
         if "ticket" in values:
             values["file"] = self._file_name(values["ticket"])
         return command.undo.what.format(**values)
-
-
-def _change(
-    run: Run, what: str, kind: type[Command], policy: UndoPolicy, step: int
-) -> _Change | None:
-    """None where the run has diverged: then there is nothing worth having back."""
-    before = None if policy.reads else capture(run)
-    if before is None and not policy.reads:
-        return None
-    return _Change(what, _settings_of(run), before, kind, policy, time.monotonic(), step)
 
 
 def _detail(change: _Change, run: Run) -> str:
@@ -267,12 +277,6 @@ def _shared(run: Run, before: Snapshot | None) -> Iterator[None]:
         yield
     finally:
         run.control.snapshot = None
-
-
-def _trim(changes: list[_Change]) -> None:
-    del changes[:-MOST]
-    while len(changes) > 1 and sum(one.size for one in changes) > MOST_BYTES:
-        del changes[0]
 
 
 def _settings_of(run: Run) -> _UndoneSettings:

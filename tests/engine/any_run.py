@@ -278,6 +278,8 @@ class SlowKernels:
             match node:
                 case arch.GlobalAveragePool():
                     z = z.mean((2, 3))
+                case arch.AveragePool():
+                    z = F.avg_pool2d(z, node.kernel, node.stride)
                 case arch.Flatten():
                     z = z.flatten(1)
                 case arch.MaxPool() | arch.GlobalMaxPool():
@@ -293,7 +295,7 @@ class SlowKernels:
                     z, skips[-1] = skips[-1], z
                 case arch.Merge():
                     z = node.post * (node.pre * skips.pop() + z)
-                case arch.Dense() | arch.Conv():
+                case arch.Dense() | arch.Conv() | arch.ChannelScale():
                     z = self._layer(node, part, place, p, z)
                     if isinstance(node, arch.Conv) and node.normal:
                         z = _normalised(part, place, norm, p, z, whole_norm)
@@ -308,12 +310,15 @@ class SlowKernels:
                 z = kept(len(gates) - 1, z) if part == "feature" else z * gates[-1]
         return z, gates, taken
 
-    def _layer(
-        self, node: arch.Dense | arch.Conv, part: str, place: int, p: Tensors, z: Tensor
-    ) -> Tensor:
+    def _layer(self, node: arch.Weighted, part: str, place: int, p: Tensors, z: Tensor) -> Tensor:
         weight, bias = p[f"{part}.weights.{place}"], p.get(f"{part}.biases.{place}")
+        if isinstance(node, arch.ChannelScale):
+            shift = torch.zeros(()) if bias is None else bias[:, None, None]
+            return z * weight[:, None, None] + shift
+        if isinstance(node, arch.Conv) and node.circular:
+            z = F.pad(z, (node.padding,) * 4, mode="circular")
+            return F.conv2d(z, weight, bias, node.stride)
         if isinstance(node, arch.Conv):
-            assert not node.circular
             return F.conv2d(z, weight, bias, node.stride, node.padding)
         q = z @ weight.T
         return node.factor * (q if bias is None else q + bias)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,18 +18,16 @@ from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.messages import Command, Event, Failed, Refused
 from dgn_engine.protocol.training import Advance, RunStarted, StartRun
 from dgn_engine.protocol.watching import ProbeRequest, ProbeSet
-from dgn_engine.session import engine, training_loop
 from dgn_engine.session.engine import Engine
+from dgn_engine.session.live_branch import Branches
+from dgn_engine.session.process_session import ProcessSession
+from dgn_engine.session.session_state import SessionState
+from dgn_engine.session.thread_session import ThreadSession
+from dgn_engine.session.training_loop import MOMENT, TrainingLoop
 
 RELU = FileReading(activation="relu")
 RESNET = FileReading(geometry="torchvision")
 PROBES = tuple(ProbeRequest(name) for name in ("gates", "npk", "agreement"))
-
-
-@pytest.fixture(autouse=True)
-def every_turn_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However quick the machine is: between two steps the engine looks at what is due."""
-    monkeypatch.setattr(engine, "LOOK_EVERY", 0.0)
 
 
 STARTED = RunStarted(
@@ -50,12 +49,6 @@ STARTED = RunStarted(
 )
 
 
-@pytest.fixture(autouse=True)
-def patient_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow disk may take as long as it needs to finish a run's folder."""
-    monkeypatch.setattr(training_loop, "PATIENCE", 60.0)
-
-
 def small(regime: str = "DL", seed: int = 0, bias: bool = False, epochs: int = 0) -> RunConfig:
     return RunConfig(
         data=DataConfig("digits", train_limit=200),
@@ -69,12 +62,28 @@ def small(regime: str = "DL", seed: int = 0, bias: bool = False, epochs: int = 0
 
 
 class Desk:
-    """An engine without its thread, what it said and what it showed."""
+    """An engine without its thread, what it said and what it showed.
 
-    def __init__(self, runs: str = "") -> None:
+    However quick the machine is, it looks at what is due between two steps; however slow the disk,
+    it waits for it. `moment`, `branches`: as `TrainingLoop` and `Engine` have them.
+    """
+
+    def __init__(
+        self,
+        runs: str = "",
+        moment: float = MOMENT,
+        branches: Callable[[SessionState], Branches] = Branches,
+    ) -> None:
         self.events: list[Event] = []
         self.frames: list[Frame] = []
-        self.engine = Engine(self.events.append, self.frames.append, runs_root=runs)
+        self.engine = Engine(
+            self.events.append,
+            self.frames.append,
+            runs_root=runs,
+            look_every=0.0,
+            loop=lambda state: TrainingLoop(state, moment, patience=60.0),
+            branches=branches,
+        )
 
     def do(self, *commands: Command) -> None:
         for command in commands:
@@ -119,6 +128,37 @@ class Desk:
     def value(self) -> list[torch.Tensor]:
         assert self.engine.run is not None
         return [w.detach().clone() for w in self.engine.run.trainer.network.value.weights]
+
+
+class Talk:
+    """A session that is started, everything it has said, and its newest frame."""
+
+    def __init__(self, session: ThreadSession | ProcessSession) -> None:
+        self.session = session
+        self.events: list[Event] = []
+        self.frame: Any = None
+        session.start()
+
+    def wait_until(self, condition: Callable[[], bool], seconds: float = 150.0) -> None:
+        deadline = time.monotonic() + seconds
+        while True:
+            self.events += self.session.drain()
+            self.frame = self.session.latest() or self.frame
+            if condition():
+                return
+            assert time.monotonic() < deadline, f"never happened; heard {self.events[-5:]}"
+            time.sleep(0.01)
+
+    def all_of(self, kind: type[Event]) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def wait_for(self, kind: type[Event], count: int = 1) -> Any:
+        """The count-th event of a kind; fails the test if it does not come."""
+        self.wait_until(lambda: len(self.all_of(kind)) >= count)
+        return self.all_of(kind)[count - 1]
+
+    def step(self) -> int:
+        return 0 if self.frame is None else int(self.frame.step)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -98,6 +99,12 @@ def checked(desk: Desk, ticket: int, data: DataConfig) -> NetworkChecked:
     return event
 
 
+def refusal(desk: Desk) -> tuple[str, str]:
+    refused = desk.last(Refused)
+    assert isinstance(refused, Refused)
+    return refused.kind, refused.value
+
+
 # on which data
 
 
@@ -105,15 +112,11 @@ def test_a_resnet_is_a_network_of_coloured_images_of_any_size(
     paused: Desk, resnet: tuple[Path, nn.Module], images: Path
 ) -> None:
     ticket = paused.open(resnet[0], "network", RESNET).ticket
-    for size, sides in (
-        (0, "3×20×24"),
-        (32, "3×32×32 (shorter side resized to 32, the middle cut"),
-    ):
+    for size, sides in ((0, "3×20×24"), (32, "3×32×32 ")):
         event = checked(paused, ticket, folder(images, image_size=size))
         assert event.network.fits
-        assert event.network.verdict.startswith("resnet18.pth is a network of 17 gate layers.")
-        assert f"It takes {sides}" in event.network.verdict
-        assert "has 5 outputs; these data give 3×20×24 and 5 classes." in event.network.verdict
+        for part in ("17 gate layers", sides, "5 outputs", "3×20×24 and 5 classes"):
+            assert part in event.network.verdict
         assert event.fitted == event.data
     assert any(isinstance(one, CheckProgress) for one in paused.events)
 
@@ -126,10 +129,8 @@ def test_grey_images_go_to_all_channels_and_other_classes_have_no_accuracy(
     assert event.network == listed.network
     assert event.network.fits
     assert event.fitted == replace(event.data, image_channels=3)
-    assert event.network.verdict.endswith(
-        "It takes 3×8×8 (grey in all 3 channels) and has 5 outputs; these data give 1×8×8 and 10 "
-        "classes: it is shown on them, its accuracy on them is not known."
-    )
+    for part in ("3×8×8", "5 outputs", "1×8×8 and 10 classes"):
+        assert part in event.network.verdict
 
 
 def test_a_file_for_images_of_another_size_says_which(
@@ -142,10 +143,8 @@ def test_a_file_for_images_of_another_size_says_which(
     ticket = paused.open(path, reading=RELU).ticket
     event = checked(paused, ticket, folder(images))
     assert not event.network.fits
-    assert event.network.verdict == ("wide.pt takes 432 inputs, but these examples have 1440.")
-    assert event.network.remarks == (
-        "These data give 3×20×24 and 5 classes. Resized to 12 pixels they would fit."
-    )
+    assert re.findall(r"\d+", event.network.verdict) == ["432", "1440"]
+    assert "12 pixels" in event.network.remarks
     assert checked(paused, ticket, folder(images, image_size=12)).network.fits
     assert not checked(paused, ticket, DataConfig("digits")).network.fits
 
@@ -157,7 +156,7 @@ def test_data_that_are_not_there_are_a_verdict_and_no_fault(
     nowhere = tmp_path / "nowhere"
     event = checked(paused, ticket, folder(nowhere))
     assert not event.network.fits
-    assert event.network.verdict == f"There is no folder or archive of images at {nowhere}."
+    assert str(nowhere) in event.network.verdict
 
 
 def test_only_the_newest_of_several_requests_is_answered(
@@ -234,13 +233,11 @@ def test_labels_of_another_data_set_have_no_accuracy(
     paused.do(InspectFile(paused.open(resnet[0], reading=RESNET).ticket, DataConfig("digits")))
     paused.turn(2)
     (score,) = scores_of(paused)
-    assert score.sentence == (
-        "accuracy n/a: labels of another data set (it has 5 outputs, these need 10)"
-    )
+    assert "5 outputs, these need 10" in score.unknown
     other = DataConfig("identical", options=(("dim", 64), ("n", 20)))
     paused.do(InspectFile(paused.open(trained).ticket, other))
     paused.turn(2)
-    assert "labels of another data set" in scores_of(paused)[-1].sentence
+    assert scores_of(paused)[-1].unknown
 
 
 # trained on
@@ -281,15 +278,13 @@ def test_a_resnet_trains_on_from_its_logits_and_as_torch_would(
     offered = desk.last(TrainingOffered)
     assert isinstance(offered, TrainingOffered)
     assert (offered.run, offered.regimes) == (2, ("ReLU", "FL"))
-    assert "Its BatchNorm is folded into weights and biases" in offered.remark
+    assert "BatchNorm" in offered.remark
     assert desk.engine.state.inspected is not None
     shown = desk.engine.state.inspected.network
     desk.do(TrainOn(regime, paused=True))
     told = desk.last(TrainedOn)
     assert isinstance(told, TrainedOn)
-    assert told.sentence == (
-        f"This run trains on from the weights of resnet18.pth in {regime}. {offered.remark}"
-    )
+    assert (told.source, told.regime, told.remark) == ("resnet18.pth", regime, offered.remark)
     run = desk.engine.run
     assert run is not None
     assert run.config.data == data
@@ -357,36 +352,26 @@ def test_what_cannot_be_trained_on_says_why_and_stays_as_it_is(
     desk: Desk, resnet: tuple[Path, nn.Module], dense: tuple[Path, nn.Sequential], tmp_path: Path
 ) -> None:
     desk.do(StartRun(small("DL"), paused=True), TrainOn("ReLU"))
-    assert desk.last(Refused) == Refused(
-        "train on from this network", "No network is inspected: open a file as a network first."
-    )
+    assert refusal(desk) == ("not-inspected", "")
     made = tmp_path / "made.safetensors"
     desk.do(SaveWeights(str(made)))
     desk.do(InspectFile(desk.open(resnet[0], reading=RESNET).ticket), TrainOn("ReLU"))
-    assert desk.last(Refused) == Refused(
-        "train on from this network", "resnet18.pth has 5 outputs; these data need 10."
-    )
+    assert refusal(desk) == ("no-choice", "ReLU")
     desk.do(InspectFile(desk.open(made).ticket))
     offered = desk.last(TrainingOffered)
     assert isinstance(offered, TrainingOffered)
     assert offered.regimes == ()
-    assert offered.remark.startswith("Its gates are made by a second network (DL)")
+    assert "(DL)" in offered.remark
     changed = tmp_path / "changed.pt"
     torch.save(dense[1].state_dict(), changed)
     desk.do(InspectFile(desk.open(changed, reading=RELU).ticket), TrainOn("DL"))
-    refused = desk.last(Refused)
-    assert isinstance(refused, Refused)
-    assert refused.reason == "It can be trained on in ReLU or FL, not in DL."
+    assert refusal(desk) == ("no-choice", "DL")
     with torch.no_grad():
         other = in_use(copy.deepcopy(dense[1]), 1)
         other.float()[0].weight.add_(1.0)  # type: ignore[index]
     torch.save(other.state_dict(), changed)
     desk.do(TrainOn("ReLU"))
-    refused = desk.last(Refused)
-    assert isinstance(refused, Refused)
-    assert (
-        refused.reason == "changed.pt has changed on the disk since it was opened: open it again."
-    )
+    assert refusal(desk) == ("changed", "changed.pt")
     started = desk.last(RunStarted)
     assert isinstance(started, RunStarted)
     assert started.inspected == "changed.pt"

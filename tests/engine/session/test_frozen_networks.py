@@ -40,6 +40,7 @@ from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.training.layer_infos import layer_infos
 from dgn_engine.training.readings.executor_choice import ExecutorChoice
 from tests.engine.session.conftest import PROBES, RELU, Desk, small
+from tests.refusals import refused
 
 NET = NetConfig("fc", (("depth", 3), ("width", 6)))
 SHAPES = ((7, 8), (5, 7), (3, 5))
@@ -92,18 +93,14 @@ def test_examples_are_brought_into_the_shape_of_the_network(events: list[Event])
 
 
 def test_a_network_for_other_inputs_says_both_shapes(events: list[Event]) -> None:
-    with pytest.raises(UserError) as refused:
+    with refused("wrong-shape", value="1×2×3") as refusal:
         FrozenNetwork(found(), inputs(1, 2, 3), events.append)
-    words = "It takes 8 inputs, but these examples have 1×2×3."
-    assert str(refused.value) == words
+    assert " 8 " in str(refusal.error)
 
 
 def test_gates_that_are_coins_are_not_read_on_other_examples(events: list[Event]) -> None:
-    with pytest.raises(UserError) as refused:
+    with refused("not-supported", value="FRG"):
         FrozenNetwork(found("FRG"), inputs(8), events.append)
-    assert str(refused.value) == (
-        "Its gates are coins thrown for other examples (FRG): they cannot be read here."
-    )
 
 
 def test_probes_are_read_one_at_a_time_and_once_for_each_request(
@@ -156,20 +153,13 @@ def test_a_comparison_says_what_it_compares_with(
 ) -> None:
     comparison.open(of_listing(contents()), inputs(8))
     event = opened(events)
-    network = comparison._network
-    assert network is not None
-    assert event == ComparisonOpened(
-        "x.npz",
-        "ReLU, as you said · 2 gate layers · 106 weights",
-        "ReLU",
-        layer_infos(network.network.architecture),
-        wiring=(0, 1),
-        number=1,
-    )
+    assert (event.name, event.regime, event.wiring, event.number) == ("x.npz", "ReLU", (0, 1), 1)
+    assert event.layers == layer_infos(found().network.architecture)
+    assert event.about.split(" · ")[1:] == ["2 gate layers", "106 weights"]
     comparison.open(of_listing(contents("y.npz", (2000, 8), (3, 2000))), inputs(8))
-    assert opened(events).about == "ReLU, as you said · 1 gate layer · 22,000 weights"
+    assert opened(events).about.split(" · ")[1:] == ["1 gate layer", "22,000 weights"]
     comparison.open(lambda _: (found(), ComparisonOpened("z", "", "", ())), inputs(8))
-    assert opened(events).about == "ReLU, as you said · 2 gate layers · 106 weights · step 12"
+    assert opened(events).about.endswith(" · step 12")
     assert opened(events).step == 12
 
 
@@ -182,7 +172,7 @@ def test_a_comparison_that_is_refused_leaves_the_one_before(
     comparison.open(of_listing(contents()), inputs(8))
     before, gates = list(events), comparison.gates()
     assert gates is not None
-    with pytest.raises(UserError, match="takes 9 inputs"):
+    with pytest.raises(UserError, match=r"9 .* 8"):
         comparison.open(of_listing(contents("y.npz", (4, 9), (3, 4))), inputs(8))
     assert comparison.gates() is gates
     assert events == before
@@ -203,32 +193,26 @@ def test_another_run_is_compared_as_well_or_the_reason_is_said(
     comparison.renew(inputs(9))
     event = events[-1]
     assert isinstance(event, ComparisonClosed)
-    assert event.reason.startswith("The comparison was closed: ")
-    assert "8 inputs, but these examples have 9" in event.reason
+    assert "8 inputs" in event.reason
     comparison.open(of_listing(contents()), inputs(8))
     comparison.renew(None)
-    reason = "The comparison was closed: There is no run to compare with."
-    assert events[-1] == ComparisonClosed(reason)
+    event = events[-1]
+    assert isinstance(event, ComparisonClosed)
+    assert event.reason
     told_so_far = len(events)
     comparison.close()
     assert len(events) == told_so_far
     assert comparison.gates() is None
 
 
-def test_what_is_watched_of_the_run_is_watched_beside_it(
-    comparison: Comparison, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    watched: list[object] = []
-    monkeypatch.setattr(
-        frozen_network.ProbeSchedule, "watch", lambda _, requests: watched.append(requests)
-    )
-    asked = ProbeRequest("npk", (("n", 3),))
-    comparison.watch((asked,))
-    assert watched == []
+def test_what_is_watched_of_the_run_is_watched_beside_it(comparison: Comparison) -> None:
+    comparison.watch((ProbeRequest("npk"),))
     comparison.open(of_listing(contents()), inputs(8))
-    assert watched == [(asked,)]
+    assert comparison.read_next()
+    assert set(comparison.readings) == {"npk"}
     comparison.watch((ProbeRequest("gates"),))
-    assert watched[1:] == [(ProbeRequest("gates"),)]
+    assert comparison.read_next()
+    assert "gates" in comparison.readings
 
 
 # in the place of a run
@@ -360,7 +344,6 @@ def test_a_fault_while_an_inspected_network_is_read_is_told(
     desk.turn(1)
     event = desk.last(Failed)
     assert isinstance(event, Failed)
-    assert event.what.startswith("Inspecting stopped by a fault")
     assert "a fault made for the test" in event.what
 
 
@@ -394,9 +377,9 @@ def test_a_file_without_names_is_compared_as_the_network_that_is_said(
     with pytest.raises(UserError):
         comparison.open(of_listing(contents("x.npz", *shapes, net=NET)), given)
     unsaid = replace(contents("x.npz", *shapes), reading=FileReading())
-    with pytest.raises(OpenQuestions) as refused:
+    with pytest.raises(OpenQuestions) as asked:
         comparison.open(of_listing(unsaid), given)
-    assert {question.about for question in refused.value.questions} == {"activation", "geometry"}
+    assert {question.about for question in asked.value.questions} == {"activation", "geometry"}
 
 
 def test_grey_examples_go_to_all_channels_of_a_network_of_colour_images(

@@ -29,6 +29,7 @@ from dgn_engine.storage.runs.recorder import WriteMarker
 from dgn_engine.storage.session_file.loaded_run import LoadedRun
 from dgn_engine.storage.session_file.session_writer import SavePoint
 from tests.engine.session.conftest import STARTED
+from tests.refusals import refused
 
 FRAME = Frame(1, 40, 0.0, 0.0, None)
 HISTORY = HistoryReplayed(())
@@ -68,12 +69,6 @@ def loaded(folder: Path, session: Any = None) -> LoadedRun:
     return LoadedRun(folder, "the name", STARTED, HISTORY, None, "finished", 40, session)
 
 
-def refusal(act: Any, *given: Any) -> str:
-    with pytest.raises(UserError) as refused:
-        act(*given)
-    return str(refused.value)
-
-
 SAVE = SaveSession("/x/a.dgn", '{"theme": "dark"}')
 WINDOW = {"theme": "dark"}
 
@@ -99,28 +94,28 @@ def test_the_run_that_is_shown_is_saved_whole_under_its_name(made: Library, tmp_
 def test_what_is_not_recorded_is_not_saved_and_the_reason_is_said(
     made: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = "there is no recorded run, and a session is made of what was recorded."
-    assert refusal(made.library.save_session, SAVE, None, FRAME) == words
-    assert refusal(made.library.save_session, SAVE, recording(), None) == words
-    paused = recording(paused="Recording is paused: no space.")
-    assert refusal(made.library.save_session, SAVE, paused, FRAME) == (
-        "Recording is paused: no space."
-    )
+    for given, kind in (
+        ((None, FRAME), "not-recorded"),
+        ((recording(), None), "not-recorded"),
+        ((recording(paused="no space."), FRAME), "recording-paused"),
+    ):
+        with refused(kind):
+            made.library.save_session(SAVE, *given)
     monkeypatch.setattr(run_library, "PATIENCE", 0.01)
     for late in (recording(done=False), recording(lines=-1)):
         made.library.save_session(SAVE, late, FRAME)
         made.wait()
-        slow = "the disk of /runs/a does not take what is recorded."
-        assert made.events.pop() == Refused("save a.dgn", slow)
+        late_refusal = made.events.pop()
+        assert isinstance(late_refusal, Refused)
+        assert (late_refusal.kind, late_refusal.value) == ("slow-disk", "/runs/a")
     made.library.save_session(SAVE, recording(lines=0), FRAME)
     made.wait()
     assert made.events == [SessionSaved(40, "/x/a.dgn")]
 
 
 def test_the_run_in_progress_is_not_shown_as_a_recorded_one(made: Library) -> None:
-    assert refusal(made.library.read, ShowRun("/runs/a"), recording()) == (
-        "a is the run in progress."
-    )
+    with refused("in-use", value="a"):
+        made.library.read(ShowRun("/runs/a"), recording())
 
 
 def test_a_fault_of_a_thread_is_told_with_its_words(
@@ -136,7 +131,7 @@ def test_a_fault_of_a_thread_is_told_with_its_words(
     made.wait()
     failed = made.events.pop()
     assert isinstance(failed, Failed)
-    assert failed.what == "Could not show b: a fault made for the test."
+    assert "show b: a fault made for the test" in failed.what
     assert "Traceback" in failed.traceback
     assert made.library.take_loaded() is None
 
@@ -211,7 +206,7 @@ def test_sessions_are_unpacked_into_one_private_place_that_goes_with_the_library
     def unpack(path: Path, place: Path, cancelled: threading.Event) -> None:
         assert (path, cancelled.is_set()) == (Path("/x/a.dgn"), False)
         places.append(place)
-        raise UserError("a.dgn is no session file.")
+        raise UserError("It is none.", kind="damaged")
 
     monkeypatch.setattr(run_library, "unpack", unpack)
     for _ in range(2):
@@ -219,7 +214,7 @@ def test_sessions_are_unpacked_into_one_private_place_that_goes_with_the_library
         made.wait()
     assert places[0] == places[1]
     assert places[0].is_dir()
-    assert made.events == [Refused("open a.dgn", "a.dgn is no session file.")] * 2
+    assert made.events == [Refused("open a.dgn", "It is none.", "damaged")] * 2
     made.library.close()
     assert not places[0].exists()
 
@@ -234,13 +229,13 @@ def test_a_session_whose_run_cannot_be_shown_leaves_nothing_unpacked(
 
     def refuse(place: Path, of: Any) -> None:
         assert (place, of) == (folder, session)
-        raise UserError("there is nothing to show.")
+        raise UserError("It is empty.")
 
     monkeypatch.setattr(run_library, "_read", refuse)
     made.library.open_session(OpenSession("/x/a.dgn"))
     made.wait()
     assert not folder.parent.exists()
-    assert made.events == [Refused("open a.dgn", "there is nothing to show.")]
+    assert made.events == [Refused("open a.dgn", "It is empty.")]
 
 
 def test_a_list_that_was_begun_before_a_run_was_deleted_does_not_come_after(

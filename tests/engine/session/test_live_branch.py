@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -44,8 +45,7 @@ from dgn_engine.protocol.training import (
     Undo,
 )
 from dgn_engine.protocol.watching import ProbeRequest, ProbeScalars, SetProbeExamples, Watch
-from dgn_engine.session import live_branch
-from dgn_engine.session.live_branch import cores_of, in_words
+from dgn_engine.session.live_branch import BranchChild, Branches, cores_of, in_words
 from dgn_engine.storage.runs import run_checkpoints
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -58,15 +58,45 @@ from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture, restore
 from tests.engine.session.conftest import Desk, small
 
-LIMIT = 120.0  # seconds that a child may take on a machine with much else to do
+LIMIT = 500.0  # seconds that a child may take on a machine with much else to do
+
+
+def begun_at(runs: Path, child: Callable[[list[str]], Any] = BranchChild) -> Desk:
+    """`child`: what is started for a branch."""
+    return Desk(
+        str(runs),
+        branches=lambda state: Branches(state, child, 0.05, save_every="0.1", leave=LIMIT),
+    )
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
-    monkeypatch.setattr(live_branch, "LOOK_EVERY", 0.05)
-    monkeypatch.setattr(live_branch, "SAVE_EVERY", "0.1")
-    monkeypatch.setattr(live_branch, "LEAVE", LIMIT)
-    desk = Desk(str(tmp_path / "runs"))
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    desk = begun_at(tmp_path / "runs")
+    yield desk
+    desk.engine.close()
+
+
+@pytest.fixture
+def children() -> list[Trainer]:
+    """Those that `replaced` has started."""
+    return []
+
+
+@pytest.fixture
+def words() -> list[str]:
+    """What the children say last."""
+    return [""]
+
+
+@pytest.fixture
+def replaced(tmp_path: Path, children: list[Trainer], words: list[str]) -> Iterator[Desk]:
+    """Whose branches the test trains."""
+
+    def start(arguments: list[str]) -> Trainer:
+        children.append(Trainer(arguments, words[0]))
+        return children[-1]
+
+    desk = begun_at(tmp_path / "runs", start)
     yield desk
     desk.engine.close()
 
@@ -77,6 +107,11 @@ def until(desk: Desk, met: Callable[[], bool]) -> None:
         assert time.monotonic() < limit, desk.events[-5:]
         desk.turn(1)
         time.sleep(0.01)
+
+
+def is_followed() -> bool:
+    """Whether the folder of a branch is looked at."""
+    return any(thread.name == "dgn-branch" for thread in threading.enumerate())
 
 
 def status(desk: Desk) -> BranchStatus:
@@ -116,18 +151,6 @@ class Trainer:
 
     def close(self, patience: float) -> None:
         """There is no process."""
-
-
-def replaced(desk: Desk, words: str = "") -> list[Trainer]:
-    """The children that the desk starts from now on."""
-    made: list[Trainer] = []
-
-    def start(arguments: list[str]) -> Any:
-        made.append(Trainer(arguments, words))
-        return made[-1]
-
-    desk.engine._branches._start_child = start
-    return made
 
 
 def test_a_branch_trains_beside_the_run_is_compared_and_changes_nothing_of_it(desk: Desk) -> None:
@@ -171,8 +194,10 @@ def test_a_branch_trains_beside_the_run_is_compared_and_changes_nothing_of_it(de
     assert all(torch.equal(ours[n], tensor) for n, tensor in alone.trainer.tensors().items())
 
 
-def test_what_the_branch_writes_is_shown_as_it_comes(desk: Desk) -> None:
-    children = replaced(desk)
+def test_what_the_branch_writes_is_shown_as_it_comes(
+    replaced: Desk, children: list[Trainer]
+) -> None:
+    desk = replaced
     desk.do(StartRun(small(), paused=True), Watch((ProbeRequest("gates"),)))
     desk.do(Advance(3))
     desk.turn(4)
@@ -199,9 +224,44 @@ def test_what_the_branch_writes_is_shown_as_it_comes(desk: Desk) -> None:
     assert max(steps) <= 21
     assert any(isinstance(one, ProbeScalars) for event in moved for one in event.samples)
     desk.do(StopBranch())
-    until(desk, lambda: desk.engine._branches._child is None)
+    until(desk, lambda: not is_followed())
     assert status(desk).phase == "stopped"
     assert status(desk).step == 21
+
+
+def test_a_second_branch_is_compared_in_the_place_of_the_first(
+    replaced: Desk, children: list[Trainer]
+) -> None:
+    desk = replaced
+    desk.do(StartRun(small(), paused=True), Watch((ProbeRequest("gates"),)), Advance(3))
+    desk.turn(4)
+    for number, regime in enumerate(("FR-II", "FR-DI"), 1):
+        changes = BranchChanges(regime=regime)
+        desk.do(StartBranch(changes))
+        until(desk, lambda count=number: len(children) == count)  # type: ignore[misc]
+        children[-1].begin(changes, 2 * number)
+        until(desk, lambda: status(desk).phase == "training")
+        opened = [event for event in desk.events if isinstance(event, ComparisonOpened)][-1]
+        assert (opened.number, opened.regime) == (number, regime)
+        assert opened.folder == status(desk).folder == str(children[-1].folder)
+        until(desk, lambda: "gates" in desk.frames[-1].compared)
+        until(desk, lambda n=number: desk.frames[-1].comparison == n)  # type: ignore[misc]
+        children[-1].code = 0
+        until(desk, lambda: status(desk).phase == "finished")
+        assert status(desk).step == 3 + 2 * number
+        assert not is_followed()
+    assert children[0].folder != children[1].folder
+
+
+def test_a_branch_that_cannot_be_compared_says_why_and_is_trained_all_the_same(
+    replaced: Desk, children: list[Trainer]
+) -> None:
+    desk, changes = replaced, BranchChanges(regime="FRG")
+    desk.do(StartRun(small(), paused=True), StartBranch(changes))
+    until(desk, lambda: bool(children))
+    children[0].begin(changes, 2)
+    until(desk, lambda: status(desk).phase == "training")
+    assert "FRG" in status(desk).remark
 
 
 def test_where_branches_can_begin_is_listed_and_others_are_refused(desk: Desk) -> None:
@@ -221,10 +281,8 @@ def test_where_branches_can_begin_is_listed_and_others_are_refused(desk: Desk) -
     assert [listed.nearest(step) for step in (2, 3, 9)] == [None, 3, 3]
     desk.do(StartBranch(BranchChanges(), 4), StartBranch(BranchChanges(regime="FR-III")))
     desk.do(StopBranch())
-    reasons = [event.reason for event in desk.events if isinstance(event, Refused)]
-    assert "steps 0 to 3" in reasons[0]
-    assert "FR-III" in reasons[1]
-    assert reasons[2] == "No branch is trained."
+    reasons = [(one.kind, one.value) for one in desk.events if isinstance(one, Refused)]
+    assert reasons == [("out-of-bounds", "4"), ("unknown-name", ""), ("no-branch", "")]
     assert not any(isinstance(event, BranchStatus) for event in desk.events)
 
 
@@ -232,7 +290,7 @@ def test_a_run_that_is_not_recorded_has_no_branches() -> None:
     desk = Desk()
     desk.do(StartRun(small(), paused=True), StartBranch(BranchChanges()))
     refused = [event for event in desk.events if isinstance(event, Refused)]
-    assert "is not recorded" in refused[-1].reason
+    assert refused[-1].kind == "not-recorded"
     desk.engine.close()
 
 
@@ -271,18 +329,20 @@ def test_the_map_of_two_steps_is_the_exclusive_or_of_their_gates(desk: Desk) -> 
     assert np.logical_xor(now.arrays["layer_2"], then.arrays["layer_2"]).any()
 
 
-def test_a_branch_whose_command_fails_says_why(desk: Desk) -> None:
-    children = replaced(desk, "p has no checkpoint of step 2.")
+def test_a_branch_whose_command_fails_says_why(
+    replaced: Desk, children: list[Trainer], words: list[str]
+) -> None:
+    desk, words[0] = replaced, "no checkpoint 2"
     desk.do(StartRun(small(), paused=True), Advance(2))
     desk.turn(3)
     desk.do(StartBranch(BranchChanges(beta=2.0)), StartBranch(BranchChanges()))
-    assert "stop it before another" in next(e for e in desk.events if isinstance(e, Refused)).reason
+    assert next(e for e in desk.events if isinstance(e, Refused)).kind == "in-use"
     assert status(desk).command.startswith("dgn train --branch-from ")
     assert status(desk).command.endswith("--at-step 2 --after-changes --beta=2.0 --steps 0")
     until(desk, lambda: bool(children))
     children[0].code = 2
     until(desk, lambda: status(desk).phase == "failed")
-    assert status(desk).remark == "p has no checkpoint of step 2."
+    assert status(desk).remark == "no checkpoint 2"
     desk.do(StartBranch(BranchChanges()))  # another one can begin
     assert status(desk).phase == "starting"
 
@@ -323,8 +383,8 @@ def test_any_step_is_had_after_changes_and_their_undo(desk: Desk) -> None:
         assert all(torch.equal(ours.tensors[n], t) for n, t in theirs.tensors.items())
 
 
-def test_a_branch_at_a_step_is_from_before_its_changes_unless_it_begins_now(desk: Desk) -> None:
-    replaced(desk)
+def test_a_branch_at_a_step_is_from_before_its_changes_unless_it_begins_now(replaced: Desk) -> None:
+    desk = replaced
     desk.do(StartRun(small(), paused=True))
     desk.train(2)
     run, recording = desk.engine.run, desk.engine.state.recording
@@ -345,8 +405,10 @@ def test_a_branch_at_a_step_is_from_before_its_changes_unless_it_begins_now(desk
         assert again.run.trainer.optimizer.learning_rate == rate
 
 
-def test_the_checkpoint_that_a_form_or_a_branch_needs_stays_and_goes_afterwards(desk: Desk) -> None:
-    children = replaced(desk)
+def test_the_checkpoint_that_a_form_or_a_branch_needs_stays_and_goes_afterwards(
+    replaced: Desk, children: list[Trainer]
+) -> None:
+    desk = replaced
     desk.do(StartRun(small(), paused=True))
     recording = desk.engine.state.recording
     assert recording is not None
@@ -388,8 +450,10 @@ def test_a_run_that_is_left_with_a_held_checkpoint_goes_out_of_memory(desk: Desk
     assert left() is None
 
 
-def test_a_branch_goes_at_the_pace_of_its_run_unless_full_speed_is_asked_for(desk: Desk) -> None:
-    children = replaced(desk)
+def test_a_branch_goes_at_the_pace_of_its_run_unless_full_speed_is_asked_for(
+    replaced: Desk, children: list[Trainer]
+) -> None:
+    desk = replaced
     desk.do(StartRun(small(), paused=True), SetPace(40.0))
     desk.do(StartBranch(BranchChanges()))
     until(desk, lambda: bool(children))
@@ -398,7 +462,7 @@ def test_a_branch_goes_at_the_pace_of_its_run_unless_full_speed_is_asked_for(des
     desk.turn(2)
     assert children[0].paces == [40.0, 7.0]
     desk.do(StopBranch())
-    until(desk, lambda: desk.engine._branches._child is None)
+    until(desk, lambda: not is_followed())
     desk.do(StartBranch(BranchChanges(), full_speed=True))
     until(desk, lambda: len(children) == 2)
     desk.do(SetPace(9.0))
@@ -407,8 +471,10 @@ def test_a_branch_goes_at_the_pace_of_its_run_unless_full_speed_is_asked_for(des
     assert "steps/s" not in status(desk).sharing
 
 
-def test_a_branch_keeps_the_pace_of_its_run_when_another_run_begins(desk: Desk) -> None:
-    children = replaced(desk)
+def test_a_branch_keeps_the_pace_of_its_run_when_another_run_begins(
+    replaced: Desk, children: list[Trainer]
+) -> None:
+    desk = replaced
     desk.do(StartRun(small(), paused=True), SetPace(40.0))
     desk.do(StartBranch(BranchChanges()))
     until(desk, lambda: bool(children))
@@ -471,9 +537,10 @@ def test_a_command_takes_steps_at_the_pace_that_its_window_writes(
 
 
 def test_the_share_of_the_processor_is_said_in_words() -> None:
-    assert in_words(1, None).startswith("low priority, 1 thread on the same ")
-    assert in_words(2, 0.94).endswith("; it has 0.9 of them now")
-    assert in_words(1, 0.0).endswith("; it has less than 0.1 of them now")
+    assert " 1 thread on " in in_words(1, None)
+    assert " 2 threads on " in in_words(2, 0.94)
+    assert " 0.9 of them " in in_words(2, 0.94)
+    assert " less than 0.1 " in in_words(1, 0.0)
 
 
 def test_the_share_of_the_processor_is_that_of_several_looks() -> None:

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from dgn_engine.confinement import child_entry
-from dgn_engine.confinement.child_process import describe_end
 from dgn_engine.protocol.files import OpenFile
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.messages import (
@@ -217,21 +216,6 @@ def test_a_fault_of_cuda_is_told_and_ends_the_process(child: Child) -> None:
 # the parent's end
 
 
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        (-9, "signal 9"),
-        (-11, "signal 11"),
-        (0, "exit code 0"),
-        (1, "exit code 1"),
-        (86, "a fault of CUDA"),
-        (None, "exit code None"),
-    ],
-)
-def test_how_a_process_ended_is_said_in_words(code: int | None, words: str) -> None:
-    assert describe_end(code, process_session.ENDS) == words
-
-
 def test_an_engines_process_does_not_outlive_the_program() -> None:
     session = ProcessSession("data", "runs")
     process = session._process
@@ -368,7 +352,8 @@ def test_a_death_without_a_recorded_run_is_told_and_nothing_is_started(
     processes.made[0].die(-11)
     measured, failed, stopped = listen(session, 3)
     assert isinstance(failed, Failed)
-    assert failed.what.startswith("The engine process died (signal 11) at step 12.")
+    assert "(signal 11)" in failed.what
+    assert "step 12." in failed.what
     assert stopped == Stopped()
     assert len(processes.made) == 1
     assert session.close(1.0)
@@ -389,7 +374,7 @@ def test_a_recorded_run_goes_on_in_another_process_and_old_frames_are_forgotten(
     listen(session, 2)
     assert session.left == "/runs/a"
     first.die(-9)
-    assert listen(session, 1) == [Working("The engine process died; starting it again")]
+    assert isinstance(*listen(session, 1), Working)
     until = time.monotonic() + 60
     while len(processes.made) < 2 or not hasattr(processes.made[1], "pipe"):
         assert time.monotonic() < until
@@ -407,7 +392,8 @@ def test_a_recorded_run_goes_on_in_another_process_and_old_frames_are_forgotten(
     second.die(1)  # within a minute: the last
     failed, stopped = listen(session, 2)
     assert isinstance(failed, Failed)
-    assert "died (exit code 1) at step 390. What it recorded is kept in /runs/a." in failed.what
+    for part in ("(exit code 1)", "step 390", "/runs/a"):
+        assert part in failed.what
     assert isinstance(stopped, Stopped)
     assert session.close(1.0)
 
@@ -419,18 +405,24 @@ def test_a_command_that_the_engine_does_not_take_is_refused_and_nobody_waits(
     session.start()
     process = processes.made[0]  # it reads nothing
     big = OpenFile("x" * 10_000)
-    for _ in range(MOST + 3):
+    for _ in range(MOST):
         session.send(big)
-    refused = listen(session, 3)
-    words = "the engine does not keep up, and 1,000 commands wait for it."
-    assert refused == [Refused(big.in_words(), words)] * 3
+    assert session.drain() == []
+    session.send(big)  # one beyond
+    (refused,) = listen(session, 1)
+    assert isinstance(refused, Refused)
+    assert (refused.what, refused.kind) == (big.in_words(), "queue-full")
     for _ in range(2):
         assert process.pipe.recv() == big
     process.pipe.send(2)  # it has obeyed two
     process.pipe.send(READY)
     assert listen(session, 1) == [READY]
-    session.send(Pause())
+    for _ in range(2):  # as many as it has obeyed
+        session.send(Pause())
     assert session.drain() == []
+    session.send(Pause())
+    (refused,) = listen(session, 1)
+    assert isinstance(refused, Refused)
     assert not session.close(0.01)
     assert process.killed
 
@@ -455,7 +447,7 @@ def test_what_is_asked_while_a_process_is_replaced_is_asked_of_the_next(
     monkeypatch.setattr(first, "join", die_slowly)
     assert first.pipe.recv() == SwapRegime("FL")
     first.die(-9)
-    assert listen(session, 1) == [Working("The engine process died; starting it again")]
+    assert isinstance(*listen(session, 1), Working)
     until = time.monotonic() + 60
     while len(processes.made) < 2 or not hasattr(processes.made[1], "pipe"):
         assert time.monotonic() < until
@@ -474,7 +466,7 @@ def test_what_is_asked_while_a_process_is_replaced_is_asked_of_the_next(
     second.die(3)
     failed, stopped = listen(session, 2)
     assert isinstance(failed, Failed)
-    assert "Not done: undo." in failed.what
+    assert ": undo." in failed.what
     assert stopped == Stopped()
     assert session.close(1.0)
 
@@ -497,8 +489,8 @@ def test_a_fault_between_process_and_window_is_told_with_its_traceback(
     process.pipe.send(Crooked())
     failed, stopped = listen(session, 2)
     assert isinstance(failed, Failed)
-    assert failed.what.startswith("The connection to the engine process broke (ValueError: inv")
-    assert "is kept in /runs/a. Run ▸ Start the engine again" in failed.what
+    assert "ValueError" in failed.what
+    assert "/runs/a" in failed.what
     assert "Traceback" in failed.traceback
     assert "crooked" in failed.traceback
     assert stopped == Stopped()
@@ -519,6 +511,6 @@ def test_a_process_that_cannot_be_started_is_told(
     session.start()
     failed, stopped = session.drain()
     assert isinstance(failed, Failed)
-    assert "cannot be started: [Errno 11] Resource temporarily unavailable." in failed.what
+    assert "[Errno 11]" in failed.what
     assert stopped == Stopped()
     assert session.close(1.0)

@@ -2,132 +2,129 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import torch
 
 from dgn_engine.protocol.files import TakeGates, TakeWeights
 from dgn_engine.protocol.messages import Command, Event
 from dgn_engine.protocol.training import (
     ChangesListed,
-    ListedChange,
     Pause,
     Rotate,
     SetBeta,
     SetLearningRate,
+    StartRun,
     SwapRegime,
     UndoChanged,
     UndoMany,
 )
 from dgn_engine.protocol.watching import SetProbeExamples
-from dgn_engine.session import undo
 from dgn_engine.session.undo import UndoHistory
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
+from dgn_engine.training.run import Run
+from tests.engine.session.conftest import Desk, small
+from tests.refusals import refused
 
 
 class History:
-    """A history over a run that is made up: a state is one number."""
+    """A history of its own over the run of a desk, with a clock that stands."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, desk: Desk, **limits: int) -> None:
+        desk.do(StartRun(small(), paused=True))
+        self.desk, self.now = desk, 100.0
         self.events: list[Event] = []
-        self.run: Any = SimpleNamespace(
-            number=1,
-            control=SimpleNamespace(snapshot=None),
-            step_count=7,
-            diverged=False,
-            trainer=SimpleNamespace(regime=SimpleNamespace(name="DL")),
-        )
-        self.size, self.now, self.state, self.copies = 1, 100.0, 0, 0
-        self.seen: list[object] = []
-        self.back: list[object] = []
+        self.seen: list[Snapshot | None] = []
         self.history = UndoHistory(
-            self.events.append, lambda ticket: f"file{ticket}.pt", self.choose
+            self.events.append,
+            lambda ticket: f"file{ticket}.pt",
+            lambda *_: None,
+            clock=lambda: self.now,
+            **limits,
         )
-        monkeypatch.setattr(undo, "capture", self.capture)
-        monkeypatch.setattr(undo, "_settings_of", lambda _: self.settings())
-        monkeypatch.setattr(undo, "put_back", lambda *given: self.back.append(given))
-        monkeypatch.setattr(undo, "_turn_back", lambda *given: self.back.append(given))
-        monkeypatch.setattr(undo, "time", SimpleNamespace(monotonic=lambda: self.now))
 
-    def choose(self, *given: object) -> None:
-        self.back.append(given)
-
-    def capture(self, _: object) -> Snapshot | None:
-        self.copies += 1
-        tensors = {"a": torch.zeros(self.size, dtype=torch.uint8)}
-        return Snapshot(tensors, {"step": self.copies, "regime": "FL"}) if self.size else None
-
-    def settings(self) -> Any:
-        self.state += 1
-        return undo._UndoneSettings((), (), (), float(self.state), 1.0, "image")
+    @property
+    def run(self) -> Run:
+        assert self.desk.engine.run is not None
+        return self.desk.engine.run
 
     def do(self, *commands: Command) -> str:
         """What is undone next, in words."""
         for command in commands:
-            self.history.remember(
-                command, self.run, lambda _: self.seen.append(self.run.control.snapshot)
-            )
-        return self.names.undo
+            self.history.remember(command, self.run, self.act)
+        return self.last(UndoChanged).undo
 
-    @property
-    def names(self) -> UndoChanged:
-        event = self.events[-1]
-        assert isinstance(event, UndoChanged)
-        return event
+    def act(self, command: Command) -> None:
+        self.seen.append(self.run.control.snapshot)
+        if not isinstance(command, TakeGates | TakeWeights):
+            self.desk.engine.handlers[type(command)](command)
+
+    def last(self, kind: type[Any]) -> Any:
+        return next(event for event in reversed(self.events) if isinstance(event, kind))
 
     @property
     def kept(self) -> int:
-        return len(self.history._done)
+        return len(self.last(ChangesListed).done)
 
 
 @pytest.fixture
-def history(monkeypatch: pytest.MonkeyPatch) -> History:
-    return History(monkeypatch)
+def history(desk: Desk) -> Iterator[History]:
+    return History(desk)
 
 
 def test_a_change_is_named_with_its_file_or_regime(history: History) -> None:
-    assert history.do(TakeGates(7)) == "gates of file7.pt"
-    assert history.do(TakeWeights(8)) == "weights of file8.pt"
-    assert history.do(SwapRegime("FR-II")) == "regime FR-II"
-    assert history.do(Rotate((1,))) == "rotation of the gates"
+    for command, name in (
+        (TakeGates(7), "file7.pt"),
+        (TakeWeights(8), "file8.pt"),
+        (SwapRegime("FR-II"), "FR-II"),
+    ):
+        assert history.do(command).endswith(f" {name}")
+    history.do(Rotate((1, 0, 0)))
+    names = [one.what for one in history.last(ChangesListed).done]
+    assert len(set(names)) == 4
 
 
-def test_turns_of_one_dial_within_a_second_are_one_change(history: History) -> None:
+def test_turns_of_one_dial_within_a_second_are_one_change_from_the_run_before_the_first(
+    history: History,
+) -> None:
     history.do(SetBeta(1.0))
     history.now += 0.9
     history.do(SetBeta(2.0))
-    assert (history.kept, history.copies) == (1, 1)  # the run before the first
+    assert history.kept == 1
     history.now += 0.2  # counted from the first
-    history.do(SetBeta(3.0))
-    assert history.kept == 2
-    history.do(SetLearningRate(0.1))  # another dial
-    assert history.kept == 3
+    for command, kept in ((SetBeta(3.0), 2), (SetLearningRate(0.1), 3)):
+        history.do(command)
+        assert history.kept == kept
     history.do(SwapRegime("DL"), SwapRegime("DL"))  # no dial
     assert history.kept == 5
+    history.history.undo_many(UndoMany(4), history.run)
+    assert history.run.trainer.network.gate.beta == 2.0
     history.history.undo(history.run)
+    assert history.run.trainer.network.gate.beta == small().gating.beta
+    history.do(SetBeta(4.0))
     history.history.undo(history.run)
-    ((_, last, *_), (_, before, *_)) = history.back  # type: ignore[misc]
-    assert isinstance(last, Snapshot)
-    assert isinstance(before, Snapshot)
-    assert last.step == before.step + 1
+    history.do(SetBeta(5.0), SetBeta(6.0))  # right after an undo a turn begins anew
+    assert history.kept == 1
 
 
-def test_fifty_changes_are_kept_and_so_much_memory(
-    history: History, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    history.do(*[SwapRegime("DL")] * 53)
-    assert history.kept == 50
-    assert history.history._done[0].before.step == 4  # type: ignore[union-attr]
-    monkeypatch.setattr(undo, "MOST_BYTES", 30)
-    history.size = 10
-    history.do(SwapRegime("DL"))
-    assert sum(change.size for change in history.history._done) == 30
-    assert history.kept == 21
-    history.size = 100
-    history.do(SwapRegime("DL"))
-    assert history.kept == 1  # the newest is kept whatever it takes
+def test_so_many_changes_are_kept_and_so_much_memory(desk: Desk) -> None:
+    few = History(desk, most=3)
+    rates = (0.1, 0.2, 0.3, 0.4)
+    for step, rate in enumerate(rates):
+        few.now += 2.0
+        few.do(SetLearningRate(rate))
+        assert few.kept == min(step + 1, 3)
+    few.history.undo_many(UndoMany(3), few.run)
+    assert few.run.trainer.optimizer.learning_rate == 0.1
+    with refused("empty", value="undo"):
+        few.history.undo(few.run)
+    one = sum(tensor.nbytes for tensor in few.run.trainer.tensors().values())
+    for room, kept in ((2 * one, 2), (1, 1)):  # the newest is kept whatever it takes
+        small_one = History(desk, most_bytes=room)
+        for regime in ("DL", "FR-II", "DL"):
+            small_one.do(SwapRegime(regime))
+        assert small_one.kept == kept
 
 
 def test_a_copy_made_for_undo_is_there_for_the_record_while_a_command_is_carried_out(
@@ -142,74 +139,37 @@ def test_a_copy_made_for_undo_is_there_for_the_record_while_a_command_is_carried
 
 def test_what_cannot_be_undone_or_is_refused_is_not_remembered(history: History) -> None:
     history.do(SwapRegime("DL"))
-    told_so_far = len(history.events)
-    history.history.remember(Pause(), history.run, lambda _: None)
-    assert (history.kept, len(history.events)) == (1, told_so_far)
-
-    def refuse(_: object) -> None:
-        raise ValueError("no")
-
-    with pytest.raises(ValueError, match="no"):
-        history.history.remember(SwapRegime("FL"), history.run, refuse)
-    assert (history.kept, len(history.events)) == (1, told_so_far)
+    told = len(history.events)
+    history.do(Pause())
+    with refused("unknown-name"):
+        history.do(SwapRegime("no-such-regime"))
+    assert (history.kept, len(history.events)) == (1, told)
     assert history.run.control.snapshot is None
-    history.history.remember(SwapRegime("FL"), None, lambda _: None)  # no run: it will refuse
-    assert history.kept == 0
 
 
-def test_another_run_begins_without_changes_and_a_diverged_one_keeps_those_from_before(
-    history: History,
-) -> None:
-    history.do(SwapRegime("DL"), SwapRegime("FL"))
-    history.history.undo(history.run)
-    history.size = 0  # it has diverged: nothing of it is worth having back
-    assert history.do(SetBeta(2.0), SwapRegime("FR-II")) == "regime DL"
-    assert (history.kept, history.names.redo) == (1, "")
-    history.size = 1
-    history.run = SimpleNamespace(**{**vars(history.run), "number": 2})
-    assert history.do(SetBeta(2.0)) == "β"
-    assert history.kept == 1
-
-
-def test_undo_and_redo_go_to_and_fro(history: History) -> None:
-    history.do(SetBeta(2.0), SwapRegime("DL"))
-    history.history.undo(history.run)
-    assert history.names == UndoChanged("β", "regime DL")
-    history.history.undo(history.run)
-    assert history.names == UndoChanged("", "β")
-    history.history.redo(history.run)
-    assert history.names == UndoChanged("β", "regime DL")
-    words = [given[2] for given in history.back if len(given) == 5]  # type: ignore[arg-type,index]
-    assert words == ["undo of regime DL", "undo of β", "redo of β"]
-    history.history.redo(history.run)
-    assert history.names == UndoChanged("regime DL", "")
-    with pytest.raises(Exception, match=r"There is nothing to redo\."):
-        history.history.redo(history.run)
-    with pytest.raises(Exception, match=r"There is nothing to undo\."):
-        history.history.undo(None)
-    history.history.undo(history.run)
-    history.size = 0  # diverged since: what is undone cannot be redone
+def test_changes_of_another_run_are_forgotten(history: History) -> None:
+    history.do(SwapRegime("FR-II"), SetBeta(2.0))
+    history.desk.do(StartRun(small(seed=1), paused=True))
     history.do(SetBeta(3.0))
-    assert history.names.redo == ""
+    assert history.kept == 1
+    history.history.undo(history.run)
+    with refused("empty", value="undo"):
+        history.history.undo(history.run)
 
 
-def test_all_changes_are_listed_with_their_steps_and_values(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    history = History(monkeypatch)
+def test_all_changes_are_listed_with_their_steps_and_values_to_and_fro(history: History) -> None:
+    history.desk.train(2)
     history.do(SetBeta(2.0))
-    history.run.step_count = 9
-    history.do(SwapRegime("DL"))
-    listed = [event for event in history.events if isinstance(event, ChangesListed)][-1]
-    assert listed.undone == ()
-    assert [one.step for one in listed.done] == [7, 9]
-    assert listed.done[0].what.startswith("learning rate ")  # what the made-up settings differ by
-    assert listed.done[1].what == "regime FL → DL"
+    history.desk.train(3)
+    history.do(SwapRegime("FR-II"))
+    both = history.last(ChangesListed)
+    assert both.undone == ()
+    assert [one.step for one in both.done] == [2, 5]
+    assert [one.what.split()[-3:] for one in both.done] == [["8", "→", "2"], ["DL", "→", "FR-II"]]
     history.history.undo_many(UndoMany(2), history.run)
-    listed = [event for event in history.events if isinstance(event, ChangesListed)][-1]
-    assert listed.done == ()
-    assert [one.step for one in listed.undone] == [7, 9]
+    assert history.last(ChangesListed) == ChangesListed((), both.done)
     history.history.undo_many(UndoMany(-1), history.run)
-    listed = [event for event in history.events if isinstance(event, ChangesListed)][-1]
-    assert [one.step for one in listed.done] == [7]
-    assert listed.undone == (ListedChange(9, "regime FL → DL"),)
+    assert history.last(ChangesListed) == ChangesListed(both.done[:1], both.done[1:])
+    history.history.redo(history.run)
+    with refused("empty", value="redo"):
+        history.history.redo(history.run)

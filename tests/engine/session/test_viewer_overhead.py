@@ -8,7 +8,6 @@ from dgn_engine.config import RunConfig, TrainingConfig
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.training import SetBeta, SetPace, StartRun
 from dgn_engine.protocol.watching import ProbeRequest, ReportWindow, Watch
-from dgn_engine.session import engine as session
 from dgn_engine.session.engine import Engine
 from dgn_engine.training.readings.overhead_meter import PACED, TOO_FEW, Overhead, OverheadMeter
 
@@ -19,9 +18,8 @@ def frames() -> list[Frame]:
 
 
 @pytest.fixture
-def engine(frames: list[Frame], monkeypatch: pytest.MonkeyPatch) -> Engine:
-    monkeypatch.setattr(session, "LOOK_EVERY", 0.0)
-    made = Engine(lambda _event: None, frames.append)
+def engine(frames: list[Frame]) -> Engine:
+    made = Engine(lambda _event: None, frames.append, look_every=0.0)
     made.obey(StartRun(RunConfig(training=TrainingConfig(epochs=0)), paused=False))
     made.obey(Watch((ProbeRequest("gates"),)))
     made.advance()

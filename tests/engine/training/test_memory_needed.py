@@ -49,7 +49,8 @@ SMALLER = {
     "gconv": {"stride": 4},
     "vconv": {"stride": 4},
 }
-WITHIN = 1.4  # the factor between the estimate and what torch allocates
+WITHIN = 1.4  # the factor between the estimate and what torch allocates …
+ALWAYS = 1 << 16  # … but for the bytes that it takes whatever the network is
 
 
 def trainer_of(config: RunConfig) -> Trainer:
@@ -118,7 +119,8 @@ def test_the_estimate_is_near_what_torch_allocates(net: str, regime: str) -> Non
     architecture = architecture_for(config.net, SIZES.shape, SIZES.classes)
     needed = memory_needed(config, architecture, SIZES, UNRECORDED)
     found = peak_bytes(work)  # data are numpy's, and no probes are read
-    assert found / WITHIN < needed.total - needed.data - needed.probes < found * WITHIN
+    estimated = needed.total - needed.data - needed.probes
+    assert (found - ALWAYS) / WITHIN < estimated < found * WITHIN
 
 
 @pytest.mark.parametrize("net", ["fc", "cnn4", "davidnet"])

@@ -1,0 +1,307 @@
+"""What a session does a second time: nothing of the first run, network, pause or branch is left."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import pytest
+import torch
+
+from dgn_engine.config import DataConfig, NetConfig
+from dgn_engine.data import load_examples
+from dgn_engine.protocol.branches import (
+    BranchChanges,
+    BranchStatus,
+    CloseComparison,
+    CompareFile,
+    CompareRun,
+    ComparisonOpened,
+    StartBranch,
+    StopBranch,
+)
+from dgn_engine.protocol.files import (
+    CheckNetwork,
+    CloseFile,
+    FileScored,
+    InspectFile,
+    NetworkChecked,
+    SaveWeights,
+    TakeWeights,
+)
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.runs import OpenSession, RunShown, SaveSession, SessionSaved
+from dgn_engine.protocol.training import (
+    Advance,
+    Finished,
+    Measured,
+    SetLearningRate,
+    StartRun,
+    SwapRegime,
+    Undo,
+)
+from dgn_engine.protocol.watching import ProbeRequest, Watch
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.training.recording import Recording
+from dgn_engine.training.run import Run
+from tests.engine.session.conftest import PROBES, Desk, small
+
+LIMIT = 500.0  # seconds for a child or a thread on a machine with much else to do
+Kind = TypeVar("Kind", bound=Event)
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Iterator[Desk]:
+    desk = Desk(str(tmp_path / "runs"))
+    yield desk
+    desk.engine.close()
+
+
+def all_of(desk: Desk, kind: type[Kind]) -> list[Kind]:
+    return [event for event in desk.events if isinstance(event, kind)]
+
+
+def until(desk: Desk, met: Callable[[], bool]) -> None:
+    limit = time.monotonic() + LIMIT
+    while not met():
+        assert time.monotonic() < limit, desk.events[-5:]
+        desk.turn(1)
+        time.sleep(0.005)
+
+
+def run_of(desk: Desk) -> Run:
+    assert desk.engine.run is not None
+    return desk.engine.run
+
+
+def recording_of(desk: Desk) -> Recording:
+    recording = desk.engine.state.recording
+    assert recording is not None
+    return recording
+
+
+def save(desk: Desk, path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    desk.do(SaveWeights(str(path)))
+    return path
+
+
+def gates_of(desk: Desk, layer: int = 0) -> np.ndarray:
+    """Of the network that is trained now, on its probe set."""
+    return run_of(desk).probed.context().gates[layer].numpy()
+
+
+# B after another B
+
+
+def test_b_is_headed_by_the_step_of_its_weights_and_not_of_the_newest_line(
+    recorded: Desk, tmp_path: Path
+) -> None:
+    recorded.do(StartRun(small("ReLU"), paused=True))
+    recorded.train(4)
+    recorded.do(SwapRegime("soft-ReLU"))  # the checkpoint before it stays
+    recorded.train(6)  # the log goes on
+    folder = recording_of(recorded).path
+    assert recording_of(recorded).mark().done.wait(LIMIT)
+    for one in RunReader(folder).checkpoints:
+        if one.step != 4:
+            shutil.rmtree(one.path.whole)
+    assert (RunReader(folder).checkpoint().step, RunReader(folder).step) == (4, 10)
+    weights = save(recorded, tmp_path / "at_10.safetensors")
+    recorded.do(CompareRun(str(folder)), CompareRun(str(folder), 4))
+    recorded.train(2)
+    recorded.do(CompareFile(recorded.open(weights).ticket))
+    recording_of(recorded).checkpoint()
+    assert recording_of(recorded).mark().done.wait(LIMIT)
+    recorded.do(CompareRun(str(folder)))
+    opened = all_of(recorded, ComparisonOpened)
+    assert [(one.number, one.step) for one in opened] == [(1, 4), (2, 4), (3, 10), (4, 12)]
+
+
+def test_the_second_b_is_read_anew_and_nothing_is_read_after_the_last(
+    desk: Desk, tmp_path: Path
+) -> None:
+    files = []
+    for seed in (1, 2):
+        desk.do(StartRun(small("ReLU", seed=seed), paused=True))
+        files.append((save(desk, tmp_path / f"{seed}.safetensors"), desk.engine.run))
+    desk.do(StartRun(small("ReLU"), paused=True), Watch(PROBES))
+    x = run_of(desk).probed.context().x
+    shown = []
+    for number, (path, run) in enumerate(files, 1):
+        desk.do(CompareFile(desk.open(path).ticket))
+        desk.turn(8)
+        frame = desk.frames[-1]
+        assert frame.comparison == number
+        assert run is not None
+        theirs = run.trainer.network.trace(x).value.gates[0].numpy()
+        assert np.array_equal(frame.compared["gates"].arrays["layer_0"], theirs)
+        equal = float((theirs == gates_of(desk)).mean())
+        assert frame.readings["agreement"].arrays["equal"][0] == pytest.approx(equal)
+        shown.append(theirs)
+    assert not np.array_equal(*shown)
+    desk.do(CloseComparison())
+    desk.turn(3)
+    assert (desk.frames[-1].compared, desk.engine.state.comparison.take_scalars()) == ({}, ())
+
+
+# the second pause, and a score between two networks
+
+
+def test_each_score_is_of_the_steps_since_the_one_before(desk: Desk) -> None:
+    twin = Run(1, small(), lambda _: None, lambda *_: None, live=False)
+    steps = []
+    for _ in range(14):
+        twin.trainer.step()
+        steps.append(twin.trainer.train_score())
+    desk.do(StartRun(small(), paused=True))
+    for count in (6, 2, 6):
+        desk.train(count)
+    scores = all_of(desk, Measured)
+    assert {5, 7, 10, 14} <= {one.step for one in scores}
+    for before, one in zip((None, *scores), scores, strict=False):
+        since = steps[before.step if before else 0 : one.step]
+        examples = sum(step.examples for step in since)
+        loss = sum(step.loss * step.examples for step in since) / examples
+        assert one.train_loss == pytest.approx(loss)
+
+
+def test_an_undo_within_a_test_pass_leaves_no_score_of_two_networks(desk: Desk) -> None:
+    net = NetConfig("fc", (("depth", 2), ("width", 12_000)))  # its test pass takes two chunks
+    data = DataConfig("digits", train_limit=96)
+    desk.do(StartRun(replace(small(), net=net, data=data), paused=True))
+    desk.train(2)
+    desk.do(SetLearningRate(0.5), Advance(1))
+    run = run_of(desk)
+    while not run.evaluation.pending:
+        desk.turn(1)
+    desk.turn(1)
+    assert (run.step_count, run.evaluation.pending) == (3, True)
+    desk.do(Undo())
+    assert not run.evaluation.pending
+    desk.train(1)
+    tested = {one.step: one for one in all_of(desk, Measured) if one.test_loss is not None}
+    assert 3 not in tested
+    score = run.trainer.test_score()
+    assert (tested[4].test_loss, tested[4].test_accuracy) == (score.loss, score.accuracy)
+
+
+# the second run, with the same panels
+
+
+def test_a_second_run_is_read_from_its_own_first_step(desk: Desk) -> None:
+    desk.do(Watch((ProbeRequest("gates"), ProbeRequest("drift"))))
+    desk.do(StartRun(small("ReLU", seed=1), paused=True))
+    desk.turn(3)
+    desk.train(12)
+    desk.turn(3)
+    moved = desk.frames[-1].readings["drift"]
+    assert (moved.step, moved.scalars["features"] > 0.0) == (12, True)
+    desk.do(StartRun(small("ReLU", seed=2), paused=True))
+    desk.turn(4)
+    frame = desk.frames[-1]
+    assert (frame.run, frame.step) == (2, 0)
+    assert {one.step for one in frame.readings.values()} == {0}
+    assert frame.readings["drift"].scalars["features"] == 0.0
+    ours = frame.readings["gates"].arrays["layer_0"]
+    assert np.array_equal(ours, gates_of(desk))
+
+
+# the second file
+
+
+def test_two_files_of_one_name_are_two_files(desk: Desk, tmp_path: Path) -> None:
+    desk.do(StartRun(small("ReLU", seed=1), paused=True))
+    paths, weights = [], []
+    for place in ("a", "b"):
+        desk.train(3)
+        paths.append(save(desk, tmp_path / place / "x.safetensors"))
+        weights.append(desk.value())
+    desk.do(StartRun(small("ReLU"), paused=True))
+    tickets = [desk.open(path).ticket for path in paths]
+    for ticket, theirs in zip(tickets[::-1], weights[::-1], strict=True):
+        desk.do(TakeWeights(ticket))
+        assert all(map(torch.equal, desk.value(), theirs))
+
+
+def test_closing_one_file_leaves_the_data_that_are_read_for_another(
+    desk: Desk, trained: Path
+) -> None:
+    desk.do(StartRun(small(), paused=True))
+    first, second = (desk.open(trained).ticket for _ in range(2))
+    desk.do(CheckNetwork(second, DataConfig("digits", train_limit=50)), CloseFile(first))
+    until(desk, lambda: bool(all_of(desk, NetworkChecked)))
+    (checked,) = all_of(desk, NetworkChecked)
+    assert (checked.ticket, checked.network.fits) == (second, True)
+
+
+def test_a_file_of_ours_is_scored_on_examples_that_it_was_not_trained_on(
+    desk: Desk, tmp_path: Path
+) -> None:
+    theirs = DataConfig("digits", train_limit=200, split_seed=5)
+    desk.do(StartRun(replace(small("ReLU"), data=theirs), paused=True))
+    desk.train(60)
+    network = run_of(desk).trainer.network
+    path = save(desk, tmp_path / "x.safetensors")
+    desk.do(StartRun(small(), paused=True), InspectFile(desk.open(path).ticket))
+    until(desk, lambda: (last := all_of(desk, FileScored)[-1]).examples == last.total)
+    score = all_of(desk, FileScored)[-1]
+    right = {}
+    for name, data in (("their split", theirs), ("ours", small().data)):
+        held_out = load_examples(data)
+        x = torch.from_numpy(held_out.test_x).reshape(len(held_out.test_y), -1)
+        with torch.no_grad():
+            right[name] = int((network(x).argmax(1).numpy() == held_out.test_y).sum())
+    assert score.right == right["their split"] != right["ours"]
+
+
+# the second time that a session file is opened
+
+
+def test_a_session_that_went_on_is_saved_and_opened_once_more(
+    recorded: Desk, tmp_path: Path
+) -> None:
+    def opened(path: Path) -> None:
+        shown = len(all_of(recorded, RunShown))
+        recorded.do(OpenSession(str(path)))
+        until(recorded, lambda: len(all_of(recorded, RunShown)) > shown)
+
+    recorded.do(Watch(PROBES[:1]), StartRun(small("ReLU", seed=3), paused=True))
+    for place, step in enumerate((4, 9), 1):
+        recorded.train(step - run_of(recorded).step_count)
+        recorded.turn(2)
+        weights, file = recorded.value(), tmp_path / f"{place}.dgn"
+        recorded.do(SaveSession(str(file)))
+        until(recorded, lambda count=place: len(all_of(recorded, SessionSaved)) == count)
+        opened(file)
+        assert all_of(recorded, RunShown)[-1].step == step
+        recorded.do(Advance(1))
+        assert recorded.engine.running
+        assert all(map(torch.equal, recorded.value(), weights))
+        until(recorded, lambda: not recorded.engine.running)
+    alone = Run(1, small("ReLU", seed=3), lambda _: None, lambda *_: None, live=False)
+    for _ in range(10):
+        alone.step()
+    assert all(map(torch.equal, recorded.value(), alone.trainer.network.value.weights))
+
+
+# a branch of a finished run, by a real child
+
+
+def test_a_finished_run_is_branched_and_its_branch_goes_on(recorded: Desk) -> None:
+    recorded.do(StartRun(small(epochs=1)))
+    until(recorded, lambda: not recorded.engine.running)
+    (end,) = all_of(recorded, Finished)
+    recorded.do(StartBranch(BranchChanges(learning_rate=0.002)))
+    until(recorded, lambda: all_of(recorded, BranchStatus)[-1].step > end.step)
+    assert all_of(recorded, BranchStatus)[-1].phase == "training"
+    assert all_of(recorded, ComparisonOpened)[-1].step >= end.step
+    recorded.do(StopBranch())
+    status = all_of(recorded, BranchStatus)[-1]
+    recorded.engine.close()
+    assert RunReader(Path(status.folder)).checkpoint().step > end.step
