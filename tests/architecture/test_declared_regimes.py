@@ -1,4 +1,5 @@
-"""Whatever a regime may declare can be begun, entered and trained; the rest is refused."""
+"""Whatever a regime may declare can be begun, entered and trained; the rest is refused, and so is a
+network without gates."""
 
 from __future__ import annotations
 
@@ -9,8 +10,11 @@ from typing import Any, get_args
 import pytest
 import torch
 
+from dgn_engine.config import NetConfig
 from dgn_engine.errors import ArgumentError
+from dgn_engine.importing.from_config import build_architecture
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Flatten
+from dgn_engine.model.nets import Net, fc
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.regime_entry import enter
 from dgn_engine.plugins import plugin_names
@@ -123,3 +127,12 @@ def test_a_regime_is_named_as_its_file() -> None:
     """Else `--plug-in` would find no test of it."""
     names = {regime.name.lower().replace("-", "_") for regime in all_regimes()}
     assert names == set(plugin_names("dgn_engine.regimes"))
+
+
+def test_a_network_without_a_gated_layer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(shape: tuple[int, ...], classes: int, _: object) -> Architecture:
+        return Architecture(shape, (Dense(shape[0], classes, gated=False),))
+
+    monkeypatch.setattr(fc, "NET", Net("Linear", build))
+    with refused("empty"):
+        build_architecture(NetConfig("fc"), (4,), 3)

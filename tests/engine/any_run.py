@@ -200,9 +200,9 @@ class SlowKernels:
         self._gaps: list[Tensor] | None = None  # collected by `tied`
 
     def tied(self, x: Tensor, rows: tuple[int, ...]) -> Tensor:
-        """Return which examples have two largest values in a window of a max pooling, up to
-        rounding: there the logits have no derivative, and a kernel depends on which one is taken.
-        """
+        """Return which examples have two largest values in a window of a max pooling, or a hard
+        gate at 0 behind a BatchNorm, up to rounding: there the logits have no derivative, and a
+        kernel depends on what is taken."""
         self._gaps = [torch.ones(len(x), dtype=torch.float64)]
         self.logits(self.tensors, x.double(), rows)
         gaps, self._gaps = torch.stack(self._gaps), None
@@ -246,6 +246,8 @@ class SlowKernels:
         if self.regime.open_gates:
             return torch.ones_like(q)
         if not self.regime.soft:
+            if self._gaps is not None and self.base.normalised:
+                self._gaps.append((q.abs() / q.abs().max()).detach().flatten(1).amin(1))
             return (q > 0).double()
         # The sigmoid by its other name: no side overflows, and its slope at 0 is β/4.
         return (1 + self.arranged.epsilon) * (1 + torch.tanh(self.arranged.beta * q / 2)) / 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import torch
@@ -24,9 +24,13 @@ from dgn_engine.session.process_session import ProcessSession
 from dgn_engine.session.session_state import SessionState
 from dgn_engine.session.thread_session import ThreadSession
 from dgn_engine.session.training_loop import MOMENT, TrainingLoop
+from dgn_engine.training.recording import Recording
+from dgn_engine.training.run import Run
 
 RELU = FileReading(activation="relu")
 RESNET = FileReading(geometry="torchvision")
+Kind = TypeVar("Kind", bound=Event)
+PATIENT = 500.0  # seconds: a hang, not a slow machine
 PROBES = tuple(ProbeRequest(name) for name in ("gates", "npk", "agreement"))
 
 
@@ -94,8 +98,6 @@ class Desk:
             self.engine.advance()
 
     def train(self, steps: int) -> None:
-        run = self.engine.run
-        assert run is not None
         self.do(Advance(steps))
         while self.engine.running:
             self.engine.advance()
@@ -113,7 +115,7 @@ class Desk:
     def _listed(self, command: Command) -> FileListed:
         told = len(self.events)
         self.do(command)
-        until = time.monotonic() + 150
+        until = time.monotonic() + PATIENT
         while time.monotonic() < until:
             for event in self.events[told:]:
                 if isinstance(event, FileListed):
@@ -122,12 +124,37 @@ class Desk:
             time.sleep(0.01)
         raise AssertionError("the file was not listed")
 
-    def last(self, kind: type[Event]) -> Event:
-        return next(event for event in reversed(self.events) if isinstance(event, kind))
+    def all_of(self, kind: type[Kind]) -> list[Kind]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def last(self, kind: type[Kind]) -> Kind:
+        return self.all_of(kind)[-1]
+
+    @property
+    def run(self) -> Run:
+        assert self.engine.run is not None
+        return self.engine.run
+
+    @property
+    def recording(self) -> Recording:
+        assert self.engine.state.recording is not None
+        return self.engine.state.recording
+
+    def until(self, met: Callable[[], object], seconds: float = PATIENT) -> None:
+        """Turn on until this is so."""
+        limit = time.monotonic() + seconds
+        while not met():
+            assert time.monotonic() < limit, self.events[-5:]
+            self.turn(1)
+            time.sleep(0.005)
+
+    def wait_for(self, kind: type[Kind], after: int = 0) -> Kind:
+        """The newest event of a kind behind so many others, once there is one."""
+        self.until(lambda: any(isinstance(event, kind) for event in self.events[after:]))
+        return self.last(kind)
 
     def value(self) -> list[torch.Tensor]:
-        assert self.engine.run is not None
-        return [w.detach().clone() for w in self.engine.run.trainer.network.value.weights]
+        return [w.detach().clone() for w in self.run.trainer.network.value.weights]
 
 
 class Talk:
@@ -139,7 +166,7 @@ class Talk:
         self.frame: Any = None
         session.start()
 
-    def wait_until(self, condition: Callable[[], bool], seconds: float = 150.0) -> None:
+    def wait_until(self, condition: Callable[[], bool], seconds: float = PATIENT) -> None:
         deadline = time.monotonic() + seconds
         while True:
             self.events += self.session.drain()

@@ -58,11 +58,6 @@ GATES = Watch(
 )
 
 
-def run_of(desk: Desk) -> Run:
-    assert desk.engine.run is not None
-    return desk.engine.run
-
-
 def headless(config: RunConfig, steps: int) -> list[torch.Tensor]:
     run = Run(1, config, lambda _: None, lambda *_: None, live=False)
     for _ in range(steps):
@@ -81,7 +76,7 @@ def test_a_drawn_digit_is_the_last_row_without_a_label_and_training_does_not_not
     desk.train(5)
     desk.do(ChooseProbeSet())
     desk.train(5)
-    assert not [event for event in desk.events if isinstance(event, Refused)]
+    assert not desk.all_of(Refused)
     for ours, theirs in zip(desk.value(), headless(small("FR-II"), 20), strict=True):
         assert torch.equal(ours, theirs)
 
@@ -97,10 +92,10 @@ def test_what_the_panels_are_told_of_a_drawn_digit(desk: Desk) -> None:
     assert isinstance(shown, ProbeExamples)
     known = shown.probe_set
     assert (known.drawn, known.class_names[-1], known.classes) == (1, "drawn", 10)
-    assert known.indices[-1] == run_of(desk).examples[0]
+    assert known.indices[-1] == desk.run.examples[0]
     assert shown.images is not None
     np.testing.assert_array_equal(shown.images[-1], DIGIT[0])
-    network = run_of(desk).trainer.network
+    network = desk.run.trainer.network
     x = torch.from_numpy(DIGIT.reshape(1, 64).astype(np.float32) / np.float32(255))
     slow = network.trace(x).value.gates[1]
     np.testing.assert_array_equal(readings["gates"].arrays["layer_1"][-1], slow[0].numpy())
@@ -156,7 +151,7 @@ def test_traces_of_two_sets_of_one_size_are_two_traces(desk: Desk) -> None:
     desk.do(ChooseProbeSet())
     desk.turn(2)
     read = [event.read_on for event in desk.events if isinstance(event, ProbeScalars)]
-    changed = [event for event in desk.events if isinstance(event, ProbeSetChanged)]
+    changed = desk.all_of(ProbeSetChanged)
     assert read == [(0, 0, ""), (0, 0, changed[0].digest[:8]), (0, 0, "")]
     assert [event.choice for event in changed] == ["classes 3", ""]
 
@@ -165,7 +160,7 @@ def test_the_misclassified_are_those_that_the_network_gets_wrong(desk: Desk) -> 
     desk.do(StartRun(small(), paused=True))
     desk.train(20)
     desk.do(ChooseMisclassified())
-    run = run_of(desk)
+    run = desk.run
     data = run.trainer.data
     wrong = run.trainer.network(data.train_x).argmax(dim=1) != data.train_y
     assert len(run.probed.probe_set.indices) == min(20, int(wrong.sum()))
@@ -183,19 +178,18 @@ def test_a_choice_outlives_reset_resume_and_the_disk(tmp_path: Path) -> None:
         desk.train(2)
         desk.do(ChooseProbeSet(choice))
         desk.train(2)
-        digest = run_of(desk).probed.probe_set.digest
+        digest = desk.run.probed.probe_set.digest
         shown = desk.last(ProbeExamples)
         folder = next(tmp_path.iterdir())
         desk.do(Reset())
         started = desk.last(RunStarted)
-        assert isinstance(started, RunStarted)
         assert (started.probe_set.digest, started.config.probe_set) == (digest, choice)
         loaded = read_run(folder)
         assert loaded.config.probe_set == choice
         assert recorded_examples(loaded) == shown
         desk.do(ContinueRun(str(folder), paused=True))
-        assert run_of(desk).probed.probe_set.digest == digest
-        assert run_of(desk).step_count == 4
+        assert desk.run.probed.probe_set.digest == digest
+        assert desk.run.step_count == 4
     finally:
         desk.engine.close()
 
@@ -219,19 +213,17 @@ def test_what_cannot_be_chosen_is_refused_and_nothing_changes(
     desk: Desk, config: Callable[[], RunConfig], choice: str, why: str
 ) -> None:
     desk.do(StartRun(config(), paused=True))
-    before = run_of(desk).probed.probe_set
+    before = desk.run.probed.probe_set
     desk.do(ChooseProbeSet(choice))
     refused = desk.last(Refused)
-    assert isinstance(refused, Refused)
     assert why in refused.reason
-    assert run_of(desk).probed.probe_set == before
-    assert run_of(desk).config.probe_set == ""
+    assert desk.run.probed.probe_set == before
+    assert desk.run.config.probe_set == ""
 
 
 def test_training_examples_are_listed_by_class_in_the_order_of_the_data(desk: Desk) -> None:
     desk.do(StartRun(small(), paused=True), ListExamples(3, first=2, count=4))
     listed = desk.last(ExamplesListed)
-    assert isinstance(listed, ExamplesListed)
     data = load_examples(small().data)
     rows = np.flatnonzero(data.train_y == 3)
     assert listed.total == len(rows)
@@ -242,28 +234,26 @@ def test_training_examples_are_listed_by_class_in_the_order_of_the_data(desk: De
 
 def test_a_chosen_probe_set_is_undone_in_its_place_among_the_changes(desk: Desk) -> None:
     desk.do(StartRun(small("FR-II"), paused=True))
-    first = run_of(desk).probed.probe_set.digest
+    first = desk.run.probed.probe_set.digest
     weights = desk.value()
     desk.do(ChooseProbeSet("classes 3,8"), ChooseProbeSet("classes 3,8"), SetBeta(2.0))
-    chosen = run_of(desk).probed.probe_set.digest
+    chosen = desk.run.probed.probe_set.digest
     desk.do(ChooseMisclassified(), SetProbeExamples(30))
     listed = desk.last(ChangesListed)
-    assert isinstance(listed, ChangesListed)
     words = [one.what for one in listed.done]
     assert words[0].endswith("→ 20 examples, classes 3, 8")
     assert len(words) == 4  # the same set once more is no change
     desk.do(UndoMany(3))
-    assert (run_of(desk).probed.probe_set.digest, run_of(desk).trainer.network.gate.beta) == (
+    assert (desk.run.probed.probe_set.digest, desk.run.trainer.network.gate.beta) == (
         chosen,
         8.0,
     )
     changed = desk.last(ProbeSetChanged)
-    assert isinstance(changed, ProbeSetChanged)
     assert (changed.examples, changed.choice) == (20, "classes 3,8")
     desk.do(Undo())
-    assert run_of(desk).probed.probe_set.digest == first
+    assert desk.run.probed.probe_set.digest == first
     desk.do(Redo())
-    assert run_of(desk).probed.probe_set.digest == chosen
+    assert desk.run.probed.probe_set.digest == chosen
     assert not [event for event in desk.events if isinstance(event, (Failed, Refused))]
     for before, now in zip(weights, desk.value(), strict=True):
         assert torch.equal(before, now)

@@ -163,8 +163,7 @@ def test_advancing_takes_so_many_steps_and_at_least_one_then_stands(begun: Desk)
         assert begun.last(Paused) == Paused(step)
         assert begun.engine.next_step_in() is None
     begun.turn(5)
-    assert begun.engine.run is not None
-    assert begun.engine.run.step_count == 5
+    assert begun.run.step_count == 5
 
 
 def test_a_pause_takes_back_how_far_it_was_to_go(begun: Desk) -> None:
@@ -172,16 +171,14 @@ def test_a_pause_takes_back_how_far_it_was_to_go(begun: Desk) -> None:
     begun.turn(1)
     begun.do(Pause(), Resume())
     begun.turn(20)
-    assert begun.engine.run is not None
-    assert begun.engine.run.step_count > 3
+    assert begun.run.step_count > 3
     assert begun.engine.running
 
 
 def test_the_rate_counts_steps_that_were_taken(begun: Desk) -> None:
     begun.do(Resume())
     begun.turn(4)
-    run = begun.engine.run
-    assert run is not None
+    run = begun.run
     assert len(begun.engine._loop._publisher.rate._times) == run.step_count > 0
     begun.do(Pause(), Resume())
     assert len(begun.engine._loop._publisher.rate._times) == 0  # counted anew
@@ -201,7 +198,6 @@ def test_a_finished_run_goes_on_until_it_is_stopped(desk: Desk) -> None:
     while desk.engine.running:
         desk.turn(1)
     end = desk.last(Finished)
-    assert isinstance(end, Finished)
     desk.do(Advance(3))
     while desk.engine.running:
         desk.turn(1)
@@ -210,8 +206,7 @@ def test_a_finished_run_goes_on_until_it_is_stopped(desk: Desk) -> None:
 
 
 def test_a_diverged_run_does_not_go_on(begun: Desk) -> None:
-    run = begun.engine.run
-    assert run is not None
+    run = begun.run
     with torch.no_grad():
         run.trainer.network.value.weights[0].fill_(float("nan"))
     begun.do(Resume())
@@ -219,8 +214,7 @@ def test_a_diverged_run_does_not_go_on(begun: Desk) -> None:
         begun.turn(1)
         if not begun.engine.running:
             break
-    diverged = begun.last(Diverged)
-    assert isinstance(diverged, Diverged)
+    begun.last(Diverged)
     begun.do(Resume())
     assert refusal(begun) == ("diverged", str(run.step_count))
     assert not begun.engine.running
@@ -231,12 +225,10 @@ def test_a_reset_begins_the_run_anew_as_it_stood(begun: Desk) -> None:
     begun.train(3)
     begun.do(Reset())
     again = begun.last(RunStarted)
-    assert isinstance(again, RunStarted)
     assert (again.run, again.paused, again.config) == (2, True, small())
     assert all(map(torch.equal, begun.value(), first))
     begun.do(Resume(), Reset())
     again = begun.last(RunStarted)
-    assert isinstance(again, RunStarted)
     assert (again.run, again.paused) == (3, False)
     assert begun.engine.running
 
@@ -248,7 +240,6 @@ def test_a_run_that_cannot_begin_leaves_the_one_before(begun: Desk) -> None:
     assert begun.engine.run is run
     begun.do(StartRun(small(seed=1), paused=True))
     started = begun.last(RunStarted)
-    assert isinstance(started, RunStarted)
     assert started.run == 2
     assert isinstance(begun.events[-1], SettingChanged)  # the dials show it
 
@@ -268,10 +259,10 @@ def test_what_is_watched_is_watched_of_the_next_run_as_well(begun: Desk) -> None
 def test_probes_that_nobody_watches_any_more_are_told(begun: Desk) -> None:
     begun.do(Watch(PROBES[:2]))
     begun.do(Watch(PROBES[1:2]))
-    left = [one for one in begun.events if isinstance(one, ProbesLeft)]
+    left = begun.all_of(ProbesLeft)
     assert left == [ProbesLeft(0, (PROBES[0].probe,))]
     begun.do(Watch(PROBES[:2]))  # to watch one again says nothing
-    assert [one for one in begun.events if isinstance(one, ProbesLeft)] == left
+    assert begun.all_of(ProbesLeft) == left
 
 
 # what is recorded, shown and lost
@@ -282,9 +273,7 @@ def test_a_fault_of_ours_stops_the_run_and_its_record(
 ) -> None:
     recorded.do(StartRun(small()))
     recorded.turn(3)
-    recording, run = recorded.engine.state.recording, recorded.engine.run
-    assert recording is not None
-    assert run is not None
+    recording, run = recorded.recording, recorded.run
 
     def fault() -> bool:
         raise RuntimeError("a fault made for the test")
@@ -309,7 +298,7 @@ def test_a_fault_in_a_command_is_told_by_its_words_and_the_session_lives(
     def fault(_: float) -> None:
         raise RuntimeError("a fault made for the test")
 
-    monkeypatch.setattr(begun.engine.run.control, "set_beta", fault)
+    monkeypatch.setattr(begun.run.control, "set_beta", fault)
     begun.do(SetBeta(2.0))
     failed, paused = begun.events[-2:]
     assert isinstance(failed, Failed)
@@ -322,8 +311,7 @@ def test_frames_with_new_readings_are_recorded(recorded: Desk) -> None:
     recorded.do(Watch(PROBES[:1]), StartRun(small(), paused=True))
     recorded.train(3)
     recorded.turn(2)
-    recording = recorded.engine.state.recording
-    assert recording is not None
+    recording = recorded.recording
     folder = recording.path
     recorded.engine.close()
     assert recorded.engine.run is None
@@ -335,12 +323,10 @@ def test_frames_with_new_readings_are_recorded(recorded: Desk) -> None:
 def test_a_recorded_run_is_shown_reset_and_gone_on_with(recorded: Desk) -> None:
     recorded.do(Watch(PROBES[:1]), StartRun(small("FR-II"), paused=True))
     recorded.train(4)
-    recording = recorded.engine.state.recording
-    assert recording is not None
+    recording = recorded.recording
     folder = recording.path
     recorded.do(StartRun(small(), paused=True))
-    second = recorded.engine.state.recording
-    assert second is not None
+    second = recorded.recording
     shown(recorded, folder)
     event = recorded.last(RunShown)
     assert event == RunShown(folder.name, "stopped", 4, "", "", "null", str(second.path))
@@ -355,19 +341,16 @@ def test_a_recorded_run_is_shown_reset_and_gone_on_with(recorded: Desk) -> None:
     assert recorded.frames[-1].run == 3
     recorded.do(Reset())
     again = recorded.last(RunStarted)
-    assert isinstance(again, RunStarted)
     assert (again.run, again.regime, again.config) == (4, "FR-II", small("FR-II"))
     shown(recorded, folder)
     assert recorded.last(RunShown) != event  # another run was replaced
     recorded.do(Advance(2))
     continued = recorded.last(RunContinued)
-    assert isinstance(continued, RunContinued)
     assert continued.step == 4
     while recorded.engine.running:
         recorded.turn(1)
     assert recorded.last(Paused) == Paused(6)
-    history = recorded.last(HistoryReplayed)
-    assert isinstance(history, HistoryReplayed)
+    recorded.last(HistoryReplayed)
     assert recorded.engine.state.library.shown is None
 
 
@@ -376,8 +359,7 @@ def test_a_run_that_nobody_records_is_asked_about_before_it_is_given_up(
 ) -> None:
     recorded.do(StartRun(small(), paused=True))
     recorded.train(2)
-    recording = recorded.engine.state.recording
-    assert recording is not None
+    recording = recorded.recording
     folder = recording.path
     recorded.engine.close()
     desk.do(StartRun(small(), paused=True))
@@ -399,7 +381,6 @@ def test_a_run_that_nobody_records_is_asked_about_before_it_is_given_up(
     assert names == [(folder.name, True), (folder.name, False), ("a.dgn", True)]
     desk.do(ContinueRun(str(folder), discard=True, paused=True))
     continued = desk.last(RunContinued)
-    assert isinstance(continued, RunContinued)
     assert (continued.step, desk.engine.running) == (2, False)
 
 
@@ -408,7 +389,6 @@ def test_a_place_that_cannot_be_written_leaves_the_run_unrecorded(tmp_path: Path
     desk = Desk(str(tmp_path / "file"))
     desk.do(StartRun(small(), paused=True))
     paused = desk.last(RecordingPaused)
-    assert isinstance(paused, RecordingPaused)
     assert str(tmp_path / "file") in paused.reason
     desk.train(1)
     desk.engine.close()
@@ -481,12 +461,9 @@ def test_an_earlier_step_of_an_unrecorded_run_is_compared_until_another_run_begi
     begun.train(3)
     begun.do(CompareHeld(2))
     opened, frames = begun.last(ComparisonOpened), begun.last(ComparedFrames)
-    assert isinstance(opened, ComparisonOpened)
-    assert isinstance(frames, ComparedFrames)
     assert (opened.name, opened.step, opened.about) == ("this run", 2, "held in memory")
     assert (frames.folder, frames.step) == ("", 2)
     assert frames.started.run == 1
     begun.do(StartRun(small(), paused=True))
     closed = begun.last(ComparisonClosed)
-    assert isinstance(closed, ComparisonClosed)
     assert closed.reason

@@ -54,8 +54,7 @@ def test_weights_of_a_file_become_the_value_network_and_its_optimiser_starts_afr
     listed = desk.open(trained, "weights")
     assert listed.purpose == "weights"
     assert listed.weights.fits
-    run = desk.engine.run
-    assert run is not None
+    run = desk.run
     feature = [w.detach().clone() for w in run.trainer.network.feature.weights]
     desk.do(TakeWeights(listed.ticket))
     saved = load_file(trained)
@@ -66,7 +65,6 @@ def test_weights_of_a_file_become_the_value_network_and_its_optimiser_starts_afr
     assert not any(weight in state for weight in run.trainer.network.value.weights)
     assert all(weight in state for weight in run.trainer.network.feature.weights[:-1])
     told = desk.last(WeightsTaken)
-    assert isinstance(told, WeightsTaken)
     assert (told.step, told.source, told.layers, told.kept) == (5, trained.name, 4, ())
     assert run.trainer.regime.name == "DL"
 
@@ -79,7 +77,6 @@ def test_weights_that_do_not_fit_are_refused_in_a_sentence_and_nothing_changes(
     listed = desk.open(chain, reading=RELU)
     desk.do(TakeWeights(listed.ticket))
     refused = desk.last(Refused)
-    assert isinstance(refused, Refused)
     assert (refused.kind, refused.reason) == ("no-fit", listed.weights.verdict)
     assert "layer 1: 24 units, 16" in refused.reason
     assert all(map(torch.equal, before, desk.value()))
@@ -105,8 +102,7 @@ def test_a_run_with_biases_begins_and_takes_the_weights_in_one_step(
         True,
     )
     desk.do(BeginWithBiases(listed.ticket, "weights"))
-    run = desk.engine.run
-    assert run is not None
+    run = desk.run
     stack = run.trainer.network.value
     for place, layer in enumerate(layers):
         assert torch.equal(stack.weights[place], layer.weight)  # type: ignore[arg-type]
@@ -135,11 +131,9 @@ def test_a_run_with_biases_takes_gates_and_what_does_not_fit_changes_nothing(
     desk.do(BeginWithBiases(listed.ticket, "weights"), BeginWithBiases(listed.ticket, "gates"))
     assert desk.engine.run is before
     refused = desk.last(Refused)
-    assert isinstance(refused, Refused)
     assert refused.what == "begin a run with biases"
     desk.do(BeginWithBiases(desk.open(path).ticket, "gates"))
-    run = desk.engine.run
-    assert run is not None
+    run = desk.run
     assert (run.number, run.trainer.regime.name, run.config.net.bias) == (2, "FL", True)
     assert torch.equal(run.trainer.network.feature.biases[1], layers[1].bias)  # type: ignore[arg-type]
 
@@ -185,7 +179,6 @@ def test_a_compared_network_is_read_once_and_the_run_goes_on(desk: Desk, trained
     desk.do(StartRun(small("DL"), paused=True), Watch(PROBES))
     desk.do(CompareFile(desk.open(trained, "compare").ticket))
     told = desk.last(ComparisonOpened)
-    assert isinstance(told, ComparisonOpened)
     assert (told.name, told.regime, told.step) == (trained.name, "ReLU", 30)
     desk.turn(4)
     first = desk.frames[-1].compared
@@ -231,8 +224,7 @@ def test_the_kernel_beside_is_that_of_the_network_in_the_file(desk: Desk, traine
     desk.do(StartRun(small("DL"), paused=True), Watch(PROBES))
     desk.do(CompareFile(desk.open(trained).ticket))
     desk.turn(4)
-    assert desk.engine.run is not None
-    z = desk.engine.run.probed.context().x.double().flatten(1).numpy()
+    z = desk.run.probed.context().x.double().flatten(1).numpy()
     saved, kernel = load_file(trained), z @ z.T
     for place in range(3):
         q = z @ saved[f"value.weights.{place}"].astype(np.float64).T
@@ -263,7 +255,7 @@ def test_a_comparison_goes_over_to_the_next_run_or_says_why_it_ends(
     desk.do(StartRun(small(), paused=True))
     desk.do(CompareFile(desk.open(trained).ticket))
     desk.do(StartRun(small("FR-II", seed=3), paused=True))
-    opened = [event for event in desk.events if isinstance(event, ComparisonOpened)]
+    opened = desk.all_of(ComparisonOpened)
     assert [event.name for event in opened] == [trained.name, trained.name]
     other = RunConfig(
         data=DataConfig("digits"), net=NetConfig("cnn4", (("channels", 2),)), device="cpu"
@@ -286,7 +278,6 @@ def test_a_recorded_run_is_compared_with_its_scores_and_its_network(tmp_path: Pa
     desk = Desk()
     desk.do(StartRun(small(), paused=True), Watch(PROBES), CompareRun(str(folder)))
     told = desk.last(ComparisonOpened)
-    assert isinstance(told, ComparisonOpened)
     assert told.scores
     assert (told.regime, told.step) == ("FR-II", 14)
     source = desk.engine.state.comparison._network
@@ -304,7 +295,6 @@ def test_a_network_is_shown_and_never_trained(desk: Desk, chain: Path) -> None:
     assert listed.network.fits
     desk.do(InspectFile(listed.ticket))
     told = desk.last(RunStarted)
-    assert isinstance(told, RunStarted)
     assert (told.inspected, told.regime, told.paused) == ("chain.pt", "ReLU", True)
     assert [layer.shape for layer in told.layers] == [(24,), (16,)]
     desk.turn(4)
@@ -320,8 +310,7 @@ def test_a_network_is_shown_and_never_trained(desk: Desk, chain: Path) -> None:
 
 def test_the_gates_of_an_inspected_network_are_those_of_torch(desk: Desk, chain: Path) -> None:
     desk.do(StartRun(small(), paused=True), Watch(PROBES))
-    run = desk.engine.run
-    assert run is not None
+    run = desk.run
     x = run.probed.context().x.flatten(1)
     desk.do(InspectFile(desk.open(chain, reading=RELU).ticket))
     desk.turn(3)

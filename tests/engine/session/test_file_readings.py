@@ -25,7 +25,7 @@ from dgn_engine.protocol.files import (
     SayReading,
     TrainOn,
 )
-from dgn_engine.protocol.messages import Command, Event, Refused
+from dgn_engine.protocol.messages import Command, Refused
 from dgn_engine.protocol.runs import ContinueRun
 from dgn_engine.protocol.training import RunStarted, StartRun
 from dgn_engine.session import opened_files
@@ -84,16 +84,6 @@ def paused(desk: Desk) -> Desk:
     return desk
 
 
-def wait_for(desk: Desk, kind: type[Event], after: int = 0) -> Event:
-    until = time.monotonic() + 150
-    while time.monotonic() < until:
-        found = [event for event in desk.events[after:] if isinstance(event, kind)]
-        if found:
-            return found[-1]
-        time.sleep(0.01)
-    raise AssertionError(f"no {kind.__name__} came")
-
-
 def asked(listed: FileListed) -> set[str]:
     return {question.about for question in listed.questions}
 
@@ -115,21 +105,19 @@ def test_nothing_is_computed_of_a_network_that_is_not_said(
 ) -> None:
     listed, told = paused.open(chain), len(paused.events)
     paused.do(command(listed.ticket))
-    assert isinstance(wait_for(paused, Refused, told), Refused)
+    assert isinstance(paused.wait_for(Refused, told), Refused)
     assert not any(isinstance(e, RunStarted | ComparisonOpened) for e in paused.events[told:])
 
 
 def test_the_right_reading_is_offered_and_said_although_it_is_not_the_usual_one(
     paused: Desk, saved: Callable[[nn.Module], Path]
 ) -> None:
-    run = paused.engine.run
-    assert run is not None
+    run = paused.run
     network = convolutions()
     train(network, run.trainer.data.train_x.reshape(-1, 1, 8, 8), run.trainer.data.train_y)
     listed = paused.open(saved(network))
     assert asked(listed) == {"activation", "geometry"}
-    found = wait_for(paused, ReadingsFound)
-    assert isinstance(found, ReadingsFound)
+    found = paused.wait_for(ReadingsFound)
     assert (found.ticket, found.said, found.data) == (listed.ticket, FileReading(), None)
     fitting = {each.reading: each for each in found.readings}
     assert K4 in fitting
@@ -156,8 +144,7 @@ def test_a_part_of_what_is_open_may_be_said_and_the_rest_is_still_asked(
     part = FileReading(batchnorm="after", norm_eps=1e-5)
     said = paused.say(listed.ticket, part)
     assert asked(said) == {"activation", "geometry"}
-    found = wait_for(paused, ReadingsFound, told)
-    assert isinstance(found, ReadingsFound)
+    found = paused.wait_for(ReadingsFound, told)
     assert found.said == part
     assert {(one.reading.batchnorm, one.reading.norm_eps) for one in found.readings} == {
         ("after", 1e-5)
@@ -170,14 +157,12 @@ def test_the_network_of_the_run_is_offered_where_the_weights_fit_it(
 ) -> None:
     net = NetConfig("cnn4", (("channels", 2),))
     desk.do(StartRun(replace(small("ReLU"), net=net), paused=True))
-    run = desk.engine.run
-    assert run is not None
+    run = desk.run
     weights = run.trainer.network.value.weights
     names = {f"part{n}.weight": w.detach().clone() for n, w in enumerate(weights)}
     torch.save(names, tmp_path / "net.pt")
     listed = desk.open(tmp_path / "net.pt")
-    found = wait_for(desk, ReadingsFound)
-    assert isinstance(found, ReadingsFound)
+    found = desk.wait_for(ReadingsFound)
     reading = found.readings[0].reading
     assert reading.net == net
     assert found.readings[0].accuracy is not None
@@ -201,8 +186,7 @@ def test_words_that_cannot_be_are_refused_by_what_they_are_about_and_change_noth
     paused.say(listed.ticket, K4)
     told = len(paused.events)
     paused.do(SayReading(listed.ticket, reading))
-    refused = wait_for(paused, ReadingRefused, told)
-    assert isinstance(refused, ReadingRefused)
+    refused = paused.wait_for(ReadingRefused, told)
     assert (refused.ticket, refused.about) == (listed.ticket, about)
     assert "--" not in refused.reason  # a window has no options
     assert not any(isinstance(event, FileListed) for event in paused.events[told:])
@@ -227,7 +211,7 @@ def test_what_was_said_last_counts(
     heard: list[str] = []
     monkeypatch.setattr(opened_files, "listed", slowly)
     paused.do(SayReading(listed.ticket, tanh), SayReading(listed.ticket, RELU))
-    wait_for(paused, FileListed, told)
+    paused.wait_for(FileListed, told)
     for reader in paused.engine._files._readers.threads:
         reader.join(60)
     listings = [event for event in paused.events[told:] if isinstance(event, FileListed)]
@@ -251,8 +235,7 @@ def test_weights_behind_a_batchnorm_are_not_copied_before_it_is_said(
     names = tuple(row.tensor for row in listed.matches)
     told = len(desk.events)
     desk.do(PickTensors(listed.ticket, names))
-    picked = wait_for(desk, FileListed, told)
-    assert isinstance(picked, FileListed)
+    picked = desk.wait_for(FileListed, told)
     assert (picked.fits, picked.weights.fits) == (False, False)
     said = desk.say(listed.ticket, FileReading(batchnorm="before", norm_eps=1e-3))
     assert (said.fits, said.weights.fits) == (True, True)
@@ -264,14 +247,12 @@ def test_readings_are_tried_on_other_data_that_are_asked_about(
     paused: Desk, saved: Callable[[nn.Module], Path]
 ) -> None:
     ticket = paused.open(saved(convolutions())).ticket
-    wait_for(paused, ReadingsFound)
+    paused.wait_for(ReadingsFound)
     told, data = len(paused.events), DataConfig("digits", test_limit=50)
     paused.do(CheckNetwork(ticket, data))
-    checked = wait_for(paused, NetworkChecked, told)
-    assert isinstance(checked, NetworkChecked)
+    checked = paused.wait_for(NetworkChecked, told)
     assert not checked.network.fits
-    found = wait_for(paused, ReadingsFound, told)
-    assert isinstance(found, ReadingsFound)
+    found = paused.wait_for(ReadingsFound, told)
     assert found.data == data
     assert {one.examples for one in found.readings} == {50}
 
@@ -293,8 +274,7 @@ def test_a_run_from_a_file_reads_it_as_was_said_also_when_it_is_continued(
     desk.do(StartRun(small(), paused=True))
     desk.do(InspectFile(desk.open(saved(network), reading=reading).ticket))
     desk.do(TrainOn("ReLU", paused=True))
-    run = desk.engine.run
-    assert run is not None
+    run = desk.run
     assert dict(run.config.net.options) == dict(reading.to_options())
     x = run.trainer.data.test_x
     shape = (64,) if kind == "dense" else (1, 8, 8)
@@ -307,8 +287,7 @@ def test_a_run_from_a_file_reads_it_as_was_said_also_when_it_is_continued(
     desk.engine.close()
     again = Desk(str(tmp_path / "runs"))
     again.do(ContinueRun(str(place.path), paused=True))
-    assert again.engine.run is not None
-    assert again.engine.run.step_count == 3
+    assert again.run.step_count == 3
     assert RunReader(place.path).config.net == run.config.net
     assert all(torch.equal(a, b) for a, b in zip(again.value(), weights, strict=True))
     again.engine.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import itertools
 import re
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from dgn_engine.protocol.files import (
     TrainingOffered,
     TrainOn,
 )
-from dgn_engine.protocol.messages import Event, Refused
+from dgn_engine.protocol.messages import Refused
 from dgn_engine.protocol.runs import ContinueRun, RunContinued
 from dgn_engine.protocol.training import Reset, RunStarted, StartRun
 from dgn_engine.protocol.watching import Watch
@@ -80,28 +79,16 @@ def folder(images: Path, **changes: Any) -> DataConfig:
     return replace(DataConfig(f"folder:{images}"), **changes)
 
 
-def wait_for(desk: Desk, kind: type[Event], after: int) -> Event:
-    until = time.monotonic() + 150
-    while time.monotonic() < until:
-        found = [event for event in desk.events[after:] if isinstance(event, kind)]
-        if found:
-            return found[-1]
-        time.sleep(0.01)
-    raise AssertionError(f"no {kind.__name__} came")
-
-
 def checked(desk: Desk, ticket: int, data: DataConfig) -> NetworkChecked:
     told = len(desk.events)
     desk.do(CheckNetwork(ticket, data))
-    event = wait_for(desk, NetworkChecked, told)
-    assert isinstance(event, NetworkChecked)
+    event = desk.wait_for(NetworkChecked, told)
     assert (event.ticket, event.data) == (ticket, data)
     return event
 
 
 def refusal(desk: Desk) -> tuple[str, str]:
     refused = desk.last(Refused)
-    assert isinstance(refused, Refused)
     return refused.kind, refused.value
 
 
@@ -166,7 +153,7 @@ def test_only_the_newest_of_several_requests_is_answered(
     told = len(paused.events)
     asked = [folder(images, image_size=size) for size in (8, 16, 24, 32)]
     paused.do(*(CheckNetwork(ticket, data) for data in asked))
-    wait_for(paused, NetworkChecked, told)
+    paused.wait_for(NetworkChecked, told)
     paused.do(CloseFile(ticket))
     paused.engine._files._check.close()
     answers = [one for one in paused.events[told:] if isinstance(one, NetworkChecked)]
@@ -212,7 +199,7 @@ def test_the_accuracy_of_a_file_is_that_of_a_slow_loop_over_all_test_examples(
 
 
 def scores_of(desk: Desk) -> list[FileScored]:
-    return [event for event in desk.events if isinstance(event, FileScored)]
+    return desk.all_of(FileScored)
 
 
 def test_a_part_of_the_test_examples_is_drawn_from_all_classes(
@@ -276,17 +263,14 @@ def test_a_resnet_trains_on_from_its_logits_and_as_torch_would(
     data = folder(images, image_size=32)
     desk.do(InspectFile(desk.open(path, reading=RESNET).ticket, data))
     offered = desk.last(TrainingOffered)
-    assert isinstance(offered, TrainingOffered)
     assert (offered.run, offered.regimes) == (2, ("ReLU", "FL"))
     assert "BatchNorm" in offered.remark
     assert desk.engine.state.inspected is not None
     shown = desk.engine.state.inspected.network
     desk.do(TrainOn(regime, paused=True))
     told = desk.last(TrainedOn)
-    assert isinstance(told, TrainedOn)
     assert (told.source, told.regime, told.remark) == ("resnet18.pth", regime, offered.remark)
-    run = desk.engine.run
-    assert run is not None
+    run = desk.run
     assert run.config.data == data
     examples = load_examples(data)
     x, y = torch.from_numpy(examples.train_x), torch.from_numpy(examples.train_y)
@@ -337,8 +321,7 @@ def test_a_run_of_a_file_is_recorded_reset_and_gone_on_with(
     desk.do(InspectFile(desk.open(dense[0], reading=RELU).ticket), TrainOn("ReLU", paused=True))
     desk.train(3)
     weights = desk.value()
-    assert desk.engine.state.recording is not None
-    place = desk.engine.state.recording.path
+    place = desk.recording.path
     assert "dense.pt" in place.name
     desk.do(Reset())
     assert torch.equal(desk.value()[0], dense[1][0].weight)
@@ -359,7 +342,6 @@ def test_what_cannot_be_trained_on_says_why_and_stays_as_it_is(
     assert refusal(desk) == ("no-choice", "ReLU")
     desk.do(InspectFile(desk.open(made).ticket))
     offered = desk.last(TrainingOffered)
-    assert isinstance(offered, TrainingOffered)
     assert offered.regimes == ()
     assert "(DL)" in offered.remark
     changed = tmp_path / "changed.pt"
@@ -373,7 +355,6 @@ def test_what_cannot_be_trained_on_says_why_and_stays_as_it_is(
     desk.do(TrainOn("ReLU"))
     assert refusal(desk) == ("changed", "changed.pt")
     started = desk.last(RunStarted)
-    assert isinstance(started, RunStarted)
     assert started.inspected == "changed.pt"
 
 
@@ -387,16 +368,14 @@ def test_a_network_of_ours_trains_on_with_its_own_gates(
         config = replace(config, gating=gating)
     desk.do(StartRun(config, paused=True))
     desk.train(3)
-    run = desk.engine.run
-    assert run is not None
+    run = desk.run
     x = run.trainer.data.test_x
     with torch.no_grad():
         wanted = run.trainer.network(x)
     path = tmp_path / "ours.safetensors"
     desk.do(SaveWeights(str(path)), StartRun(small("FR-II"), paused=True))
     desk.do(InspectFile(desk.open(path).ticket), TrainOn(regime, paused=True))
-    run = desk.engine.run
-    assert run is not None
+    run = desk.run
     assert (run.config.gating.regime, run.trainer.regime.name) == (regime, regime)
     with torch.no_grad():
         torch.testing.assert_close(run.trainer.network(x), wanted, rtol=0, atol=1e-6)

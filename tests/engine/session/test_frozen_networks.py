@@ -123,6 +123,19 @@ def test_scalars_of_a_network_in_the_place_of_a_run_are_told(events: list[Event]
     assert all(isinstance(event, ProbeScalars) and event.step == 12 for event in events)
 
 
+def test_a_network_that_trains_elsewhere_has_the_gates_of_its_new_weights(
+    events: list[Event],
+) -> None:
+    network, listing = FrozenNetwork(found(), inputs(8), events.append), contents()
+    turned = replace(listing, arrays={name: -array for name, array in listing.arrays.items()})
+    before, moved = network.gates, replace(network_of(turned, (8,)), step=13)
+    network.move(moved)
+    assert network.step_count == 13
+    assert torch.equal(network.gates[0], 1 - before[0])
+    with refused("other-network"):
+        network.move(network_of(contents("y.npz", (4, 8), (3, 4)), (8,)))
+
+
 def test_a_network_is_compared_with_the_gates_that_it_is_given(events: list[Event]) -> None:
     ours = FrozenNetwork(found(), inputs(8), events.append)
     ours.probe_schedule.watch(PROBES[2:])
@@ -266,7 +279,6 @@ def test_an_inspected_network_says_what_it_is_and_how_good(
     ticket = desk.open(path).ticket
     desk.do(InspectFile(ticket))
     event = desk.last(RunStarted)
-    assert isinstance(event, RunStarted)
     inspected = desk.engine.state.inspected
     assert inspected is not None
     network, own = inspected.network, regime == "ReLU"
@@ -296,7 +308,6 @@ def test_an_inspected_network_says_what_it_is_and_how_good(
     assert after == [TrainingOffered, FileScored, FileClosed, ProbeExamples]
     desk.turn(20)
     score = desk.last(FileScored)
-    assert isinstance(score, FileScored)
     assert (score.run, score.file, score.data) == (2, path.name, event.config.data)
     assert (score.right, score.examples) == (int(right.sum()), 360)
     frame = desk.frames[-1]
@@ -325,7 +336,7 @@ def test_an_inspected_network_is_compared_with_another_and_both_are_in_a_frame(
     assert set(frame.compared) == set(frame.readings) == {"gates", "npk", "agreement"}
     assert frame.readings["agreement"].scalars["equal"] == 1.0
     desk.do(StartRun(small("FR-II"), paused=True))
-    opened = [event for event in desk.events if isinstance(event, ComparisonOpened)]
+    opened = desk.all_of(ComparisonOpened)
     assert [replace(event, number=0) for event in opened] == [replace(opened[0], number=0)] * 2
     assert [event.number for event in opened] == [1, 2]  # it goes over to the run
 
@@ -343,7 +354,6 @@ def test_a_fault_while_an_inspected_network_is_read_is_told(
     monkeypatch.setattr(FrozenNetwork, "read_next", fault)
     desk.turn(1)
     event = desk.last(Failed)
-    assert isinstance(event, Failed)
     assert "a fault made for the test" in event.what
 
 
@@ -358,9 +368,7 @@ def test_a_network_with_other_outputs_or_of_images_is_scored_as_far_as_it_can_be
     desk.do(StartRun(small("FR-II"), paused=True))
     desk.do(InspectFile(desk.open(tmp_path / "few.npz", reading=RELU).ticket))
     event = desk.last(RunStarted)
-    assert isinstance(event, RunStarted)
     score = desk.last(FileScored)
-    assert isinstance(score, FileScored)
     assert (event.inspected, score.examples, bool(score.unknown)) == ("few.npz", 0, True)
     assert event.assuming == "ReLU"
     assert event.parameters_feature == 0

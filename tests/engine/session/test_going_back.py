@@ -80,7 +80,7 @@ def test_a_run_that_diverges_stops_and_says_at_which_step(
     desk.do(Resume())
     while desk.engine.running:
         desk.turn(1)
-    said = [event for event in desk.events if isinstance(event, Diverged)]
+    said = desk.all_of(Diverged)
     assert [(one.step, one.what, one.last_finite) for one in said] == [(step, "loss", step - 1)]
 
 
@@ -89,7 +89,7 @@ def test_a_run_that_does_not_diverge_never_says_so(desk: Desk) -> None:
     desk.do(Watch((ProbeRequest("npk"), ProbeRequest("gates"))))
     desk.do(StartRun(small("DL"), paused=True))
     desk.train(40)
-    assert not [event for event in desk.events if isinstance(event, Diverged)]
+    assert not desk.all_of(Diverged)
     desk.do(GoBack())
     assert isinstance(desk.events[-1], Refused)
 
@@ -116,8 +116,7 @@ def test_changes_below_one_of_the_probe_set_cannot_be_undone_either(desk: Desk) 
     desk.do(SetProbeExamples(8))
     overflow(desk)
     desk.do(GoBack())
-    run = desk.engine.run
-    assert run is not None
+    run = desk.run
     assert run.put_backs == ((7, 5),)
     assert desk.last(UndoChanged).undo == "number of probe examples"
     desk.train(10)
@@ -134,7 +133,7 @@ def test_the_step_that_diverged_is_not_the_last_finite_one_once_it_was_left(desk
     overflow(desk)
     desk.do(GoBack())
     overflow(desk)
-    said = [event for event in desk.events if isinstance(event, Diverged)]
+    said = desk.all_of(Diverged)
     assert [(one.step, one.last_finite) for one in said] == [(8, 7), (9, 7)]
 
 
@@ -143,9 +142,7 @@ def test_steps_after_going_back_to_a_checkpoint_are_had_again_once_that_is_gone(
 ) -> None:
     desk = Desk(str(tmp_path))
     desk.do(StartRun(small("DL"), paused=True))
-    run, recording = desk.engine.run, desk.engine.state.recording
-    assert run is not None
-    assert recording is not None
+    run, recording = desk.run, desk.recording
     live: dict[int, list[torch.Tensor]] = {}
     for step in (5, 8, 9, 14, 20, 25, 30):
         if step == 9:
@@ -169,8 +166,7 @@ def test_steps_after_going_back_to_a_checkpoint_are_had_again_once_that_is_gone(
 
 def overflow(desk: Desk) -> None:
     """The next step has no finite loss, and nothing that can be undone was changed."""
-    run = desk.engine.run
-    assert run is not None
+    run = desk.run
     run.trainer.network.value.weights[0].data.fill_(math.inf)
     desk.train(1)
     assert run.diverged
@@ -180,9 +176,7 @@ def diverge(desk: Desk, rate: float = 1e30) -> Diverged:
     desk.do(SetLearningRate(rate), Resume())
     while desk.engine.running:
         desk.turn(1)
-    said = desk.last(Diverged)
-    assert isinstance(said, Diverged)
-    return said
+    return desk.last(Diverged)
 
 
 def test_it_goes_back_with_weights_optimiser_and_dials_and_trains_on(desk: Desk) -> None:
@@ -194,8 +188,7 @@ def test_it_goes_back_with_weights_optimiser_and_dials_and_trains_on(desk: Desk)
     desk.do(Resume())
     assert isinstance(desk.events[-1], Refused)
     desk.do(GoBack())
-    run = desk.engine.run
-    assert run is not None
+    run = desk.run
     assert all(map(torch.equal, desk.value(), weights))
     assert (run.step_count, run.trainer.optimizer.learning_rate, desk.engine.running) == (
         said.step,
@@ -233,12 +226,10 @@ def test_what_was_undone_is_not_gone_back_to(desk: Desk) -> None:
     desk.do(SwapRegime("FR-DI"))
     desk.train(2)
     desk.do(Undo())  # what could be redone is a finite copy, too, of step 7
-    run = desk.engine.run
-    assert run is not None
+    run = desk.run
     run.trainer.network.value.weights[0].data.fill_(math.inf)
     desk.train(1)
     said = desk.last(Diverged)
-    assert isinstance(said, Diverged)
     assert said.back_to == 3
     desk.do(GoBack())
     assert (run.trainer.regime.name, run.step_count) == ("FR-II", 8)
@@ -248,8 +239,7 @@ def test_a_checkpoint_is_gone_back_to_where_it_is_newer(tmp_path: Path) -> None:
     desk = Desk(str(tmp_path))
     desk.do(StartRun(small("DL"), paused=True))
     desk.train(5)
-    recording = desk.engine.state.recording
-    assert recording is not None
+    recording = desk.recording
     recording.checkpoint()
     assert recording.mark().done.wait(60.0)
     desk.do(SetLearningRate(1e30))  # a copy of the same step is as good
@@ -279,8 +269,7 @@ def test_the_last_finite_pictures_stay_with_their_step(desk: Desk) -> None:
     desk.do(StartRun(small("DL"), paused=True))
     desk.train(4)
     desk.turn(3)
-    run = desk.engine.run
-    assert run is not None
+    run = desk.run
     before = desk.frames[-1].readings
     assert {one.step for one in before.values()} == {4}
     with torch.no_grad():
@@ -288,7 +277,6 @@ def test_the_last_finite_pictures_stay_with_their_step(desk: Desk) -> None:
     run.probed.invalidate_readings()
     desk.turn(3)  # a reading sees it before a loss does
     said = desk.last(Diverged)
-    assert isinstance(said, Diverged)
     assert (said.step, said.what, said.last_finite) == (4, "weights", 4)
     now = desk.frames[-1].readings
     assert {name: (one.step, one.absent) for name, one in now.items()} == {

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,14 +40,6 @@ def all_heavy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every reading that costs anything goes to the reading process."""
     monkeypatch.setattr(reading_sizes, "UNSURE", 0.0)
     monkeypatch.setattr(reading_sizes, "FIRST_LOOK", 0.0)
-
-
-def until(desk: Desk, there: Callable[[], bool]) -> None:
-    end = time.monotonic() + 150
-    while not there():
-        assert time.monotonic() < end, desk.frames[-1].readings
-        desk.turn(1)
-        time.sleep(0.01)
 
 
 def reading(desk: Desk, probe: str = "npk") -> Reading | None:
@@ -88,9 +79,8 @@ def traced(desk: Desk) -> set[str]:
 @pytest.mark.usefixtures("all_heavy")
 def test_a_reading_process_reads_what_would_be_read_here(desk: Desk) -> None:
     desk.do(KERNELS, StartRun(small(), paused=True))
-    until(desk, lambda: all(exact(desk, probe) for probe in ("overlap", "npk", "ntk")))
-    run = desk.engine.run
-    assert run is not None
+    desk.until(lambda: all(exact(desk, probe) for probe in ("overlap", "npk", "ntk")))
+    run = desk.run
     for name in ("overlap", "npk", "ntk"):
         found = reading(desk, name)
         assert found is not None
@@ -100,7 +90,7 @@ def test_a_reading_process_reads_what_would_be_read_here(desk: Desk) -> None:
         assert set(here.arrays) <= set(found.arrays)
         for key, array in here.arrays.items():
             np.testing.assert_allclose(found.arrays[key], array, rtol=1e-4, atol=1e-5)
-    until(desk, lambda: {"npk", "ntk"} <= traced(desk))  # told when the job is over
+    desk.until(lambda: {"npk", "ntk"} <= traced(desk))  # told when the job is over
     pid = child_of(desk).pid
     desk.engine.close()
     assert gone(pid)
@@ -109,7 +99,7 @@ def test_a_reading_process_reads_what_would_be_read_here(desk: Desk) -> None:
 @pytest.mark.usefixtures("all_heavy")
 def test_a_reading_process_that_is_killed_is_a_sentence_and_training_goes_on(desk: Desk) -> None:
     desk.do(Watch((ProbeRequest("npk"),)), StartRun(small(), paused=True))
-    until(desk, lambda: exact(desk))
+    desk.until(lambda: exact(desk))
     desk.train(3)
     assert reading(desk) is not None
     desk.do(SwapRegime("FR-II"))
@@ -126,14 +116,14 @@ def test_a_reading_process_that_is_killed_is_a_sentence_and_training_goes_on(des
         found = reading(desk)
         return found is not None and "no picture" in found.absent
 
-    until(desk, told_so)
+    desk.until(told_so)
     found = reading(desk)
     assert found is not None
     assert "memory" in found.absent
     assert found.cancelled
     desk.train(2)
     desk.do(GoOnReading(("npk",)))
-    until(desk, lambda: exact(desk))
+    desk.until(lambda: exact(desk))
     found = reading(desk)
     assert found is not None
     assert found.step == 5
@@ -163,7 +153,7 @@ def test_cancel_keeps_the_picture_and_go_on_makes_it_better(desk: Desk) -> None:
     assert found is not None
     assert (found.cancelled, found.pending) == (True, False)
     desk.do(GoOnReading(("npk",)))
-    until(desk, lambda: exact(desk))
+    desk.until(lambda: exact(desk))
 
 
 @pytest.mark.usefixtures("all_heavy")
@@ -175,7 +165,7 @@ def test_training_is_the_same_bit_for_bit_with_readings_and_other_probe_examples
             desk.do(*([KERNELS] if watching else []), StartRun(small(), paused=True))
             desk.train(5)
             if watching:
-                until(desk, lambda: exact(desk))  # noqa: B023 - called at once
+                desk.until(lambda: exact(desk))  # noqa: B023 - called at once
                 desk.do(SetProbeExamples(30))
             desk.train(15)
             weights.append(desk.value())
@@ -217,18 +207,16 @@ def test_other_probe_examples_are_those_that_a_run_with_this_number_begins_with(
     desk.do(KERNELS, StartRun(small(), paused=True))
     desk.train(2)
     desk.do(SetProbeExamples(40))
-    run = desk.engine.run
-    assert run is not None
+    run = desk.run
     other = Desk()
     other.do(StartRun(replace(small(), probe_examples=40), paused=True))
-    twin = other.engine.run
-    assert twin is not None
+    twin = other.run
     assert run.probed.probe_set == twin.probed.probe_set
     assert torch.equal(run.probed.context().x, twin.probed.context().x)
     other.engine.close()
     changed = desk.last(ProbeSetChanged)
     assert changed == ProbeSetChanged(2, 40, run.probed.probe_set.digest)
-    until(desk, lambda: exact(desk))
+    desk.until(lambda: exact(desk))
     found = reading(desk)
     assert found is not None
     assert found.arrays["npk"].shape == (40, 40)
@@ -241,7 +229,7 @@ def test_other_probe_examples_are_those_that_a_run_with_this_number_begins_with(
     desk.do(SetProbeExamples(1))
     assert isinstance(desk.events[-1], Refused)
     desk.do(SetProbeExamples(20))
-    until(desk, lambda: exact(desk))
+    desk.until(lambda: exact(desk))
     scalars = [e for e in desk.events if isinstance(e, ProbeScalars) if e.probe == "npk"]
     assert scalars[-1].examples == 0
 
@@ -252,27 +240,22 @@ def test_chosen_probe_examples_outlive_reset_undo_and_resume(tmp_path: Path) -> 
         desk.do(StartRun(small(), paused=True))
         desk.train(3)
         desk.do(SetProbeExamples(30), SwapRegime("FR-II"), Undo())
-        run = desk.engine.run
-        assert run is not None
+        run = desk.run
         assert len(run.probed.probe_set.indices) == 30
         digest = run.probed.probe_set.digest
         desk.train(2)
-        assert desk.engine.state.recording is not None
-        folder = desk.engine.state.recording.path
+        folder = desk.recording.path
     finally:
         desk.engine.close()
     desk = Desk(str(tmp_path))
     try:
         desk.do(ContinueRun(str(folder), paused=True))
-        run = desk.engine.run
-        assert run is not None
+        run = desk.run
         assert (run.config.probe_examples, run.probed.probe_set.digest) == (30, digest)
         started = desk.last(RunStarted)
-        assert isinstance(started, RunStarted)
         assert started.config.probe_examples == 30
         desk.do(Reset())
-        assert desk.engine.run is not None
-        assert desk.engine.run.probed.probe_set.digest == digest
+        assert desk.run.probed.probe_set.digest == digest
     finally:
         desk.engine.close()
 
@@ -289,10 +272,8 @@ def test_a_run_that_goes_on_with_other_probe_examples_says_with_how_many_it_bega
     desk = Desk(str(tmp_path))
     desk.do(ContinueRun(str(folder), paused=True))
     started = desk.last(RunStarted)
-    assert isinstance(started, RunStarted)
     assert (len(started.probe_set.indices), started.began_with) == (8, 20)
     desk.do(SetProbeExamples(20), Reset())
     started = desk.last(RunStarted)
-    assert isinstance(started, RunStarted)
     assert (len(started.probe_set.indices), started.began_with) == (20, 0)
     desk.engine.close()

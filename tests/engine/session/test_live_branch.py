@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -101,21 +100,13 @@ def replaced(tmp_path: Path, children: list[Trainer], words: list[str]) -> Itera
     desk.engine.close()
 
 
-def until(desk: Desk, met: Callable[[], bool]) -> None:
-    limit = time.monotonic() + LIMIT
-    while not met():
-        assert time.monotonic() < limit, desk.events[-5:]
-        desk.turn(1)
-        time.sleep(0.01)
-
-
 def is_followed() -> bool:
     """Whether the folder of a branch is looked at."""
     return any(thread.name == "dgn-branch" for thread in threading.enumerate())
 
 
 def status(desk: Desk) -> BranchStatus:
-    return [event for event in desk.events if isinstance(event, BranchStatus)][-1]
+    return desk.all_of(BranchStatus)[-1]
 
 
 class Trainer:
@@ -156,15 +147,14 @@ class Trainer:
 def test_a_branch_trains_beside_the_run_is_compared_and_changes_nothing_of_it(desk: Desk) -> None:
     desk.do(StartRun(small(epochs=30)), Watch((ProbeRequest("gates"),)))
     desk.turn(7)
-    run = desk.engine.run
-    assert run is not None
+    run = desk.run
     at = run.step_count
     desk.do(StartBranch(BranchChanges(regime="FR-II", learning_rate=0.002)))
     assert (status(desk).phase, status(desk).from_step) == ("starting", at)
     desk.turn(20)
     desk.do(Pause())
-    until(desk, lambda: status(desk).phase == "finished")
-    until(desk, lambda: "gates" in desk.frames[-1].compared)
+    desk.until(lambda: status(desk).phase == "finished", LIMIT)
+    desk.until(lambda: "gates" in desk.frames[-1].compared, LIMIT)
     opened = next(event for event in desk.events if isinstance(event, ComparisonOpened))
     assert opened.regime == "FR-II"
     assert opened.config is not None
@@ -203,10 +193,10 @@ def test_what_the_branch_writes_is_shown_as_it_comes(
     desk.turn(4)
     changes = BranchChanges(regime="FR-II")
     desk.do(StartBranch(changes))
-    until(desk, lambda: bool(children))
+    desk.until(lambda: bool(children), LIMIT)
     children[0].begin(changes, 4)
-    until(desk, lambda: status(desk).phase == "training")
-    until(desk, lambda: "gates" in desk.frames[-1].compared)
+    desk.until(lambda: status(desk).phase == "training", LIMIT)
+    desk.until(lambda: "gates" in desk.frames[-1].compared, LIMIT)
     first = desk.frames[-1].compared["gates"]
     with closing(RunFolder(children[0].folder)) as folder:
         run, _ = continue_run(folder, 1, lambda _: None, lambda *_: None, live=False)
@@ -215,16 +205,16 @@ def test_what_the_branch_writes_is_shown_as_it_comes(
         for _ in range(14):
             run.step()
         recording.checkpoint()
-        until(desk, lambda: desk.frames[-1].compared["gates"].step == 21)
+        desk.until(lambda: desk.frames[-1].compared["gates"].step == 21, LIMIT)
         assert recording.close()
     assert first.step == 7
-    moved = [event for event in desk.events if isinstance(event, ComparedMoved)]
+    moved = desk.all_of(ComparedMoved)
     steps = [one.step for event in moved for one in event.samples if isinstance(one, Measured)]
     assert steps
     assert max(steps) <= 21
     assert any(isinstance(one, ProbeScalars) for event in moved for one in event.samples)
     desk.do(StopBranch())
-    until(desk, lambda: not is_followed())
+    desk.until(lambda: not is_followed(), LIMIT)
     assert status(desk).phase == "stopped"
     assert status(desk).step == 21
 
@@ -238,16 +228,16 @@ def test_a_second_branch_is_compared_in_the_place_of_the_first(
     for number, regime in enumerate(("FR-II", "FR-DI"), 1):
         changes = BranchChanges(regime=regime)
         desk.do(StartBranch(changes))
-        until(desk, lambda count=number: len(children) == count)  # type: ignore[misc]
+        desk.until(lambda count=number: len(children) == count, LIMIT)  # type: ignore[misc]
         children[-1].begin(changes, 2 * number)
-        until(desk, lambda: status(desk).phase == "training")
-        opened = [event for event in desk.events if isinstance(event, ComparisonOpened)][-1]
+        desk.until(lambda: status(desk).phase == "training", LIMIT)
+        opened = desk.all_of(ComparisonOpened)[-1]
         assert (opened.number, opened.regime) == (number, regime)
         assert opened.folder == status(desk).folder == str(children[-1].folder)
-        until(desk, lambda: "gates" in desk.frames[-1].compared)
-        until(desk, lambda n=number: desk.frames[-1].comparison == n)  # type: ignore[misc]
+        desk.until(lambda: "gates" in desk.frames[-1].compared, LIMIT)
+        desk.until(lambda n=number: desk.frames[-1].comparison == n, LIMIT)  # type: ignore[misc]
         children[-1].code = 0
-        until(desk, lambda: status(desk).phase == "finished")
+        desk.until(lambda: status(desk).phase == "finished", LIMIT)
         assert status(desk).step == 3 + 2 * number
         assert not is_followed()
     assert children[0].folder != children[1].folder
@@ -258,9 +248,9 @@ def test_a_branch_that_cannot_be_compared_says_why_and_is_trained_all_the_same(
 ) -> None:
     desk, changes = replaced, BranchChanges(regime="FRG")
     desk.do(StartRun(small(), paused=True), StartBranch(changes))
-    until(desk, lambda: bool(children))
+    desk.until(lambda: bool(children), LIMIT)
     children[0].begin(changes, 2)
-    until(desk, lambda: status(desk).phase == "training")
+    desk.until(lambda: status(desk).phase == "training", LIMIT)
     assert "FRG" in status(desk).remark
 
 
@@ -271,11 +261,10 @@ def test_where_branches_can_begin_is_listed_and_others_are_refused(desk: Desk) -
     desk.do(Advance(3))
     desk.turn(4)
     desk.do(SwapRegime("FR-II"))
-    recording = desk.engine.state.recording
-    assert recording is not None
+    recording = desk.recording
     assert recording.mark().done.wait(LIMIT)
     desk.do(ListCheckpoints())
-    listed = [event for event in desk.events if isinstance(event, CheckpointsListed)][-1]
+    listed = desk.all_of(CheckpointsListed)[-1]
     assert (3, "before FR-II") in listed.checkpoints
     assert listed.folder == str(recording.path)
     assert [listed.nearest(step) for step in (2, 3, 9)] == [None, 3, 3]
@@ -289,7 +278,7 @@ def test_where_branches_can_begin_is_listed_and_others_are_refused(desk: Desk) -
 def test_a_run_that_is_not_recorded_has_no_branches() -> None:
     desk = Desk()
     desk.do(StartRun(small(), paused=True), StartBranch(BranchChanges()))
-    refused = [event for event in desk.events if isinstance(event, Refused)]
+    refused = desk.all_of(Refused)
     assert refused[-1].kind == "not-recorded"
     desk.engine.close()
 
@@ -298,22 +287,21 @@ def test_the_map_of_two_steps_is_the_exclusive_or_of_their_gates(desk: Desk) -> 
     desk.do(StartRun(small("ReLU"), paused=True), Advance(3))
     desk.turn(5)
     desk.do(SetLearningRate(0.1))
-    recording = desk.engine.state.recording
-    assert recording is not None
+    recording = desk.recording
     assert recording.mark().done.wait(LIMIT)
     desk.do(Advance(30))
     desk.turn(40)
     desk.do(Watch((ProbeRequest("gates"), ProbeRequest("agreement"))))
     desk.do(SetLearningRate(0.2), CompareRun(str(recording.path), 3))
-    opened = [event for event in desk.events if isinstance(event, ComparisonOpened)][-1]
+    opened = desk.all_of(ComparisonOpened)[-1]
     assert (opened.folder, opened.at_step) == (str(recording.path), 3)
     measured = [event.step for event in desk.events if isinstance(event, Measured)]
     assert max(measured) > 3
     assert [score.step for score in opened.scores] == [step for step in measured if step <= 3]
     assert opened.config is not None
     assert opened.config.training.learning_rate == 0.1  # as it was then
-    until(desk, lambda: "gates" in desk.frames[-1].compared)
-    until(desk, lambda: "equal" in desk.frames[-1].readings["agreement"].arrays)
+    desk.until(lambda: "gates" in desk.frames[-1].compared, LIMIT)
+    desk.until(lambda: "equal" in desk.frames[-1].readings["agreement"].arrays, LIMIT)
     frame = desk.frames[-1]
     now, then = frame.readings["gates"], frame.compared["gates"]
     assert frame.comparison == opened.number > 0
@@ -339,9 +327,9 @@ def test_a_branch_whose_command_fails_says_why(
     assert next(e for e in desk.events if isinstance(e, Refused)).kind == "in-use"
     assert status(desk).command.startswith("dgn train --branch-from ")
     assert status(desk).command.endswith("--at-step 2 --after-changes --beta=2.0 --steps 0")
-    until(desk, lambda: bool(children))
+    desk.until(lambda: bool(children), LIMIT)
     children[0].code = 2
-    until(desk, lambda: status(desk).phase == "failed")
+    desk.until(lambda: status(desk).phase == "failed", LIMIT)
     assert status(desk).remark == "no checkpoint 2"
     desk.do(StartBranch(BranchChanges()))  # another one can begin
     assert status(desk).phase == "starting"
@@ -349,9 +337,7 @@ def test_a_branch_whose_command_fails_says_why(
 
 def test_any_step_is_had_after_changes_and_their_undo(desk: Desk) -> None:
     desk.do(StartRun(small(), paused=True))
-    run, recording = desk.engine.run, desk.engine.state.recording
-    assert run is not None
-    assert recording is not None
+    run, recording = desk.run, desk.recording
     recording._every = 1e9  # none comes by itself, however slow the machine is
     states: dict[int, Any] = {}
     later: dict[int, Command] = {
@@ -387,9 +373,7 @@ def test_a_branch_at_a_step_is_from_before_its_changes_unless_it_begins_now(repl
     desk = replaced
     desk.do(StartRun(small(), paused=True))
     desk.train(2)
-    run, recording = desk.engine.run, desk.engine.state.recording
-    assert run is not None
-    assert recording is not None
+    recording = desk.recording
     recording.checkpoint()
     desk.do(SetLearningRate(0.004))
     recording.checkpoint()
@@ -410,8 +394,7 @@ def test_the_checkpoint_that_a_form_or_a_branch_needs_stays_and_goes_afterwards(
 ) -> None:
     desk = replaced
     desk.do(StartRun(small(), paused=True))
-    recording = desk.engine.state.recording
-    assert recording is not None
+    recording = desk.recording
     recording._every = 1e9  # none comes by itself, however slow the machine is
 
     def kept_after(steps: int) -> set[int]:
@@ -423,24 +406,23 @@ def test_the_checkpoint_that_a_form_or_a_branch_needs_stays_and_goes_afterwards(
 
     kept_after(3)
     desk.do(HoldCheckpoint(2))
-    assert (2, "") in [e for e in desk.events if isinstance(e, CheckpointsListed)][-1].checkpoints
+    assert (2, "") in desk.all_of(CheckpointsListed)[-1].checkpoints
     assert kept_after(3) == {2, 5, 6}
     desk.do(StartBranch(BranchChanges(), 4))  # from 2, which the form lets go now
     desk.do(HoldCheckpoint(5))
     assert kept_after(3) == {2, 5, 8, 9}
     desk.do(HoldCheckpoint(None))
-    until(desk, lambda: bool(children))
+    desk.until(lambda: bool(children), LIMIT)
     assert kept_after(1) == {2, 9, 10}
     children[0].code = 2
-    until(desk, lambda: status(desk).phase == "failed")
+    desk.until(lambda: status(desk).phase == "failed", LIMIT)
     assert kept_after(1) == {10, 11}
 
 
 def test_a_run_that_is_left_with_a_held_checkpoint_goes_out_of_memory(desk: Desk) -> None:
     desk.do(StartRun(small(), paused=True))
     desk.train(2)
-    recording = desk.engine.state.recording
-    assert recording is not None
+    recording = desk.recording
     assert recording.mark().done.wait(LIMIT)
     desk.do(HoldCheckpoint(2))
     left = weakref.ref(recording)
@@ -456,15 +438,15 @@ def test_a_branch_goes_at_the_pace_of_its_run_unless_full_speed_is_asked_for(
     desk = replaced
     desk.do(StartRun(small(), paused=True), SetPace(40.0))
     desk.do(StartBranch(BranchChanges()))
-    until(desk, lambda: bool(children))
+    desk.until(lambda: bool(children), LIMIT)
     assert "its 40 steps/s" in status(desk).sharing
     desk.do(SetPace(7.0))
     desk.turn(2)
     assert children[0].paces == [40.0, 7.0]
     desk.do(StopBranch())
-    until(desk, lambda: not is_followed())
+    desk.until(lambda: not is_followed(), LIMIT)
     desk.do(StartBranch(BranchChanges(), full_speed=True))
-    until(desk, lambda: len(children) == 2)
+    desk.until(lambda: len(children) == 2, LIMIT)
     desk.do(SetPace(9.0))
     desk.turn(2)
     assert children[1].paces == []
@@ -477,7 +459,7 @@ def test_a_branch_keeps_the_pace_of_its_run_when_another_run_begins(
     desk = replaced
     desk.do(StartRun(small(), paused=True), SetPace(40.0))
     desk.do(StartBranch(BranchChanges()))
-    until(desk, lambda: bool(children))
+    desk.until(lambda: bool(children), LIMIT)
     desk.do(StartRun(small(seed=1), paused=True), SetPace(2.0))
     desk.turn(2)
     assert children[0].paces == [40.0]
@@ -486,8 +468,7 @@ def test_a_branch_keeps_the_pace_of_its_run_when_another_run_begins(
 def test_a_step_is_of_the_probe_set_from_before_it_was_changed_there(desk: Desk) -> None:
     desk.do(StartRun(small(), paused=True))
     desk.train(7)
-    recording = desk.engine.state.recording
-    assert recording is not None
+    recording = desk.recording
     desk.do(SetProbeExamples(8))
     recording.checkpoint()
     assert recording.mark().done.wait(LIMIT)
@@ -497,8 +478,7 @@ def test_a_step_is_of_the_probe_set_from_before_it_was_changed_there(desk: Desk)
 
 def test_what_a_page_asks_for_leaves_the_viewer_overhead_known(desk: Desk) -> None:
     desk.do(StartRun(small(), paused=True))
-    assert desk.engine.run is not None
-    meter = desk.engine.run.budget.overhead
+    meter = desk.run.budget.overhead
     meter.measured = known = Overhead(0.04, 0.01)
     desk.do(ListCheckpoints(), HoldCheckpoint(None), ListRuns(), EstimateRun(small()))
     assert meter.measured is known

@@ -20,22 +20,18 @@ from tests.engine.session.conftest import Desk, small
 
 
 def pictures(desk: Desk) -> ProbeExamples:
-    found = desk.last(ProbeExamples)
-    assert isinstance(found, ProbeExamples)
-    return found
+    return desk.last(ProbeExamples)
 
 
 def test_a_run_shows_its_probe_examples_and_those_that_are_chosen_later(desk: Desk) -> None:
     desk.do(StartRun(small(), paused=True))
     started = desk.last(RunStarted)
-    assert isinstance(started, RunStarted)
     assert pictures(desk).probe_set == started.probe_set
     data = load_examples(small().data)
     stored = data.train_x[list(started.probe_set.indices), 0]
     np.testing.assert_array_equal(pictures(desk).images, np.rint(255 * stored.astype(float)))
     desk.do(SetProbeExamples(12))
     changed = desk.last(ProbeSetChanged)
-    assert isinstance(changed, ProbeSetChanged)
     assert pictures(desk).probe_set.digest == changed.digest
     assert len(pictures(desk).probe_set.indices) == 12
 

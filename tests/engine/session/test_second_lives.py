@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import pytest
@@ -34,7 +32,6 @@ from dgn_engine.protocol.files import (
     SaveWeights,
     TakeWeights,
 )
-from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.runs import OpenSession, RunShown, SaveSession, SessionSaved
 from dgn_engine.protocol.training import (
     Advance,
@@ -47,12 +44,10 @@ from dgn_engine.protocol.training import (
 )
 from dgn_engine.protocol.watching import ProbeRequest, Watch
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.training.recording import Recording
 from dgn_engine.training.run import Run
 from tests.engine.session.conftest import PROBES, Desk, small
 
 LIMIT = 500.0  # seconds for a child or a thread on a machine with much else to do
-Kind = TypeVar("Kind", bound=Event)
 
 
 @pytest.fixture
@@ -60,29 +55,6 @@ def recorded(tmp_path: Path) -> Iterator[Desk]:
     desk = Desk(str(tmp_path / "runs"))
     yield desk
     desk.engine.close()
-
-
-def all_of(desk: Desk, kind: type[Kind]) -> list[Kind]:
-    return [event for event in desk.events if isinstance(event, kind)]
-
-
-def until(desk: Desk, met: Callable[[], bool]) -> None:
-    limit = time.monotonic() + LIMIT
-    while not met():
-        assert time.monotonic() < limit, desk.events[-5:]
-        desk.turn(1)
-        time.sleep(0.005)
-
-
-def run_of(desk: Desk) -> Run:
-    assert desk.engine.run is not None
-    return desk.engine.run
-
-
-def recording_of(desk: Desk) -> Recording:
-    recording = desk.engine.state.recording
-    assert recording is not None
-    return recording
 
 
 def save(desk: Desk, path: Path) -> Path:
@@ -93,7 +65,7 @@ def save(desk: Desk, path: Path) -> Path:
 
 def gates_of(desk: Desk, layer: int = 0) -> np.ndarray:
     """Of the network that is trained now, on its probe set."""
-    return run_of(desk).probed.context().gates[layer].numpy()
+    return desk.run.probed.context().gates[layer].numpy()
 
 
 # B after another B
@@ -106,8 +78,8 @@ def test_b_is_headed_by_the_step_of_its_weights_and_not_of_the_newest_line(
     recorded.train(4)
     recorded.do(SwapRegime("soft-ReLU"))  # the checkpoint before it stays
     recorded.train(6)  # the log goes on
-    folder = recording_of(recorded).path
-    assert recording_of(recorded).mark().done.wait(LIMIT)
+    folder = recorded.recording.path
+    assert recorded.recording.mark().done.wait(LIMIT)
     for one in RunReader(folder).checkpoints:
         if one.step != 4:
             shutil.rmtree(one.path.whole)
@@ -116,10 +88,10 @@ def test_b_is_headed_by_the_step_of_its_weights_and_not_of_the_newest_line(
     recorded.do(CompareRun(str(folder)), CompareRun(str(folder), 4))
     recorded.train(2)
     recorded.do(CompareFile(recorded.open(weights).ticket))
-    recording_of(recorded).checkpoint()
-    assert recording_of(recorded).mark().done.wait(LIMIT)
+    recorded.recording.checkpoint()
+    assert recorded.recording.mark().done.wait(LIMIT)
     recorded.do(CompareRun(str(folder)))
-    opened = all_of(recorded, ComparisonOpened)
+    opened = recorded.all_of(ComparisonOpened)
     assert [(one.number, one.step) for one in opened] == [(1, 4), (2, 4), (3, 10), (4, 12)]
 
 
@@ -131,7 +103,7 @@ def test_the_second_b_is_read_anew_and_nothing_is_read_after_the_last(
         desk.do(StartRun(small("ReLU", seed=seed), paused=True))
         files.append((save(desk, tmp_path / f"{seed}.safetensors"), desk.engine.run))
     desk.do(StartRun(small("ReLU"), paused=True), Watch(PROBES))
-    x = run_of(desk).probed.context().x
+    x = desk.run.probed.context().x
     shown = []
     for number, (path, run) in enumerate(files, 1):
         desk.do(CompareFile(desk.open(path).ticket))
@@ -162,7 +134,7 @@ def test_each_score_is_of_the_steps_since_the_one_before(desk: Desk) -> None:
     desk.do(StartRun(small(), paused=True))
     for count in (6, 2, 6):
         desk.train(count)
-    scores = all_of(desk, Measured)
+    scores = desk.all_of(Measured)
     assert {5, 7, 10, 14} <= {one.step for one in scores}
     for before, one in zip((None, *scores), scores, strict=False):
         since = steps[before.step if before else 0 : one.step]
@@ -177,7 +149,7 @@ def test_an_undo_within_a_test_pass_leaves_no_score_of_two_networks(desk: Desk) 
     desk.do(StartRun(replace(small(), net=net, data=data), paused=True))
     desk.train(2)
     desk.do(SetLearningRate(0.5), Advance(1))
-    run = run_of(desk)
+    run = desk.run
     while not run.evaluation.pending:
         desk.turn(1)
     desk.turn(1)
@@ -185,7 +157,7 @@ def test_an_undo_within_a_test_pass_leaves_no_score_of_two_networks(desk: Desk) 
     desk.do(Undo())
     assert not run.evaluation.pending
     desk.train(1)
-    tested = {one.step: one for one in all_of(desk, Measured) if one.test_loss is not None}
+    tested = {one.step: one for one in desk.all_of(Measured) if one.test_loss is not None}
     assert 3 not in tested
     score = run.trainer.test_score()
     assert (tested[4].test_loss, tested[4].test_accuracy) == (score.loss, score.accuracy)
@@ -235,8 +207,8 @@ def test_closing_one_file_leaves_the_data_that_are_read_for_another(
     desk.do(StartRun(small(), paused=True))
     first, second = (desk.open(trained).ticket for _ in range(2))
     desk.do(CheckNetwork(second, DataConfig("digits", train_limit=50)), CloseFile(first))
-    until(desk, lambda: bool(all_of(desk, NetworkChecked)))
-    (checked,) = all_of(desk, NetworkChecked)
+    desk.until(lambda: bool(desk.all_of(NetworkChecked)))
+    (checked,) = desk.all_of(NetworkChecked)
     assert (checked.ticket, checked.network.fits) == (second, True)
 
 
@@ -246,11 +218,11 @@ def test_a_file_of_ours_is_scored_on_examples_that_it_was_not_trained_on(
     theirs = DataConfig("digits", train_limit=200, split_seed=5)
     desk.do(StartRun(replace(small("ReLU"), data=theirs), paused=True))
     desk.train(60)
-    network = run_of(desk).trainer.network
+    network = desk.run.trainer.network
     path = save(desk, tmp_path / "x.safetensors")
     desk.do(StartRun(small(), paused=True), InspectFile(desk.open(path).ticket))
-    until(desk, lambda: (last := all_of(desk, FileScored)[-1]).examples == last.total)
-    score = all_of(desk, FileScored)[-1]
+    desk.until(lambda: (last := desk.all_of(FileScored)[-1]).examples == last.total)
+    score = desk.all_of(FileScored)[-1]
     right = {}
     for name, data in (("their split", theirs), ("ours", small().data)):
         held_out = load_examples(data)
@@ -267,23 +239,23 @@ def test_a_session_that_went_on_is_saved_and_opened_once_more(
     recorded: Desk, tmp_path: Path
 ) -> None:
     def opened(path: Path) -> None:
-        shown = len(all_of(recorded, RunShown))
+        shown = len(recorded.all_of(RunShown))
         recorded.do(OpenSession(str(path)))
-        until(recorded, lambda: len(all_of(recorded, RunShown)) > shown)
+        recorded.until(lambda: len(recorded.all_of(RunShown)) > shown)
 
     recorded.do(Watch(PROBES[:1]), StartRun(small("ReLU", seed=3), paused=True))
     for place, step in enumerate((4, 9), 1):
-        recorded.train(step - run_of(recorded).step_count)
+        recorded.train(step - recorded.run.step_count)
         recorded.turn(2)
         weights, file = recorded.value(), tmp_path / f"{place}.dgn"
         recorded.do(SaveSession(str(file)))
-        until(recorded, lambda count=place: len(all_of(recorded, SessionSaved)) == count)
+        recorded.until(lambda count=place: len(recorded.all_of(SessionSaved)) == count)
         opened(file)
-        assert all_of(recorded, RunShown)[-1].step == step
+        assert recorded.all_of(RunShown)[-1].step == step
         recorded.do(Advance(1))
         assert recorded.engine.running
         assert all(map(torch.equal, recorded.value(), weights))
-        until(recorded, lambda: not recorded.engine.running)
+        recorded.until(lambda: not recorded.engine.running)
     alone = Run(1, small("ReLU", seed=3), lambda _: None, lambda *_: None, live=False)
     for _ in range(10):
         alone.step()
@@ -295,13 +267,18 @@ def test_a_session_that_went_on_is_saved_and_opened_once_more(
 
 def test_a_finished_run_is_branched_and_its_branch_goes_on(recorded: Desk) -> None:
     recorded.do(StartRun(small(epochs=1)))
-    until(recorded, lambda: not recorded.engine.running)
-    (end,) = all_of(recorded, Finished)
+    recorded.until(lambda: not recorded.engine.running)
+    (end,) = recorded.all_of(Finished)
     recorded.do(StartBranch(BranchChanges(learning_rate=0.002)))
-    until(recorded, lambda: all_of(recorded, BranchStatus)[-1].step > end.step)
-    assert all_of(recorded, BranchStatus)[-1].phase == "training"
-    assert all_of(recorded, ComparisonOpened)[-1].step >= end.step
+
+    def goes_on_or_ends() -> bool:
+        status = recorded.last(BranchStatus)
+        return status.step > end.step or status.phase not in ("starting", "training")
+
+    recorded.until(goes_on_or_ends, LIMIT)
+    assert recorded.last(BranchStatus).phase == "training"
+    assert recorded.all_of(ComparisonOpened)[-1].step >= end.step
     recorded.do(StopBranch())
-    status = all_of(recorded, BranchStatus)[-1]
+    status = recorded.all_of(BranchStatus)[-1]
     recorded.engine.close()
     assert RunReader(Path(status.folder)).checkpoint().step > end.step

@@ -40,7 +40,6 @@ from dgn_engine.session import undo
 from dgn_engine.storage.runs.run_checkpoints import read_state
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.replay import recorded_run_at
-from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture
 from dgn_engine.training.trainer import Trainer
 from tests.engine.session.conftest import Desk, small
@@ -53,21 +52,15 @@ def begun(desk: Desk) -> Desk:
     return desk
 
 
-def run_of(desk: Desk) -> Run:
-    assert desk.engine.run is not None
-    return desk.engine.run
-
-
 def refused(desk: Desk) -> tuple[str, str]:
     """Kind and value of the last refusal."""
     event = desk.last(Refused)
-    assert isinstance(event, Refused)
     return event.kind, event.value
 
 
 def whole(desk: Desk) -> dict[str, Tensor]:
     """All that is learnt or drawn, optimiser state included."""
-    return {name: t.detach().clone() for name, t in run_of(desk).trainer.tensors().items()}
+    return {name: t.detach().clone() for name, t in desk.run.trainer.tensors().items()}
 
 
 def silent(*_: object) -> None:
@@ -110,7 +103,7 @@ def test_what_is_undone_at_once_was_never_done(
     assert not same(whole(begun), before)
     begun.do(Undo())
     assert same(whole(begun), before)
-    assert run_of(begun).trainer.regime.name == "DL"
+    assert begun.run.trainer.regime.name == "DL"
     begun.train(9)
     assert same(whole(begun), undisturbed(9))
 
@@ -125,10 +118,9 @@ def test_steps_are_not_taken_back_and_redo_returns_to_what_was_learnt(
     begun.train(5)
     learnt = whole(begun)
     begun.do(Undo())
-    assert run_of(begun).step_count == 12
+    assert begun.run.step_count == 12
     assert same(whole(begun), before)
     told = begun.last(RegimeSwapped)
-    assert isinstance(told, RegimeSwapped)
     assert (told.before, told.after, told.step, told.of_step) == ("FL", "DL", 12, 7)
     for part in ("trained.safetensors (FL → DL)", "step 7,", "step 12."):
         assert part in told.sentence
@@ -136,14 +128,13 @@ def test_steps_are_not_taken_back_and_redo_returns_to_what_was_learnt(
     begun.train(3)
     begun.do(Redo())
     assert same(whole(begun), learnt)
-    assert run_of(begun).trainer.regime.name == "FL"
+    assert begun.run.trainer.regime.name == "FL"
     assert begun.last(UndoChanged) == UndoChanged("gates of trained.safetensors", "")
 
 
 def test_an_undo_knows_whose_gates_are_in_force_again(begun: Desk, trained: Path) -> None:
     def owner() -> str:
         told = begun.last(RegimeSwapped)
-        assert isinstance(told, RegimeSwapped)
         return told.source
 
     change(begun, trained, "gates")
@@ -193,7 +184,7 @@ def test_every_change_is_undone_to_the_step_before_it(road: str) -> None:
     for one in (desk, twin):
         one.do(StartRun(ROADS[road], paused=True))
         one.train(7)
-    run = run_of(desk)
+    run = desk.run
     settings = undo._settings_of(run)
     layers = len(settings.order)
     changes = (
@@ -211,7 +202,7 @@ def test_every_change_is_undone_to_the_step_before_it(road: str) -> None:
         desk.do(Undo())
         assert same(whole(desk), whole(twin))
         assert undo._settings_of(run) == settings
-        assert run.trainer.test_score() == run_of(twin).trainer.test_score()
+        assert run.trainer.test_score() == twin.run.trainer.test_score()
     assert run.step_count == 7 + 3 * len(changes)
     desk.train(20)
     twin.train(20)
@@ -221,7 +212,7 @@ def test_every_change_is_undone_to_the_step_before_it(road: str) -> None:
 
 
 def test_a_setting_is_put_back_alone_and_both_ways_are_done_again(begun: Desk) -> None:
-    run = run_of(begun)
+    run = begun.run
     before = whole(begun)
     begun.do(Rewire((1, 0, 2)))
     begun.train(4)
@@ -229,7 +220,6 @@ def test_a_setting_is_put_back_alone_and_both_ways_are_done_again(begun: Desk) -
     begun.train(4)
     learnt = whole(begun)
     listed = begun.last(ChangesListed)
-    assert isinstance(listed, ChangesListed)
     assert listed.setting == "the learning rate"
     begun.do(UndoSetting())
     assert run.trainer.optimizer.learning_rate == 1e-3
@@ -274,12 +264,12 @@ def test_a_setting_that_made_the_run_diverge_is_undone_and_it_trains_again(begun
     while begun.engine.running:
         begun.engine.advance()
     assert isinstance(begun.last(Diverged), Diverged)
-    assert capture(run_of(begun)) is None
+    assert capture(begun.run) is None
     begun.do(UndoSetting())
     assert isinstance(begun.events[-1], Refused)  # there are no weights to keep
     begun.do(SetBeta(3.0), SetProbeExamples(30), Undo(), Undo())
     assert same(whole(begun), before)
-    assert run_of(begun).trainer.optimizer.learning_rate == 1e-3
+    assert begun.run.trainer.optimizer.learning_rate == 1e-3
     twin = undisturbed(20)
     begun.train(20)
     assert same(whole(begun), twin)
@@ -298,8 +288,7 @@ def test_the_record_tells_of_the_undo_and_keeps_what_it_left(recorded: Desk) -> 
     recorded.do(SwapRegime("FR-II"))
     recorded.train(5)
     recorded.do(Undo())
-    recording = recorded.engine.state.recording
-    assert recording is not None
+    recording = recorded.recording
     folder = recording.path
     recorded.engine.close()
     reader = RunReader(folder)
@@ -318,8 +307,7 @@ def test_an_undone_setting_stands_in_the_record_and_the_run_goes_on_as_without_i
     recorded.train(7)
     recorded.do(SetLearningRate(0.5), Rewire((1, 0, 2)))
     recorded.train(5)
-    recording = recorded.engine.state.recording
-    assert recording is not None
+    recording = recorded.recording
     recording._every = 1e9
     recorded.do(UndoMany(2))
     while recording._recorder.saving:
@@ -356,7 +344,7 @@ def test_an_undone_setting_stands_in_the_record_and_the_run_goes_on_as_without_i
             found = {name: t.detach().clone() for name, t in run.trainer.tensors().items()}
             assert same(found, undisturbed(steps - 7))
     recorded.do(ContinueRun(str(folder), paused=True))
-    assert run_of(recorded).step_count == 15
+    assert recorded.run.step_count == 15
     recorded.train(20)
     assert same(whole(recorded), undisturbed(23))
 

@@ -75,8 +75,7 @@ def test_a_run_that_was_replaced_is_freed_without_the_collector(
     desk.turn(3)
     desk.do(SwapRegime("FR-II"))
     desk.turn(2)
-    run = desk.engine.run
-    assert run is not None
+    run = desk.run
     held = {
         "run": weakref.ref(run),
         "network": weakref.ref(run.trainer.network),

@@ -25,8 +25,7 @@ class Charges:
 
     def __init__(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
         self.noted: dict[str, float] = {}
-        assert desk.engine.run is not None
-        monkeypatch.setattr(desk.engine.run.budget, "charge", self.charge)
+        monkeypatch.setattr(desk.run.budget, "charge", self.charge)
 
     def charge(self, expense: str, seconds: float, own: bool = True) -> None:
         if not own:
@@ -101,10 +100,9 @@ def test_a_share_holds_for_the_runs_that_follow() -> None:
     desk = Desk()
     try:
         desk.do(SetWatchShare(0.2), StartRun(small(), paused=True))
-        assert desk.engine.run is not None
-        assert desk.engine.run.budget.share == 0.2
+        assert desk.run.budget.share == 0.2
         desk.do(SetWatchShare(0.0))
-        assert desk.engine.run.budget.share == 0.2
+        assert desk.run.budget.share == 0.2
     finally:
         desk.engine.close()
 
