@@ -191,6 +191,8 @@ def test_a_pace_makes_steps_wait(begun: Desk) -> None:
     wait = begun.engine.next_step_in()
     assert wait is not None
     assert 60 < wait <= 100
+    begun.do(StartRun(small()))
+    assert begun.engine.next_step_in() == 0.0  # another run waits for no step of this one
 
 
 def test_a_finished_run_goes_on_until_it_is_stopped(desk: Desk) -> None:

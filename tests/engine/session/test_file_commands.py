@@ -38,7 +38,7 @@ from dgn_engine.protocol.training import (
     SwapRegime,
     Undo,
 )
-from dgn_engine.protocol.watching import Watch
+from dgn_engine.protocol.watching import SetProbeExamples, Watch
 from tests.engine.session.conftest import PROBES, RELU, Desk, small
 
 # weights into the value network
@@ -320,3 +320,9 @@ def test_the_gates_of_an_inspected_network_are_those_of_torch(desk: Desk, chain:
     arrays = desk.frames[-1].readings["gates"].arrays
     assert np.array_equal(arrays["layer_0"], (hidden > 0).numpy().astype(np.uint8))
     assert np.array_equal(arrays["layer_1"], (second > 0).numpy().astype(np.uint8))
+    desk.do(SetProbeExamples(12))
+    desk.turn(3)
+    x = desk.engine.state.inspected.inputs.x.flatten(1)  # type: ignore[union-attr]
+    hidden = nn.functional.linear(x, saved["0.weight"], saved["0.bias"])
+    again = desk.frames[-1].readings["gates"].arrays["layer_0"]
+    assert np.array_equal(again, (hidden > 0).numpy().astype(np.uint8))

@@ -140,12 +140,11 @@ def test_a_part_of_what_is_open_may_be_said_and_the_rest_is_still_asked(
 ) -> None:
     listed = paused.open(saved(BatchNormBehindReLU()))
     assert asked(listed) == {"activation", "geometry", "batchnorm", "norm_eps"}
-    told = len(paused.events)
     part = FileReading(batchnorm="after", norm_eps=1e-5)
     said = paused.say(listed.ticket, part)
     assert asked(said) == {"activation", "geometry"}
-    found = paused.wait_for(ReadingsFound, told)
-    assert found.said == part
+    paused.until(lambda: any(one.said == part for one in paused.all_of(ReadingsFound)))
+    found = next(one for one in paused.all_of(ReadingsFound) if one.said == part)
     assert {(one.reading.batchnorm, one.reading.norm_eps) for one in found.readings} == {
         ("after", 1e-5)
     }

@@ -252,6 +252,17 @@ def test_a_file_that_is_closed_is_no_longer_open(files: Files) -> None:
             act(1, RUN)
 
 
+def test_a_file_that_is_closed_while_it_is_read_anew_stays_closed(files: Files) -> None:
+    files.listed()
+    files.files.say(1, SAID, RUN)
+    files.files.forget(1)
+    files.wait()
+    after = files.events[files.events.index(FileClosed(1)) :]
+    assert not any(isinstance(event, FileListed) for event in after)
+    with refused("no-file", value=1):
+        files.files.listing(1)
+
+
 def test_a_file_that_cannot_be_read_is_refused_by_its_name(files: Files) -> None:
     files.content = UserError("It is empty.", kind="empty")
     assert files.open() == Refused("open x.npz", "It is empty.", "empty")
