@@ -50,15 +50,19 @@ def draw(view: View) -> Shown:
     if view.compared is None:
         return Empty(
             "Drop a checkpoint or a recorded run on 'Compare' to see it beside the run, or look "
-            "back at a step and choose View, Look back, Compare with this step."
+            "back at a step and choose View, Look back, Compare with this step.",
+            "not-compared",
         )
     if not view.compared.layers:
-        return Empty(f"{b_name(view.compared)} has no network here: only its scores are compared.")
+        why = f"{b_name(view.compared)} has no network here: only its scores are compared."
+        return Empty(why, "no-network")
     reading = view.readings.get("agreement")
     if reading is None:
-        return Empty("The share of equal gates of A and B, with the next reading.")
-    if reading.absent or "equal" not in reading.arrays:
-        return Empty(reading.absent or "The share of equal gates of A and B, with the next frame.")
+        return Empty("The share of equal gates of A and B, with the next reading.", "no-reading")
+    if reading.absent:
+        return Empty(reading.absent, "absent")
+    if "equal" not in reading.arrays:
+        return Empty("The share of equal gates of A and B, with the next frame.", "no-reading")
     map_ = _map(view, view.compared, reading, int(choice(view, LAYER)))
     charts: tuple[Chart, ...] = (replace(map_, column=0, narrow=None),)
     if np.isfinite(reading.arrays["equal"]).any():

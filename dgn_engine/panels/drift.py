@@ -8,7 +8,17 @@ import numpy as np
 
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.axes import class_names, example_axis
-from dgn_engine.scene.elements import Axis, Chart, Curve, Dash, Fact, Role, Scene, Shown
+from dgn_engine.scene.elements import (
+    Axis,
+    Chart,
+    Curve,
+    Dash,
+    Fact,
+    Role,
+    Scene,
+    Shown,
+    finite_range,
+)
 from dgn_engine.scene.layer_curves import chart_over_steps, layer_axis, places, recorded_curve
 from dgn_engine.scene.panel_readings import as_note, draw_reading
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, choice
@@ -49,11 +59,12 @@ def _over_steps(view: View, measure: str) -> Chart:
 
 def _by_layer(reading: Reading) -> Chart:
     switched = 100 * reading.arrays["switched"]
+    top = max(finite_range(switched)[1], 1.0)
     return Chart(
         key="switched",
         title="Gates switched since, %",
         x=layer_axis(len(switched)),
-        y=Axis(limits=(-0.02 * max(switched.max(), 1.0), 1.05 * max(switched.max(), 1.0))),
+        y=Axis(limits=(-0.02 * top, 1.05 * top)),
         curves=(Curve("", places(len(switched)), switched, "feature", marker=True),),
         column=1,
         narrow=(1, 0, 1, 1),
@@ -62,7 +73,7 @@ def _by_layer(reading: Reading) -> Chart:
 
 def _by_example(view: View, reading: Reading) -> Chart:
     labels, each = reading.arrays["labels"], reading.arrays["features"]
-    top = float(np.nanmax(each)) if np.isfinite(each).any() else 0.0
+    top = finite_range(each)[1]
     return Chart(
         key="by_example",
         title="Distance of $φ$, by example",

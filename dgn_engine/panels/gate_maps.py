@@ -57,7 +57,7 @@ def draw(view: View, reading: Reading) -> Shown:
     """Overviews of all layers above the chosen layer's map, and a channel's maps on its right."""
     layers = layers_in(reading.arrays, "layer")
     if not layers:
-        return Empty("This network has no gate layer.")
+        return Empty("This network has no gate layer.", "no-gates")
     chosen = int(choice(view, LAYER))
     note = _note(reading, chosen)
     if both := _side_by_side(view, reading, chosen):

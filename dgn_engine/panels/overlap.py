@@ -64,7 +64,7 @@ def draw(view: View, reading: Reading) -> Shown:
         charts.append(replace(chart, title=f"{word} {name}"))
         facts.append(_mean(kind, name, values, errors_of(reading, f"{kind}{suffix}")))
     if not charts:
-        return Empty("This layer has no overlap in the last frame; choose another.")
+        return Empty("This layer has no overlap in the last frame; choose another.", "no-layer")
     why = why_not_compared(view, "overlap")
     note = as_note(_note(view, dict(reading.facts)), why, _estimated(charts, reading))
     return Scene(tuple(charts), tuple(facts), reading.step, note)
@@ -89,7 +89,7 @@ def _compared(view: View, reading: Reading, kind: str, part: str) -> Shown:
         if f"{kind}{suffix}" in one.arrays
     ]
     if not found:
-        return Empty("This layer has no overlap in the last frame; choose another.")
+        return Empty("This layer has no overlap in the last frame; choose another.", "no-layer")
     every = [values for _, values, _ in found]
     charts = []
     for place, (name, _, one) in enumerate(found):

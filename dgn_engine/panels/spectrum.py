@@ -178,7 +178,7 @@ def _cumulative(view: View, reading: Reading) -> Chart:
 def _aligned(reading: Reading) -> tuple[Curve, ...]:
     """Share of the labels' energy in the first i eigenvectors."""
     alignment = reading.arrays.get("alignment")
-    if alignment is None or not float(np.sum(alignment)) > 0:
+    if alignment is None or not 0 < float(np.sum(alignment)) < np.inf:
         return ()
     share = np.cumsum(alignment) / np.sum(alignment)
     return (Curve("labels", _index(reading), share, role="accent", dash="dash"),)

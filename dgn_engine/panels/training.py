@@ -23,10 +23,14 @@ SCALE = Option(
 def draw(view: View) -> Shown:
     """Loss and accuracy; train thin, test thick; swaps are marked."""
     if view.run is not None and view.run.inspected:
-        return Empty(f"{view.run.inspected} is inspected, not trained: it has no curves here.")
+        why = f"{view.run.inspected} is inspected, not trained: it has no curves here."
+        return Empty(why, "not-trained")
     loss, accuracy = _both(view, "loss", 1.0), _both(view, "accuracy", 100.0)
     if not loss and not accuracy:
-        return Empty("Loss and accuracy on training batches and on the test set, from step 1 on.")
+        return Empty(
+            "Loss and accuracy on training batches and on the test set, from step 1 on.",
+            "no-reading",
+        )
     x = step_axis((*loss, *accuracy), view)
     scale = choice(view, SCALE)
     y = spanning_axis(loss, None if scale == "auto" else scale == "log")
@@ -98,7 +102,9 @@ def _facts(view: View) -> tuple[Fact, ...]:
             facts.append(Fact("test", last, "Accuracy on the whole test set."))
         else:
             facts.append(_no_test(view, f" The last one: {last}."))
-        best = finite_range(accuracy.values)[1]
+        finite = np.isfinite(accuracy.values)
+        best = float(np.max(accuracy.values, initial=-np.inf, where=finite))
+        best = best if finite.any() else np.nan
         at = accuracy.steps[accuracy.values == best][:1].tolist()
         where = f", at step {at[0]:,}" if at else ""
         about = f"Best test accuracy of this run so far{where}."

@@ -61,11 +61,11 @@ def draw(view: View) -> Shown:
     """Gradients and updates by layer, of both networks, and one of them over steps."""
     gradients, updates = view.readings.get("gradients"), view.readings.get("updates")
     if gradients is None and updates is None:
-        return Empty("Gradients and updates of each layer, with the first frame.")
+        return Empty("Gradients and updates of each layer, with the first frame.", "no-reading")
     there = [one for one in (gradients, updates) if one is not None and not one.absent]
     if not there:
         absent = gradients or updates
-        return Empty(absent.absent if absent is not None else "")
+        return Empty(absent.absent if absent is not None else "", "absent")
     count = max(
         len(array) for one in there for name, array in one.arrays.items() if name != "labels"
     )

@@ -79,7 +79,8 @@ def difference(minuend: Chart, other: Chart) -> Chart:
     """Entry by entry, in the diverging colours centred on 0, with a colour bar of its own."""
     assert minuend.matrix is not None
     assert other.matrix is not None
-    values = minuend.matrix.values.astype(np.float64) - other.matrix.values
+    with np.errstate(invalid="ignore"):  # ∞ − ∞: there is no number for it
+        values = minuend.matrix.values.astype(np.float64) - other.matrix.values
     reach = reach_of(values)
     matrix = replace(
         minuend.matrix,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_engine.scene.elements import Array, Axis, Chart, Curve, Dash, Role, Subjects
+from dgn_engine.scene.elements import Array, Axis, Chart, Curve, Dash, Role, Subjects, reach_of
 from dgn_engine.scene.scatter import lines, scattered
 from dgn_engine.text.written_numbers import number
 
@@ -65,7 +65,7 @@ def _nodes(reading: Reading) -> list[tuple[float, Array]]:
     arrays = reading.arrays
     layers, widest = arrays["gates"].shape
     found = [
-        (float(at + 1), np.flatnonzero(np.isfinite(arrays["gates"][at])).astype(np.float64))
+        (float(at + 1), np.flatnonzero(_units(reading, at)).astype(np.float64))
         for at in range(layers)
     ]
     for name, at, axis in (("weights_0", 0.0, 1), (f"weights_{layers}", layers + 1.0, 0)):
@@ -74,6 +74,16 @@ def _nodes(reading: Reading) -> list[tuple[float, Array]]:
             column = (at, np.arange(count) + (widest - count) / 2)
             found = [column, *found] if at == 0.0 else [*found, column]
     return found
+
+
+def _units(reading: Reading, layer: int) -> Array:
+    """Which places of a row of gates are units: beyond the width of the layer they are NaN, and so
+    is the gate of a unit that has overflowed."""
+    gates: Array = reading.arrays["gates"][layer]
+    for name, axis in ((f"weights_{layer}", 0), (f"weights_{layer + 1}", 1)):
+        if (weight := reading.arrays.get(name)) is not None:
+            return np.arange(len(gates)) < weight.shape[axis]
+    return np.isfinite(gates)
 
 
 def _edges(
@@ -91,7 +101,7 @@ def _edges(
             continue
         down, up = places[float(layer)], places[float(layer + 1)]
         rows, columns = (grid.ravel() for grid in np.indices(weight.shape))
-        size = np.abs(weight).ravel() / max(float(np.abs(weight).max()), 1e-300)
+        size = np.abs(weight).ravel() / reach_of(weight)
         starts = np.stack([np.full(len(columns), float(layer)), down[columns]], axis=1)
         ends = np.stack([np.full(len(rows), layer + 1.0), up[rows]], axis=1)
         lit = _lit(reading, layer)[columns] & _lit(reading, layer + 1)[rows]
@@ -111,7 +121,7 @@ def _lit(reading: Reading, column: int) -> Array:
         logits = np.arange(len(arrays[f"weights_{layers}"]))
         found = logits == int(reading.facts.get("logit", "0"))
     else:
-        known = np.isfinite(arrays["gates"][column - 1])
+        known = _units(reading, column - 1)
         found = arrays["gates"][column - 1][known] >= 0.5
         if "gates_second" in arrays:
             found &= arrays["gates_second"][column - 1][known] >= 0.5
@@ -121,7 +131,8 @@ def _lit(reading: Reading, column: int) -> Array:
 def _points(reading: Reading, nodes: list[tuple[float, Array]]) -> list[Curve]:
     """The units by their gates, ½ and above counting as open; and the sensitive ones."""
     arrays = reading.arrays
-    gates, known = arrays["gates"] >= 0.5, np.isfinite(arrays["gates"])
+    gates = arrays["gates"] >= 0.5
+    known = np.stack([_units(reading, layer) for layer in range(len(gates))])
     near = known & (arrays["slopes"] >= 0.5)
     kinds: list[tuple[str, Array, Role]]
     if "gates_second" in arrays:

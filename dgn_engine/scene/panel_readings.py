@@ -33,8 +33,10 @@ def draw_reading(
         @wraps(draw)
         def draw_view(view: View) -> Shown:
             reading = view.readings.get(probe)
-            if reading is None or reading.absent:
-                return Empty(before if reading is None else reading.absent)
+            if reading is None:
+                return Empty(before, "no-reading")
+            if reading.absent:
+                return Empty(reading.absent, "absent")
             return draw(view, reading)
 
         return draw_view

@@ -52,7 +52,10 @@ def power_of_ten(exponent: int) -> str:
 
 
 def percent(share: float, digits: int = 1, signed: bool = False) -> str:
-    """Return a share of 1 in percent, with a space before the sign: '93.6 %', '−0.25 %'."""
+    """Return a share of 1 in percent, with a space before the sign: '93.6 %', '−0.25 %', '∞ %'; '–'
+    for NaN."""
+    if not math.isfinite(share):
+        return number(share) if math.isnan(share) else f"{number(share, signed=signed)} %"
     return f"{100 * share:{'+' if signed else ''}.{digits}f} %".replace("-", "−")
 
 

@@ -195,7 +195,7 @@ def _ntk(kind: str, labels: Array, step: int) -> Reading:
         kernel = root @ root.T
         arrays[part] = -kernel if part == "cross" else kernel
         scalars |= {f"trace_{part}": float(np.trace(arrays[part])), f"norm_{part}": 2.0}
-    facts = {} if kind == "soft" else {"feature": "K^F = 0 in FL: the feature network is fixed."}
+    facts = {} if kind == "soft" else {"feature": "K^F = 0 in FL."}
     return Reading("ntk", step, 0.01, 0.5, arrays, scalars, facts)
 
 

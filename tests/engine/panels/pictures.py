@@ -14,7 +14,7 @@ from dgn_engine.figures.provenance import Provenance
 from dgn_engine.protocol.frames import Array, Reading
 from dgn_engine.protocol.training import LayerInfo, RunStarted
 from dgn_engine.protocol.watching import ProbeSet
-from dgn_engine.scene.elements import Axis, Chart, Empty, Scene
+from dgn_engine.scene.elements import Axis, Chart, Empty, Scene, same
 from dgn_engine.scene.panel_spec import ComparedRun, Series, View, all_panels
 from dgn_engine.scene.readout import describe
 
@@ -26,8 +26,6 @@ TAGS = (
     "example 3, class dog",
     "example 4, class dog",
 )
-BY_CLASS = Axis(label="class", limits=(-0.5, 4.5), ticks=((0.5, "cat"), (3.0, "dog")), lines=(1.5,))
-BARE = Axis(limits=(-0.5, 4.5), ticks=(), lines=(1.5,))
 B = "B · other.pt"
 
 
@@ -86,18 +84,12 @@ def drawn(panel: str, view: View) -> Scene:
     return shown
 
 
-def of_both(scene: Scene) -> Scene:
-    """Without A − B, which `test_panels_compared` looks at."""
-    charts = tuple(one for one in scene.charts if not one.key.endswith("_difference"))
-    assert len(charts) == len(scene.charts) - 1
-    return dataclasses.replace(scene, charts=charts)
-
-
-def reason(panel: str, view: View) -> str:
-    """Why a panel shows nothing."""
+def nothing(panel: str, view: View) -> Empty:
+    """What a panel says where it shows nothing."""
     shown = all_panels()[panel].draw(view)
     assert isinstance(shown, Empty)
-    return shown.reason
+    assert shown.reason.endswith(".")
+    return shown
 
 
 def symmetric(size: int, diagonal: float, above: list[float]) -> Array:
@@ -139,6 +131,23 @@ def chart(scene: Scene, key: str) -> Chart:
 def readouts(one: Chart, *points: tuple[float, float]) -> list[tuple[str, ...]]:
     """What the cursor says at each (x, y)."""
     return [describe(one, x, y) for x, y in points]
+
+
+UNSAID = {"about", "note", "subjects", "narrow", "x", "y", "values", "error", "pictures"}
+
+
+def looks(one: object) -> Any:
+    """How a scene looks, as data: whatever is not usual, without its numbers and sentences."""
+    if isinstance(one, tuple):
+        return "tags" if one == TAGS else [looks(each) for each in one]
+    if not dataclasses.is_dataclass(one):
+        return one
+    found = {}
+    for field in dataclasses.fields(one):
+        value, axis = getattr(one, field.name), isinstance(getattr(one, field.name), Axis)
+        if (field.name not in UNSAID or axis) and not same(value, field.default):
+            found[field.name] = looks(value)
+    return found
 
 
 def table(one: Chart) -> list[list[str]]:

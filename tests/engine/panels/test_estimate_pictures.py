@@ -54,7 +54,7 @@ READINGS = {
             "cumulative": np.array([0.6, 0.8, NAN, NAN, NAN]),
             "alignment": np.array([0.3, NAN, NAN, NAN, NAN]),
         },
-        facts={"estimate": "2 of 5 eigenvalues stand above their error"},
+        facts={"estimate": "2 of 5"},
         error=0.03,
     ),
     "ntk": Reading(
@@ -71,7 +71,7 @@ READINGS = {
         error=0.03,
     ),
 }
-SAID = "Hatched corner: an estimate, one standard error ± 3 % of the kernel."
+SAID = "± 3 %"  # in the note, beside the hatched corner
 
 
 def seen(probe: str, **choices: str) -> Scene:
@@ -107,7 +107,7 @@ def test_a_matrix_of_an_estimate_has_its_corner_and_its_errors(
 
 def test_single_layers_are_exact_beside_an_estimate() -> None:
     scene = seen("overlap", part="0")
-    assert "stimate" not in scene.note
+    assert SAID not in scene.note
     for one in scene.charts:
         assert one.matrix is not None
         assert not one.matrix.estimated
@@ -140,7 +140,8 @@ def test_facts_of_an_estimate_say_their_error_or_that_there_is_none() -> None:
     assert means["mean $Λ$"] == "0.311 ± 0.017"
     assert means["mean $S$"] == "0.311 ± 0.035"
     facts = {fact.name: fact.value for fact in seen("npk").facts}
-    assert facts == {"$ρ$ max": "0.600 ± 0.020", "ν": "not from an estimate"}
+    assert facts["$ρ$ max"] == "0.600 ± 0.020"
+    assert not any(letter.isdigit() for letter in facts["ν"])
 
 
 def test_eigenvalues_of_an_estimate_have_a_band_and_end_at_their_error() -> None:
@@ -187,7 +188,7 @@ def test_a_comparison_says_which_errors_its_estimates_have() -> None:
         view = with_reading(View(run=run((2,))), exact[probe])
         other = ComparedRun("other.pt", layers=run((2,)).layers, readings=READINGS)
         note = drawn(panel, replace(view, compared=other)).note
-        assert f"one standard error ± {100 * READINGS[probe].error:.2g} %" in note, panel
+        assert SAID in note, panel
 
 
 def test_a_kernel_as_computed_is_never_called_normalised() -> None:

@@ -1,115 +1,158 @@
-"""Every panel draws every kind of reading, purely."""
+"""What holds for the picture of every panel, also of one that is added later: readings of every
+kind, alone and beside another network."""
 
 from __future__ import annotations
 
-import itertools
+import csv
+import io
+import math
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from dgn_engine.scene.elements import Empty, Matrix, Scene
-from dgn_engine.scene.panel_spec import View, all_panels
+from dgn_engine.figures.export_values import save_numbers
+from dgn_engine.figures.provenance import context_of
+from dgn_engine.scene.axes import chart_range
+from dgn_engine.scene.elements import Chart, Empty, Scene
+from dgn_engine.scene.panel_spec import PanelSpec, View, all_panels
+from dgn_engine.scene.readout import describe
 from tests.plugins import each
 
 PANELS = all_panels()
 KINDS = ("hard", "soft", "conv", "nan", "constant")
+# The number of an equation, theorem, table or figure, or in words the part of the paper.
+_PLACE = re.compile(
+    r"§\d|equation \(\d|(Lemma|Theorem|Figure|Table|Definition|Proposition) \d|arXiv:[\d.]+: \w"
+)
 MakeView = Callable[..., View]
+Compare = Callable[[View], View]
+
+
+def shown(panel: str, view: View) -> Scene:
+    found = PANELS[panel].draw(view)
+    assert isinstance(found, Scene)
+    return found
 
 
 @pytest.mark.discovery
 def test_panels_stand_in_two_columns_the_gates_on_the_left() -> None:
     places = {name: (spec.area, spec.order) for name, spec in PANELS.items()}
-    ours = {
-        "gate_maps": ("left", 0),
-        "overlap": ("left", 1),
-        "agreement": ("left", 2),
-        "spectrum": ("right", 0),
-        "ntk": ("right", 1),
-        "training": ("right", 2),
-    }
-    assert [name for name in places if name in ours] == list(ours)  # as in the menu
-    assert {name: places[name] for name in ours} == ours
+    ours = ["gate_maps", "overlap", "agreement", "spectrum", "ntk", "training"]
+    assert [name for name in places if name in ours] == ours  # as in the menu
+    assert [places[name] for name in ours] == [(a, n) for a in ("left", "right") for n in range(3)]
     assert [name for name in ours if PANELS[name].prompt] == ["gate_maps"]
     assert [name for name in ours if PANELS[name].compares] == ["agreement"]
+    assert len(set(places.values())) == len(places)
 
 
-@pytest.mark.discovery
-def test_no_two_panels_have_one_place() -> None:
-    places = [(spec.area, spec.order) for spec in PANELS.values()]
-    assert len(set(places)) == len(places)
+def choices(spec: PanelSpec, view: View) -> Iterator[dict[str, str]]:
+    """Each value of each option at least once."""
+    offered = [option.values(view) or (("", ""),) for option in spec.options]
+    for place in range(max(map(len, offered), default=1)):
+        yield {
+            option.id: values[place % len(values)][0]
+            for option, values in zip(spec.options, offered, strict=True)
+        }
 
 
-@pytest.mark.parametrize(("panel", "kind"), each(itertools.product(PANELS, KINDS)))
-def test_a_panel_draws_every_kind_of_reading(panel: str, kind: str, make_view: MakeView) -> None:
-    scene = PANELS[panel].draw(make_view(kind))
-    assert isinstance(scene, Scene)
-    assert scene.charts
-    assert scene.step > 0
-    keys = [chart.key for chart in scene.charts]
-    assert len(set(keys)) == len(keys)
-    for chart in scene.charts:
-        for curve in chart.curves:
-            assert curve.x.shape == curve.y.shape
-            placed = np.isfinite(curve.x.astype(float))
-            ends = np.isnan(curve.y.astype(float)) if curve.segments else False
-            assert (placed | ends).all()
-        if chart.matrix is not None:
-            assert chart.matrix.values.ndim == 2
-            assert chart.matrix.low < chart.matrix.high
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("panel", each(PANELS))
+def test_the_picture_of_every_choice_can_be_read(
+    panel: str, kind: str, make_view: MakeView, compared: Compare
+) -> None:
+    spec = PANELS[panel]
+    for view in (make_view(kind), compared(make_view(kind))):
+        assert all(label for option in spec.options for _, label in option.values(view))
+        for one in choices(spec, view):
+            scene = shown(panel, replace(view, choices=one))
+            assert scene.step > 0
+            assert scene.charts
+            assert_in_its_own_place(scene)
+            for chart in scene.charts:
+                assert_said(chart)
+                assert_within_finite_ranges(chart)
+                assert chart.click is None or chart.click[0] in {o.id for o in spec.options}
+                assert not chart.pick or chart.pick in {o.id for o in spec.options}
+
+
+def assert_in_its_own_place(scene: Scene) -> None:
+    """In a wide and in a narrow room."""
+    assert len({chart.key for chart in scene.charts}) == len(scene.charts)
+    wide = [(c.row, c.column, c.row_span, c.column_span) for c in scene.charts]
+    narrow = [chart.narrow or place for chart, place in zip(scene.charts, wide, strict=True)]
+    for places in (wide, narrow):
+        cells = [
+            (row + down, column + across)
+            for row, column, rows, columns in places
+            for down in range(rows)
+            for across in range(columns)
+        ]
+        assert len(set(cells)) == len(cells)
+
+
+def assert_said(chart: Chart) -> None:
+    assert chart.title.strip(), chart.key
+    assert chart.title.count("$") % 2 == 0
+    bare = chart.x.ticks == () and chart.y.ticks == ()  # a montage: its place says nothing
+    assert chart.x.label or bare, chart.key
+    assert all(curve.name or len(chart.curves) == 1 for curve in chart.curves), chart.key
+    if chart.matrix is not None and not bare:
+        assert chart.matrix.row_name not in ("", "row")
+        assert chart.matrix.column_name not in ("", "column")
+
+
+def assert_within_finite_ranges(chart: Chart) -> None:
+    for curve in chart.curves:
+        assert curve.x.shape == curve.y.shape
+        ends = np.isnan(curve.y.astype(float)) if curve.segments else False
+        assert (np.isfinite(curve.x.astype(float)) | ends).all()
+    for (low, high), axis in zip(chart_range(chart), (chart.x, chart.y), strict=True):
+        assert math.isfinite(low)
+        assert math.isfinite(high)
+        assert low < high, chart.key
+        assert low > 0 or not axis.log, chart.key
+        places = (*(tick for tick, _ in axis.ticks or ()), *axis.lines)
+        assert all(low <= place <= high for place in places), chart.key
+    if (matrix := chart.matrix) is not None:
+        assert matrix.values.ndim == 2
+        assert math.isfinite(matrix.low)
+        assert math.isfinite(matrix.high)
+        assert matrix.low < matrix.high
+        assert matrix.ramp != "diverging" or matrix.low == -matrix.high
 
 
 @pytest.mark.parametrize("panel", each(PANELS))
 def test_without_a_reading_a_panel_says_what_will_appear(panel: str, make_view: MakeView) -> None:
     for view in (View(), make_view("first")):
-        shown = PANELS[panel].draw(view)
-        assert isinstance(shown, Empty)
-        assert shown.reason.endswith(".")
-
-
-@pytest.mark.parametrize("panel", each(name for name, spec in PANELS.items() if spec.probes))
-def test_an_absent_reading_passes_its_sentence_on(panel: str, make_view: MakeView) -> None:
-    shown = PANELS[panel].draw(make_view("absent"))
-    assert shown == Empty("There is no feature network in ReLU; choose DL.")
-
-
-@pytest.mark.parametrize("panel", each(PANELS))
-def test_every_choice_of_every_option_can_be_drawn(panel: str, make_view: MakeView) -> None:
-    spec = PANELS[panel]
-    for kind in ("soft", "conv"):
-        view = make_view(kind)
-        for option in spec.options:
-            for value, label in option.values(view):
-                assert label
-                chosen = replace(view, choices={option.id: value})
-                assert isinstance(spec.draw(chosen), Scene)
+        found = PANELS[panel].draw(view)
+        assert isinstance(found, Empty)
+        assert found.reason.endswith(".")
+    if PANELS[panel].probes:
+        absent = PANELS[panel].draw(make_view("absent"))
+        assert isinstance(absent, Empty)
+        assert absent.reason == make_view("absent").readings["gates"].absent
 
 
 @pytest.mark.parametrize("panel", each(PANELS))
 def test_a_choice_that_no_longer_exists_falls_back(panel: str, make_view: MakeView) -> None:
-    spec = PANELS[panel]
-    choices = {option.id: "999" for option in spec.options}
-    assert isinstance(spec.draw(replace(make_view("conv"), choices=choices)), Scene)
-
-
-@pytest.mark.parametrize("panel", each(PANELS))
-def test_many_examples_are_drawn(panel: str, make_view: MakeView) -> None:
-    assert isinstance(PANELS[panel].draw(make_view("soft", n=700)), Scene)
+    gone = {option.id: "999" for option in PANELS[panel].options}
+    shown(panel, replace(make_view("conv"), choices=gone))
 
 
 @pytest.mark.parametrize("panel", each(PANELS))
 def test_drawing_leaves_readings_untouched_and_gives_the_same_twice(
-    panel: str, make_view: MakeView
+    panel: str, make_view: MakeView, compared: Compare
 ) -> None:
-    view = make_view("soft")
+    view = compared(make_view("soft", n=300))
     before = {k: v.copy() for r in view.readings.values() for k, v in r.arrays.items()}
-    first, second = PANELS[panel].draw(view), PANELS[panel].draw(view)
-    assert isinstance(first, Scene)
-    assert isinstance(second, Scene)
+    first, second = shown(panel, view), shown(panel, view)
     after = {k: v for r in view.readings.values() for k, v in r.arrays.items()}
     for name, values in before.items():
         np.testing.assert_array_equal(values, after[name])
@@ -119,57 +162,141 @@ def test_drawing_leaves_readings_untouched_and_gives_the_same_twice(
 
 
 @pytest.mark.parametrize("panel", each(PANELS))
-def test_a_panel_explains_itself(panel: str) -> None:
+def test_a_panel_explains_what_it_shows_and_how_that_is_computed(panel: str) -> None:
     about = PANELS[panel].about
     assert about.text.endswith(".")
-    assert about.source or not about.formulas, "a formula has a source"
-    for formula in about.formulas:
-        assert formula.count("$") % 2 == 0
+    assert about.computed.endswith(".")
+    assert all(trial.label and trial.watch.endswith(".") for trial in about.trials)
+    assert all(formula.count("$") % 2 == 0 for formula in about.formulas)
+    assert about.formulas
+    assert about.trials
+    assert about.source.startswith("Our definition") or _PLACE.search(about.source)
 
 
-def test_the_unit_diagonal_of_the_cross_kernel_lies_within_one(make_view: MakeView) -> None:
-    """K^X = Ψ_VᵀΨ_F + Ψ_FᵀΨ_V is bounded by the diagonals of K^V + K^F."""
-    random = np.random.default_rng(0)
-    value, feature = random.normal(size=(2, 30, 20))
+@pytest.mark.parametrize("panel", each(PANELS))
+def test_every_mark_lies_on_the_axis_of_steps(panel: str, make_view: MakeView) -> None:
     view = make_view("soft")
-    arrays = dict(view.readings["ntk"].arrays) | {
-        "value": value.T @ value,
-        "feature": feature.T @ feature,
-        "cross": value.T @ feature + feature.T @ value,
-    }
-    reading = replace(view.readings["ntk"], arrays=arrays)
-    scene = PANELS["ntk"].draw(replace(view, readings={"ntk": reading}))
-    assert isinstance(scene, Scene)
-    cross = _matrix(scene, "cross").values
-    assert np.abs(cross).max() <= 1.0 + 1e-12
-    np.testing.assert_allclose(np.diagonal(_matrix(scene, "value").values), 1.0)
+    for chart in shown(panel, view).charts:
+        assert chart.marks == (view.marks if chart.x.label == "step" else ())
+        low, high = chart_range(chart)[0]
+        assert all(low <= mark.x <= high for mark in chart.marks)
 
 
-def test_traces_of_zero_or_below_do_not_reach_the_logarithmic_axis(make_view: MakeView) -> None:
-    scene = PANELS["ntk"].draw(make_view("soft"))
-    assert isinstance(scene, Scene)
-    curves = {curve.name: curve for curve in scene.charts[0].curves}
-    assert set(curves) == {"$K^V$", "|$K^X$|"}
-    assert all((curve.y > 0).all() for curve in curves.values())
+@pytest.mark.parametrize("panel", each(PANELS))
+def test_the_cursor_says_something_wherever_there_is_a_value(
+    panel: str, make_view: MakeView
+) -> None:
+    for kind in ("soft", "conv"):
+        for chart in shown(panel, make_view(kind)).charts:
+            if chart.matrix is not None:
+                rows, columns = chart.matrix.values.shape
+                places = [(0.0, 0.0), (0.0, rows - 1.0), (columns - 1.0, 0.0)]
+                places = [
+                    (x, y) for x, y in places if np.isfinite(chart.matrix.values[int(y), int(x)])
+                ]
+            else:
+                places = [(float(curve.x[0]), 0.0) for curve in chart.curves]
+            for x, y in places:
+                assert len(describe(chart, x, y)) >= 2, chart.key
+                assert all(describe(chart, x, y)), chart.key
 
 
-def test_gate_maps_name_the_layer_whose_gates_are_used(make_view: MakeView) -> None:
-    scene = PANELS["gate_maps"].draw(make_view("hard"))
-    assert isinstance(scene, Scene)
-    titles = [chart.title for chart in scene.charts]
-    assert titles == ["G2", "G1", "G3", "Layer 1 ← G2"]
+@pytest.mark.parametrize("panel", each(PANELS))
+def test_every_scene_can_be_exported_as_tables_with_headings(
+    panel: str, make_view: MakeView, compared: Compare, tmp_path: Path
+) -> None:
+    for view in (make_view("conv"), compared(make_view("soft"))):
+        scene = shown(panel, view)
+        context = context_of(view, PANELS[panel], scene)
+        files = save_numbers(scene, tmp_path / "a.csv", context)
+        assert len(files) == len(scene.charts)
+        for file in files:
+            rows = list(csv.reader(io.StringIO(file.read_text("utf-8"))))
+            assert all(rows[0])
+            assert len(set(rows[0])) == len(rows[0])
+            assert {len(row) for row in rows} == {len(rows[0])}
+            assert all(row[0] for row in rows)
+            assert not any("$" in heading for heading in rows[0])
+        (archive,) = save_numbers(scene, tmp_path / "a.npz", context)
+        with np.load(archive, allow_pickle=False) as found:
+            assert all(found[f"{chart.key}.axes"].tolist() for chart in scene.charts)
 
 
-def test_a_montage_shows_each_example_once(make_view: MakeView) -> None:
-    view = make_view("conv")
-    scene = PANELS["gate_maps"].draw(view)
-    assert isinstance(scene, Scene)
-    montage = _matrix(scene, "unit")
-    maps = view.readings["gates"].arrays["unit_map"]
-    assert montage.tile == (4, 4)
-    np.testing.assert_array_equal(montage.values[:4, :4], maps[0])
-    np.testing.assert_array_equal(montage.values[:4, 5:9], maps[1])
-    assert np.isfinite(montage.values).sum() == maps.size
+# Beside another network.
+
+
+@pytest.mark.parametrize(
+    ("panel", "options"),
+    [
+        ("gate_maps", {}),
+        ("overlap", {}),
+        ("overlap", {"kind": "sensitive"}),
+        ("spectrum", {"show": "kernel"}),
+        ("ntk", {"scale": "raw"}),
+    ],
+)
+def test_matrices_of_both_have_one_scale_and_their_difference(
+    panel: str, options: dict[str, str], make_view: MakeView, compared: Compare
+) -> None:
+    scene = shown(panel, replace(compared(make_view("soft")), choices=options))
+    matrices = [chart.matrix for chart in scene.charts if chart.matrix is not None]
+    assert len(matrices) == (2 if panel == "gate_maps" else 3)
+    first, second = matrices[:2]
+    assert (first.low, first.high, first.ramp) == (second.low, second.high, second.ramp)
+    assert not np.array_equal(first.values, second.values)
+    for third in matrices[2:]:
+        slow = np.array(first.values, np.float64) - np.array(second.values, np.float64)
+        np.testing.assert_array_equal(third.values, slow)
+        assert (third.name, third.ramp, third.low) == ("A - B", "diverging", -third.high)
+
+
+def of_other_examples(view: View, other: View) -> View:
+    assert view.compared is not None
+    return replace(view, compared=replace(view.compared, readings=other.readings))
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(20, 8), (8, 20)])
+@pytest.mark.parametrize(
+    ("panel", "options"),
+    [("overlap", {}), ("spectrum", {"show": "kernel"}), ("ntk", {}), ("ntk", {"scale": "raw"})],
+)
+def test_each_matrix_has_the_examples_that_it_was_read_on(
+    panel: str, options: dict[str, str], ours: int, theirs: int, make_view: MakeView
+) -> None:
+    view = of_other_examples(make_view("soft", n=ours), make_view("soft", n=theirs))
+    scene = shown(panel, replace(view, choices=options))
+    charts = [chart for chart in scene.charts if chart.matrix is not None]
+    for chart, n in zip(charts, (ours, theirs), strict=True):
+        assert chart.matrix is not None
+        assert chart.matrix.values.shape == (n, n)
+        assert chart.x.limits == (-0.5, n - 0.5)
+        labels = np.sort(np.arange(n) % 10)
+        tags = tuple(f"example {i}, class {label}" for i, label in enumerate(labels))
+        assert chart.matrix.row_labels == chart.matrix.column_labels == tags
+    for chart in shown("spectrum", view).charts:
+        assert chart.x.limits == (0.5, 20.5)  # all eigenvalues of both
+
+
+def test_sizes_of_kernels_of_different_numbers_of_examples_are_not_drawn_together(
+    make_view: MakeView,
+) -> None:
+    for n, lines in ((8, {"B $K^V$", "B |$K^X$|"}), (20, set())):
+        view = of_other_examples(make_view("soft", n=8), make_view("soft", n=n))
+        names = {curve.name for curve in shown("ntk", view).charts[0].curves}
+        assert bool({name for name in names if name.startswith("B")}) == bool(lines)
+
+
+def test_the_eigenvalues_of_both_are_inside_the_axes(
+    make_view: MakeView, compared: Compare
+) -> None:
+    view = compared(make_view("hard"))
+    assert view.compared is not None
+    reading = view.compared.readings["npk"]
+    larger = {**reading.arrays, "eigenvalues": 50 * reading.arrays["eigenvalues"]}
+    other = replace(view, readings={"npk": replace(reading, arrays=larger)})
+    limits = shown("spectrum", of_other_examples(view, other)).charts[0].y.limits
+    assert limits is not None
+    assert limits[1] > larger["eigenvalues"][0]
 
 
 def test_panels_load_neither_torch_nor_qt() -> None:
@@ -177,21 +304,12 @@ def test_panels_load_neither_torch_nor_qt() -> None:
         "import sys; from dgn_engine.scene.panel_spec import all_panels; all_panels();"
         "print([m for m in ('torch', 'PySide6', 'pyqtgraph', 'matplotlib') if m in sys.modules])"
     )
+    path = os.pathsep.join(one for one in sys.path if one)
     found = subprocess.run(
         [sys.executable, "-c", script],
         capture_output=True,
         text=True,
         check=True,
-        env=_environment(),
+        env=os.environ | {"PYTHONPATH": path},
     )
     assert found.stdout.strip() == "[]"
-
-
-def _environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-
-
-def _matrix(scene: Scene, key: str) -> Matrix:
-    matrix = next(chart.matrix for chart in scene.charts if chart.key == key)
-    assert matrix is not None
-    return matrix
