@@ -14,7 +14,7 @@ from dgn_engine.figures.provenance import Provenance
 from dgn_engine.protocol.frames import Array, Reading
 from dgn_engine.protocol.training import LayerInfo, RunStarted
 from dgn_engine.protocol.watching import ProbeSet
-from dgn_engine.scene.elements import Axis, Chart, Empty, Scene, same
+from dgn_engine.scene.elements import Axis, Chart, Curve, Empty, Scene, same
 from dgn_engine.scene.panel_spec import ComparedRun, Series, View, all_panels
 from dgn_engine.scene.readout import describe
 
@@ -163,3 +163,7 @@ def exported(scene: Scene) -> dict[str, Any]:
         name: values.tolist() if values.dtype.kind == "U" else values.shape
         for name, values in found.items()
     }
+
+
+def curve_named(scene: Scene, key: str, name: str) -> Curve:
+    return next(curve for curve in chart(scene, key).curves if curve.name == name)
