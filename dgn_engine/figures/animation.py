@@ -62,10 +62,13 @@ def film(
     if not 2 <= len(pages) <= MOST_FRAMES:
         raise UserError(
             f"{len(pages):,} recorded steps make no animation; choose a range with 2 to "
-            f"{MOST_FRAMES:,} of them."
+            f"{MOST_FRAMES:,} of them.",
+            kind="out-of-bounds",
+            value=len(pages),
         )
     if not 0.1 <= per_second <= 50.0:
-        raise UserError(f"{per_second} pages a second cannot be seen; choose 0.1 to 50.")
+        words = f"{per_second} pages a second cannot be seen; choose 0.1 to 50."
+        raise UserError(words, kind="out-of-bounds", value=per_second)
     style = _moving(style)
     drawn = []
     for page in _fixed(pages):
@@ -191,7 +194,8 @@ def _mp4(
         said = _run_program(tied_command(command), place, told)
         made = Path(place) / "film.mp4"
         if said or not made.exists():
-            raise UserError(f"ffmpeg could not write the film: {said or 'it wrote nothing'}.")
+            words = f"ffmpeg could not write the film: {said or 'it wrote nothing'}."
+            raise UserError(words, kind="program-failed", value=said)
         return made.read_bytes()
 
 

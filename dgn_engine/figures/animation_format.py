@@ -21,9 +21,12 @@ def check_format(path: Path) -> None:
     """Raise `UserError` where no animation can be written under this name."""
     ending = path.suffix.lower()
     if ending not in FORMATS:
-        raise UserError(f"{path.name} is no animation; end its name in .gif or .mp4.")
+        words = f"{path.name} is no animation; end its name in .gif or .mp4."
+        raise UserError(words, kind="unknown-format", value=path.name)
     if ending == ".mp4" and find_program("ffmpeg") is None:
         raise UserError(
             f"{path.name} needs the program ffmpeg, which is not installed; install it or end the "
-            "name in .gif."
+            "name in .gif.",
+            kind="no-program",
+            value="ffmpeg",
         )

@@ -6,7 +6,7 @@ import csv
 import errno
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,8 @@ FORMATS = (".npz", ".csv")
 def save_numbers(shown: Shown, path: Path, context: Provenance) -> tuple[Path, ...]:
     """Write one NPZ, or one CSV for each chart (`NAME.CHART.csv`); returns what was written."""
     if isinstance(shown, Empty):
-        raise UserError(f"{context.title} shows nothing to export: {shown.reason}")
+        words = f"{context.title} shows nothing to export: {shown.reason}"
+        raise UserError(words, kind="empty", value=shown.reason)
     match path.suffix.lower():
         case ".npz":
             write_export(path, npz_bytes(arrays(shown, context)))
@@ -39,7 +40,8 @@ def save_numbers(shown: Shown, path: Path, context: Provenance) -> tuple[Path, .
                 write_export(file, csv_text(chart).encode("utf-8"))
                 written.append(file)
             return tuple(written)
-    raise UserError(f"{path.name} holds no numbers; end its name in {' or '.join(FORMATS)}.")
+    words = f"{path.name} holds no numbers; end its name in {' or '.join(FORMATS)}."
+    raise UserError(words, kind="unknown-format", value=path.name)
 
 
 def npz_bytes(named: dict[str, Array]) -> bytes:
@@ -138,10 +140,12 @@ def _name(chart: Chart, which: str) -> str:
     return plain(axis_label(chart.y)) or plain(chart.title) or "y"
 
 
-def write_export(path: Path, content: bytes) -> None:
+def write_export(
+    path: Path, content: bytes, write: Callable[[Path, bytes], None] = write_file
+) -> None:
     """Write a file whole or not at all; raises `UserError` that says why it could not."""
     try:
-        write_file(path, content)
+        write(path, content)
     except OSError as error:
         raise _refusal(path, error) from None
 
@@ -149,13 +153,16 @@ def write_export(path: Path, content: bytes) -> None:
 def _refusal(path: Path, error: OSError) -> UserError:
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
-            why, what = "the disk is full", "Make room or choose another folder"
+            kind, why, what = "disk-full", "the disk is full", "Make room or choose another folder"
         case errno.EACCES | errno.EPERM | errno.EROFS:
-            why, what = f"the folder {path.parent} is not writable", "Choose another folder"
+            kind, what = "not-writable", "Choose another folder"
+            why = f"the folder {path.parent} is not writable"
         case errno.ENOENT | errno.ENOTDIR:
-            why, what = f"there is no folder {path.parent}", "Choose another folder"
+            kind, what = "no-folder", "Choose another folder"
+            why = f"there is no folder {path.parent}"
         case errno.EISDIR:
-            why, what = "it is a folder", "Choose another name"
+            kind, why, what = "is-a-folder", "it is a folder", "Choose another name"
         case _:
-            why, what = error.strerror or str(error), "Choose another place"
-    return UserError(f"Cannot write {path.name}: {why}. {what}; nothing was exported.")
+            kind, why, what = "not-written", error.strerror or str(error), "Choose another place"
+    words = f"Cannot write {path.name}: {why}. {what}; nothing was exported."
+    return UserError(words, kind=kind, value=str(path))

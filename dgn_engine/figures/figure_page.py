@@ -231,7 +231,9 @@ def _too_small(what: str, style: FigureStyle) -> UserError:
     high = f" × {number(style.height)}" if style.height else ""
     return UserError(
         f"{number(style.width)}{high} in leaves no room for {what}; make the figure larger, or "
-        f"its words smaller than {number(style.size)} pt."
+        f"its words smaller than {number(style.size)} pt.",
+        kind="no-room",
+        value=what,
     )
 
 

@@ -45,7 +45,11 @@ class FigureStyle:
             _check("font size", self.font, LEAST_FONT, MOST_FONT, "pt")
         _check("resolution", self.dpi, LEAST_DPI, MOST_DPI, "dpi")
         if not 0 <= self.across <= 8:
-            raise UserError(f"{self.across} panels side by side are too many; choose 1 to 8.")
+            raise UserError(
+                f"{self.across} panels side by side are too many; choose 1 to 8.",
+                kind="out-of-bounds",
+                value=self.across,
+            )
 
     @property
     def size(self) -> float:
@@ -68,7 +72,9 @@ def _check(what: str, value: float, least: float, most: float, unit: str) -> Non
         given = str(value).removesuffix(".0")
         raise UserError(
             f"A {what} of {given} {unit} makes no figure; choose {number(least)} to "
-            f"{number(most)} {unit}."
+            f"{number(most)} {unit}.",
+            kind="out-of-bounds",
+            value=value,
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import tempfile
+from collections.abc import Callable
 
 from dgn_engine.confinement.child_process import (
     ChildProcess,
@@ -30,8 +31,12 @@ class FilmFaultError(Exception):
 class FilmProcess:
     """Draws one film; `stop` ends it from any thread, and nothing is left of it."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, command: Callable[[str], list[str]] = module_command, place: str | None = None
+    ) -> None:
+        """`command`: that runs a module; `place`: for its files, else that of temporary ones."""
         self.stopped = False
+        self._command, self._place = command, place
 
     def stop(self) -> None:
         self.stopped = True
@@ -41,21 +46,23 @@ class FilmProcess:
         called."""
         if self.stopped:
             raise FilmCancelledError
-        with tempfile.TemporaryDirectory() as place:
+        with tempfile.TemporaryDirectory(dir=self._place) as place:
             folders = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), place)  # its own files go with ours
             try:
                 with tempfile.TemporaryFile(dir=place) as content:
                     pickle.dump(order, content, protocol=5)
                     content.seek(0)
                     child = ChildProcess(
-                        module_command("dgn_engine.figures.film_child"),
+                        self._command("dgn_engine.figures.film_child"),
                         environment=python_environment() | one_thread() | folders,
                         stdin=content,
                         lower_by=_NICENESS,
                     )
             except OSError as error:
                 raise UserError(
-                    f"The animation cannot be drawn: {error.strerror}; nothing was written."
+                    f"The animation cannot be drawn: {error.strerror}; nothing was written.",
+                    kind="no-process",
+                    value=error.strerror,
                 ) from None
             with child, child.killed_when(lambda: "it was cancelled" if self.stopped else ""):
                 return self._receive(child, told)
@@ -71,14 +78,17 @@ class FilmProcess:
                 case {"words": str(words), "done": int(done), "of": int(of)}:
                     told(words, done, of)
                 case {"refused": str(why)}:
-                    raise UserError(why)
+                    raise UserError(why, kind="refused")
                 case {"fault": str(what), "trace": str(trace)}:
                     fault = FilmFaultError(what)
                     fault.add_note(trace)
                     raise fault
         if self.stopped:
             raise FilmCancelledError
+        end = describe_end(child.wait())
         raise UserError(
-            f"The process that draws the animation ended early ({describe_end(child.wait())}); "
-            "nothing was written. Try again, with fewer pages where memory is short."
+            f"The process that draws the animation ended early ({end}); "
+            "nothing was written. Try again, with fewer pages where memory is short.",
+            kind="ended-early",
+            value=end,
         )

@@ -108,7 +108,9 @@ def recorded_pages(
         raise UserError(
             f"{name} recorded {len(pages)} step{'' if len(pages) == 1 else 's'} between "
             f"{reach[0]:,} and {reach[1]:,} at which {titles} can be drawn; an animation needs two "
-            "or more."
+            "or more.",
+            kind="out-of-bounds",
+            value=len(pages),
         )
     return RecordedPages(
         tuple(steps), tuple(pages), len(chosen) - len(pages), len(inside) - len(chosen)

@@ -30,7 +30,8 @@ def save_figure(
     be written.
     """
     if isinstance(shown, Empty):
-        raise UserError(f"{context.title} shows nothing to export: {shown.reason}")
+        words = f"{context.title} shows nothing to export: {shown.reason}"
+        raise UserError(words, kind="empty", value=shown.reason)
     save_page([FigurePanel(path.stem, shown, context)], path, style or FigureStyle())
     return path
 
@@ -55,7 +56,8 @@ def save_page(panels: Sequence[FigurePanel], path: Path, style: FigureStyle) -> 
     """Draw panels on one page and write it; returns the files, the figure first."""
     kind = path.suffix.lower().removeprefix(".")
     if f".{kind}" not in FORMATS:
-        raise UserError(f"{path.name} is no figure; end its name in {', '.join(FORMATS)}.")
+        words = f"{path.name} is no figure; end its name in {', '.join(FORMATS)}."
+        raise UserError(words, kind="unknown-format", value=path.name)
     if kind in _BESIDE:
         found = _BESIDE[kind](panels, style, path.stem)
         files = {path.with_name(name): content for name, content in found}

@@ -58,7 +58,8 @@ def check_legend(legend: tuple[tuple[str, str], ...]) -> None:
     """Raise `UserError` where a name cannot be set."""
     for name, text in legend:
         if why := why_not_set(text):
-            raise UserError(f"The name {text!r} for the curve {name} cannot be set: {why}.")
+            words = f"The name {text!r} for the curve {name} cannot be set: {why}."
+            raise UserError(words, kind="no-formula", value=text)
 
 
 def _dollars(words: str) -> bool:

@@ -104,9 +104,11 @@ def typed_range(low: str, high: str, log: bool = False) -> Range:
     """Two numbers as they were typed, the first below the second; raises `UserError`."""
     ends = _typed(low), _typed(high)
     if ends[0] >= ends[1]:
-        raise UserError(f"The upper end has to be above {low.strip()}.")
+        words = f"The upper end has to be above {low.strip()}."
+        raise UserError(words, kind="contradiction", value=low.strip())
     if log and ends[0] <= 0:
-        raise UserError("A logarithmic axis begins above 0; type a positive lower end.")
+        words = "A logarithmic axis begins above 0; type a positive lower end."
+        raise UserError(words, kind="out-of-bounds", value=low.strip())
     return ends
 
 
@@ -116,7 +118,8 @@ def _typed(text: str) -> float:
     except ValueError:
         value = float("nan")
     if not np.isfinite(value):
-        raise UserError(f"'{text.strip()}' is not a number; type one such as 0.5 or 1e-3.")
+        words = f"'{text.strip()}' is not a number; type one such as 0.5 or 1e-3."
+        raise UserError(words, kind="not-a-number", value=text.strip())
     return value
 
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dgn_engine.errors import UserError
 from dgn_engine.figures import animation_format
 from dgn_engine.figures.animation import save_animation
 from dgn_engine.figures.figure_style import FigureStyle
 from dgn_engine.figures.provenance import FigurePanel, Provenance
 from dgn_engine.scene.elements import Axis, Chart, Curve, Matrix, Scene
 from dgn_engine.scene.fixed_axes import with_fixed_axes
+from tests.refusals import ANY, refused
 
 STYLE = FigureStyle(width=3.25, dpi=50)
 
@@ -90,21 +90,27 @@ def test_a_gif_has_one_page_a_step_all_of_one_size_and_palette(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("count", "name", "rate", "said"),
+    ("count", "name", "rate", "kind", "value"),
     [
-        (1, "film.gif", 5.0, "1 recorded steps make no animation"),
-        (3, "film.png", 5.0, "end its name in .gif or .mp4"),
-        (3, "film.gif", 0.0, "0 pages a second cannot be seen"),
-        (3, "film.gif", float("nan"), "nan pages a second cannot be seen"),
-        (3, "film.mp4", 5.0, "needs the program ffmpeg"),
-        (3, "missing/film.gif", 5.0, "there is no folder"),
+        (1, "film.gif", 5.0, "out-of-bounds", 1),
+        (3, "film.png", 5.0, "unknown-format", "film.png"),
+        (3, "film.gif", 0.0, "out-of-bounds", 0.0),
+        (3, "film.gif", float("nan"), "out-of-bounds", ANY),
+        (3, "film.mp4", 5.0, "no-program", "ffmpeg"),
+        (2, "missing/film.gif", 5.0, "no-folder", ANY),
     ],
 )
-def test_what_makes_no_animation_is_one_sentence(
-    count: int, name: str, rate: float, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_makes_no_animation_is_refused(
+    count: int,
+    name: str,
+    rate: float,
+    kind: str,
+    value: object,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(animation_format, "find_program", lambda program: None)
-    with pytest.raises(UserError, match=said):
+    monkeypatch.setenv("PATH", str(tmp_path))  # where there is no ffmpeg
+    with refused(kind, value=value):
         save_animation(pages(count), tmp_path / name, STYLE, rate)
     assert list(tmp_path.iterdir()) == []
 
@@ -127,7 +133,7 @@ def test_a_film_is_made_by_ffmpeg_of_pages_with_their_times(
         "file 1.png",
     ]
     program.write_text("#!/bin/sh\necho no encoder >&2\nexit 3\n")
-    with pytest.raises(UserError, match="ffmpeg could not write the film: no encoder"):
+    with refused("program-failed", value="no encoder"):
         save_animation(pages(2), tmp_path / "film.mp4", STYLE, 4.0)
 
 

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from dgn_engine.config import NetConfig, RunConfig
-from dgn_engine.errors import UserError
-from dgn_engine.figures import export_values
 from dgn_engine.figures.export_values import arrays, csv_text, save_numbers, write_export
 from dgn_engine.figures.provenance import Provenance, context_of
+from dgn_engine.figures.save_figure import save_figure
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.elements import Axis, Chart, Curve, Empty, Fact, Mark, Matrix, Scene
 from dgn_engine.scene.panel_spec import ComparedRun, View, all_panels
 from tests.engine.panels.pictures import run
+from tests.refusals import refused
 
 NTK = all_panels()["ntk"]
 CURVES = Chart(
@@ -73,9 +73,9 @@ def test_a_table_of_a_matrix() -> None:
 
 
 def test_exported_numbers_say_what_the_panel_says_below_them() -> None:
-    scene = replace(SCENE, note="Mean over logits. K = $K^F$, over $Θ^f$.")
+    scene = replace(SCENE, note="A note on $K^F$.")
     about = json.loads(str(arrays(scene, CONTEXT)["about"]))
-    assert about["note"] == "Mean over logits. K = K^F, over Θ^f."
+    assert about["note"] == "A note on K^F."
 
 
 def test_arrays_are_named_by_chart_and_curve() -> None:
@@ -115,39 +115,42 @@ def test_what_is_written_and_under_which_names(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_exported_is_said(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"^Panel shows nothing to export: Not yet\.$"):
+    with refused("empty", value="Not yet."):
         save_numbers(Empty("Not yet."), tmp_path / "a.csv", CONTEXT)
-    with pytest.raises(
-        UserError, match=r"^a\.txt holds no numbers; end its name in \.npz or \.csv"
-    ):
-        save_numbers(SCENE, tmp_path / "a.txt", CONTEXT)
+    with refused("empty", value="Not yet."):
+        save_figure(Empty("Not yet."), tmp_path / "a.png", CONTEXT)
+    for save in (save_numbers, save_figure):
+        with refused("unknown-format", value="a.txt"):
+            save(SCENE, tmp_path / "a.txt", CONTEXT)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
-    ("number", "words"),
+    ("number", "kind"),
     [
-        (errno.ENOSPC, "the disk is full. Make room or choose another folder; nothing was"),
-        (errno.EDQUOT, "the disk is full. Make room or choose another folder; nothing was"),
-        (errno.EACCES, "the folder {folder} is not writable. Choose another folder; nothing was"),
-        (errno.EPERM, "the folder {folder} is not writable. Choose another folder; nothing was"),
-        (errno.EROFS, "the folder {folder} is not writable. Choose another folder; nothing was"),
-        (errno.ENOENT, "there is no folder {folder}. Choose another folder; nothing was"),
-        (errno.ENOTDIR, "there is no folder {folder}. Choose another folder; nothing was"),
-        (errno.EISDIR, "it is a folder. Choose another name; nothing was"),
-        (errno.EIO, "Input/output error. Choose another place; nothing was"),
+        (errno.ENOSPC, "disk-full"),
+        (errno.EDQUOT, "disk-full"),
+        (errno.EACCES, "not-writable"),
+        (errno.EPERM, "not-writable"),
+        (errno.EROFS, "not-writable"),
+        (errno.ENOENT, "no-folder"),
+        (errno.ENOTDIR, "no-folder"),
+        (errno.EISDIR, "is-a-folder"),
+        (errno.EIO, "not-written"),
     ],
 )
-def test_a_file_that_cannot_be_written_is_refused_in_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str
+def test_a_file_that_cannot_be_written_is_refused_by_what_is_in_its_way(
+    tmp_path: Path, number: int, kind: str
 ) -> None:
     def fails(_path: Path, _content: bytes) -> None:
         raise OSError(number, "Input/output error")
 
-    monkeypatch.setattr(export_values, "write_file", fails)
-    with pytest.raises(UserError) as refusal:
-        write_export(tmp_path / "a.csv", b"")
-    said = words.format(folder=tmp_path)
-    assert str(refusal.value) == f"Cannot write a.csv: {said} exported."
+    path = tmp_path / "a.csv"
+    with refused(kind, value=str(path)) as refusal:
+        write_export(path, b"", fails)
+    assert "a.csv" in str(refusal.error)
+    with refused("no-folder"):
+        write_export(tmp_path / "gone" / "a.csv", b"x")
 
 
 def test_a_figure_says_where_its_data_come_from() -> None:
@@ -163,7 +166,7 @@ def test_a_figure_says_where_its_data_come_from() -> None:
 
 
 def test_a_figure_says_of_how_many_examples_it_is_how_exact_and_what_came_after_it() -> None:
-    ours = Reading("ntk", 7, remark="8 of 64 probe examples · ± 5 %")
+    ours = Reading("ntk", 7, remark="8 of 64 · ± 5 %")
     view = View(
         run=run((64,), (64,)),
         regime="FR-II",
@@ -172,12 +175,12 @@ def test_a_figure_says_of_how_many_examples_it_is_how_exact_and_what_came_after_
         compared=ComparedRun("b.pt", readings={"ntk": replace(ours, remark="64, exact")}),
     )
     said = context_of(view, NTK, Scene((), step=7))
-    picture = "NTK · step 7, before FR-II · 8 of 64 probe examples · ± 5 % · B: 64, exact"
+    picture = "NTK · step 7, before FR-II · 8 of 64 · ± 5 % · B: 64, exact"
     assert said.picture == picture
     assert said.caption == f"{picture} · FR-II · digits · fc 64×3 · seed 0"
-    assert said.as_dict()["examples"] == "8 of 64 probe examples · ± 5 % · B: 64, exact"
+    assert said.as_dict()["examples"] == "8 of 64 · ± 5 % · B: 64, exact"
     both = replace(view, compared=ComparedRun("b.pt", readings={"ntk": ours}))
-    assert context_of(both, NTK, Scene((), step=7)).examples == "8 of 64 probe examples · ± 5 %"
+    assert context_of(both, NTK, Scene((), step=7)).examples == "8 of 64 · ± 5 %"
 
 
 def test_exported_numbers_are_raw_and_say_what_was_shown() -> None:

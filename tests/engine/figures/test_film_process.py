@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dgn_engine.errors import UserError
-from dgn_engine.figures import film_child, film_process
+from dgn_engine.figures import film_child
 from dgn_engine.figures.figure_style import FigureStyle
 from dgn_engine.figures.film_order import Film, FilmOrder, FilmPanel
 from dgn_engine.figures.film_process import FilmCancelledError, FilmFaultError, FilmProcess
@@ -25,6 +24,7 @@ from dgn_engine.storage.runs.held_frames import HeldFrames
 from dgn_engine.views.frame_source import Source
 from dgn_engine.views.past_view import PastViews
 from tests.engine.confinement.trap_folder import make_trap_folder
+from tests.refusals import ANY, refused
 
 
 def order(*steps: int) -> FilmOrder:
@@ -47,11 +47,11 @@ def order(*steps: int) -> FilmOrder:
     )
 
 
-def child(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+def child(script: str, place: Path | None = None) -> FilmProcess:
     """A stand-in for the child, which does what `script` says."""
     begin = "import json, sys, time\nout = sys.stdout.buffer\n"
     command = [sys.executable, "-c", begin + script]
-    monkeypatch.setattr(film_process, "module_command", lambda module: command)
+    return FilmProcess(lambda module: command, None if place is None else str(place))
 
 
 def test_frames_that_are_held_in_memory_come_back_from_another_process() -> None:
@@ -95,52 +95,43 @@ def test_a_child_obeys_nothing_of_the_folder_where_the_user_stands(
     assert Image.open(io.BytesIO(film.content)).n_frames == 3
 
 
-def test_what_the_child_refuses_is_said_as_here() -> None:
-    answers = io.BytesIO()
-    film_child.serve(io.BytesIO(pickle.dumps(order(0))), answers)
-    why = json.loads(answers.getvalue().splitlines()[-1])["refused"]
-    assert why.startswith("The run recorded 1 step between 0 and 100 at which NPK spectrum can be")
-    answers = io.BytesIO()
-    film_child.serve(io.BytesIO(b"no order"), answers)
-    assert "Traceback" in json.loads(answers.getvalue())["trace"]
+def test_what_the_child_refuses_or_fails_at_is_its_last_line() -> None:
+    for given, key in ((pickle.dumps(order(0)), "refused"), (b"no order", "trace")):
+        answers = io.BytesIO()
+        film_child.serve(io.BytesIO(given), answers)
+        assert json.loads(answers.getvalue().splitlines()[-1])[key]
 
 
-def test_a_film_comes_back_whole_or_as_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_film_comes_back_whole_or_as_a_refusal() -> None:
     heard = []
     script = (
         'out.write(b\'{"words": "Drawing", "done": 1, "of": 2}\\n\')\n'
         'out.write(b\'{"film": 3, "words": "two pages"}\\nGIF\')\n'
     )
-    child(monkeypatch, script)
-    assert FilmProcess().make(order(0), lambda *told: heard.append(told)) == Film(
-        b"GIF", "two pages"
-    )
+    made = child(script).make(order(0), lambda *told: heard.append(told))
+    assert made == Film(b"GIF", "two pages")
     assert heard == [("Drawing", 1, 2)]
-    for script, words in (
-        ("sys.exit(7)", r"ended early \(exit code 7\); nothing was written"),
-        ('out.write(b\'{"film": 9, "words": "cut"}\\nGIF\')', "ended early"),
-        ("out.write(b'{\"wor')", "ended early"),
-        ('out.write(b\'{"refused": "Too few."}\\n\')', r"^Too few\.$"),
+    for script, kind, value in (
+        ("sys.exit(7)", "ended-early", "exit code 7"),
+        ('out.write(b\'{"film": 9, "words": "cut"}\\nGIF\')', "ended-early", ANY),
+        ("out.write(b'{\"wor')", "ended-early", ANY),
+        ('out.write(b\'{"refused": "Too few."}\\n\')', "refused", ANY),
     ):
-        child(monkeypatch, script)
-        with pytest.raises(UserError, match=words):
-            FilmProcess().make(order(0), lambda *_: None)
-    child(monkeypatch, 'out.write(b\'{"fault": "Bug", "trace": "line 3"}\\n\')')
+        with refused(kind, value=value):
+            child(script).make(order(0), lambda *_: None)
     with pytest.raises(FilmFaultError, match="Bug") as fault:
-        FilmProcess().make(order(0), lambda *_: None)
+        child('out.write(b\'{"fault": "Bug", "trace": "line 3"}\\n\')').make(
+            order(0), lambda *_: None
+        )
     assert fault.value.__notes__ == ["line 3"]
-    monkeypatch.setattr(film_process, "module_command", lambda module: ["/no/such/program"])
-    with pytest.raises(UserError, match=r"cannot be drawn: No such file .*; nothing was written"):
-        FilmProcess().make(order(0), lambda *_: None)
+    with refused("no-process"):
+        FilmProcess(lambda module: ["/no/such/program"]).make(order(0), lambda *_: None)
 
 
-def test_a_film_that_nobody_wants_ends_with_its_process_and_its_files(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(film_process.tempfile, "tempdir", str(tmp_path))
+def test_a_film_that_nobody_wants_ends_with_its_process_and_its_files(tmp_path: Path) -> None:
     words = "json.dumps({'words': os.environ['TMPDIR'], 'done': 0, 'of': 1}).encode() + b'\\n'"
-    child(monkeypatch, f"import os\nout.write({words})\nout.flush()\ntime.sleep(600)")
-    process, places = FilmProcess(), []
+    script = f"import os\nout.write({words})\nout.flush()\ntime.sleep(600)"
+    process, places = child(script, tmp_path), []
 
     def told(words: str, _done: int, _of: int) -> None:
         places.append(Path(words))

@@ -84,8 +84,17 @@ def redraw(request: pytest.FixtureRequest) -> Iterator[Redraw]:
         yield draw
 
 
+# One of each kind at every push: curves, matrices, edges and clouds of points, a montage.
+OFTEN = (("training", "soft"), ("ntk", "soft"), ("paths", "soft"), ("gate_maps", "conv"))
+SELDOM = [(name, "soft") for name in PANELS if (name, "soft") not in OFTEN]
+
+
 @pytest.mark.parametrize(
-    ("name", "kind"), each([*((name, "soft") for name in PANELS), ("gate_maps", "conv")])
+    ("name", "kind"),
+    [
+        *each(OFTEN),
+        *(pytest.param(*row, marks=(pytest.mark.discovery, pytest.mark.nightly)) for row in SELDOM),
+    ],
 )
 def test_a_script_draws_the_same_pixels_alone(
     name: str, kind: str, make_view: MakeView, tmp_path: Path, redraw: Redraw

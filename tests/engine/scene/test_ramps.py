@@ -96,6 +96,14 @@ def test_every_ramp_has_a_table_whose_last_entry_is_empty(ramp: Ramp, theme: The
     assert numbers[100] == 0xFF000000 | red << 16 | green << 8 | blue
 
 
+@pytest.mark.parametrize("theme", THEMES, ids=lambda t: t.name)
+def test_open_gates_are_told_from_closed_ones_by_lightness(theme: Theme) -> None:
+    lightness = seen("gates", theme, "none")[:, 0]
+    assert abs(lightness[-1] - lightness[0]) > 40
+    hard = Matrix("m", np.array([[0, 1]], dtype=np.uint8), "gates", 0.0, 1.0)
+    assert ramps.indices(hard).tolist() == [[0, 254]]
+
+
 def test_values_beyond_a_range_have_the_colours_of_its_ends() -> None:
     values = np.array([[-1.0, 0.2, 0.5, 0.8, 9.0, np.nan]])
     found = ramps.indices(Matrix("m", values, "sequential", 0.2, 0.8))

@@ -60,9 +60,18 @@ def test_a_run_in_words_counts_the_weights_of_both_networks() -> None:
     assert weights_in_words(started, 1450, aside=True).endswith("1,450 (kept aside)")
 
 
-def test_data_in_words() -> None:
-    data = DataConfig("folder:/data/flowers", binary=(4, 7), label_noise=0.125, pixels="random")
-    assert data_in_words(data) == "folder flowers 4|7, 12.5 % label noise, random pixels"
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (DataConfig(), "digits"),
+        (DataConfig("mnist", binary=(4, 7)), "mnist 4|7"),
+        (DataConfig("folder:/data/flowers"), "folder flowers"),
+        (DataConfig(label_noise=0.125), "digits, 12.5 % label noise"),
+        (DataConfig(label_noise=1, pixels="random"), "digits, 100 % label noise, random pixels"),
+    ],
+)
+def test_data_in_words(data: DataConfig, words: str) -> None:
+    assert data_in_words(data) == words
 
 
 def test_a_layer_is_named_with_the_gates_that_it_uses() -> None:

@@ -12,10 +12,6 @@ from dgn_engine.protocol.frames import Frame, Reading, freeze
 from dgn_engine.protocol.runs import HistoryReplayed
 from dgn_engine.protocol.training import (
     Measured,
-    Paused,
-    RegimeSwapped,
-    Rewired,
-    Running,
     RunStarted,
     SettingChanged,
 )
@@ -55,23 +51,6 @@ def history() -> History:
     return history
 
 
-def test_measured_values_become_series_of_training(history: History) -> None:
-    history.on_event(Measured(5, 0.5, 1.5, 0.4))
-    history.on_event(Measured(10, 1.0, 1.2, 0.5, test_loss=1.3, test_accuracy=0.45))
-    series = history.view({}).series
-    assert series[("training", "train_loss")].steps.tolist() == [5, 10]
-    assert series[("training", "test_accuracy")].values.tolist() == [0.45]
-
-
-def test_a_view_does_not_change_when_more_arrives(history: History) -> None:
-    for step in range(1000):
-        history.on_event(ProbeScalars(step, "ntk", {"trace": float(step)}))
-        if step == 300:
-            early = history.view({}).series[("ntk", "trace")]
-    assert early.values.tolist() == [float(step) for step in range(301)]
-    assert len(history.view({}).series[("ntk", "trace")].values) == 1000
-
-
 def test_nobody_can_write_to_a_series(history: History) -> None:
     history.on_event(ProbeScalars(1, "ntk", {"trace": 1.0}))
     series = history.view({}).series[("ntk", "trace")]
@@ -79,31 +58,6 @@ def test_nobody_can_write_to_a_series(history: History) -> None:
         series.values[0] = 2.0
     history.on_event(ProbeScalars(2, "ntk", {"trace": 2.0}))
     assert history.view({}).series[("ntk", "trace")].values.tolist() == [1.0, 2.0]
-
-
-def test_swaps_permutations_and_dials_leave_labelled_marks(history: History) -> None:
-    training = RunConfig().training
-    history.on_event(RegimeSwapped(10, "DL", "FL", (), (), (), ()))
-    history.on_event(Rewired(20, (1, 0, 2)))
-    history.on_event(SettingChanged(30, training.learning_rate, 10.0, "image", 0.0))
-    history.on_event(SettingChanged(40, 1e-3, 10.0, "ones", 0.0))
-    view = history.view({})
-    assert [(mark.x, mark.label) for mark in view.marks] == [
-        (10, "FL"),
-        (20, "π"),
-        (30, "β 10"),
-        (40, "lr 0.001"),
-        (40, "input ones"),
-    ]
-    assert (view.regime, view.wiring) == ("FL", (1, 0, 2))
-
-
-def test_a_change_of_pace_leaves_no_mark(history: History) -> None:
-    config = RunConfig()
-    history.on_event(
-        SettingChanged(3, config.training.learning_rate, config.gating.beta, "image", 60.0)
-    )
-    assert history.view({}).marks == ()
 
 
 def test_the_readings_are_those_of_the_newest_frame(history: History) -> None:
@@ -125,47 +79,6 @@ def test_other_probe_examples_concern_every_panel(history: History) -> None:
     history.on_event(ProbeSetChanged(3, 32, "digest"))
     assert history.revision("gates") != before
     assert history.view({}).probe_examples == 32
-
-
-def test_a_new_run_starts_from_nothing(history: History) -> None:
-    history.on_event(Measured(5, 0.5, 1.5, 0.4))
-    history.on_event(RegimeSwapped(6, "DL", "FL", (), (), (), ()))
-    history.on_frame(frame(1, 7, Reading("gates", 7)))
-    history.on_event(run_started(run=2))
-    view = history.view({})
-    assert not view.series
-    assert not view.readings
-    assert not view.marks
-    assert (view.step, view.regime) == (0, "DL")
-
-
-def test_a_frame_of_an_earlier_run_is_left_aside(history: History) -> None:
-    history.on_event(run_started(run=2))
-    history.on_frame(frame(1, 700, Reading("gates", 700)))
-    assert history.view({}).step == 0
-    assert not history.view({}).readings
-
-
-def test_a_revision_moves_only_for_what_changed(history: History) -> None:
-    before = history.revision("gates"), history.revision("ntk")
-    history.on_frame(frame(1, 1, Reading("gates", 1)))
-    assert history.revision("gates") != before[0]
-    assert history.revision("ntk") == before[1]
-
-
-def test_the_same_reading_again_is_no_change(history: History) -> None:
-    gates = Reading("gates", 1)
-    history.on_frame(frame(1, 1, gates))
-    before = history.revision("gates")
-    history.on_frame(frame(1, 2, gates))
-    assert history.revision("gates") == before
-
-
-def test_pausing_is_seen_in_the_view(history: History) -> None:
-    history.on_event(Paused(4))
-    assert history.view({}).paused
-    history.on_event(Running(4))
-    assert not history.view({}).paused
 
 
 def test_a_trace_of_fewer_examples_is_another_trace(history: History) -> None:
@@ -221,13 +134,6 @@ def test_a_long_curve_is_thinned_and_the_view_says_of_how_many_points(
     assert view.left_out == {"training": (drawn, 1000)}
     history.note_left_out(HistoryReplayed((), {"training": (500, 4000), "": (10, 30)}))
     assert history.view({}).left_out == {"training": (drawn, 4500), "": (0, 20)}
-
-
-def test_a_new_run_lacks_nothing(history: History) -> None:
-    history.note_left_out(HistoryReplayed((), {"training": (500, 4000), "": (10, 30)}))
-    history.on_event(run_started(2))
-    history.on_event(Measured(5, 0.5, 1.5, 0.4))
-    assert history.view({}).left_out == {}
 
 
 def test_gaps_of_a_probe_are_bounded(history: History) -> None:

@@ -210,22 +210,6 @@ def test_what_happened_is_seen_in_the_view(happened: tuple[Event | Frame, ...], 
     assert_same(replace(found, series={}, marks=named), replace(view, series={}))
 
 
-def test_a_run_that_went_on_after_a_pause_and_a_new_one_leave_no_trace() -> None:
-    second = replace(BEGUN, run=2, regime="FL", wiring=(1, 0), paused=True)
-    history = seen(TO_FL, Paused(8), Running(8), Diverged(9), OPENED, second)
-    assert history.view({"layer": "1"}) == View(
-        run=second,
-        regime="FL",
-        wiring=(1, 0),
-        paused=True,
-        trains=False,
-        choices={"layer": "1"},
-        probe_examples=64,
-    )
-    assert not history.on_frame(frame(4, GATES, run=1))
-    assert history.on_frame(frame(4, GATES, run=2))
-
-
 def test_the_step_is_the_newest_that_was_heard_of() -> None:
     history = seen(frame(9))
     assert history.step == 9

@@ -10,7 +10,6 @@ from dgn_engine.protocol.catalogue import Catalogue, RegimeEntry
 from dgn_engine.protocol.files import WeightsTaken
 from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.protocol.messages import EngineReady, Event
-from dgn_engine.protocol.runs import RunShown
 from dgn_engine.protocol.training import (
     Diverged,
     Measured,
@@ -88,15 +87,6 @@ def test_a_copy_of_an_old_reading_is_no_new_one() -> None:
 def test_a_late_frame_brings_what_was_read_before_the_change() -> None:
     assert "npk" in seen(replace(UNDONE, step=9), frame(9, NPK))
     assert "npk" not in seen(UNDONE, frame(9, replace(NPK, step=9)))
-
-
-@pytest.mark.parametrize("shown", [False, True])
-def test_a_new_run_and_one_that_is_opened_begin_without_scores(shown: bool) -> None:
-    more = (RunShown("a", "finished", 50),) if shown else ()
-    found = view(SCORED, frame(8, NPK), UNDONE, replace(BEGUN, run=2), *more)
-    assert found.outdated == {}
-    assert found.series == {}
-    assert found.readings == {}
 
 
 DL = RegimeEntry("DL", "", "", own_gates=False, soft=True, trains_feature=True)

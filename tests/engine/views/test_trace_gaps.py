@@ -71,8 +71,3 @@ def test_a_run_that_goes_on_is_broken_where_it_was_not_watched_at_first() -> Non
     on = RunContinued(30)
     assert traced(*read(10, 20, 30), on, *read(33)).gaps == {}
     assert traced(*read(10, 20, 30), on, *read(200)).gaps == {"ntk": ((30, 200),)}
-
-
-def test_a_new_run_has_no_gaps() -> None:
-    view = traced(*read(10, 20), ProbesLeft(21, ("ntk",)), *read(90), run((2,)), *read(500))
-    assert view.gaps == {}

@@ -18,7 +18,6 @@ from dgn_engine.protocol.experiments import Figure, PlottedLine
 from dgn_engine.scene import ramps
 from dgn_engine.scene.chart_settings import PLAIN, ChartSettings
 from dgn_engine.scene.elements import Chart, Scene
-from dgn_engine.scene.matrix_colours import ColourChoice
 from dgn_engine.scene.matrix_difference import Subtrahend
 from dgn_engine.scene.panel_spec import View, all_panels
 from dgn_engine.scene.theme import LIGHT
@@ -241,26 +240,6 @@ def test_the_overlaps_of_two_layers_are_subtracted(
     np.testing.assert_allclose(matrix.values, reading["active_0"] - reading["active_1"])
 
 
-def test_kernels_are_subtracted_as_they_are_scaled(
-    make_host: MakeHost, make_view: MakeView
-) -> None:
-    host = make_host("ntk")
-    host.show_view(make_view("soft"))
-    text = next(
-        one
-        for one in _submenu_texts(_on(host, "value"), "Difference")
-        if one.startswith("K^V − K^")
-    )
-    _choose(_menu(), "Difference", text)
-    assert "−" in _chart(host, "value").title
-
-
-def _submenu_texts(menu: QMenu, title: str) -> list[str]:
-    inner = next(action.menu() for action in menu.actions() if action.text() == title)
-    assert isinstance(inner, QMenu)
-    return _texts(inner)
-
-
 def _popup(host: PanelDock) -> RangePopup:
     return next(one for one in host.window().findChildren(RangePopup) if one.isVisible())
 
@@ -297,19 +276,6 @@ def test_one_range_is_asked_for_at_a_time(make_host: MakeHost) -> None:
     open_ = [one for one in host.window().findChildren(RangePopup) if one.isVisible()]
     assert [one.accessibleName() for one in open_] == ["Accuracy, %, y"]
     open_[0].close()
-
-
-def test_fixed_colours_say_what_lies_beyond(make_host: MakeHost) -> None:
-    host = make_host("overlap")
-    _choose(_on(host, "sensitive"), "Colours", "From … to …")
-    popup = _popup(host)
-    popup.low.setText("0.2")
-    popup.high.setText("0.4")
-    popup.apply()
-    matrix = _chart(host, "sensitive").matrix
-    assert matrix is not None
-    assert (matrix.low, matrix.high) == (0.2, 0.4)
-    assert matrix.beyond[1]
 
 
 def test_values_are_copied_as_a_table_in_full(make_host: MakeHost) -> None:
@@ -367,13 +333,6 @@ def test_a_chart_behind_a_tab_comes_in_front_with_its_menu(make_host: MakeHost) 
     assert image.width() > view.charts.area("accuracy").width()
 
 
-def test_a_panel_that_shows_no_chart_has_no_menu(make_host: MakeHost, make_view: MakeView) -> None:
-    host = make_host("overlap")
-    host.show_view(replace(make_view("absent"), regime="ReLU"))
-    host.charts.open_menu()
-    assert QApplication.activePopupWidget() is None
-
-
 def test_small_pictures_can_be_copied(make_host: MakeHost, make_view: MakeView) -> None:
     host = make_host("gate_maps")
     shown = host.shown()
@@ -405,15 +364,6 @@ def test_charts_of_results_have_the_menu_without_a_panel(qtbot: QtBot) -> None:
     _close_menu()
 
 
-def test_what_was_chosen_is_ticked(make_host: MakeHost) -> None:
-    host = make_host("overlap")
-    host.charts.put({"active": ChartSettings(colours=ColourChoice("middle_90", ramp="grey"))})
-    inner = next(a.menu() for a in _on(host, "active").actions() if a.text() == "Colours")
-    assert isinstance(inner, QMenu)
-    ticked = [action.text() for action in inner.actions() if action.isChecked()]
-    assert ticked == ["5th to 95th percentile", "Grey"]
-
-
 def test_settings_that_no_longer_fit_are_said_and_harmless(
     make_host: MakeHost, make_view: MakeView
 ) -> None:
@@ -437,16 +387,3 @@ def test_a_and_b_are_subtracted_under_comparison(
     assert view.compared is not None
     mine, theirs = view.readings["overlap"], view.compared.readings["overlap"]
     np.testing.assert_allclose(matrix.values, mine.arrays["active"] - theirs.arrays["active"])
-
-
-def test_matrices_of_a_and_b_keep_one_scale(
-    make_host: MakeHost, make_view: MakeView, compared: Callable[[View], View]
-) -> None:
-    host = make_host("overlap")
-    host.show_view(compared(make_view("hard")))
-    _choose(_on(host, "active_1"), "Colours", "5th to 95th percentile")
-    both = [_chart(host, f"active_{place}").matrix for place in (0, 1)]
-    assert both[0] is not None
-    assert both[1] is not None
-    assert (both[0].low, both[0].high) == (both[1].low, both[1].high)
-    assert host.charts.settings.keys() == {"active_0", "active_1"}

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QComboBox, QPushButton, QToolButton
+from PySide6.QtWidgets import QComboBox, QToolButton
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.watching import ProbeRequest
 from dgn_engine.scene.chart_settings import ChartSettings
-from dgn_engine.scene.elements import Scene, Shown
+from dgn_engine.scene.elements import Scene
 from dgn_engine.scene.panel_spec import PanelSpec, View, all_panels
 from dgn_engine.scene.theme import DARK, LIGHT
 from dgn_engine.views.reading_age import Age
@@ -160,49 +159,6 @@ def test_a_run_that_pauses_before_it_is_read_again_has_a_picture_of_before(
     assert (host.state(), host.accessibleDescription()) == ("stale", Age(1200, 400).words)
     host.show_view(replace(make_view("hard", step=1600), run=view.run, paused=True))
     assert (host.state(), host.accessibleDescription()) == ("paused", "")
-
-
-def test_a_pause_is_not_stale(make_host: MakeHost, make_view: MakeView, clock: Clock) -> None:
-    host = make_host("spectrum")
-    host.show_view(make_view("hard"))
-    clock.now = 100.0
-    host.show_view(make_view("hard"))
-    assert host.state() == "live"
-
-
-def test_a_fault_in_drawing_stays_in_the_panel(
-    make_host: MakeHost, make_view: MakeView, caplog: pytest.LogCaptureFixture
-) -> None:
-    def draw(view: View) -> Shown:
-        if view.step == 1200:
-            raise ZeroDivisionError("by the test")
-        return PANELS["spectrum"].draw(view)
-
-    host = make_host("spectrum", replace(PANELS["spectrum"], draw=draw))
-    with caplog.at_level(logging.ERROR):
-        host.show_view(make_view("hard"))
-        host.show_view(make_view("hard"))
-    assert host.state() == "failed"
-    assert host.shown() is None
-    _, sentence, details = host.message.words()
-    assert "ZeroDivisionError" in sentence
-    assert "by the test" in details
-    assert len(caplog.records) == 1, "the same fault is logged once"
-    host.show_view(make_view("hard", step=1300))
-    assert host.state() == "live"
-
-
-def test_details_of_a_fault_open_on_request(
-    make_host: MakeHost, qtbot: QtBot, caplog: pytest.LogCaptureFixture
-) -> None:
-    def draw(view: View) -> Shown:
-        raise RuntimeError("by the test")
-
-    host = make_host("training", replace(PANELS["training"], draw=draw))
-    more = next(b for b in host.findChildren(QPushButton) if b.text() == "Details")
-    assert more.isVisible()
-    more.click()
-    assert "RuntimeError: by the test" in host.message.words()[2]
 
 
 def test_requests_name_the_probe_with_its_engine_options(

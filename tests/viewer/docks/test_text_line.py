@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QPoint
 from PySide6.QtGui import QHelpEvent
-from PySide6.QtWidgets import QApplication, QToolTip
+from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.scene.elements import Fact
@@ -25,6 +25,33 @@ def test_a_line_is_whole_in_its_tooltip_and_for_screen_readers(qtbot: QtBot) -> 
     line.resize(line.sizeHint())
     assert line.sizeHint().width() == 120
     assert not line.grab().isNull()
+
+
+def colours(line: QWidget) -> set[str]:
+    image = line.grab().toImage()
+    return {
+        image.pixelColor(x, y).name().upper()
+        for x in range(image.width())
+        for y in range(image.height())
+    }
+
+
+def test_names_are_muted_and_values_are_not_in_every_theme_that_follows(qtbot: QtBot) -> None:
+    note, facts = TextLine(LIGHT), FactsLine(LIGHT)
+    for line in (note, facts):
+        qtbot.addWidget(line)
+        line.resize(600, 24)
+    note.set_text("a note, HHH")
+    facts.set_facts((Fact("HHH", "HHH"),))
+    for theme, other in ((LIGHT, DARK), (DARK, LIGHT), (LIGHT, DARK)):
+        note.set_theme(theme)
+        facts.set_theme(theme)
+        assert theme.muted in colours(note)
+        assert theme.text not in colours(note)
+        assert {theme.muted, theme.text} <= colours(facts)
+        assert other.text not in colours(facts)
+    note.resize(30, 24)
+    assert note.toolTip() == "a note, HHH"
 
 
 def test_facts_are_shown_first_things_first_as_far_as_there_is_room(qtbot: QtBot) -> None:

@@ -20,7 +20,7 @@ from dgn_engine.scene.theme import DARK, LIGHT
 from dgn_viewer.docks.linked_selection import LinkedSelection
 from dgn_viewer.docks.linked_steps import LinkedSteps
 from dgn_viewer.docks.panel_dock import PanelDock
-from dgn_viewer.plots import arranged_charts, scene_view
+from dgn_viewer.plots import arranged_charts
 from dgn_viewer.style.chosen_numbers import choose_numbers
 from tests.plugins import each
 
@@ -177,38 +177,3 @@ def test_words_of_the_state_and_the_numbers_of_facts_follow_an_unchanged_picture
     assert "every 5 s" in shown.host.footer()
     shown.host.show_view(replace(view, gaps={"npk": ((2, 4),)}), every=5.0)
     assert shown.asked == asked
-
-
-def test_the_menu_offers_the_choices_of_now(qtbot: QtBot, make_view: MakeView) -> None:
-    shown, view = Shown(qtbot, "gate_maps"), make_view("soft")
-    shown.show(view)
-    offered = shown.host.charts._find_others()
-    assert offered == shown.host.drawn.other_choices()
-    assert ("layer", "1") in offered or offered == []
-
-
-def test_a_chart_that_stays_is_the_same_object_and_is_not_given_to_its_item_again(
-    qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    view = scene_view.SceneView(LIGHT)
-    view.resize(600, 400)
-    qtbot.addWidget(view)
-    view.show()
-
-    def chart(key: str, value: float) -> Chart:
-        values = np.array([0.0, value])
-        return Chart(key, key, Axis(), Axis(), (Curve("c", np.arange(2.0), values),))
-
-    view.show_scene(Scene((chart("a", 1.0), chart("b", 1.0))))
-    given: list[str] = []
-    for item in view.charts.items.values():
-        show = item.show_chart
-        monkeypatch.setattr(
-            item, "show_chart", lambda one, show=show: (given.append(one.key), show(one))
-        )
-    view.show_scene(Scene((chart("a", 1.0), chart("b", 1.0))))
-    assert given == []
-    view.show_scene(Scene((chart("a", 1.0), chart("b", 2.0))))
-    assert given == ["b"]
-    view.show_scene(Scene((chart("b", 2.0), chart("a", 1.0))))
-    assert given == ["b"]
