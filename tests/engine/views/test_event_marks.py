@@ -28,7 +28,7 @@ DIALS = SettingChanged(7, 1e-3, 4.0, "image", 0.0)
             RegimeSwapped(5, "FL", "DL", (), (), (), (), undone="Undo regime FL", of_step=5),
             "undo",
             "undo",
-            "as if it had not been done",
+            "step 5",
         ),
         (
             RegimeSwapped(9, "DL", "FL", (), (), (), (), undone="Redo regime FL", of_step=5),

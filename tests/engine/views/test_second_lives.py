@@ -97,7 +97,9 @@ EVERYTHING: tuple[Happening, ...] = (
     Rewired(3, (1, 0)),
     *(scalars("ntk", step, 8) for step in (1, 2, 3)),
     *(scalars("npk", step) for step in (1, 2)),
-    ProbesLeft(4, ("ntk", "npk")),
+    ProbesLeft(4, ("ntk",)),
+    scalars("ntk", 90, 8),
+    ProbesLeft(91, ("ntk", "npk")),
     ProbeSetChanged(4, 32, "another"),
     Measured(5, 0.5, 2.0, 0.25, 1.0, 0.5),
     frame(6, gates(1.0), Reading("npk", 6)),
@@ -118,7 +120,7 @@ LITTLE: tuple[Happening, ...] = (
 MORE: tuple[Happening, ...] = (
     replace(FIRST, folder="/runs/1"),  # where the first run was recorded
     scalars("agreement", 510),
-    lambda history: history.look_back(Past(0)),
+    lambda history: history.look_back(Past(505)),
 )
 
 
