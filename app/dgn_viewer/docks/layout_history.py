@@ -33,8 +33,10 @@ class LayoutHistory(QObject):
 
     changed = Signal()  # what can be undone is something else now
 
-    def __init__(self, docks: PanelDocks, window: QMainWindow) -> None:
+    def __init__(self, docks: PanelDocks, window: QMainWindow, most: int = MOST) -> None:
+        """`most`: layouts that are kept."""
         super().__init__(window)
+        self._most = most
         self._docks, self._window = docks, window
         self._now: _Arrangement | None = None
         self._done: list[_Arrangement] = []
@@ -87,7 +89,7 @@ class LayoutHistory(QObject):
         if not moved and before.zoom == zoom:
             return
         self._done.append(before)
-        del self._done[:-MOST]
+        del self._done[: -self._most]
         self._undone.clear()
         self.changed.emit()
 

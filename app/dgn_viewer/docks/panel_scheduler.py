@@ -38,8 +38,12 @@ class PanelScheduler(QObject):
         docks: PanelDocks,
         specs: dict[str, PanelSpec],
         send: Callable[[Command], None],
+        clock: Callable[[], float] = time.monotonic,
+        busy: Callable[[], float] = time.thread_time,
     ) -> None:
+        """`busy`: the processor time of this thread."""
         super().__init__(docks)
+        self._clock, self._busy = clock, busy
         self._history = history
         self._docks = docks
         self._specs = specs
@@ -54,7 +58,7 @@ class PanelScheduler(QObject):
         self._asked = False
         self._rearranged = False  # panels came or went since probes were asked for
         self._timer = QTimer(self, singleShot=True, timerType=Qt.TimerType.PreciseTimer)
-        self._timer.timeout.connect(self._turn)
+        self._timer.timeout.connect(self.take_turn)
         docks.changed.connect(self._look_elsewhere)
         for name, host in docks.hosts.items():
             host.choices_changed.connect(partial(self._chosen_in, name))
@@ -64,6 +68,11 @@ class PanelScheduler(QObject):
         if not self._asked:
             self._asked = True
             self._timer.start(0)
+
+    @property
+    def waits(self) -> int | None:
+        """Milliseconds from the last turn to the next; None where there is none."""
+        return self._timer.interval() if self._timer.isActive() else None
 
     def stop(self) -> None:
         self._timer.stop()
@@ -77,7 +86,7 @@ class PanelScheduler(QObject):
             for name in self._docks.visible():
                 self._docks.hosts[name].reach(self._history.step)
         if watching is not None:
-            report = self._pace.report(time.monotonic(), time.thread_time())
+            report = self._pace.report(self._clock(), self._busy())
             if report is not None:
                 self._send(report)
 
@@ -95,7 +104,7 @@ class PanelScheduler(QObject):
 
     def look_back_in(self) -> float:
         """Seconds until another step may be drawn that somebody looks back at; 0: at once."""
-        return self._back.wait(time.monotonic())
+        return self._back.wait(self._clock())
 
     def draw_now(self) -> None:
         for name in self.stale():
@@ -142,14 +151,15 @@ class PanelScheduler(QObject):
         )
         return name in self._owed or not refining
 
-    def _turn(self) -> None:
+    def take_turn(self) -> None:
+        """Draw the panel whose turn it is, where one is due, and wait for the next turn."""
         self._asked = False
         if self._rearranged:
             self._watch()
         waiting = self.stale()
         if not waiting or self._docks.window.isMinimized():
             return
-        now = time.monotonic()
+        now = self._clock()
         due = {name: self._due(name) for name in waiting}
         name = next((name for name in waiting if due[name] <= now), None)
         if name is not None:
@@ -163,7 +173,7 @@ class PanelScheduler(QObject):
 
     def _draw(self, name: str) -> None:
         host = self._docks.hosts[name]
-        now, began = time.monotonic(), time.thread_time()
+        now, began = self._clock(), self._busy()
         painting = host.charts.painting()
         painted = painting - self._painting.get(name, painting)
         before = self._drawn.get(name)
@@ -174,11 +184,11 @@ class PanelScheduler(QObject):
         host.show_view(self._history.view(host.drawn.choices), self._pace.every)
         if self._history.past is None and isinstance(shown := host.shown(), Scene):
             self.drawn.emit(shown.step)
-        cost = time.thread_time() - began + painted
+        cost = self._busy() - began + painted
         if self._history.past is None:
             self._pace.drawn(cost)
         else:  # no reading has caused it
-            self._back.drew(cost, time.monotonic())
+            self._back.drew(cost, self._clock())
 
     def _owe(self, name: str, before: tuple[Revision, ...], now: tuple[Revision, ...]) -> None:
         """After a change that concerns all panels the reading that follows it is shown at once."""

@@ -3,63 +3,36 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from PySide6.QtCore import QPoint, QRect, Qt
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QCursor
-from PySide6.QtWidgets import QApplication, QLabel, QMainWindow, QTabBar, QWidget
+from PySide6.QtWidgets import QApplication, QLabel, QTabBar, QWidget
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.scene.elements import Empty
-from dgn_engine.scene.panel_spec import About, PanelSpec
 from dgn_engine.scene.theme import LIGHT
 from dgn_engine.views.reading_age import Age
-from dgn_viewer.docks import dock_layout
-from dgn_viewer.docks.dock_layout import _TabGroup
-from dgn_viewer.docks.layout_history import MOST, LayoutHistory, is_same
+from dgn_viewer.docks.layout_history import LayoutHistory, is_same
 from dgn_viewer.docks.linked_steps import StepZoom
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.style.stylesheet import palette, stylesheet
-
-
-def spec(name: str, area: Any, order: int, compares: bool = False) -> PanelSpec:
-    return PanelSpec(
-        name, (), lambda _: Empty("Nothing."), About("."), area=area, order=order, compares=compares
-    )
-
+from tests.viewer.docks.laid_out import dock_of, docks_in, shape, spec, title_of
 
 SPECS = {
-    "a": spec("a", "left", 0),
-    "b": spec("b", "left", 1),
-    "both": spec("both", "left", 2, compares=True),
-    "c": spec("c", "right", 0),
-    "d": spec("d", "right", 1),
+    "a": spec("a", "left", order=0),
+    "b": spec("b", "left", order=1),
+    "both": spec("both", "left", compares=True, order=2),
+    "c": spec("c", "right", order=0),
+    "d": spec("d", "right", order=1),
 }
 
 
 @pytest.fixture
 def docks(qtbot: QtBot) -> Iterator[PanelDocks]:
-    window = QMainWindow()
-    qtbot.addWidget(window)
-    window.setDockNestingEnabled(True)
-    window.resize(1200, 800)
-    found = PanelDocks(window, SPECS, LIGHT)
-    found.arrangement.arrange()
-    with qtbot.waitExposed(window):
-        window.show()
-    found.arrangement.share_out()
-    yield found
-    window.close()
-
-
-def shape(node: Any) -> Any:
-    """A node without its shares: names for tabs, a list for a column, a tuple for a row."""
-    if "tabs" in node:
-        return node["tabs"][0] if len(node["tabs"]) == 1 else set(node["tabs"])
-    parts = [shape(part) for part in node["parts"]]
-    return tuple(parts) if node["across"] else parts
+    yield from docks_in(qtbot, SPECS, 800)
 
 
 def test_at_first_two_columns_each_in_the_order_of_its_panels(docks: PanelDocks) -> None:
@@ -125,12 +98,14 @@ def test_a_layout_is_taken_and_described_alike(
         lambda: alike(docks.arrangement.layout()["tree"], tree)
     )  # docks glide to their sizes
     assert shape(docks.arrangement.layout()["tree"]) == expected
-    assert set(docks.visible()) == set(dock_layout._fronts(tree))
+    tabs = re.findall(r"\[('[^\[{]*?')\]", str(tree))  # of each place
+    fronts = {place.split("'")[1] for place in tabs}
+    assert set(docks.visible()) == fronts
     closed = [name for name in SPECS if not docks.arrangement.is_open(name)]
-    assert set(closed) == set(SPECS) - set(dock_layout._names(tree))
+    assert set(closed) == {name for name in SPECS if f"'{name}'" not in str(tree)}
     for name in closed:
         docks.toggle(name)
-    qtbot.waitUntil(lambda: {*dock_layout._fronts(tree), *closed} <= set(docks.visible()))
+    qtbot.waitUntil(lambda: {*fronts, *closed} <= set(docks.visible()))
 
 
 def alike(found: Any, wanted: Any) -> bool:
@@ -144,6 +119,7 @@ def alike(found: Any, wanted: Any) -> bool:
     )
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("across", [False, True])
 @pytest.mark.parametrize("shares", [(0.25, 0.25, 0.5), (0.25, 0.35, 0.4), (0.1, 0.1, 0.2)])
 def test_rooms_are_as_the_shares_to_the_pixel(
@@ -155,7 +131,7 @@ def test_rooms_are_as_the_shares_to_the_pixel(
     assert docks.arrangement.put_layout({"tree": tree})
 
     def exact() -> bool:
-        sizes = [docks._docks[name].size() for name in "abc"]
+        sizes = [dock_of(docks, name).size() for name in "abc"]
         found = [size.width() if across else size.height() for size in sizes]
         wanted = [sum(found) * share / sum(shares) for share in shares]
         return found == pytest.approx(wanted, abs=1.5)
@@ -202,7 +178,7 @@ def test_a_panel_that_floated_on_another_screen_comes_onto_this_one(
     assert floats([-20_000, -20_000, 320, 240]) == [*whole[:2], 320, 240]
     assert floats([0, 0, 20_000, 20_000]) == whole
     width, height = floats([0, 0, 1, 1])[2:]
-    least = docks._docks["b"].minimumSizeHint()
+    least = dock_of(docks, "b").minimumSizeHint()
     assert (width, height) == (least.width(), least.height())
 
 
@@ -229,10 +205,6 @@ def test_a_layout_that_makes_no_sense_changes_nothing(docks: PanelDocks, layout:
     assert docks.arrangement.layout() == before
 
 
-def checked(node: Any) -> Any:
-    return dock_layout._checked(node, set(SPECS), 0)
-
-
 def nested(deep: int) -> dict[str, Any]:
     node: dict[str, Any] = {"tabs": ["a"]}
     for _ in range(deep):
@@ -240,71 +212,33 @@ def nested(deep: int) -> dict[str, Any]:
     return node
 
 
-def test_of_a_layout_what_makes_sense_is_kept() -> None:
-    tabs = ["a", "nobody", "a", 3, "b"]
-    assert checked({"tabs": tabs}) == {"tabs": ["a", "b"]}
+def test_of_a_layout_what_makes_sense_is_kept(docks: PanelDocks) -> None:
+    def kept(tree: Any) -> Any:
+        assert docks.arrangement.put_layout({"tree": tree})
+        return shape(docks.arrangement.layout()["tree"])
+
+    assert kept({"tabs": ["a", "nobody", "a", 3, "b"]}) == {"a", "b"}
+    places = ["a", "b", "c", "c", "c", "nobody"]
     row = {
         "across": 1,
         "shares": [1, 0.25, 1.01, 0, -0.5, 0.5],
-        "parts": [
-            {"tabs": ["a"]},
-            {"tabs": ["a", "b"]},  # 'a' has a place already
-            {"tabs": ["c"]},
-            {"tabs": ["c"]},
-            {"tabs": ["c"]},
-            {"tabs": ["nobody"]},
-        ],
+        "parts": [{"tabs": ["a", name]} for name in places],  # 'a' has a place already
     }
-    assert checked(row) == {
-        "across": True,
-        "shares": [1.0, 0.25],
-        "parts": [{"tabs": ["a"]}, {"tabs": ["b"]}],
-    }
-    assert checked(nested(20)) is not None
-    assert checked(nested(21)) is None
+    assert kept(row) == ("a", "b")
+    assert kept(nested(20)) == "a"
+    assert not docks.arrangement.put_layout({"tree": nested(21)})
 
 
-@pytest.mark.parametrize(
-    ("rect", "good"),
-    [
-        ([1, 2, 3, 4], True),
-        ([-32767, 0, 32767, 4], True),
-        ([32768, 2, 3, 4], False),
-        ([1, -32768, 3, 4], False),
-        ([1, 2, 3], False),
-        ([1, 2, 3, 4.0], False),
-        ([True, 2, 3, 4], False),
-        ((1, 2, 3, 4), False),
-        (None, False),
-    ],
-)
-def test_a_place_is_four_small_integers(rect: Any, good: bool) -> None:
-    assert dock_layout._is_rect(rect) is good
-
-
-def place(name: str, *rect: int) -> _TabGroup:
-    return _TabGroup((name,), QRect(*rect))
-
-
-def test_places_are_cut_into_rows_and_columns_by_their_edges() -> None:
-    left, upper = place("a", 0, 0, 100, 200), place("b", 104, 0, 300, 50)
-    lower = place("c", 104, 50, 300, 150)
-    assert dock_layout._node([lower, left, upper]) == {
-        "across": True,
-        "shares": [0.25, 0.75],
-        "parts": [
-            {"tabs": ["a"]},
-            {"across": False, "shares": [0.25, 0.75], "parts": [{"tabs": ["b"]}, {"tabs": ["c"]}]},
-        ],
-    }
-    # Two that overlap are not cut, here not across; a third below both is.
-    wide, over = place("a", 0, 0, 100, 50), place("b", 99, 0, 50, 40)
-    below = place("c", 0, 60, 10, 10)
-    assert dock_layout._node([wide, over, below]) == {
-        "across": False,
-        "shares": [0.8333, 0.1667],
-        "parts": [{"tabs": ["b", "a"]}, {"tabs": ["c"]}],  # the upper one first
-    }
+def test_a_place_of_a_floating_panel_is_four_small_integers(
+    docks: PanelDocks, qtbot: QtBot
+) -> None:
+    wrong = ([32768, 2, 3, 4], [1, -32768, 3, 4], [1, 2, 3], [1, 2, 3, 4.0], [True, 2, 3, 4])
+    for rect in (*wrong, (1, 2, 3, 4), None):
+        assert docks.arrangement.put_layout({"tree": {"tabs": ["a"]}, "floating": {"b": rect}})
+        assert not docks.arrangement.is_open("b")
+    edge = {"b": [-32767, 0, 32767, 4]}
+    assert docks.arrangement.put_layout({"tree": {"tabs": ["a"]}, "floating": edge})
+    assert docks.arrangement.is_open("b")
 
 
 def test_a_comparison_opens_its_panels_and_closed_leaves_the_layout_as_it_was(
@@ -327,8 +261,7 @@ def test_a_comparison_opens_its_panels_and_closed_leaves_the_layout_as_it_was(
 
 
 def marked(docks: PanelDocks) -> list[str]:
-    titles = {name: docks._docks[name].titleBarWidget() for name in docks.hosts}
-    return [name for name, title in titles.items() if title.property("front")]
+    return [name for name in docks.hosts if title_of(docks, name).property("front")]
 
 
 def test_the_panel_whose_title_was_clicked_last_is_in_front_and_marked(
@@ -336,7 +269,7 @@ def test_the_panel_whose_title_was_clicked_last_is_in_front_and_marked(
 ) -> None:
     assert (docks.front(), marked(docks)) == ("a", ["a"])
     for name in ("c", "b", "c"):
-        title = docks._docks[name].titleBarWidget()
+        title = title_of(docks, name)
         qtbot.mouseClick(title.findChild(QLabel), Qt.MouseButton.LeftButton)
         assert (docks.front(), marked(docks)) == (name, [name])
         QCursor.setPos(docks.hosts["a"].mapToGlobal(QPoint(20, 60)))  # which means nothing
@@ -350,7 +283,7 @@ def test_the_panel_whose_title_was_clicked_last_is_in_front_and_marked(
 
 
 def test_the_title_says_of_which_step_a_stale_picture_is(docks: PanelDocks) -> None:
-    host, title = docks.hosts["a"], docks._docks["a"].titleBarWidget()
+    host, title = docks.hosts["a"], title_of(docks, "a")
 
     def said() -> list[str]:
         labels = title.findChildren(QLabel)
@@ -368,7 +301,7 @@ def test_the_accent_marks_the_title_in_front(docks: PanelDocks, qapp: QApplicati
     before = qapp.palette()
     qapp.setPalette(palette(LIGHT))
     docks.window.setStyleSheet(stylesheet())
-    title = docks._docks["b"].titleBarWidget()
+    title = title_of(docks, "b")
 
     def top() -> str:
         return title.grab().toImage().pixelColor(title.width() // 2, 0).name().upper()
@@ -381,16 +314,18 @@ def test_the_accent_marks_the_title_in_front(docks: PanelDocks, qapp: QApplicati
     qapp.setPalette(before)
 
 
-def test_the_panel_in_front_is_that_with_the_keyboard_else_the_first(docks: PanelDocks) -> None:
+def test_the_panel_in_front_is_that_with_the_keyboard_else_the_first(
+    docks: PanelDocks, qapp: QApplication
+) -> None:
     assert docks.front() == "a"
-    docks._on_focus(None, docks.hosts["c"].charts.view)
+    qapp.focusChanged.emit(None, docks.hosts["c"].charts.view)
     assert docks.front() == "c"
-    docks._on_focus(docks.hosts["c"], QWidget(docks.window))
+    qapp.focusChanged.emit(docks.hosts["c"], QWidget(docks.window))
     assert docks.front() == "c"  # the last one that had it
-    docks.toggle("c")
-    assert docks.front() == "a"
-    for name in ("a", "b", "d"):
+    for name in ("c", "a", "b"):
         docks.toggle(name)
+    assert docks.front() == "d"
+    docks.toggle("d")
     assert docks.front() == ""
 
 
@@ -403,8 +338,6 @@ def test_tabs_within_a_panel_are_not_those_of_the_docks(docks: PanelDocks, qtbot
     assert docks.arrangement.put_layout({"tree": tree})
     qtbot.waitUntil(lambda: alike(docks.arrangement.layout()["tree"], tree))
     before = docks.arrangement.layout()
-    heights = {place.rect.height() for place in dock_layout._places(docks.window, docks._docks)}
-    assert heights == {docks.window.height()}  # the tabs belong to their panels
     for host in docks.hosts.values():
         bar = QTabBar(host)
         bar.setGeometry(0, 0, 1000, 40)
@@ -514,11 +447,11 @@ def test_changes_in_quick_succession_are_one_and_a_comparison_is_none(
 
 
 def test_a_zoom_that_time_axes_share_is_undone_and_leaves_the_panels_where_they_lie(
-    docks: PanelDocks, history: LayoutHistory, monkeypatch: pytest.MonkeyPatch
+    docks: PanelDocks, history: LayoutHistory
 ) -> None:
     steps, view = docks.steps, docks.hosts["a"].charts.view
-    put: list[Any] = []
-    monkeypatch.setattr(docks.arrangement, "put_layout", lambda *layout: put.append(layout))
+    put: list[None] = []
+    docks.arrangement.arranged.connect(lambda: put.append(None))
     view.steps_zoomed.emit(3.0, 9.0)  # of that chart alone: no change of the layout
     history.take()
     assert not history.can_undo
@@ -540,12 +473,16 @@ def test_a_zoom_that_time_axes_share_is_undone_and_leaves_the_panels_where_they_
     assert not put
 
 
-def test_at_most_so_many_layouts_are_kept(
-    docks: PanelDocks, history: LayoutHistory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    layouts = [{"tree": {"tabs": [str(number)]}, "floating": {}} for number in range(MOST + 5)]
-    monkeypatch.setattr(docks.arrangement, "layout", lambda: layouts[-1])
-    for _ in range(MOST + 4):
+def test_at_most_so_many_layouts_are_kept(docks: PanelDocks, qtbot: QtBot) -> None:
+    history, layouts = LayoutHistory(docks, docks.window, most=3), []
+    history.take()
+    for name in ("a", "b", "c", "a", "b"):
+        layouts.append(docks.arrangement.layout())
+        docks.toggle(name)
         history.take()
-        layouts.pop()
-    assert len(history._done) == MOST
+    for before in reversed(layouts[2:]):
+        assert history.can_undo
+        history.undo()
+        qtbot.waitUntil(lambda before=before: is_same(docks.arrangement.layout(), before))
+    assert not history.can_undo
+    history.stop()

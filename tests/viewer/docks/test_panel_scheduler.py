@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from PySide6.QtCore import QObject, Signal
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.frames import Frame, Reading, Watching
@@ -111,13 +112,17 @@ class Stage:
         self.docks = ScriptedDocks(clock)
         self.sent: list[Command] = []
         docks: Any = self.docks
-        self.scheduler = PanelScheduler(self.history, docks, SPECS, self.sent.append)
+        self.waits: int | None = None  # after the last turn
+        self.scheduler = PanelScheduler(
+            self.history, docks, SPECS, self.sent.append, clock.monotonic, clock.thread_time
+        )
 
     def turn(self, after: float = 0.0) -> list[str]:
         """What one turn draws, so many seconds later."""
         self.clock.now += after
         del self.docks.log[:]
-        self.scheduler._turn()
+        self.scheduler.take_turn()
+        self.waits = self.scheduler.waits
         self.scheduler.stop()
         return list(self.docks.log)
 
@@ -132,10 +137,8 @@ class Stage:
 
 
 @pytest.fixture
-def stage(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> Stage:
-    clock = ScriptedClock()
-    monkeypatch.setattr("dgn_viewer.docks.panel_scheduler.time", clock)
-    return Stage(clock)
+def stage(qtbot: QtBot) -> Stage:
+    return Stage(ScriptedClock())
 
 
 def test_one_panel_a_turn_and_the_prompt_one_first(stage: Stage) -> None:
@@ -182,10 +185,10 @@ def test_while_a_run_trains_curves_are_drawn_once_a_round(stage: Stage) -> None:
     stage.turn()
     stage.history.on_event(Measured(4, 0.1, 1.0, 0.5))
     assert stage.turn(0.4) == []
-    assert stage.scheduler._timer.interval() == pytest.approx(600, abs=1)  # ms until it is due
+    assert stage.waits == pytest.approx(600, abs=1)  # ms until it is due
     assert stage.turn(0.5) == []
     assert stage.turn(0.2) == ["training"]
-    assert stage.scheduler._timer.interval() == 0  # after what has arrived
+    assert stage.waits == 0  # after what has arrived
     assert [every for _, every in stage.docks.hosts["training"].views] == [1.0, 1.0]
     stage.history.on_event(Measured(5, 0.1, 1.0, 0.5))
     stage.scheduler.follow(None)  # nothing trains: nothing is delayed
@@ -344,17 +347,17 @@ def test_a_panel_that_comes_into_sight_or_is_chosen_in_is_drawn_without_being_as
     stage.docks.seen = []
     stage.all_drawn()
     stage.docks.seen = ["npk"]
-    assert not stage.scheduler._timer.isActive()
+    assert stage.scheduler.waits is None
     stage.docks.changed.emit()
-    assert stage.scheduler._timer.isActive()
+    assert stage.scheduler.waits is not None
     assert stage.turn() == ["npk"]
     host = stage.docks.hosts["npk"]
     host.chosen = {"show": "kernel"}
     host.choices_changed.emit()
-    assert stage.scheduler._timer.isActive()
+    assert stage.scheduler.waits is not None
     assert stage.turn() == ["npk"]
     stage.scheduler.refresh()
-    assert stage.scheduler._timer.remainingTime() <= 1
+    assert stage.scheduler.waits == 0
     stage.scheduler.stop()
 
 
@@ -365,7 +368,7 @@ def test_what_is_due_is_drawn_by_itself_until_it_is_stopped(stage: Stage, qtbot:
     qtbot.waitUntil(lambda: stage.docks.log == ["gates", "npk", "training"])
     stage.frame(3, "npk")
     stage.scheduler.refresh()
-    qtbot.wait(30)
+    QApplication.processEvents()
     assert stage.docks.log == ["gates", "npk", "training"]  # not due by the clock of the test
     stage.clock.now += 1.0
     qtbot.waitUntil(lambda: stage.docks.log[3:] == ["npk"])
@@ -373,5 +376,5 @@ def test_what_is_due_is_drawn_by_itself_until_it_is_stopped(stage: Stage, qtbot:
     stage.scheduler.refresh()
     stage.scheduler.stop()
     stage.clock.now += 1.0
-    qtbot.wait(30)
+    QApplication.processEvents()
     assert stage.docks.log[3:] == ["npk"]
