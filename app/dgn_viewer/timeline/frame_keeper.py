@@ -31,16 +31,18 @@ class FrameKeeper:
     `held`: of the run on show; None where it is recorded, or has no steps.
     """
 
-    def __init__(self, reader: PastReader) -> None:
+    def __init__(self, reader: PastReader, every: float = EVERY, share: float = _SHARE) -> None:
+        """`every`: seconds between two frames that are held; `share`: that packing may take."""
         self._reader = reader
+        self._least, self._share = every, share
         self.held: HeldFrames | None = None
         self._due = True
-        self._every = EVERY
+        self._every = every
         self._held_at = 0.0
 
     def begin(self) -> HeldFrames:
         """Hold frames of another run; those of the one before are forgotten."""
-        self.held, self._due, self._every = HeldFrames(), True, EVERY
+        self.held, self._due, self._every = HeldFrames(), True, self._least
         return self.held
 
     def end(self) -> None:
@@ -66,7 +68,7 @@ class FrameKeeper:
 
     def on_kept(self, seconds: float) -> None:
         """Packing has taken so many seconds of the processor."""
-        self._every = max(EVERY, seconds / _SHARE)
+        self._every = max(self._least, seconds / self._share)
 
     @property
     def words(self) -> str:

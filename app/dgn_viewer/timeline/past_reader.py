@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, Signal
@@ -53,8 +54,11 @@ class PastReader(QObject):
     found = Signal(object)
     kept = Signal(float)
 
-    def __init__(self, parent: QObject | None = None) -> None:
+    def __init__(
+        self, parent: QObject | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         super().__init__(parent)
+        self._clock = clock
         self._wake = threading.Condition()
         self._wanted: StepRequest | None = None
         self._arrived: tuple[HeldFrames, Frame] | None = None  # to be packed
@@ -129,14 +133,14 @@ class PastReader(QObject):
 
     def _look(self, source: Source) -> RecordedSteps | HeldFrames:
         """The steps of this source, as they were at the last look or, now and then, as they are."""
-        now = time.monotonic()
+        now = self._clock()
         if self._steps is None or source != self._source:
             self._steps, self._source = source.frames(), source
         elif now >= self._next_look:
             self._steps.renew()
         else:
             return self._steps
-        took = time.monotonic() - now
+        took = self._clock() - now
         self._next_look = now + took + min(max(took / _SHARE, _LEAST), _MOST)
         return self._steps
 

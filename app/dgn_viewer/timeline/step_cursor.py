@@ -99,11 +99,14 @@ class StepCursor(QObject):
         parent: QObject | None = None,
         charge: Callable[[float], object] = lambda seconds: None,
         wait: Callable[[], float] = lambda: 0.0,
+        keep: Callable[[PastReader], FrameKeeper] = FrameKeeper,
+        rest: float = REST,
     ) -> None:
         """`probes`: of all panels. `draw`: draws them anew, told what reading has taken in seconds
         of the processor; `drawn`: whether all have been drawn since; `charge`: is told what
         holding frames in memory has taken; `wait`: seconds until another step may be drawn, while
-        drawing delays a network that trains."""
+        drawing delays a network that trains, but `rest` at the most; `keep`: holds the frames of
+        a run that is not recorded."""
         super().__init__(parent)
         self._history = history
         self._draw = draw
@@ -111,10 +114,10 @@ class StepCursor(QObject):
         self._reader = PastReader(self)
         self._reader.found.connect(self._found, Qt.ConnectionType.QueuedConnection)
         self._reader.kept.connect(self._kept, Qt.ConnectionType.QueuedConnection)
-        self.keeper = FrameKeeper(self._reader)
+        self.keeper = keep(self._reader)
         self._wanted = WantedStep(self._reader, probes)  # no step: live
         self._charge = charge
-        self._wait = wait
+        self._wait, self._rest = wait, rest
         self._later = QTimer(self, singleShot=True)
         self._later.timeout.connect(self._wanted.read)
         self._thins = False  # frames that are held in memory
@@ -276,7 +279,7 @@ class StepCursor(QObject):
         assert self.source is not None
         self._moves = 0
         self._wanted.want(self.source, step, moved, self.last_step)
-        wait = min(self._wait(), REST)
+        wait = min(self._wait(), self._rest)
         if wait > 0.0:  # of the steps that are asked for meanwhile the newest is read
             self._later.start(math.ceil(1000 * wait))
         else:

@@ -9,7 +9,7 @@ import pytest
 
 from dgn_engine.protocol.frames import Array
 from dgn_engine.scene.elements import Matrix, Scene
-from dgn_engine.scene.panel_spec import ComparedRun, View, all_panels
+from dgn_engine.scene.panel_spec import View, all_panels
 from dgn_engine.scene.ramps import indices
 from tests.engine.panels.known_readings import (
     ACTIVE,
@@ -337,15 +337,3 @@ def test_both_networks_are_compared_in_a_part_that_both_have() -> None:
     assert measure.values(inspected) == ()  # there are no steps
     charts = drawn("ntk", inspected).charts
     assert [(one.key, one.column) for one in charts] == [("value", 0), ("feature", 1), ("cross", 2)]
-
-
-def test_a_long_name_of_b_is_cut_and_never_read_as_a_formula() -> None:
-    def title(name: str) -> str:
-        return (
-            drawn("overlap", beside(A, ComparedRun(name, "", (), readings=OTHER.readings)))
-            .charts[1]
-            .title
-        )
-
-    assert title("a$b$c.pt") == "B · a_b_c.pt"
-    assert len(title("x" * 200)) < 32

@@ -135,9 +135,3 @@ def test_sharing_is_about_matrices() -> None:
     scene = Scene((_chart("a", _alike()), Chart("c", "", Axis(), Axis())))
     assert sharing(scene.charts, "c") == ()
     assert sharing(scene.charts, "gone") == ()
-
-
-def test_values_are_never_changed_by_colours() -> None:
-    values = _alike()
-    after = adjusted(Scene((_chart("a", values),)), _spans("a", ramp="cet_l17"))
-    assert _matrix(after, 0).values is values

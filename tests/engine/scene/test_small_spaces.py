@@ -100,13 +100,6 @@ def test_a_single_chart_scrolls_below_its_least_size() -> None:
     assert found.places["a"].box.width == LEAST_CURVES[0]
 
 
-def test_a_tab_scrolls_below_its_least_size() -> None:
-    found = fitted(PAIR, room, 300, 60)
-    assert found.tabs == ("a", "b")
-    assert found.height == HIGH - LEAST_CURVES[1] + LOW_CURVES
-    assert found.places["a"].box.height == LOW_CURVES
-
-
 def test_a_matrix_keeps_its_least_size() -> None:
     pair = (square("a"), square("b", 1))
     least = 2 * (40 + LEAST_MATRIX[0]) + GAP

@@ -79,6 +79,11 @@ def test_what_is_measured_again_is_of_the_network_on_show() -> None:
     assert seen(SCORED, UNDONE, replace(SCORED, step=10)) == {}
 
 
+def test_a_reading_that_is_gone_is_not_outdated() -> None:
+    assert "npk" in seen(frame(8, NPK), UNDONE)
+    assert "npk" not in seen(frame(8, NPK), UNDONE, frame(9))
+
+
 def test_a_copy_of_an_old_reading_is_no_new_one() -> None:
     copy = replace(NPK)
     assert "npk" in seen(frame(8, NPK), UNDONE, frame(8, copy))

@@ -163,16 +163,6 @@ def test_the_card_is_painted_in_both_themes_and_in_little_room(
         lit(qtbot, scene, ())
 
 
-def test_pictures_stand_beside_the_rows_where_they_are_images(
-    panels: Panels, make_view: Callable[..., View]
-) -> None:
-    scene = panels["gate_maps"].charts.view
-    left = scene.charts.area("large").left()
-    panels["gate_maps"].show_view(make_view("hard"))
-    scene.resize(690, 400)
-    assert scene.charts.area("large").left() <= left
-
-
 def test_a_layer_and_a_unit_are_lit_in_every_panel_and_pinned_by_a_click(
     panels: Panels, qtbot: QtBot
 ) -> None:

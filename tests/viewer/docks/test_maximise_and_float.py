@@ -224,11 +224,6 @@ def test_a_preset_shows_its_panels_and_is_known_until_it_is_changed(
     assert docks.arrangement.is_open("mine")
 
 
-def test_a_panel_that_a_preset_does_not_know_stays_open(docks: PanelDocks) -> None:
-    docks.arrangement.arrange("curves")
-    assert docks.arrangement.is_open("mine")
-
-
 def test_panels_of_a_column_become_tabs_in_a_low_window_and_go_apart_again(
     docks: PanelDocks, qtbot: QtBot
 ) -> None:

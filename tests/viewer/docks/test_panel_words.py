@@ -36,13 +36,6 @@ def seeing(*readings: Reading, view: View = VIEW) -> View:
 @pytest.mark.parametrize(
     ("state", "spec", "view", "words"),
     [
-        (
-            "waiting",
-            SPEC,
-            View(),
-            ("Waiting for a run", f"{EMPTY.reason} File, New run… (Ctrl+N) begins one.", ""),
-        ),
-        ("waiting", SPEC, VIEW, ("Waiting for the first frame", EMPTY.reason, "")),
         ("waiting", COMPARES, VIEW, ("Nothing to compare", EMPTY.reason, "")),
         ("past", COMPARES, seeing(FAULT), ("Nothing to compare", EMPTY.reason, "")),
         ("waiting", SPEC, INSPECTED, ("Not training", EMPTY.reason, "")),
@@ -55,12 +48,6 @@ def seeing(*readings: Reading, view: View = VIEW) -> View:
             SPEC,
             seeing(replace(FAULT, absent="")),
             ("Not in ReLU", EMPTY.reason, ""),
-        ),
-        (
-            "waiting",
-            SPEC,
-            replace(VIEW, diverged=1234),
-            ("Diverged at step 1,234", "The loss is no longer finite.", ""),
         ),
         (
             "unavailable",
@@ -76,6 +63,18 @@ def test_a_panel_without_a_picture_says_why(
     state: State, spec: PanelSpec, view: View, words: tuple[str, str, str]
 ) -> None:
     assert message(state, spec, view, EMPTY) == words
+
+
+def test_a_panel_that_waits_says_what_for() -> None:
+    without, begun, lost = (
+        message("waiting", SPEC, view, EMPTY)
+        for view in (View(), VIEW, replace(VIEW, diverged=1234))
+    )
+    assert len({without[0], begun[0], lost[0]}) == 3
+    assert without[1].startswith(f"{EMPTY.reason} ")  # and how to begin one
+    assert begun[1] == EMPTY.reason
+    assert lost[0].endswith(" 1,234")
+    assert lost[1] != EMPTY.reason
 
 
 SCENE = Scene((), step=1234, note="a note")

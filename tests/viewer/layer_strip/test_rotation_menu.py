@@ -87,7 +87,8 @@ def test_a_turn_stays_with_its_gate_layer_when_the_order_changes(
     strip: LayersStrip, sent: list[Command]
 ) -> None:
     tell(strip, Rewired(7, (1, 0, 2, 3), (3, 0, 0, 0)))
-    assert strip.sentence == "Order of the gates: 2 1 3 4. Turned: G2\N{NO-BREAK SPACE}↻3"
+    assert ": 2 1 3 4. " in strip.sentence
+    assert strip.sentence.endswith(": G2\N{NO-BREAK SPACE}↻3")
     wheel(strip, 1, 1, CTRL)
     assert sent == [Rotate((4, 0, 0, 0))]  # by value layer: G2 serves the first
 

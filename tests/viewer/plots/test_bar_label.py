@@ -13,8 +13,8 @@ from dgn_viewer.plots.rich_text import TextStyle
     ("whole", "head"),
     [
         ("overlap, normalised", "overlap"),
-        ("mean gate over positions", "mean gate"),
-        ("share of the trace", "share"),
+        ("mean gate over places", "mean gate"),
+        ("share of the whole", "share"),
     ],
 )
 def test_a_colour_bar_without_room_leaves_the_details_out(

@@ -63,14 +63,6 @@ def view(qtbot: QtBot) -> SceneView:
 PAIR = Scene((_curves("a"), _curves("b", 1)))
 
 
-def test_charts_with_room_have_no_tabs(view: SceneView) -> None:
-    view.show_scene(PAIR)
-    assert not view.charts.tabs.isVisible()
-    for key in ("a", "b"):
-        assert view.charts.area(key).width() >= LEAST_CURVES[0]
-        assert view.charts.area(key).height() >= LEAST_CURVES[1]
-
-
 def test_without_room_one_chart_is_shown_below_tabs(view: SceneView) -> None:
     view.show_scene(PAIR)
     view.resize(320, 200)
@@ -230,9 +222,3 @@ def test_a_click_on_a_scrolled_thumbnail_chooses_what_is_under_it(
     with qtbot.waitSignal(view.chosen) as caught:
         qtbot.mouseClick(view.charts.thumbnails, LEFT, pos=place.toPoint())
     assert caught.args == ["layer", "14"]
-
-
-def test_few_thumbnails_spread_over_the_width_and_have_no_indicator(view: SceneView) -> None:
-    view.show_scene(Scene(_layers(4)))
-    assert view.charts.thumbnails.places.longest == 0.0
-    assert view.charts.area("overview_0").width() == pytest.approx(156, abs=2)

@@ -133,14 +133,6 @@ def test_a_time_axis_behind_a_tab_comes_in_front_to_show_a_step(view: SceneView)
     assert [text for text, _ in chips(view, "c")] == ["FR-II"]
 
 
-def test_another_run_is_shown_from_its_first_step(view: SceneView) -> None:
-    view.show_scene(Scene((_chart(SWAP),)))
-    view.steps.go_to(200.0, 200.0)
-    view.steps.follow()
-    assert view.charts.items["c"].following
-    assert visible_range(view, "c")[0] == (0.0, 1000.0)
-
-
 def test_there_is_nowhere_to_go_without_a_time_axis(view: SceneView) -> None:
     view.show_scene(Scene((_chart(SWAP, epoch=None),)))
     assert not view.steps.go_to(200.0, 200.0)
@@ -158,7 +150,7 @@ def test_long_sentences_of_many_events_end_with_how_many_more_there_are(
 
 
 def test_sentences_are_whole_in_a_narrow_chart(view: SceneView, qtbot: QtBot) -> None:
-    sentence = "Undo regime: networks, optimiser and dials are those of step 3,079."
+    sentence = "Undo it: one thing, another thing and a third one are of step 3,079."
     view.resize(260, 320)
     view.show_scene(Scene((_chart(Mark(500.0, "undo", "undo", sentence)),)))
     qtbot.mouseMove(view.canvas(), _at(view, "c", 0))

@@ -91,12 +91,6 @@ def test_new_frames_keep_the_zoom_of_the_user(view: SceneView) -> None:
         np.testing.assert_allclose(visible_range(view, key), seen)
 
 
-def test_an_untouched_chart_follows_its_data(view: SceneView) -> None:
-    view.show_scene(Scene((_curve(points=100),)))
-    view.show_scene(Scene((_curve(points=500),)))
-    assert visible_range(view, "c")[0] == (0.0, 499.0)
-
-
 def test_a_double_click_follows_again(view: SceneView, qtbot: QtBot) -> None:
     view.show_scene(Scene((_curve(points=100),)))
     place = view.charts.area("c").center()
@@ -121,12 +115,6 @@ def test_one_cannot_zoom_out_of_a_matrix(view: SceneView) -> None:
     _wheel(view, view.charts.area("m").center(), notches=-20)
     x, y = visible_range(view, "m")
     np.testing.assert_allclose((*x, *y), (-0.5, 7.5, -0.5, 7.5))
-
-
-def test_a_square_chart_has_square_data(view: SceneView) -> None:
-    view.show_scene(Scene((_matrix(), _curve())))
-    area = view.charts.area("m")
-    assert abs(area.width() - area.height()) <= 1.0
 
 
 def test_items_live_as_long_as_their_key(view: SceneView) -> None:
@@ -160,14 +148,6 @@ def test_the_cursor_names_curves_and_the_mark_beside_it(view: SceneView) -> None
     assert lines[0] == "step 50"
     assert lines[1].startswith("a  1.6")
     assert lines[2].endswith("swap")
-
-
-def test_leaving_takes_the_readout_away(view: SceneView) -> None:
-    view.show_scene(Scene((_matrix(),)))
-    _move(view, view.charts.area("m").center())
-    assert view.pointer.readout()
-    QApplication.sendEvent(view.canvas(), QEvent(QEvent.Type.Leave))
-    assert view.pointer.readout() == ()
 
 
 def test_a_click_chooses(view: SceneView, qtbot: QtBot) -> None:
@@ -209,13 +189,6 @@ def test_nan_is_drawn_as_empty(view: SceneView) -> None:
     assert shown.name().upper() == LIGHT.panel
 
 
-@pytest.mark.parametrize("points", [0, 1, 2])
-@pytest.mark.parametrize("log", [False, True])
-def test_short_curves_are_shown(view: SceneView, points: int, log: bool) -> None:
-    view.show_scene(Scene((_curve(points=points, log=log),)))
-    view.grab()
-
-
 def test_a_logarithmic_axis_is_drawn_in_powers(view: SceneView) -> None:
     x = np.arange(5)
     curve = Curve("a", x, np.array([1.0, 0.0, -3.0, np.nan, 100.0]))
@@ -234,13 +207,6 @@ def test_a_chart_may_change_from_curves_to_a_matrix(view: SceneView) -> None:
     view.show_scene(Scene((curve,)))
     assert visible_range(view, "c")[0] == (0.0, 99.0)
     view.grab()
-
-
-def test_a_view_of_any_size_paints(view: SceneView) -> None:
-    view.show_scene(Scene((_matrix(), _curve())))
-    for width, height in ((1, 1), (60, 40), (160, 90), (300, 700), (1600, 120)):
-        view.resize(width, height)
-        view.grab()
 
 
 def test_the_collector_of_the_gui_stops_with_its_parent(qapp: QApplication) -> None:

@@ -80,15 +80,6 @@ def test_the_text_of_a_check_box_has_as_much_room_with_the_focus(qtbot, checked:
     assert rooms[0] == rooms[1]
 
 
-def test_the_style_sheet_is_understood_by_qt(qtbot) -> None:
-    button = QPushButton("Start run")
-    qtbot.addWidget(button)
-    button.setProperty("role", "primary")
-    button.setStyleSheet(stylesheet.stylesheet())
-    button.show()
-    assert not button.grab().isNull()
-
-
 def test_another_theme_recolours_what_is_shown_and_what_is_hidden_but_moves_nothing(
     qtbot, qapp: QApplication
 ) -> None:

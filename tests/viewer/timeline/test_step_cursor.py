@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PySide6.QtCore import QEvent, QPoint, Qt
@@ -28,12 +29,14 @@ STEPS = (0, 10, 20, 40)
 class Desk:
     """A cursor over a history that has reached step 50, told where the frames lie."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **keywords: Any) -> None:
         self.history = History()
         self.history.on_event(started())
         self.history.on_frame(frame(50))
         self.drawn = 0
-        self.cursor = StepCursor(self.history, ["gates", "npk"], self._draw, lambda: True)
+        self.cursor = StepCursor(
+            self.history, ["gates", "npk"], self._draw, lambda: True, **keywords
+        )
         self.tell(FramesRecorded(str(folder)))
 
     def tell(self, event: FramesRecorded | RecordingMended) -> None:
@@ -259,11 +262,11 @@ def test_a_drag_with_shift_chooses_steps_and_a_click_with_it_none(desk: Desk, qt
 
 
 def test_while_a_picture_has_to_wait_the_newest_step_is_read_and_the_others_are_not(
-    desk: Desk, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, qapp: object, qtbot: QtBot
 ) -> None:
     """A network trains, and somebody drags: the cursor is there at once, panels follow."""
-    monkeypatch.setattr("dgn_viewer.timeline.step_cursor.REST", 0.05)
-    desk.cursor._wait = lambda: 60.0
+    record(tmp_path, *STEPS)
+    desk = Desk(tmp_path, wait=lambda: 60.0, rest=0.05)
     for step in (12, 41, 22, 11):
         desk.cursor.go_to(step)
         assert desk.cursor.step == step
@@ -273,7 +276,10 @@ def test_while_a_picture_has_to_wait_the_newest_step_is_read_and_the_others_are_
     assert desk.drawn == 1, "only what was asked for last, once the drag rested"
     desk.cursor.go_to(22)
     desk.cursor.live()
-    assert not desk.cursor._later.isActive()
+    qtbot.wait(80)  # longer than a drag rests
+    assert (desk.cursor.step, desk.history.past, desk.drawn) == (None, None, 2)
+    desk.cursor.close()
+    desk.cursor.deleteLater()
 
 
 def test_actions_hear_of_looking_back_and_not_of_every_step(desk: Desk, arrives: Goes) -> None:
