@@ -24,6 +24,7 @@ from dgn_engine.scene.run_text import (
     weights_in_words,
 )
 from tests.engine.panels.pictures import run
+from tests.snapshots import Recorded
 
 FOUR = (64,), (64,), (64,), (64,)
 
@@ -32,24 +33,19 @@ def net(name: str, *options: tuple[str, int], shapes: tuple[tuple[int, ...], ...
     return run(*shapes, config=RunConfig(net=NetConfig(name, options=options)))
 
 
-@pytest.mark.parametrize(
-    ("started", "words"),
-    [
-        (net("fc", shapes=FOUR), "fc 64×5"),
-        (net("fc", shapes=((64,), (32,))), "fc"),
-        (net("cnn4", ("channels", 128), shapes=((128, 4, 4),)), "cnn4 128"),
-        (net("cnn4", shapes=((32, 4, 4), (32, 2, 2))), "cnn4 32"),
-        (net("cnn4", shapes=((32, 4, 4), (16, 2, 2))), "cnn4"),
-        (net("vconv", shapes=((32, 4, 4), (32,))), "vconv"),
-        (replace(net("fc", shapes=FOUR), inspected="x.pt"), "x.pt"),
-        (
-            replace(net("fc", shapes=FOUR), inspected="x.pt", assuming="ReLU"),
-            "x.pt, reading: ReLU, as you said",
-        ),
-    ],
-)
-def test_a_network_in_words(started: RunStarted, words: str) -> None:
-    assert net_in_words(started) == words
+def test_a_network_in_words(recorded: Recorded) -> None:
+    inspected = replace(net("fc", shapes=FOUR), inspected="x.pt")
+    runs = (
+        net("fc", shapes=FOUR),
+        net("fc", shapes=((64,), (32,))),
+        net("cnn4", ("channels", 128), shapes=((128, 4, 4),)),
+        net("cnn4", shapes=((32, 4, 4), (32, 2, 2))),
+        net("cnn4", shapes=((32, 4, 4), (16, 2, 2))),
+        net("vconv", shapes=((32, 4, 4), (32,))),
+        inspected,
+        replace(inspected, assuming="ReLU"),
+    )
+    recorded([net_in_words(one) for one in runs])
 
 
 def test_a_run_in_words_counts_the_weights_of_both_networks() -> None:
@@ -60,18 +56,15 @@ def test_a_run_in_words_counts_the_weights_of_both_networks() -> None:
     assert weights_in_words(started, 1450, aside=True).endswith("1,450 (kept aside)")
 
 
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [
-        (DataConfig(), "digits"),
-        (DataConfig("mnist", binary=(4, 7)), "mnist 4|7"),
-        (DataConfig("folder:/data/flowers"), "folder flowers"),
-        (DataConfig(label_noise=0.125), "digits, 12.5 % label noise"),
-        (DataConfig(label_noise=1, pixels="random"), "digits, 100 % label noise, random pixels"),
-    ],
-)
-def test_data_in_words(data: DataConfig, words: str) -> None:
-    assert data_in_words(data) == words
+def test_data_in_words(recorded: Recorded) -> None:
+    data = (
+        DataConfig(),
+        DataConfig("mnist", binary=(4, 7)),
+        DataConfig("folder:/data/flowers"),
+        DataConfig(label_noise=0.125),
+        DataConfig(label_noise=1, pixels="random"),
+    )
+    recorded([data_in_words(one) for one in data])
 
 
 def test_a_layer_is_named_with_the_gates_that_it_uses() -> None:
@@ -90,40 +83,25 @@ def test_the_layers_of_a_reading_are_counted_by_its_arrays() -> None:
     assert layers_in(names, "layer") == [2, 10]
 
 
-@pytest.mark.parametrize(
-    ("names", "short"),
-    [
-        (["blocks.1.attention.weight", "blocks.22.attention.weight"], ("…1…", "…22…")),
-        (["a.weight", "b.weight"], ("a.weight", "b.weight")),  # short as they are
-        (["blocks.1.attention.weight"], ("blocks.1.attention.weight",)),
-        (["blocks.attention.weight", "blocks.attention.biases"], ("…weight", "…biases")),
-        (["first.attention.weight", "second.attention.weight"], ("first…", "second…")),
-        (
-            ["encoder_of_images", "decoder_of_pictures"],
-            ("encoder_of_images", "decoder_of_pictures"),
-        ),
-        (["blocks.attention.weight", "blocks.attention.weight.more"], ("…weight", "…weight.more")),
-    ],
+PAIRS = (
+    ("blocks.1.attention.weight", "blocks.22.attention.weight"),
+    ("a.weight", "b.weight"),  # short as they are
+    ("blocks.1.attention.weight",),
+    ("blocks.attention.weight", "blocks.attention.biases"),
+    ("first.attention.weight", "second.attention.weight"),
+    ("encoder_of_images", "decoder_of_pictures"),
+    ("blocks.attention.weight", "blocks.attention.weight.more"),
 )
-def test_names_are_shortened_by_what_they_share(names: list[str], short: tuple[str, ...]) -> None:
-    assert short_names(names) == short
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (59.9, "just now"),
-        (60, "1 min ago"),
-        (3599, "59 min ago"),
-        (3600, "1 h ago"),
-        (86_399, "23 h ago"),
-        (86_400, "1 day ago"),
-        (172_800, "2 days ago"),
-        (86_400 * 1234, "1,234 days ago"),
-    ],
-)
-def test_how_long_ago(seconds: float, words: str) -> None:
-    assert ago(seconds) == words
+def test_names_are_shortened_by_what_they_share(recorded: Recorded) -> None:
+    recorded([short_names(names) for names in PAIRS])
+    assert all(len(set(short_names(names))) == len(names) for names in PAIRS)
+
+
+def test_how_long_ago(recorded: Recorded) -> None:
+    moments = (-5, 59.9, 60, 3599, 3600, 86_399, 86_400, 172_800, 86_400 * 1234)
+    recorded({str(seconds): ago(seconds) for seconds in moments})
 
 
 MATCHES = (LayerMatch("layer 1", (2,), "a", (2,), True),)

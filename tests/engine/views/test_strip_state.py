@@ -23,6 +23,7 @@ from dgn_engine.views.strip_state import (
     why_not,
 )
 from tests.engine.views.begun_run import DENSE, started
+from tests.snapshots import Recorded
 
 DL = RegimeEntry("DL", "DL", "", own_gates=False, soft=True, trains_feature=True)
 FL = RegimeEntry("FL", "FL", "", False, soft=False, trains_feature=False, takes_gates=True)
@@ -135,30 +136,10 @@ def test_shapes_in_words() -> None:
     assert shape_in_words((128, 16, 8)) == "128 channels of 16×8"
 
 
-@pytest.mark.parametrize(
-    ("entry", "own", "opened", "drawn", "frozen", "value_frozen", "movable"),
-    [
-        (DL, False, False, False, False, False, True),
-        (FL, False, False, False, True, False, True),
-        (RELU, True, False, False, False, False, False),
-        (LINEAR, True, True, False, False, False, False),
-        (BERNOULLI, False, False, True, True, False, True),
-        (NO_VALUE, False, False, False, False, True, True),
-    ],
-    ids=lambda value: value.id if isinstance(value, RegimeEntry) else "",
-)
-def test_what_a_regime_means_for_the_strip(
-    entry: RegimeEntry,
-    own: bool,
-    opened: bool,
-    drawn: bool,
-    frozen: bool,
-    value_frozen: bool,
-    movable: bool,
-) -> None:
-    state = strip(entry)
-    assert (state.own_gates, state.open_gates, state.drawn_gates) == (own, opened, drawn)
-    assert (state.frozen, state.value_frozen, state.movable) == (frozen, value_frozen, movable)
+def test_what_a_regime_means_for_the_strip(recorded: Recorded) -> None:
+    states = [strip(entry) for entry in (*REGIMES, NO_VALUE)]
+    kinds = ("own_gates", "open_gates", "drawn_gates", "frozen", "value_frozen", "movable")
+    recorded({one.regime: [kind for kind in kinds if getattr(one, kind)] for one in states})
 
 
 def test_one_layer_has_nothing_to_exchange() -> None:
