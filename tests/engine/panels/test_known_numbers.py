@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from dgn_engine.protocol.frames import Array, Reading
+from dgn_engine.protocol.runs import RunCurves
 from dgn_engine.scene.axes import chart_range
 from dgn_engine.scene.chart_settings import ChartSettings, adjusted
 from dgn_engine.scene.elements import Chart, Scene
+from dgn_engine.scene.overlaid import overlaid_runs
 from dgn_engine.scene.panel_spec import PanelSpec, Series, View, all_panels
 from tests.engine.panels import known_readings as known
 from tests.engine.panels.pictures import B, chart, chosen, drawn
@@ -513,3 +515,46 @@ def assert_finite_ranges(one: Chart) -> None:
     if one.matrix is not None:
         assert np.isfinite([one.matrix.low, one.matrix.high]).all(), one.key
         assert one.matrix.low < one.matrix.high, one.key
+
+
+def recorded_run(name: str, factor: float, examples: int = 5) -> RunCurves:
+    """A run whose numbers are so many times 1, 2 and 3; it was tested, but for 'train'."""
+    steps, values = np.array([1, 4, 9]), factor * np.array([1.0, 2.0, 3.0])
+    split = "train" if name == "train" else "test"
+    scalars = {
+        ("training", f"{split}_loss"): (steps, values),
+        ("training", f"{split}_accuracy"): (steps, values / 100),
+        ("ntk", "trace_value"): (steps, values),
+    }
+    spectrum = {"eigenvalues": values[::-1] / 10, "cumulative": values / 100}
+    return RunCurves(name, name, scalars, spectrum, 9, examples={"ntk": examples})
+
+
+def test_curves_of_recorded_runs_are_each_their_own() -> None:
+    def shown(view: View, panel: str) -> dict[str, tuple[Any, Any]]:
+        found = curves(drawn(panel, view))
+        return {name: (x.tolist(), y.tolist()) for name, (x, y) in found.items()}
+
+    runs = (recorded_run("one", 1.0), recorded_run("train", 10.0), recorded_run("few", 4.0, 3))
+    view = replace(known.A, overlaid=overlaid_runs(runs), traced={"ntk": 5})
+    steps, training = [1, 4, 9], shown(view, "training")
+    for name, values in (("one", [1, 2, 3]), ("train", [10, 20, 30]), ("few", [4, 8, 12])):
+        if name != "train":  # A has a curve of this name
+            assert training[f"loss: {name}"] == (steps, values)
+            assert training[f"accuracy: {name}"] == (steps, pytest.approx(values))
+        spectrum = shown(view, "spectrum")
+        eigenvalues = [value / 10 for value in reversed(values)]
+        assert spectrum[f"eigenvalues: {name}"] == ([1, 2, 3], pytest.approx(eigenvalues))
+        cumulative = [value / 100 for value in values]
+        assert spectrum[f"cumulative: {name}"] == ([1, 2, 3], pytest.approx(cumulative))
+    traces = shown(view, "ntk")
+    assert traces["over_steps: one $K^V$"] == (steps, [1, 2, 3])
+    assert traces["over_steps: train $K^V$"] == (steps, [10, 20, 30])
+    assert "over_steps: few $K^V$" not in traces  # a sum over other examples
+    assert "few (3)" in drawn("ntk", view).note
+    charts = drawn("training", view).charts
+    looks = {(curve.role, curve.dash) for curve in charts[0].curves}
+    assert len(looks) == len(charts[0].curves)
+    again = replace(view, overlaid=overlaid_runs((recorded_run("two", 2.0),)))
+    assert shown(again, "training")["loss: two"] == (steps, [2, 4, 6])
+    assert "loss: one" not in shown(again, "training")
