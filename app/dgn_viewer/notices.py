@@ -93,7 +93,7 @@ class Notices(QObject):
         self._last: Told | None = None  # of its newest change, where no event says more of it
         self._said: Told | None = None  # by an event, of what is listed next
         self._timer = QTimer(self, interval=_EVERY_MS)
-        self._timer.timeout.connect(self._age)
+        self._timer.timeout.connect(self.age)
 
     @property
     def recent(self) -> list[Notice]:
@@ -203,6 +203,16 @@ class Notices(QObject):
         """The notice for the status bar: the newest that is open and asks for no decision."""
         return next((one for one in reversed(self._open) if not one.notice.asks), None)
 
+    @property
+    def open_entries(self) -> tuple[Told, ...]:
+        """Those that were not put away, the newest first."""
+        return tuple(reversed(self._open))
+
+    @property
+    def ageing(self) -> bool:
+        """Whether one of them will go by itself."""
+        return self._timer.isActive()
+
     def behind(self) -> int:
         """How many open notices wait behind the one that is shown."""
         return max(0, sum(not one.notice.asks for one in self._open) - 1)
@@ -291,9 +301,9 @@ class Notices(QObject):
         if over:
             self.changed.emit()
 
-    def _age(self) -> None:
-        """Infos and refusals go by themselves, but not from under the pointer; over an offer infos
-        are short."""
+    def age(self) -> None:
+        """Half a second is over: infos and refusals go by themselves, not from under the pointer;
+        over an offer infos are short."""
         if self.held():
             return
         offer = any(one.notice.offers for one in self._open)

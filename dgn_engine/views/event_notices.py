@@ -41,7 +41,8 @@ class Notice:
 
     `asks`: something waits for the answer, so that it stands in a row of its own. `listed`: in the
     list of notices, too; not what is only said again. `until`: what it says is so until one of
-    these events; it stays as long.
+    these events; it stays as long. `about`: what it is of, a short id ('out-of-bounds'); '' where
+    nobody tells it from others.
     """
 
     kind: Kind
@@ -51,6 +52,7 @@ class Notice:
     asks: bool = False
     listed: bool = True
     until: tuple[type[messages.Event], ...] = ()
+    about: str = ""
 
     @property
     def seconds(self) -> float:
@@ -81,8 +83,8 @@ def refusal_in_words(what: str, reason: str) -> str:
 def notice_of(event: messages.Event) -> Notice | None:
     """What an event says to the user, if anything."""
     match event:
-        case messages.Refused(what=what, reason=reason):
-            return Notice("refused", refusal_in_words(what, in_form_words(reason)))
+        case messages.Refused(what=what, reason=reason, kind=kind):
+            return Notice("refused", refusal_in_words(what, in_form_words(reason)), about=kind)
         case training.SettingsIgnored(sentences=sentences):
             return Notice("refused", " ".join(map(in_form_words, sentences)))
         case messages.Failed(what=what, traceback=traceback):

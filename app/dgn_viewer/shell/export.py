@@ -58,12 +58,12 @@ class Exports:
     def _open(self, hosts: Sequence[PanelDock], chosen: Sequence[str]) -> None:
         first = next((host for host in hosts if host.panel_id in chosen), None)
         if len(chosen) == 1 and first is not None and (why := _why_empty(first)):
-            self._context.refuse(why)
+            self._context.refuse(why, "empty")
             return
         try:
             captured(hosts)
         except UserError as refusal:
-            self._context.refuse(str(refusal))
+            self._context.refuse(str(refusal), refusal.kind)
             return
         for before in self._context.window.findChildren(ExportDialog):
             before.close()
@@ -88,7 +88,8 @@ def captured(hosts: Sequence[PanelDock]) -> tuple[FigurePanel, ...]:
             context = context_of(host.drawn.view, host.spec, shown)
             found.append(FigurePanel(host.panel_id, shown, context))
     if not found:
-        raise UserError("No open panel shows anything yet; export after the first frame.")
+        words = "No open panel shows anything yet; export after the first frame."
+        raise UserError(words, kind="no-frame")
     return tuple(found)
 
 

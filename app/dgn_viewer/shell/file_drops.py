@@ -85,7 +85,7 @@ class DropTarget(QObject):
             path = dropped_file(data)
         except UserError as refusal:
             self.other_dropped.emit()
-            self._context.refuse(str(refusal))
+            self._context.refuse(str(refusal), refusal.kind)
             return
         if path.is_dir() or path.suffix in (CONFIGURED, ENDING):
             self.other_dropped.emit()
@@ -96,20 +96,24 @@ class DropTarget(QObject):
         elif purpose in _OF_RUNS:
             self._context.send(CompareRun(str(path)))
         else:
-            self._context.refuse(f"{path.name} is a recorded run: drop it on 'Compare'.")
+            words = f"{path.name} is a recorded run: drop it on 'Compare'."
+            self._context.refuse(words, "wrong-zone")
 
 
 def dropped_file(data: QMimeData) -> Path:
     """The one local file, or run folder, of a drag; raises `UserError` where it is not one."""
     urls = data.urls()
     if len(urls) != 1:
-        raise UserError(f"{len(urls)} files at once: drop one checkpoint at a time.")
+        words = f"{len(urls)} files at once: drop one checkpoint at a time."
+        raise UserError(words, kind="several", value=len(urls))
     if not urls[0].isLocalFile():
         place = urls[0].toDisplayString()
-        raise UserError(f"{place} is not a file on this computer: save it first, then drop it.")
+        words = f"{place} is not a file on this computer: save it first, then drop it."
+        raise UserError(words, kind="no-file", value=place)
     path = Path(urls[0].toLocalFile())
     if path.is_dir() and not (path / "run.json").is_file():
-        raise UserError(f"{path.name} is a folder: drop one checkpoint file, or a recorded run.")
+        words = f"{path.name} is a folder: drop one checkpoint file, or a recorded run."
+        raise UserError(words, kind="wrong-type", value=path.name)
     return path
 
 

@@ -77,8 +77,12 @@ class _Sentence(ElidedLabel):
 class NoticeLine(QFrame):
     """Shows the newest open notice; nothing where there is none but the button of the list."""
 
-    def __init__(self, notices: Notices) -> None:
+    def __init__(
+        self, notices: Notices, say: Callable[[QWidget, str, bool], object] = announce
+    ) -> None:
+        """`say(widget, words, urgent)`: to whoever has the screen read out."""
         super().__init__()
+        self._say = say
         self.setObjectName("notice_line")
         self._notices = notices
         self._entry: Told | None = None
@@ -168,7 +172,7 @@ class NoticeLine(QFrame):
         self._notices.list_wanted.emit(self._entry)
 
     def _announce(self, entry: Told) -> None:
-        announce(self.sentence, self._spoken(entry), entry.notice.kind != "info")
+        self._say(self.sentence, self._spoken(entry), entry.notice.kind != "info")
 
     @staticmethod
     def _spoken(entry: Told) -> str:

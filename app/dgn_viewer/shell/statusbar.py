@@ -171,6 +171,14 @@ class StatusBar(QStatusBar):
         """What a field says: 'device', 'regime', 'speed', 'overhead', 'eta', 'phase', 'step', …"""
         return self._said.get(name, "")
 
+    def ends(self) -> tuple[str, str]:
+        """The words at the left and at the right."""
+        return self._left.text(), self._right.text()
+
+    def about(self) -> str:
+        """The words of the tip."""
+        return self._left.toolTip()
+
     def hold(self, notice: QWidget, busy: Callable[[], bool]) -> None:
         """Give this widget the room between both ends; `busy`: whether it shows something now.
 
@@ -284,7 +292,10 @@ class StatusBar(QStatusBar):
         stands = standing > max(_STANDS * self._slowed, 2.0 * self._step_time)
         eta = frame.eta_seconds if going and frame and not stands else None
         step = self._step = max(now.step, frame.step if frame else 0, self._last_step())
-        words, epoch = f"step {step:,}", frame.epoch if frame else 0.0
+        words, epoch = f"step {step:,}", 0.0
+        if frame is not None:  # it may be of an earlier step than the one that is told
+            later = step - frame.step
+            epoch = frame.epoch + (later / max(now.run.steps_per_epoch, 1) if now.run else 0.0)
         if self._past is not None and now.run is not None:
             words = f"step {self._past:,} of {step:,}"
             epoch = self._past / max(now.run.steps_per_epoch, 1)

@@ -37,6 +37,6 @@ class WindowContext:
     view: Callable[[], View]
     theme: WindowTheme
 
-    def refuse(self, why: str) -> None:
-        """Say, in a sentence, why something was not done."""
-        self.notify(Notice("refused", why))
+    def refuse(self, why: str, kind: str = "") -> None:
+        """Say, in a sentence, why something was not done; `kind`: as a `UserError` has one."""
+        self.notify(Notice("refused", why, about=kind))

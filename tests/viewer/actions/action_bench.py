@@ -85,9 +85,7 @@ STATES = {
     "stopped": after(READY, RUN, Stopped()),
 }
 ALWAYS = set(STATES)
-READY_IN = ALWAYS - {"starting", "stopped"}
-SHOWS_RUN = ALWAYS - {"starting", "idle"}
-HAS_RUN = SHOWS_RUN - {"inspected", "stopped"}
+HAS_RUN = ALWAYS - {"starting", "idle", "inspected", "stopped"}
 
 
 class Recorder:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 from PySide6.QtCore import Qt
@@ -13,7 +12,6 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.scene.panel_spec import all_panels
 from dgn_engine.scene.theme import LIGHT
-from dgn_viewer.actions.palette import matches
 from dgn_viewer.application import Viewer
 from dgn_viewer.style import stylesheet
 
@@ -56,15 +54,17 @@ def in_menus(viewer: Viewer) -> set[str]:
     return found
 
 
-def test_space_pauses_and_goes_on(viewer: Viewer, qtbot: QtBot) -> None:
+def test_space_pauses_and_goes_on_a_second_time_too(viewer: Viewer, qtbot: QtBot) -> None:
     window = viewer.window
     qtbot.waitUntil(lambda: window.run_state.running)
-    QTest.keyClick(window, Qt.Key.Key_Space)
-    qtbot.waitUntil(lambda: window.run_state.phase == "paused")
-    assert window.registry["run.toggle"].text() == "Run"
-    QTest.keyClick(window, Qt.Key.Key_Space)
-    qtbot.waitUntil(lambda: window.run_state.running)
-    assert window.registry["run.toggle"].text() == "Pause"
+    toggle = window.registry["run.toggle"]
+    for _ in range(2):
+        QTest.keyClick(window, Qt.Key.Key_Space)
+        qtbot.waitUntil(lambda: window.run_state.phase == "paused")
+        assert toggle.text() == "Run"
+        QTest.keyClick(window, Qt.Key.Key_Space)
+        qtbot.waitUntil(lambda: window.run_state.running)
+        assert toggle.text() == "Pause"
 
 
 def test_keys_of_what_cannot_be_done_now_are_answered(viewer: Viewer, qtbot: QtBot) -> None:
@@ -97,37 +97,13 @@ def test_a_regime_action_swaps_the_regime(viewer: Viewer, qtbot: QtBot) -> None:
         assert f"→ {regime}" in window.notices.recent[-1].text
 
 
-def test_one_step_and_one_epoch(make_viewer: Callable[..., Viewer], qtbot: QtBot) -> None:
-    window = make_viewer(paused=True).window
-    QTest.keyClick(window, Qt.Key.Key_Period)
-    qtbot.waitUntil(lambda: window.run_state.step == 1 and window.run_state.phase == "paused")
-    QTest.keyClick(window, Qt.Key.Key_Period, Qt.KeyboardModifier.ShiftModifier)
-    run = window.run_state.run
-    assert run is not None
-    qtbot.waitUntil(lambda: window.run_state.step >= run.steps_per_epoch)
-    qtbot.waitUntil(lambda: window.run_state.phase == "paused")  # its scores may come before
-    assert window.run_state.step == run.steps_per_epoch
-
-
-def test_reset_begins_again_with_the_same_seed(viewer: Viewer, qtbot: QtBot) -> None:
-    window = viewer.window
-    first = window.run_state.run
-    assert first is not None
-    qtbot.waitUntil(lambda: window.history.step > 20)
-    window.registry["run.reset"].trigger()
-    qtbot.waitUntil(lambda: window.run_state.run is not first)
-    second = window.run_state.run
-    assert second is not None
-    assert second.config == first.config
-    assert second.probe_set.digest == first.probe_set.digest
-
-
-def test_the_palette_finds_and_does_an_action(viewer: Viewer, qtbot: QtBot) -> None:
+def test_the_palette_finds_and_does_an_action_and_another_one_after_it(
+    viewer: Viewer, qtbot: QtBot
+) -> None:
     window = viewer.window
     qtbot.waitUntil(lambda: window.run_state.running)
     window.action_views.palette.open()
     QTest.keyClicks(window.action_views.palette.query, "one step")  # the space is a letter there
-    assert window.action_views.palette.query.text() == "one step"
     assert window.action_views.palette.shown() == ("run.step",)
     QTest.keyClick(window.action_views.palette.query, Qt.Key.Key_Escape)
     assert not window.action_views.palette.isVisible()
@@ -142,25 +118,12 @@ def test_the_palette_finds_and_does_an_action(viewer: Viewer, qtbot: QtBot) -> N
     visible = {spec.id for spec in window.registry.rows if window.registry[spec.id].isVisible()}
     assert set(palette.shown()) == visible - {"view.palette"}
     QTest.keyClicks(palette.query, "pau")
-    assert palette.shown() == ("run.toggle",) or "run.toggle" in palette.shown()
+    assert "run.toggle" in palette.shown()
     QTest.keyClick(palette.query, Qt.Key.Key_Return)
     assert not palette.isVisible()
     qtbot.waitUntil(lambda: window.run_state.phase == "paused")
-
-
-@pytest.mark.parametrize(
-    ("query", "text", "found"),
-    [("", "Run", True), ("all export", "Export all panels", True), ("xyz", "Run", False)],
-)
-def test_the_words_of_a_query_match_in_any_order(query: str, text: str, found: bool) -> None:
-    assert matches(query, text) is found
-
-
-def test_the_shortcut_sheet_lists_every_shortcut(viewer: Viewer) -> None:
-    window = viewer.window
-    QTest.keyClick(window, Qt.Key.Key_Question)
-    assert window.action_views.sheet.isVisible()
-    listed = {text for _, text in window.action_views.sheet.rows()}
-    assert {"Pause", "One step", "One epoch", "Reset", "New run…"} <= listed
-    QTest.keyClick(window.action_views.sheet, Qt.Key.Key_Escape)
-    assert not window.action_views.sheet.isVisible()
+    step = window.run_state.step
+    palette.open()
+    QTest.keyClicks(palette.query, "one step")
+    QTest.keyClick(palette.query, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: window.run_state.step == step + 1)

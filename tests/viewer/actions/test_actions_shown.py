@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,14 +13,16 @@ from PySide6.QtWidgets import QApplication, QGridLayout, QMenuBar, QScrollArea
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.run_state import RunState
-from dgn_engine.protocol.training import Advance, Reset
+from dgn_engine.protocol.training import Advance, Reset, SwapRegime
 from dgn_viewer.actions.action_rows import ActionRow
 from dgn_viewer.actions.gates_menu import regime_rows
 from dgn_viewer.actions.menus import BAR, Menus
 from dgn_viewer.actions.palette import Palette, matches
 from dgn_viewer.actions.shortcuts import ShortcutSheet
+from tests.snapshots import Recorded
 from tests.viewer.actions.action_bench import (
     CATALOGUE,
+    REGIMES,
     STATES,
     Bench,
 )
@@ -30,12 +33,12 @@ def test_keys_are_refused_with_the_reason_while_their_action_is_disabled(bench: 
     open_run = QKeySequence("Ctrl+Shift+R")
     desk.state = RunState()
     actions.refresh()
-    assert "started" in actions.refusal(open_run)
+    assert actions.refusal(open_run)
     assert actions.refusal(QKeySequence("Ctrl+Alt+Shift+K")) == ""  # of no action
     desk.state = STATES["inspected"]
     actions.refresh()
     assert actions.refusal(open_run) == ""
-    assert actions.refusal(QKeySequence("Space")).startswith("Inspecting x.pt")
+    assert "x.pt" in actions.refusal(QKeySequence("Space"))
 
 
 def test_a_row_becomes_an_action_that_shows_the_state(bench: Bench) -> None:
@@ -47,7 +50,8 @@ def test_a_row_becomes_an_action_that_shows_the_state(bench: Bench) -> None:
     actions.refresh()
     toggle, undo = actions["run.toggle"], actions["edit.undo"]
     assert (toggle.text(), toggle.isEnabled(), toggle.isCheckable()) == ("Run", True, False)
-    assert toggle.toolTip() == "Train, or pause between two steps (Space)"
+    usual = toggle.toolTip()
+    assert usual.endswith(" (Space)")
     assert [keys.toString() for keys in actions["edit.redo"].shortcuts()] == [
         "Ctrl+Shift+Z",
         "Ctrl+Y",
@@ -64,10 +68,10 @@ def test_a_row_becomes_an_action_that_shows_the_state(bench: Bench) -> None:
     desk.state = STATES["inspected"]
     actions.refresh()
     assert not toggle.isEnabled()
-    assert toggle.toolTip().startswith("Inspecting x.pt")
+    assert "x.pt" in toggle.toolTip()
     desk.state = STATES["paused"]
     actions.refresh()
-    assert toggle.toolTip() == "Train, or pause between two steps (Space)"
+    assert toggle.toolTip() == usual
     with pytest.raises(KeyError):
         actions["run.fly"]
 
@@ -104,60 +108,34 @@ def titles(menu: Any) -> list[str]:
     return [action.text() for action in menu.actions()]
 
 
-def test_menus_follow_the_registry(bench: Bench) -> None:
+def test_menus_follow_the_registry(bench: Bench, recorded: Recorded) -> None:
     bar = QMenuBar(bench.window)
     menus = Menus(bar, bench.actions)
     tops = {action.text(): action for action in bar.actions()}
     assert list(tops) == list(BAR)
     assert not tops["Gates"].isVisible()  # empty yet
     assert tops["Edit"].isVisible()
-    assert titles(tops["Edit"].menu()) == [
-        "Undo",
-        "Redo",
-        "Put only the setting back",
-        "",
-        "Undo layout",
-        "Redo layout",
-        "",
-        "Probe examples…",
-        "Settings…",
-    ]
-    assert titles(tops["Run"].menu()) == [
-        "Run",
-        "One step",
-        "One epoch",
-        "Reset",
-        "Go back to the last finite state",
-        "",
-        "Branch from here…",
-        "Stop the branch",
-        "",
-        "Train on from here",
-        "Train on, gates fixed",
-        "",
-        "Start the engine again",
-    ]
-    assert titles(tops["View"].menu()) == [
-        "Command palette…", "Panels", "", "Maximise panel", "Layout", "", "Theme", "",
-        "Look back", "Previous event", "Next event", "Follow again", "Mark this step",
-        "No marked steps", "Zoom steps together", "",
-        "Next panel", "Previous panel", "", "Differences of A and B", "Changes of the run",
-        "Recent notices", "Menu of the chart",
-    ]  # fmt: skip
     bench.actions.add(regime_rows(CATALOGUE, bench.desk.log.append))
     assert tops["Gates"].isVisible()
-    assert titles(tops["Gates"].menu()) == [
-        "DL · Deep gating",
-        "",
-        "FL of a file",
-        "FL, value network kept",
-        "",
-        "ReLU",
-    ]
-    theme = next(a for a in tops["View"].menu().actions() if a.text() == "Theme").menu()  # type: ignore[attr-defined]
-    assert titles(theme) == ["Light", "Dark", "As the system"]
+    shown = {name: titles(top.menu()) for name, top in tops.items()}
+    recorded(shown)
     menus.fill()
-    assert len(titles(tops["View"].menu())) == 23
+    assert {name: titles(top.menu()) for name, top in tops.items()} == shown
+
+
+def test_a_second_catalogue_changes_no_row_that_is_there_and_adds_those_that_are_new(
+    bench: Bench,
+) -> None:
+    bench.actions.add(regime_rows(CATALOGUE, bench.desk.log.append))
+    menus = Menus(QMenuBar(bench.window), bench.actions)
+    first = bench.actions["regime.DL"]
+    more = replace(CATALOGUE, regimes=(*REGIMES, replace(REGIMES[0], id="new", title="New")))
+    bench.actions.add(regime_rows(more, bench.desk.log.append))
+    assert bench.actions["regime.DL"] is first
+    bench.desk.log.clear()
+    first.trigger()
+    bench.actions["regime.new"].trigger()
+    assert bench.desk.log == [SwapRegime("DL"), SwapRegime("new")]
     assert isinstance(menus, QObject)
 
 
@@ -178,6 +156,7 @@ def test_a_menu_looks_at_the_disk_before_it_shows(bench: Bench) -> None:
         ("step one", "Run: One step", True),
         ("step two", "Run: One step", False),
         ("  ", "Run", True),
+        ("", "Run", True),
     ],
 )
 def test_every_word_of_a_query_has_to_occur(query: str, text: str, found: bool) -> None:
@@ -240,27 +219,17 @@ def current(palette: Palette) -> str:
     return "" if item is None else str(item.data(0, Qt.ItemDataRole.UserRole))
 
 
-def test_the_palette_has_its_place_over_the_window(bench: Bench, palette: Palette) -> None:
-    assert (palette.objectName(), palette.isVisible()) == ("palette", True)
+def test_the_palette_has_its_place_over_the_window_and_begins_anew_each_time(
+    bench: Bench, palette: Palette
+) -> None:
     assert (palette.width(), palette.x(), palette.y()) == (480, 160, 72)
-    assert (palette.query.placeholderText(), palette.query.accessibleName()) == (
-        "Find an action",
-        "Find an action",
-    )
+    assert palette.query.accessibleName()
     listed = palette.list
-    assert (listed.columnCount(), listed.isHeaderHidden(), listed.rootIsDecorated()) == (
-        2,
-        True,
-        False,
-    )
-    assert listed.uniformRowHeights()
     assert listed.focusPolicy() == Qt.FocusPolicy.NoFocus
-    assert not listed.header().stretchLastSection()
     row = max(24, listed.sizeHintForRow(0))
     assert listed.height() == 12 * row + 4  # twelve rows, the others are scrolled to
-    assert (palette.query.x(), palette.query.y()) == (8, 8)
-    assert listed.y() == palette.query.geometry().bottom() + 1 + 8
     assert palette.height() == listed.geometry().bottom() + 1 + 8
+    every = palette.shown()
     palette.query.setText("theme light")
     assert listed.height() == row + 4
     palette.query.setText("nothing is called so")
@@ -269,7 +238,8 @@ def test_the_palette_has_its_place_over_the_window(bench: Bench, palette: Palett
     bench.window.resize(300, 220)
     palette.open()
     assert (palette.width(), palette.x()) == (268, 16)
-    assert palette.query.text() == ""
+    assert (palette.query.text(), palette.shown()) == ("", every)
+    assert current(palette) == every[0]
     assert listed.height() == 60
 
 
@@ -282,18 +252,7 @@ def test_arrows_pass_over_what_cannot_be_done(bench: Bench, palette: Palette) ->
     assert first.isDisabled()
     palette.query.setText("run:")
     rows = palette.shown()
-    assert rows == (
-        "run.toggle",
-        "run.step",
-        "run.epoch",
-        "run.reset",
-        "run.go_back",
-        "run.branch",
-        "run.stop_branch",
-        "run.train_on",
-        "run.train_on_gates",
-        "run.start_engine",
-    )
+    assert rows == tuple(name for name in bench.desk.rows if name.startswith("run."))
     assert current(palette) == "run.toggle"
     QTest.keyClick(palette.query, Qt.Key.Key_Down)
     assert current(palette) == "run.step"
@@ -317,21 +276,11 @@ def test_arrows_pass_over_what_cannot_be_done(bench: Bench, palette: Palette) ->
     assert not palette.isVisible()
 
 
-def test_what_is_typed_goes_into_the_query(palette: Palette) -> None:
-    QTest.keyClicks(palette.query, "one ste")
-    assert palette.query.text() == "one ste"
-    assert palette.shown() == ("run.step",)
-    QTest.keyClick(palette.query, Qt.Key.Key_Backspace)
-    assert palette.query.text() == "one st"
-
-
 def test_a_click_does_and_escape_leaves(bench: Bench, palette: Palette) -> None:
     palette.query.setText("one step")
     item = palette.list.topLevelItem(0)
     assert item is not None
-    assert item.toolTip(0) == "Take one training step, then pause (.)"
-    right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-    assert Qt.AlignmentFlag(item.textAlignment(1)) == right
+    assert item.toolTip(0) == bench.actions["run.step"].toolTip()
     bench.desk.log.clear()
     palette.list.itemClicked.emit(item, 0)
     assert bench.desk.log == [Advance(1)]
@@ -362,8 +311,7 @@ def test_any_key_or_click_puts_the_sheet_away(bench: Bench) -> None:
     sheet = ShortcutSheet(bench.actions, bench.window)
     bench.window.resize(1920, 900)
     bench.window.show()
-    assert (sheet.objectName(), sheet.isHidden()) == ("sheet", True)
-    assert sheet.focusPolicy() == Qt.FocusPolicy.StrongFocus
+    assert sheet.isHidden()
     sheet.open()
     assert sheet.isVisible()
     off = sheet.geometry().center() - bench.window.rect().center()
@@ -374,7 +322,6 @@ def test_any_key_or_click_puts_the_sheet_away(bench: Bench) -> None:
         return str(grid.itemAtPosition(row, column).widget().text())
 
     rows = [(keys, words.removesuffix("…")) for keys, words in sheet.rows()]
-    assert text(0, 0) == "Keyboard shortcuts"
     assert rows[0] == ("Space", "Run")
     assert len(rows) > 20
     columns = -(-len(rows) // 14)  # at most fourteen in each, where the window is wide
@@ -382,12 +329,7 @@ def test_any_key_or_click_puts_the_sheet_away(bench: Bench) -> None:
     for place, row in enumerate(rows):
         at = place % high + 1, 2 * (place // high)
         assert (text(*at), text(at[0], at[1] + 1)) == row
-    assert grid.itemAtPosition(0, 0).widget().property("role") == "title"
-    assert grid.itemAtPosition(1, 0).widget().property("role") == "heading"
     assert "Branch from here" in dict(rows).values()  # without its dots
-    margins = grid.contentsMargins()
-    assert (margins.left(), margins.top(), margins.right(), margins.bottom()) == (24, 16, 24, 16)
-    assert (grid.horizontalSpacing(), grid.verticalSpacing()) == (16, 8)
     count = grid.count()
     QTest.keyClick(sheet, Qt.Key.Key_A)
     assert not sheet.isVisible()

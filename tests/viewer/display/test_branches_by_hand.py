@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from pytestqt.qtbot import QtBot
@@ -13,9 +12,7 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.protocol.branches import BranchChanges
 from dgn_engine.protocol.messages import Event
 from dgn_engine.scene.differences import differences
-from dgn_engine.scene.elements import Scene
 from dgn_engine.storage.runs import run_checkpoints
-from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.headless_run import HeadlessRun
@@ -128,50 +125,3 @@ def test_a_branch_under_another_regime_and_its_run_equal_headless_runs_and_are_c
     changes = BranchChanges(regime="FR-II")
     HeadlessRun(Quiet(), lambda: False).branch_off(parent, FROM, changes, changed, None)
     assert_bit_equal(Path(branch.folder), changed)
-
-
-def test_two_steps_side_by_side_differ_where_numpy_says(
-    on_display: Viewer, user: XUser, qtbot: QtBot, tmp_path: Path
-) -> None:
-    window = on_display.window
-    cursor, runs = window.time.cursor, tmp_path / "home" / "runs"
-    qtbot.waitUntil(lambda: len(list(runs.glob("*/frames/*"))) >= 4)
-    window.registry["run.toggle"].trigger()
-    qtbot.waitUntil(lambda: not window.run_state.running)
-    user.focus(window)
-    window.time.bar.slider.setFocus()
-    user.key("Home")
-    qtbot.waitUntil(lambda: cursor.step is not None and not cursor.waiting)
-    first = cursor.step
-    assert first is not None
-    user.key("ctrl+alt+b")  # that step is B
-    qtbot.waitUntil(lambda: window.run_state.comparison is not None)
-    qtbot.waitUntil(lambda: "agreement" in window.docks.visible())
-    window.time.bar.slider.setFocus()
-    user.key("End")  # and A the last one
-    [folder] = {frames.parent for frames in runs.glob("*/frames")}
-    recorded = RecordedSteps(folder)
-
-    def now(step: int | None) -> int:
-        return window.run_state.step if step is None else step
-
-    qtbot.waitUntil(lambda: now(cursor.step) != first and not cursor.waiting)
-    a, b = recorded.at(now(cursor.step)), recorded.at(first)
-    assert a is not None
-    assert b is not None
-    gates = [frame.readings["gates"].arrays for frame in (a, b)]
-    names = [f"layer_{layer}" for layer in range(3)]
-    xor = [np.logical_xor(*(one[name] >= 0.5 for one in gates)) for name in names]
-    assert any(map(np.any, xor))  # they do differ
-    host = window.docks.hosts["agreement"]
-
-    def shown(layer: int) -> bool:
-        scene = host.shown()
-        found = {one.key: one for one in scene.charts} if isinstance(scene, Scene) else {}
-        matrix = found["difference"].matrix if "difference" in found else None
-        return matrix is not None and np.array_equal(np.abs(matrix.values), xor[layer])
-
-    qtbot.waitUntil(lambda: shown(0))
-    for layer in (1, 2):
-        host.set_choice("layer", str(layer))
-        qtbot.waitUntil(lambda layer=layer: shown(layer))  # type: ignore[misc]  # bound

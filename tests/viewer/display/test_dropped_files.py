@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,24 @@ from tests.viewer.display.x_user import XUser
 pytestmark = pytest.mark.display
 
 
-def test_a_checkpoint_opens_its_page_and_a_file_that_is_none_ends_it_and_is_named_once(
+def test_each_file_opens_its_page_for_its_zone_and_one_that_is_none_ends_it_and_is_named_once(
     on_display: Viewer, user: XUser, qtbot: QtBot, weights: Path, tmp_path: Path
 ) -> None:
+    """The second has the name of the first."""
     window = on_display.window
+    other = tmp_path / "other" / weights.name
+    other.parent.mkdir()
+    shutil.copy(weights, other)
     user.drag_file(weights, window)
     qtbot.waitUntil(lambda: isinstance(window.inspector.page, FilePage))
+    zone = window.files.drops.overlay.room_of("network").center().toPoint()
+    user.drag_file(other, window, zone)
+
+    def shown() -> tuple[str, str]:
+        page = window.inspector.page
+        return (page.listed.path, page.purpose) if isinstance(page, FilePage) else ("", "")
+
+    qtbot.waitUntil(lambda: shown() == (str(other), "network"))
     file = tmp_path / "letter.pt"
     file.write_text("no weights here", encoding="utf-8")
     said: list[Event] = []

@@ -12,7 +12,6 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.scene.elements import Scene
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_viewer.application import Viewer
-from dgn_viewer.inspector.pages.examples_page import ExamplesPage
 from dgn_viewer.plots.scene_view import SceneView
 from tests.viewer.display.x_user import XUser
 
@@ -77,32 +76,3 @@ def test_one_scrubs_by_mouse_and_keys_while_training_goes_on(
     qtbot.waitUntil(lambda: cursor.step is None)
     assert not cursor.player.playing
     assert window.run_state.running
-
-
-def test_a_digit_that_is_drawn_is_measured_with_the_others(
-    on_display: Viewer, user: XUser, qtbot: QtBot
-) -> None:
-    window = on_display.window
-    qtbot.waitUntil(lambda: window.history.view({}).pictures is not None)
-    user.key("ctrl+shift+d")
-    qtbot.waitUntil(lambda: isinstance(window.inspector.page, ExamplesPage))
-    page = window.inspector.page
-    assert isinstance(page, ExamplesPage)
-    assert page.canvas is not None
-    qtbot.waitUntil(lambda: not page.canvas.visibleRegion().isEmpty())
-    side = page.canvas.width()
-    user.drag(page.canvas, *(QPoint(side // 2, side * tenth // 10) for tenth in (1, 3, 5, 7, 9)))
-    drawn = page.canvas.pixels()
-    assert drawn.any()
-
-    def measured() -> bool:
-        found = window.history.view({}).pictures
-        return found is not None and found.probe_set.drawn == 1
-
-    qtbot.waitUntil(measured)
-    pictures = window.history.view({}).pictures
-    assert pictures is not None
-    assert pictures.images is not None
-    np.testing.assert_array_equal(pictures.images[-1], drawn)
-    last = len(pictures.images) - 1
-    qtbot.waitUntil(lambda: window.docks.linked.lit.examples == (last,))  # its active sub-network

@@ -10,31 +10,41 @@ from PySide6.QtWidgets import QApplication, QMainWindow, QWidget
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.branches import CompareRun
-from dgn_engine.protocol.files import OpenFile
+from dgn_engine.protocol.files import OpenFile, Purpose
 from dgn_engine.protocol.messages import Command
-from dgn_engine.scene.file_use_text import USES, FileUse
+from dgn_engine.scene.file_use_text import USES
 from dgn_engine.scene.theme import DARK
-from dgn_viewer.shell.file_drops import DropTarget
+from dgn_engine.views.event_notices import Notice
+from dgn_viewer.shell.drop_zones import PROMISE
+from dgn_viewer.shell.file_drops import SESSION, DropTarget
 from tests.viewer.window_contexts import make_context
 
 CORNER = QPointF(5, 5)  # on no zone
 
 
+NAMES = ["gates.pt", "a b.safetensors", "weights.npz", "no-suffix"]
+
+
 @pytest.fixture
-def said() -> list[str]:
+def told() -> list[Notice]:
     return []
 
 
 @pytest.fixture
-def target(qtbot: QtBot, sent: list[Command], said: list[str]) -> DropTarget:
+def target(qtbot: QtBot, sent: list[Command], told: list[Notice]) -> DropTarget:
     window = QMainWindow()
     qtbot.addWidget(window)
     window.setCentralWidget(QWidget())
     window.resize(640, 480)
-    context = make_context(window, sent.append, lambda notice: said.append(notice.text))
-    drop_target = DropTarget(context, lambda _path: None)
+    drop_target = DropTarget(make_context(window, sent.append, told.append), lambda _path: None)
     window.show()
     return drop_target
+
+
+@pytest.fixture
+def recorded_run(tmp_path: Path) -> Path:
+    (tmp_path / "run.json").write_text("{}", encoding="utf-8")
+    return tmp_path
 
 
 def files(*urls: str | Path) -> QMimeData:
@@ -44,13 +54,9 @@ def files(*urls: str | Path) -> QMimeData:
 
 
 def enter(widget: QWidget, data: QMimeData) -> bool:
-    event = QDragEnterEvent(
-        QPoint(5, 5),
-        Qt.DropAction.CopyAction,
-        data,
-        Qt.MouseButton.LeftButton,
-        Qt.KeyboardModifier.NoModifier,
-    )
+    copy, left = Qt.DropAction.CopyAction, Qt.MouseButton.LeftButton
+    none = Qt.KeyboardModifier.NoModifier
+    event = QDragEnterEvent(QPoint(5, 5), copy, data, left, none)
     event.ignore()
     QApplication.sendEvent(widget, event)
     return event.isAccepted()
@@ -59,14 +65,8 @@ def enter(widget: QWidget, data: QMimeData) -> bool:
 def drop(widget: QWidget, data: QMimeData, at: QPointF = CORNER) -> None:
     """A drop follows an enter, as the platform does it."""
     enter(widget, data)
-    event = QDropEvent(
-        at,
-        Qt.DropAction.CopyAction,
-        data,
-        Qt.MouseButton.LeftButton,
-        Qt.KeyboardModifier.NoModifier,
-    )
-    QApplication.sendEvent(widget, event)
+    copy, left = Qt.DropAction.CopyAction, Qt.MouseButton.LeftButton
+    QApplication.sendEvent(widget, QDropEvent(at, copy, data, left, Qt.KeyboardModifier.NoModifier))
 
 
 def window_of(target: DropTarget) -> QMainWindow:
@@ -75,7 +75,7 @@ def window_of(target: DropTarget) -> QMainWindow:
     return window
 
 
-@pytest.mark.parametrize("name", ["gates.pt", "a b.safetensors", "weights.npz", "no-suffix"])
+@pytest.mark.parametrize("name", NAMES)
 def test_one_file_dropped_anywhere_is_opened(
     target: DropTarget, sent: list[Command], tmp_path: Path, name: str
 ) -> None:
@@ -84,145 +84,29 @@ def test_one_file_dropped_anywhere_is_opened(
     assert target.overlay.isVisible()
     assert target.overlay.geometry() == window.rect()
     assert name in target.overlay.accessibleName()
-    assert "Nothing changes before you confirm" in target.overlay.accessibleName()
+    assert PROMISE in target.overlay.accessibleName()
     drop(target.overlay, files(path))
     assert sent == [OpenFile(str(path))]
     assert not target.overlay.isVisible()
 
 
-@pytest.mark.parametrize("use", USES, ids=lambda use: use.purpose)
-def test_each_zone_says_what_it_does_and_opens_the_file_for_that(
-    target: DropTarget, sent: list[Command], tmp_path: Path, use: FileUse
-) -> None:
-    window, path = window_of(target), tmp_path / "some.pt"
-    enter(window, files(path))
-    assert f"{use.title} {use.where}" in target.overlay.accessibleName()
-    middle = target.overlay.room_of(use.purpose).center()
-    target.overlay.light(middle.toPoint())
-    assert target.overlay.lit == use.purpose
-    drop(target.overlay, files(path), middle)
-    assert sent == [OpenFile(str(path), use.purpose)]
-
-
-def test_zones_do_not_overlap_and_fill_the_window(target: DropTarget, tmp_path: Path) -> None:
-    enter(window_of(target), files(tmp_path / "some.pt"))
-    rooms = [target.overlay.room_of(use.purpose) for use in USES]
-    for one, other in itertools.combinations(rooms, 2):
-        assert not one.intersects(other)
-    covered = sum(room.width() * room.height() for room in rooms)
-    assert covered > 0.6 * target.overlay.width() * target.overlay.height()
-
-
-def test_a_recorded_run_can_only_be_compared_with(
-    target: DropTarget, sent: list[Command], said: list[str], tmp_path: Path
-) -> None:
-    (tmp_path / "run.json").write_text("{}", encoding="utf-8")
-    gates = target.overlay.room_of("gates").center()
-    drop(window_of(target), files(tmp_path), gates)
-    assert sent == []
-    assert said == [f"{tmp_path.name} is a recorded run: drop it on 'Compare'."]
-    drop(window_of(target), files(tmp_path), target.overlay.room_of("compare").center())
-    assert sent == [CompareRun(str(tmp_path))]
-
-
-def test_several_files_are_refused_in_a_sentence(
-    target: DropTarget, sent: list[Command], said: list[str], tmp_path: Path
-) -> None:
-    others: list[bool] = []
-    target.other_dropped.connect(lambda: others.append(True))
-    drop(window_of(target), files(tmp_path / "a.pt", tmp_path / "b.pt"))
-    assert others  # the page of a file that was dropped before goes
-    assert sent == []
-    assert said == ["2 files at once: drop one checkpoint at a time."]
-
-
-def test_a_link_and_a_folder_are_refused_in_a_sentence(
-    target: DropTarget, sent: list[Command], said: list[str], tmp_path: Path
-) -> None:
-    drop(window_of(target), files("https://example.org/a.pt"))
-    drop(window_of(target), files(tmp_path))
-    assert sent == []
-    assert "https://example.org/a.pt is not a file on this computer" in said[0]
-    assert f"{tmp_path.name} is a folder" in said[1]
-
-
-def test_the_overlay_goes_when_the_drag_leaves(
-    target: DropTarget, tmp_path: Path, qtbot: QtBot
-) -> None:
-    enter(window_of(target), files(tmp_path / "a.pt"))
-    QApplication.sendEvent(target.overlay, QDragLeaveEvent())
-    qtbot.waitUntil(lambda: not target.overlay.isVisible())
-
-
-def test_the_overlay_stays_when_the_drag_passes_from_window_to_overlay(
-    target: DropTarget, tmp_path: Path, qtbot: QtBot
-) -> None:
-    enter(window_of(target), files(tmp_path / "a.pt"))
-    QApplication.sendEvent(window_of(target), QDragLeaveEvent())
-    enter(target.overlay, files(tmp_path / "a.pt"))
-    qtbot.wait(200)
-    assert target.overlay.isVisible()
-
-
-def test_dragged_text_is_not_its_business(target: DropTarget) -> None:
-    data = QMimeData()
-    data.setText("hello")
-    assert not enter(window_of(target), data)
-    assert not target.overlay.isVisible()
-
-
-def test_the_overlay_covers_a_window_that_is_resized(target: DropTarget, tmp_path: Path) -> None:
-    enter(window_of(target), files(tmp_path / "a.pt"))
-    target.overlay.set_theme(DARK)
-    window_of(target).resize(700, 500)
-    assert target.overlay.size() == window_of(target).size()
-    assert not target.overlay.grab().isNull()
-    assert target.overlay.testAttribute(Qt.WidgetAttribute.WA_AcceptDrops)
-
-
-def test_a_session_has_the_whole_window_for_a_zone(
+def test_each_zone_opens_for_its_use_and_a_second_file_of_the_same_name_is_another(
     target: DropTarget, sent: list[Command], tmp_path: Path
 ) -> None:
-    session = tmp_path / "a.dgn"
-    session.touch()
-    window = target.overlay.parentWidget()
-    assert enter(window, files(session))
-    assert target.overlay.accessibleName().startswith("Drop to open this session")
-    drop(window, files(session))
-    assert sent == [OpenFile(str(session))]
-
-
-def test_a_closed_zone_is_neither_lit_nor_dropped_on(target: DropTarget, tmp_path: Path) -> None:
-    (tmp_path / "run.json").write_text("{}", encoding="utf-8")
-    enter(window_of(target), files(tmp_path))
-    overlay = target.overlay
-    found = {
-        use.purpose: overlay.purpose_at(overlay.room_of(use.purpose).center().toPoint())
-        for use in USES
-    }
-    assert found == {"gates": "", "weights": "", "compare": "compare", "network": ""}
-    overlay.light(overlay.room_of("gates").center().toPoint())
-    assert overlay.lit == ""
-    overlay.light(overlay.room_of("compare").center().toPoint())
-    assert overlay.lit == "compare"
-    overlay.light(overlay.room_of("gates").center().toPoint())
-    assert overlay.lit == ""
-    assert overlay.accessibleName() == (
-        f"{tmp_path.name} (recorded run). Compare beside the current run. "
-        "A recorded run can be compared with."
-    )
-
-
-def test_no_zone_is_open_where_nothing_can_be_taken(target: DropTarget, tmp_path: Path) -> None:
-    enter(window_of(target), files(tmp_path))  # a folder that is no run
-    overlay = target.overlay
-    for use in USES:
-        assert overlay.purpose_at(overlay.room_of(use.purpose).center().toPoint()) == ""
-    assert overlay.accessibleName().startswith("This cannot be taken. ")
-
-
-def test_three_zones_stand_side_by_side_over_a_low_one(target: DropTarget, tmp_path: Path) -> None:
-    enter(window_of(target), files(tmp_path / "some.pt"))
+    """Three stand side by side over a low one."""
+    window, asked = window_of(target), list[Command]()
+    for use, folder in itertools.product(USES, ("first", "second")):
+        path = tmp_path / folder / "some.pt"
+        enter(window, files(path))
+        assert f"{use.title} {use.where}" in target.overlay.accessibleName()
+        middle = target.overlay.room_of(use.purpose).center()
+        target.overlay.light(middle.toPoint())
+        assert target.overlay.lit == use.purpose
+        drop(target.overlay, files(path), middle)
+        asked.append(OpenFile(str(path), use.purpose))
+    assert sent == asked
+    enter(window, files(path))
+    assert target.overlay.lit == ""
     rooms = [target.overlay.room_of(use.purpose) for use in USES]
     # Of 640 by 480: 24 around, 56 above, 40 below, 12 between, 96 for the low one.
     width, height = 640 - 48, 480 - 48 - 56 - 40
@@ -234,3 +118,82 @@ def test_three_zones_stand_side_by_side_over_a_low_one(target: DropTarget, tmp_p
     between = rooms[0].topRight() + QPointF(6, 10)
     assert target.overlay.purpose_at(between.toPoint()) == ""
     assert target.overlay.purpose_at(QPoint(5, 5)) == ""
+
+
+def test_a_recorded_run_can_only_be_compared_with(
+    target: DropTarget, sent: list[Command], told: list[Notice], recorded_run: Path
+) -> None:
+    overlay = target.overlay
+
+    def middle(purpose: Purpose) -> QPointF:
+        return overlay.room_of(purpose).center()
+
+    enter(window_of(target), files(recorded_run))
+    assert recorded_run.name in overlay.accessibleName()
+    for use in USES:
+        found = overlay.purpose_at(middle(use.purpose).toPoint())
+        assert found == (use.purpose if use.purpose == "compare" else "")
+    for purpose in ("gates", "compare", "gates"):
+        overlay.light(middle(purpose).toPoint())
+        assert overlay.lit == ("compare" if purpose == "compare" else "")
+    drop(window_of(target), files(recorded_run), middle("gates"))
+    assert sent == []
+    assert [(one.about, recorded_run.name in one.text) for one in told] == [("wrong-zone", True)]
+    drop(window_of(target), files(recorded_run), middle("compare"))
+    assert sent == [CompareRun(str(recorded_run))]
+
+
+def test_what_is_no_single_file_is_refused_and_ends_the_page_of_one_before(
+    target: DropTarget, sent: list[Command], told: list[Notice], tmp_path: Path
+) -> None:
+    others: list[bool] = []
+    target.other_dropped.connect(lambda: others.append(True))
+    link = "https://example.org/a.pt"
+    drop(window_of(target), files(tmp_path / "a.pt", tmp_path / "b.pt"))
+    drop(window_of(target), files(link))
+    drop(window_of(target), files(tmp_path))
+    assert len(others) == 3
+    assert sent == []
+    assert [one.about for one in told] == ["several", "no-file", "wrong-type"]
+    for one, quoted in zip(told, ("2", link, tmp_path.name), strict=True):
+        assert one.text.startswith(quoted)
+    enter(window_of(target), files(tmp_path))
+    for use in USES:
+        place = target.overlay.room_of(use.purpose).center().toPoint()
+        assert target.overlay.purpose_at(place) == ""
+
+
+def test_the_overlay_goes_when_the_drag_leaves_the_window_and_not_when_it_meets_the_overlay(
+    target: DropTarget, tmp_path: Path, qtbot: QtBot
+) -> None:
+    enter(window_of(target), files(tmp_path / "a.pt"))
+    QApplication.sendEvent(window_of(target), QDragLeaveEvent())
+    enter(target.overlay, files(tmp_path / "a.pt"))
+    qtbot.wait(200)
+    assert target.overlay.isVisible()
+    target.overlay.set_theme(DARK)
+    window_of(target).resize(700, 500)
+    assert target.overlay.size() == window_of(target).size()
+    assert not target.overlay.grab().isNull()
+    assert target.overlay.testAttribute(Qt.WidgetAttribute.WA_AcceptDrops)
+    QApplication.sendEvent(target.overlay, QDragLeaveEvent())
+    qtbot.waitUntil(lambda: not target.overlay.isVisible())
+
+
+def test_dragged_text_is_not_its_business(target: DropTarget) -> None:
+    data = QMimeData()
+    data.setText("hello")
+    assert not enter(window_of(target), data)
+    assert not target.overlay.isVisible()
+
+
+def test_a_session_has_the_whole_window_for_a_zone(
+    target: DropTarget, sent: list[Command], tmp_path: Path
+) -> None:
+    session = tmp_path / "a.dgn"
+    session.touch()
+    window = window_of(target)
+    assert enter(window, files(session))
+    assert target.overlay.accessibleName().startswith(SESSION)
+    drop(window, files(session))
+    assert sent == [OpenFile(str(session))]

@@ -11,9 +11,11 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import DataConfig
 from dgn_engine.protocol.files import FileListed, InspectFile, OpenFile, SaveWeights, TakeGates
+from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.runs import ShowRun
 from dgn_engine.protocol.training import (
     Advance,
+    Measured,
     Pause,
     Reset,
     SetLearningRate,
@@ -22,7 +24,9 @@ from dgn_engine.protocol.training import (
     Undo,
 )
 from dgn_engine.scene.elements import Empty, Scene
+from dgn_engine.session.engine import Engine
 from dgn_viewer.application import Viewer
+from dgn_viewer.inspector.pages.compare_page import ComparePage
 from dgn_viewer.window import Window
 from tests.viewer.conftest import small_run
 
@@ -70,6 +74,40 @@ def scored(make_viewer: Open, qtbot: QtBot) -> Window:
     at = train(window, qtbot)
     assert facts(window)["test"].endswith(at)
     return window
+
+
+def test_a_second_pause_has_the_scores_of_a_run_that_pauses_there_for_the_first_time(
+    scored: Window, qtbot: QtBot
+) -> None:
+    before = facts(scored)
+    train(scored, qtbot, 2)
+    told: list[Event] = []
+    engine = Engine(told.append, lambda _: None)
+    engine.obey(StartRun(small_run(pace=0.0), paused=True))
+    engine.obey(Advance(90))
+    while engine.running:
+        engine.advance()
+    engine.close()
+    score = next(one for one in told if isinstance(one, Measured) and one.step == 90)
+    assert score.test_accuracy is not None
+    assert facts(scored)["test"] == f"{100 * score.test_accuracy:.2f} % at step 90"
+    assert facts(scored)["test"] != before["test"]
+    series = scored.history.view({}).series
+    names = ("test_loss", "test_accuracy")
+    own = [float(series["training", name].values[-1]) for name in names]
+    assert own == [score.test_loss, score.test_accuracy]
+    status = scored.run_views.status
+    status.catch_up()
+    shown = tuple(status.text(name) for name in ("phase", "step", "epoch"))
+    assert shown == ("paused", "step 90", "epoch 2.0")
+    scored.pages.compare()
+    page = scored.inspector.page
+    assert isinstance(page, ComparePage)
+    assert page.origin.step() is None
+    page.origin.line.setText("91")
+    assert not page.start.isEnabled()
+    page.origin.line.setText("90")
+    assert page.start.isEnabled()
 
 
 def test_after_an_undo_while_paused_the_scores_say_that_they_are_of_before(

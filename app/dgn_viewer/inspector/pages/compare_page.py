@@ -287,4 +287,5 @@ def _number(text: str, name: str, kind: type[int] | type[float]) -> float:
     try:
         return kind(text.replace(",", "."))
     except ValueError:
-        raise UserError(f"The {name} is '{text}'; it must be a number.") from None
+        words = f"The {name} is '{text}'; it must be a number."
+        raise UserError(words, kind="not-a-number", value=text) from None
