@@ -63,7 +63,7 @@ class NotRun:
 NOT_RUN = (
     NotRun(
         "opens a window that stays",
-        "tests/viewer/test_window_start.py",
+        "tests/viewer/test_window.py",
         (
             "dgn-viewer",
             "dgn-viewer --portable",

@@ -115,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: argparse.Namespace, log: logging.Logger) -> int:
     try:
-        _check(given)
+        check_arguments(given)
         return _open(given)
     except UserError as refusal:
         log.info("refused: %s", refusal)
@@ -125,26 +125,31 @@ def _run(given: argparse.Namespace, log: logging.Logger) -> int:
         return INTERRUPTED
 
 
-def _check(given: argparse.Namespace) -> None:
+def check_arguments(given: argparse.Namespace) -> None:
+    """Raise `UserError` where they do not go together, or name no run."""
     if given.offscreen:
         if given.steps is None or given.screenshot is None:
-            raise UserError("--offscreen needs --steps N and --screenshot F.png.")
+            words = "--offscreen needs --steps N and --screenshot F.png."
+            raise UserError(words, kind="missing")
         os.environ["QT_QPA_PLATFORM"] = "offscreen"
     elif given.steps is not None or given.screenshot is not None:
-        raise UserError("--steps and --screenshot go with --offscreen.")
+        raise UserError("--steps and --screenshot go with --offscreen.", kind="contradiction")
     if given.run and (given.offscreen or given.config is not None or given.seed is not None):
-        raise UserError("RUN shows a recorded run; leave out --config, --seed and --offscreen.")
+        words = "RUN shows a recorded run; leave out --config, --seed and --offscreen."
+        raise UserError(words, kind="contradiction", value=given.run)
     if given.run.startswith(SCHEME):
         from dgn_engine.storage.remote.served_address import address_of
 
         address_of(given.run)
     elif given.token_file is not None:
-        raise UserError("--token-file goes with dgn://127.0.0.1:PORT.")
+        words = "--token-file goes with dgn://127.0.0.1:PORT."
+        raise UserError(words, kind="contradiction", value=given.token_file)
     elif given.run and not find_run(given.run).exists():
-        raise UserError(f"There is no run {given.run}: neither a folder nor one of your runs.")
+        words = f"There is no run {given.run}: neither a folder nor one of your runs."
+        raise UserError(words, kind="no-file", value=given.run)
     trouble = system_libraries.trouble(os.environ)
     if trouble:
-        raise UserError(trouble)
+        raise UserError(trouble, kind="no-display")
 
 
 def _open(given: argparse.Namespace) -> int:

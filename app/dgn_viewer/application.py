@@ -142,7 +142,7 @@ class Viewer:
         self.pump.frame_arrived.connect(self.window.on_frame)
         self.window.engine_wanted.connect(self._start_again)
         self.faults.caught.connect(self._on_fault)
-        self.application.commitDataRequest.connect(self._on_logout)
+        self.application.commitDataRequest.connect(self.on_logout)
 
     def start(self) -> None:
         self._show_window()
@@ -191,7 +191,7 @@ class Viewer:
         self._closed = True
         self.window.close()
         ended = self.engine.close(patience)
-        self.application.commitDataRequest.disconnect(self._on_logout)
+        self.application.commitDataRequest.disconnect(self.on_logout)
         self.pump.event_arrived.disconnect(self.window.on_event)
         self.pump.samples_arrived.disconnect(self._on_samples)
         self.pump.event_arrived.disconnect(self._on_event)
@@ -231,7 +231,7 @@ class Viewer:
         self.pump.send(again)
         self.window.display.watch_again()
 
-    def _on_logout(self, _manager: object = None) -> None:
+    def on_logout(self, _manager: object = None) -> None:
         """The desktop's session ends, and waits for us no longer than this takes."""
         self.window.close()
         self.engine.close(PATIENCE)

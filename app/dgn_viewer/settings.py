@@ -51,17 +51,17 @@ class StoredSetting(Generic[_T]):
         read: Callable[[Any], _T],
         write: Callable[[_T], object] = lambda value: value,
     ) -> None:
-        self._key, self._read, self._write = key, read, write
+        self.key, self._read, self._write = key, read, write
 
     @overload
     def __get__(self, settings: None, owner: type[Settings]) -> Self: ...
     @overload
     def __get__(self, settings: Settings, owner: type[Settings]) -> _T: ...
     def __get__(self, settings: Settings | None, owner: type[Settings]) -> Self | _T:
-        return self if settings is None else self._read(settings.store.value(self._key))
+        return self if settings is None else self._read(settings.store.value(self.key))
 
     def __set__(self, settings: Settings, value: _T) -> None:
-        settings.store.setValue(self._key, self._write(value))
+        settings.store.setValue(self.key, self._write(value))
 
 
 def _text(value: Any) -> str:

@@ -11,6 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.protocol.files import OpenFile, Purpose, SayReading
+from dgn_engine.protocol.messages import Command
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.file_page import FilePage
 from dgn_viewer.shell.export_dialog import ExportDialog
@@ -56,6 +57,24 @@ def press(window: Window, text: str) -> None:
     """Press the button of a notice, where it is shown."""
     buttons = [*window.notice_views.line.offers(), *window.notice_views.question.answers()]
     next(button for button in buttons if button.text() == text).click()
+
+
+def commands_to_engine(viewer: Viewer) -> list[Command]:
+    """The commands that go to the engine from now on; they still arrive there."""
+    sent: list[Command] = []
+    forward = viewer.engine.send
+
+    def send(command: Command) -> None:
+        sent.append(command)
+        forward(command)
+
+    viewer.engine.send = send  # type: ignore[method-assign]  # a wire tap
+    return sent
+
+
+def told(window: Window, about: str) -> list[str]:
+    """What the window has told of this kind of thing, the newest last."""
+    return [notice.text for notice in window.notices.recent if notice.about == about]
 
 
 def opened_file(

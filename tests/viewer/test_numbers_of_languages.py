@@ -38,6 +38,7 @@ def test_fields_show_plain_digits_and_a_point(qtbot: QtBot) -> None:
     assert item.text() == "123456"
 
 
+@pytest.mark.wide
 @pytest.mark.usefixtures("language")
 @pytest.mark.parametrize(
     ("typed", "read"),
@@ -54,6 +55,7 @@ def test_a_typed_number_is_read(typed: str, read: float, qtbot: QtBot) -> None:
     assert "," not in field.text()
 
 
+@pytest.mark.wide
 @pytest.mark.usefixtures("language")
 @pytest.mark.parametrize("typed", ["1,000", "1,000,000"])
 def test_a_thousand_or_one_is_neither(typed: str, qtbot: QtBot) -> None:

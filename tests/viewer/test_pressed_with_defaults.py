@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,7 @@ def steps_of(window: Window, qtbot: QtBot, more: int = 5) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_gate_information_of_a_checkpoint_is_measured_to_its_end(
     make_viewer: Open, qtbot: QtBot, tmp_path: Path, results: Path
 ) -> None:
@@ -140,6 +142,7 @@ def test_an_experiment_is_begun_watched_and_reported(
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_branch_is_trained_stopped_and_compared_with_its_origin(
     make_viewer: Open, qtbot: QtBot
 ) -> None:
@@ -176,6 +179,50 @@ def test_a_branch_is_trained_stopped_and_compared_with_its_origin(
     QTest.mouseClick(page.compare_step, LEFT)
     qtbot.waitUntil(lambda: window.run_state.comparison is not None)
     assert found == []
+
+
+@pytest.mark.slow
+def test_a_finished_run_is_branched_from_twice_and_each_branch_is_the_one_that_is_compared(
+    make_viewer: Open, qtbot: QtBot
+) -> None:
+    viewer = make_viewer(small_run(pace=0.0, epochs=1), home="home")
+    window, found = viewer.window, troubles(viewer)
+    qtbot.waitUntil(lambda: window.run_state.phase == "finished")
+    window.registry["run.branch"].trigger()
+    page = window.inspector.page
+    assert isinstance(page, ComparePage)
+
+    def finished(step: int) -> bool:
+        branch = window.run_state.branch
+        assert found == []
+        return branch is not None and (branch.from_step, branch.phase) == (step, "finished")
+
+    def compared(folder: str, regime: str) -> bool:
+        comparison, seen = window.run_state.comparison, window.history.view({}).compared
+        there = comparison is not None and comparison.folder == folder
+        config = seen.config if seen is not None else None
+        return there and config is not None and config.gating.regime == regime
+
+    folders: list[str] = []
+    for step, regime in ((20, "FR-II"), (31, "ReLU")):
+        qtbot.waitUntil(page.start.isEnabled)
+        page.origin.line.setText(str(step))
+        page.regime.pick(regime)
+        QTest.mouseClick(page.start, LEFT)
+        qtbot.waitUntil(partial(finished, step))
+        branch = window.run_state.branch
+        assert branch is not None
+        folders.append(branch.folder)
+        assert RunReader(Path(branch.folder)).log.summary.step == 45
+        QTest.mouseClick(page.compare, LEFT)
+        qtbot.waitUntil(partial(compared, branch.folder, regime))
+        page.renew()
+        assert ("regime", "DL", regime, "") in page.table.texts()
+        for said in (page.status.text(), window.run_views.banners[0].texts()[1]):
+            assert f"from step {step}: regime {regime}" in said
+        assert f"{regime} from step {step}" in page.sides.text()
+    assert len(set(folders)) == 2
+    assert window.run_state.phase == "finished"
 
 
 def test_a_recorded_run_is_compared_opened_left_and_continued(
@@ -263,8 +310,16 @@ def test_a_paused_run_takes_one_step_one_epoch_and_begins_again(
     qtbot.waitUntil(lambda: rests_at(1))
     window.registry["run.epoch"].trigger()
     qtbot.waitUntil(lambda: rests_at(run.steps_per_epoch))
-    window.registry["run.reset"].trigger()
-    qtbot.waitUntil(lambda: window.run_state.run is not run)
+    for _ in range(2):
+        before = window.run_state.run
+        window.registry["run.reset"].trigger()
+        qtbot.waitUntil(lambda before=before: window.run_state.run is not before)
+        again = window.run_state.run
+        assert again is not None
+        assert (again.config, again.probe_set.digest) == (run.config, run.probe_set.digest)
+        qtbot.waitUntil(lambda: rests_at(0))
+        window.registry["run.step"].trigger()
+        qtbot.waitUntil(lambda: rests_at(1))
     window.registry["file.quit"].trigger()
     assert not window.isVisible()
 
@@ -311,6 +366,7 @@ def test_each_playground_begins_and_learns(viewer: Viewer, qtbot: QtBot) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_tour_of_the_papers_does_each_of_its_steps(make_viewer: Open, qtbot: QtBot) -> None:
     viewer = make_viewer(home="home")
     window, found = viewer.window, troubles(viewer)
@@ -336,6 +392,7 @@ def test_the_tour_of_the_papers_does_each_of_its_steps(make_viewer: Open, qtbot:
 
 @pytest.mark.discovery
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_what_panels_propose_to_try_is_done(viewer: Viewer, qtbot: QtBot) -> None:
     window, found = viewer.window, troubles(viewer)
     pressed = 0
@@ -353,6 +410,7 @@ def test_what_panels_propose_to_try_is_done(viewer: Viewer, qtbot: QtBot) -> Non
     assert pressed > 5
 
 
+@pytest.mark.nightly
 def test_a_run_of_dgn_serve_is_followed(
     make_viewer: Open, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -395,28 +453,9 @@ def test_the_panel_in_front_is_exported_as_the_dialog_offers(
 
 
 @pytest.mark.slow
-def test_an_animation_is_saved_as_its_dialog_offers(
-    make_viewer: Open, qtbot: QtBot, tmp_path: Path
-) -> None:
-    window = make_viewer(home="home").window
-    window.context.settings.export_folder = str(tmp_path)
-    cursor = window.time.cursor
-    qtbot.waitUntil(lambda: cursor.source is not None and len(cursor.source.frames().steps) >= 3)
-    window.registry["file.save_animation"].trigger()
-    dialog = window.exports.animations.dialog
-    assert dialog is not None
-    qtbot.waitUntil(dialog.save_button.isEnabled)
-    dialog.save_button.click()
-    accept_as_it_is(window, tmp_path)
-    assert dialog.writing
-    qtbot.waitUntil(lambda: not dialog.writing)
-    (film,) = tmp_path.glob("*.gif")
-    assert f"{film.name} saved in" in dialog.said.text()
-    dialog.close()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("more", [(), ("--process",)])
+@pytest.mark.parametrize(
+    "more", [("--process",), pytest.param((), marks=pytest.mark.nightly)], ids=["process", "thread"]
+)
 def test_the_window_opens_as_it_is_typed_and_records_its_run(
     more: tuple[str, ...], tmp_path: Path
 ) -> None:

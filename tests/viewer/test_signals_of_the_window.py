@@ -30,7 +30,7 @@ from dgn_viewer.experiments.dgn_process import DgnProcess
 application = QCoreApplication([])
 process = DgnProcess()
 process.start(sys.argv[2:], Path(sys.argv[1]))
-print(process._child.pid, flush=True)
+print(process.pid, flush=True)
 application.exec()
 """
 
@@ -97,7 +97,7 @@ def test_the_end_of_the_desktops_session_saves_the_run_before_it_is_answered(
     viewer = make_viewer(small_run(), home="home")
     runs = tmp_path / "home" / "runs"
     qtbot.waitUntil(lambda: recorded(runs) is not None)
-    viewer._on_logout()
+    viewer.on_logout()
     folder = recorded(runs)
     assert folder is not None
     assert RunReader(folder).outcome == "stopped"

@@ -1,4 +1,4 @@
-"""Trouble with display and libraries is told in one sentence, before Qt aborts."""
+"""How the program begins: with a display and its libraries, and with arguments that agree."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from dgn_engine.errors import UserError
 from dgn_viewer import system_libraries
+from dgn_viewer.__main__ import REFUSED, check_arguments, main, parser
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize(
@@ -82,18 +85,59 @@ def test_the_program_without_a_display_exits_2_with_one_sentence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("given", "kind"),
     [
-        (["--offscreen"], "--offscreen needs --steps N and --screenshot F.png"),
-        (["--steps", "3"], "go with --offscreen"),
-        (["--offscreen", "--steps", "3", "--screenshot", "/nowhere/a.png"], "Cannot write"),
-        (["--offscreen", "--steps", "0", "--screenshot", "a.png"], "number of steps"),
-        (["--config", "/nowhere.toml"], "Cannot read the configuration /nowhere.toml"),
-        (["--size", "huge"], "write it as 1440x900"),
+        (["--offscreen"], "missing"),
+        (["--steps", "3"], "contradiction"),
+        (["nowhere"], "no-file"),
+        (["run", "--seed", "1"], "contradiction"),
+        (["dgn://127.0.0.1:1", "--seed", "1"], "contradiction"),
+        (["--token-file", "x"], "contradiction"),
     ],
 )
-def test_bad_arguments_exit_2_with_a_sentence(arguments: list[str], words: str) -> None:
-    result = _python("-m", "dgn_viewer", *arguments, QT_QPA_PLATFORM="offscreen")
-    assert result.returncode == 2
-    assert words in result.stderr
-    assert "Traceback" not in result.stderr
+def test_arguments_that_do_not_go_together_are_refused(given: list[str], kind: str) -> None:
+    with refused(kind):
+        check_arguments(parser().parse_args(given))
+
+
+@pytest.mark.parametrize("address", ["dgn://example.org:1", "dgn://secret@127.0.0.1:1"])
+def test_an_address_of_no_served_run_is_refused_and_no_token_is_repeated(address: str) -> None:
+    with pytest.raises(UserError) as refusal:
+        check_arguments(parser().parse_args([address]))
+    assert "secret" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("given", [("--steps", "0"), ("--size", "huge"), ("--seed", "-1")])
+def test_a_value_that_is_none_ends_the_program_with_2_and_is_named(
+    given: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parser().parse_args([f"{given[0]}={given[1]}"])
+    assert ended.value.code == 2
+    assert repr(given[1]) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (("--offscreen", "--steps", "3", "--screenshot", "/nowhere/a.png"), "/nowhere/a.png"),
+        (("--config", "/nowhere.toml"), "/nowhere.toml"),
+    ],
+)
+def test_a_file_that_cannot_be_used_ends_the_program_with_2_and_is_named(
+    given: tuple[str, ...],
+    named: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("DGN_HOME", str(tmp_path))
+    monkeypatch.setenv("QT_QPA_PLATFORM", "offscreen")
+    assert main(given) == REFUSED == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert named in line
+
+
+def test_a_run_is_named_by_its_folder(tmp_path: Path) -> None:
+    assert parser().parse_args([str(tmp_path)]).run == str(tmp_path)
+    assert parser().parse_args([]).run == ""

@@ -27,13 +27,20 @@ class DgnProcess(QObject):
     progressed = Signal(object)
     ended = Signal(int, str)
 
-    def __init__(self, parent: QObject | None = None) -> None:
+    def __init__(self, parent: QObject | None = None, program: Sequence[str] = ()) -> None:
+        """`program`: what is started with the arguments, in the place of `dgn`."""
         super().__init__(parent)
+        self._program = program
         self._folder = Path()
         self._child: ChildProcess | None = None
         self._timer = QTimer(self, interval=EVERY)
         self._timer.timeout.connect(self._poll)
         self._last: ReproductionProgress | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The number of the process, where one runs."""
+        return None if self._child is None else self._child.pid
 
     @property
     def running(self) -> bool:
@@ -43,9 +50,10 @@ class DgnProcess(QObject):
         """`dgn ARGUMENTS`, whose result will lie in `folder`."""
         assert not self.running
         self._folder, self._last = folder, _left_behind(folder)
+        program = self._program or module_command("dgn_engine.cli._attached")
         try:
             self._child = ChildProcess(
-                [*module_command("dgn_engine.cli._attached"), *arguments, "--quiet"],
+                [*program, *arguments, "--quiet"],
                 stdin=PIPE,
                 stdout=DEVNULL,
                 keep_errors=True,
@@ -69,7 +77,7 @@ class DgnProcess(QObject):
             self._child = None
 
     def _poll(self) -> None:
-        self._read_progress()
+        self.look()
         child = self._child
         if child is None or child.code is None:
             return
@@ -77,7 +85,8 @@ class DgnProcess(QObject):
         self.close()
         self.ended.emit(abs(code), trouble)  # of a signal its number
 
-    def _read_progress(self) -> None:
+    def look(self) -> None:
+        """Tell how far it is, where that is further than before."""
         try:
             now = reproduction_progress.read(self._folder)
         except UserError:  # it is loading torch

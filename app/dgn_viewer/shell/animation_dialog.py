@@ -59,7 +59,7 @@ class AnimationDialog(QDialog):
         self.setObjectName("animation_dialog")
         self.setWindowTitle("Save animation")
         self._context = context
-        self._steps: tuple[int, ...] | None = None  # recorded; None: not known yet
+        self.steps: tuple[int, ...] | None = None  # recorded; None: not known yet
         self.writing = False
         self.panels = {name: QCheckBox(title) for name, title in titles.items()}
         self.first, self.last = IntegerField(0, _MOST_STEP), IntegerField(0, _MOST_STEP)
@@ -89,7 +89,7 @@ class AnimationDialog(QDialog):
 
     def show_steps(self, steps: tuple[int, ...] | None) -> None:
         """Know which steps are recorded; None: they are being read."""
-        self._steps = steps
+        self.steps = steps
         self._count()
 
     def show_progress(self, words: str, done: int, of: int) -> None:
@@ -120,7 +120,7 @@ class AnimationDialog(QDialog):
         first, last = self.reach()
         name = f"{chosen[0] if len(chosen) == 1 else 'dgn'}-steps{first}-{last}.gif"
         context, title = self._context, "Save animation"
-        dialog = ask_new_file(context, title, kinds, name, self._save, parent=self)
+        dialog = ask_new_file(context, title, kinds, name, self.save_as, parent=self)
         dialog.filterSelected.connect(
             lambda kind: dialog.setDefaultSuffix("mp4" if "mp4" in kind else "gif")
         )
@@ -132,7 +132,8 @@ class AnimationDialog(QDialog):
 
     # Inside
 
-    def _save(self, path: str) -> None:
+    def save_as(self, path: str) -> None:
+        """Have what is chosen written to this file."""
         chosen = tuple(name for name, box in self.panels.items() if box.isChecked())
         width = _INCHES[self.width_.value()]
         self.wanted.emit(
@@ -175,17 +176,17 @@ class AnimationDialog(QDialog):
             return
         words, possible = self._forecast()
         self.save_button.setEnabled(possible)
-        self.forecast.say(words, "muted" if possible or self._steps is None else "refused")
+        self.forecast.say(words, "muted" if possible or self.steps is None else "refused")
 
     def _forecast(self) -> tuple[str, bool]:
-        if self._steps is None:
+        if self.steps is None:
             return "The recorded steps are being read …", False
         if not any(box.isChecked() for box in self.panels.values()):
             return "No panel is chosen; tick at least one.", False
         if problem := problem_in(self):
             return problem, False
         first, last = self.reach()
-        count = bisect_right(self._steps, last) - bisect_left(self._steps, first)
+        count = bisect_right(self.steps, last) - bisect_left(self.steps, first)
         steps = f"{count:,} recorded step{'' if count == 1 else 's'} from {first:,} to {last:,}"
         if count < 2:
             return f"{steps}: an animation needs two or more.", False

@@ -52,7 +52,7 @@ class ExportDialog(QDialog):
         self._context, self._capture, self._write = context, capture, write
         self._thread, self._empty = thread, tuple(empty)
         self._chosen = tuple(chosen)
-        self._panels: tuple[FigurePanel, ...] = ()
+        self.panels: tuple[FigurePanel, ...] = ()
         self._named: tuple[str, ...] = ()
         self._closed = False  # what is still being written says so in a notice only
         self.form = ExportForm()
@@ -71,11 +71,11 @@ class ExportDialog(QDialog):
 
     def take_newest(self) -> None:
         try:
-            self._panels = self._capture()
+            self.panels = self._capture()
         except UserError as refusal:
             self._refuse(str(refusal))
             return
-        self.form.offer(self._panels, self.form.chosen() or self._chosen)
+        self.form.offer(self.panels, self.form.chosen() or self._chosen)
         self._named = ()
         self._on_change()
 
@@ -136,15 +136,15 @@ class ExportDialog(QDialog):
 
     def _wanted(self) -> tuple[list[FigurePanel], FigureStyle]:
         names = self.form.require_panels()
-        return [panel for panel in self._panels if panel.name in names], self.form.figure_style()
+        return [panel for panel in self.panels if panel.name in names], self.form.figure_style()
 
     def _on_change(self) -> None:
         names = self.form.chosen()
         if names != self._named:
             self._named = names
-            self.form.offer_names([panel for panel in self._panels if panel.name in names])
-        steps = {panel.context.step for panel in self._panels if panel.name in names}
-        titles = [panel.context.title for panel in self._panels if panel.name in names]
+            self.form.offer_names([panel for panel in self.panels if panel.name in names])
+        steps = {panel.context.step for panel in self.panels if panel.name in names}
+        titles = [panel.context.title for panel in self.panels if panel.name in names]
         what = titles[0] if len(titles) == 1 else f"{len(titles)} panels"
         step = f" · step {max(steps):,}" if steps else ""
         self.setWindowTitle(f"Export {what}{step}")

@@ -60,125 +60,129 @@ class ExportForm(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._panels: dict[str, QCheckBox] = {}
-        self._names: dict[str, QLineEdit] = {}
+        self.panel_boxes: dict[str, QCheckBox] = {}
+        self.names: dict[str, QLineEdit] = {}
         self._renamed: dict[str, str] = {}  # also of curves that are not shown now
         self._which = Section("Panels")
-        self._apart = PickBox(_TOGETHER)
+        self.apart_box = PickBox(_TOGETHER)
         size, words, file = Section("Size"), Section("Words"), Section("File")
         self._legend = Section("Names of curves")
-        self._width = PickBox(_WIDTHS)
-        self._inches = NumberField(LEAST_WIDTH, MOST_WIDTH, rungs=_RUNGS, unit="in")
-        self._height = NumberField(
+        self.width_box = PickBox(_WIDTHS)
+        self.inches = NumberField(LEAST_WIDTH, MOST_WIDTH, rungs=_RUNGS, unit="in")
+        self.height_box = NumberField(
             LEAST_HEIGHT, MOST_HEIGHT, rungs=_RUNGS, unit="in", no_limit="as needed"
         )
-        self._font = NumberField(LEAST_FONT, MOST_FONT, rungs=_RUNGS, unit="pt", no_limit="usual")
-        self._caption, self._letters = QCheckBox("Caption"), QCheckBox("Letters")
-        self._kind = PickBox(list(KINDS.items()))
-        self._dpi = IntegerField(LEAST_DPI, MOST_DPI, unit="dpi")
-        size.add("Width", self._width)
-        size.add("Inches", self._inches, "Of the whole figure, at its size on the page")
-        size.add("Height", self._height, "As needed: as high as its charts and words")
-        size.add("Font", self._font, "Of titles and labels; usual: 8 pt in a column, 9 in a page")
-        words.add("", self._caption, "Panel, step, data, network and seed; facts; notes")
-        words.add("", self._letters, "(a), (b) … before panels, or before the charts of one")
-        file.add("Kind", self._kind)
-        file.add("Resolution", self._dpi, "Dots an inch of a PNG")
+        self.font_size = NumberField(
+            LEAST_FONT, MOST_FONT, rungs=_RUNGS, unit="pt", no_limit="usual"
+        )
+        self.caption, self.letters = QCheckBox("Caption"), QCheckBox("Letters")
+        self.kind_box = PickBox(list(KINDS.items()))
+        self.dpi = IntegerField(LEAST_DPI, MOST_DPI, unit="dpi")
+        size.add("Width", self.width_box)
+        size.add("Inches", self.inches, "Of the whole figure, at its size on the page")
+        size.add("Height", self.height_box, "As needed: as high as its charts and words")
+        size.add(
+            "Font", self.font_size, "Of titles and labels; usual: 8 pt in a column, 9 in a page"
+        )
+        words.add("", self.caption, "Panel, step, data, network and seed; facts; notes")
+        words.add("", self.letters, "(a), (b) … before panels, or before the charts of one")
+        file.add("Kind", self.kind_box)
+        file.add("Resolution", self.dpi, "Dots an inch of a PNG")
         parts = (self._which, size, words, self._legend, file)
         column(*parts, 1, into=self, margins=(0, 0, 8, 0), spacing=12)
         self._connect()
         self.remember({})
 
     def offer(self, panels: Sequence[FigurePanel], chosen: Iterable[str]) -> None:
-        together = self._apart.value()
+        together = self.apart_box.value()
         self._which.clear()
-        self._panels = {}
+        self.panel_boxes = {}
         for panel in panels:
             box = QCheckBox(panel.context.title)
             box.setChecked(panel.name in chosen)
             box.toggled.connect(self._on_panels)
             self._which.add("", box, f"As it is at step {panel.context.step:,}")
-            self._panels[panel.name] = box
-        self._apart = PickBox(_TOGETHER)
-        self._apart.pick(together)
-        self._apart.currentIndexChanged.connect(self.changed)
-        self._which.add("Several", self._apart)
-        self._which.show_row(self._apart, len(self.chosen()) > 1)
+            self.panel_boxes[panel.name] = box
+        self.apart_box = PickBox(_TOGETHER)
+        self.apart_box.pick(together)
+        self.apart_box.currentIndexChanged.connect(self.changed)
+        self._which.add("Several", self.apart_box)
+        self._which.show_row(self.apart_box, len(self.chosen()) > 1)
 
     def offer_names(self, panels: Sequence[FigurePanel]) -> None:
         """A row for each curve of the chosen panels that has a name."""
         self._legend.clear()
-        self._names = {}
+        self.names = {}
         for name in curve_names([panel.scene for panel in panels]):
             line = QLineEdit(self._renamed.get(name, name).replace(name, plain(name)))
             line.setPlaceholderText("no name")
             line.setAccessibleName(f"Name of the curve {plain(name)}")
             line.textEdited.connect(lambda text, name=name: self._rename(name, text))
             self._legend.add(plain(name), line, "Mathematics between dollars, as in TeX")
-            self._names[name] = line
-        self._legend.setVisible(bool(self._names))
+            self.names[name] = line
+        self._legend.setVisible(bool(self.names))
 
     def chosen(self) -> tuple[str, ...]:
-        return tuple(name for name, box in self._panels.items() if box.isChecked())
+        return tuple(name for name, box in self.panel_boxes.items() if box.isChecked())
 
     @property
     def kind(self) -> str:
-        return self._kind.value()
+        return self.kind_box.value()
 
     @property
     def apart(self) -> bool:
-        return self._apart.value() == "apart"
+        return self.apart_box.value() == "apart"
 
     def figure_style(self) -> FigureStyle:
         """What is filled in; raises `UserError`."""
         if problem := problem_in(self):
             raise UserError(problem)
         return FigureStyle(
-            width=_FIXED.get(self._width.value(), self._inches.value()),
-            height=self._height.value(),
-            font=self._font.value(),
-            dpi=self._dpi.value(),
-            caption=self._caption.isChecked(),
-            letters=self._letters.isChecked(),
+            width=_FIXED.get(self.width_box.value(), self.inches.value()),
+            height=self.height_box.value(),
+            font=self.font_size.value(),
+            dpi=self.dpi.value(),
+            caption=self.caption.isChecked(),
+            letters=self.letters.isChecked(),
             legend=tuple(
                 (name, self._renamed[name])
-                for name in self._names
+                for name in self.names
                 if self._renamed.get(name, name) != name
             ),
         )
 
     def choices(self) -> dict[str, Any]:
         return {
-            "width": self._width.value(),
-            "inches": self._inches.value(),
-            "height": self._height.value(),
-            "font": self._font.value(),
-            "dpi": self._dpi.value(),
-            "caption": self._caption.isChecked(),
-            "letters": self._letters.isChecked(),
+            "width": self.width_box.value(),
+            "inches": self.inches.value(),
+            "height": self.height_box.value(),
+            "font": self.font_size.value(),
+            "dpi": self.dpi.value(),
+            "caption": self.caption.isChecked(),
+            "letters": self.letters.isChecked(),
             "kind": self.kind,
-            "together": self._apart.value(),
+            "together": self.apart_box.value(),
             "names": dict(list(self._renamed.items())[-_MOST_NAMES:]),
         }
 
     def remember(self, choices: Mapping[str, Any]) -> None:
         """Fill in what was chosen before; what makes no sense is as at first."""
         width, kind = str(choices.get("width")), str(choices.get("kind"))
-        self._width.pick(width if width in dict(_WIDTHS) else "column")
-        self._kind.pick(kind if kind in KINDS else "pdf")
+        self.width_box.pick(width if width in dict(_WIDTHS) else "column")
+        self.kind_box.pick(kind if kind in KINDS else "pdf")
         for name, field, default in (
-            ("inches", self._inches, 5.5),
-            ("height", self._height, 0.0),
-            ("font", self._font, 0.0),
+            ("inches", self.inches, 5.5),
+            ("height", self.height_box, 0.0),
+            ("font", self.font_size, 0.0),
         ):
             value = choices.get(name, default)
             known = isinstance(value, int | float) and not isinstance(value, bool)
             field.show_value(float(value) if known else default)
         dpi = choices.get("dpi", 300)
-        self._dpi.setValue(dpi if isinstance(dpi, int) and 0 < dpi < 10_000 else 300)
-        self._caption.setChecked(choices.get("caption", True) is not False)
-        self._letters.setChecked(choices.get("letters") is True)
-        self._apart.pick("apart" if choices.get("together") == "apart" else "page")
+        self.dpi.setValue(dpi if isinstance(dpi, int) and 0 < dpi < 10_000 else 300)
+        self.caption.setChecked(choices.get("caption", True) is not False)
+        self.letters.setChecked(choices.get("letters") is True)
+        self.apart_box.pick("apart" if choices.get("together") == "apart" else "page")
         names = choices.get("names")
         self._renamed = {
             str(name): text
@@ -195,25 +199,25 @@ class ExportForm(QWidget):
         return names
 
     def _connect(self) -> None:
-        for field in (self._inches, self._height, self._font, self._dpi):
+        for field in (self.inches, self.height_box, self.font_size, self.dpi):
             field.valueChanged.connect(self.changed)
             field.refused.connect(self.changed)
-        for box in (self._caption, self._letters):
+        for box in (self.caption, self.letters):
             box.toggled.connect(self.changed)
-        for pick in (self._width, self._kind):
+        for pick in (self.width_box, self.kind_box):
             pick.currentIndexChanged.connect(self._show_rows)
             pick.currentIndexChanged.connect(self.changed)
 
     def _show_rows(self) -> None:
         """Inches of a free width only, dots of a PNG only."""
-        size, file = self._inches.parentWidget(), self._dpi.parentWidget()
+        size, file = self.inches.parentWidget(), self.dpi.parentWidget()
         if isinstance(size, Section):
-            size.show_row(self._inches, self._width.value() == "free")
+            size.show_row(self.inches, self.width_box.value() == "free")
         if isinstance(file, Section):
-            file.show_row(self._dpi, self.kind in ("png", "py"))
+            file.show_row(self.dpi, self.kind in ("png", "py"))
 
     def _on_panels(self) -> None:
-        self._which.show_row(self._apart, len(self.chosen()) > 1)
+        self._which.show_row(self.apart_box, len(self.chosen()) > 1)
         self.changed.emit()
 
     def _rename(self, name: str, text: str) -> None:

@@ -88,7 +88,7 @@ class HelpWindow(QWidget):
         self.text = QTextBrowser()
         self.text.setAccessibleName("Document")
         self.text.setOpenLinks(False)
-        self.text.anchorClicked.connect(self._follow)
+        self.text.anchorClicked.connect(self.follow)
         self.text.document().setDocumentMargin(16)
         left = QWidget()
         column(
@@ -167,7 +167,7 @@ class HelpWindow(QWidget):
     def _on_chosen(self, item: QTreeWidgetItem | None) -> None:
         if item is None:
             return
-        blocks = list(self._headed())
+        blocks = list(self.headed())
         place = int(item.data(0, Qt.ItemDataRole.UserRole))
         if place < len(blocks):
             self._show_block(blocks[place])
@@ -179,14 +179,16 @@ class HelpWindow(QWidget):
         bar = self.text.verticalScrollBar()
         bar.setValue(bar.value() + top - 8)
 
-    def _headed(self) -> Iterator[QTextBlock]:
+    def headed(self) -> Iterator[QTextBlock]:
+        """The blocks that stand in the contents."""
         block = self.text.document().begin()
         while block.isValid():
             if block.blockFormat().headingLevel() in (1, 2, 3):
                 yield block
             block = block.next()
 
-    def _follow(self, link: QUrl) -> None:
+    def follow(self, link: QUrl) -> None:
+        """Open a document of ours, or have the browser open a page of the web."""
         name = "" if link.scheme() else self._document(link.path())
         if name:
             self.open(name)
@@ -204,7 +206,7 @@ class HelpWindow(QWidget):
 
     def _to_anchor(self, anchor: str) -> None:
         """The heading whose words make this anchor ('#events')."""
-        for block in self._headed():
+        for block in self.headed():
             words = re.sub(r"[^\w\- ]", "", block.text().casefold()).replace(" ", "-")
             if words == anchor:
                 self._show_block(block)

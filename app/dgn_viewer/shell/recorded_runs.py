@@ -107,7 +107,7 @@ class RecordedRuns(QObject):
             try:
                 check_removable(Path(folder))
             except UserError as refusal:
-                self._context.refuse(str(refusal))
+                self._context.refuse(str(refusal), refusal.kind)
                 continue
             if not self.move_to_trash(folder):
                 left.append(folder)
@@ -138,7 +138,8 @@ class RecordedRuns(QObject):
                 self._context.notify(self._confirmation(event))
             case SessionSaved(step=step, path=path):
                 self._context.settings.export_folder = str(Path(path).parent)
-                self._context.notify(Notice("info", f"Session of step {step:,} saved as {path}."))
+                words = f"Session of step {step:,} saved as {path}."
+                self._context.notify(Notice("info", words, about="session-saved"))
 
     def _offer(self, runs: tuple[RecordedRun, ...]) -> None:
         """Offer, once after a crash, the run that was interrupted last, unless it was dismissed."""
@@ -162,6 +163,7 @@ class RecordedRuns(QObject):
                     NoticeButton("Show", lambda: self._context.send(ShowRun(run.folder))),
                     NoticeButton("Dismiss", lambda: self._dismiss(tuple(one.name for one in lost))),
                 ),
+                about="interrupted",
             )
         )
 
@@ -188,6 +190,7 @@ class RecordedRuns(QObject):
                     "oldest runs, and of their checkpoints before changes. Runs with a name or "
                     "notes, logs, scores, newest checkpoints and weights stay whole.",
                     offers=offers,
+                    about="too-large",
                 )
             )
 
@@ -216,7 +219,7 @@ class RecordedRuns(QObject):
         if shown.replaced:
             words += f" The run before is not lost: it is recorded as {Path(shown.replaced).name}."
             offers.append(NoticeButton("Back to it", self.go_back, on_show))
-        return Notice("info", words, offers=tuple(offers))
+        return Notice("info", words, offers=tuple(offers), about="run-shown")
 
     def _confirmation(self, ends: DiscardConfirmation) -> Notice:
         """Asked before an unrecorded run is replaced."""
@@ -236,4 +239,5 @@ class RecordedRuns(QObject):
                 NoticeButton(words, lambda: self._context.send(ends.anyway), still),
             ),
             asks=True,
+            about="not-recorded",
         )

@@ -151,7 +151,9 @@ class ListField(QLineEdit):
         if not all(map(_WHOLE.fullmatch, parts)):
             raise UserError(
                 f"{self._name} is '{self.text()}'; it must be whole numbers, one for each gate "
-                "layer, such as 0 3 0."
+                "layer, such as 0 3 0.",
+                kind="not-a-number",
+                value=self.text(),
             )
         return tuple(map(int, parts))
 
@@ -285,7 +287,8 @@ def value_of(field: QWidget) -> Any:
             return field.isChecked()
         case NumberEntry() if field.problem:
             shown = field.text()[:20]
-            raise UserError(f"{field.accessibleName()} is '{shown}': {field.problem}")
+            words = f"{field.accessibleName()} is '{shown}': {field.problem}"
+            raise UserError(words, kind="not-a-number", value=field.text())
         case PickBox() | NumberEntry() | PathField() | ListField() | PairField():
             return field.value()
         case QLineEdit():

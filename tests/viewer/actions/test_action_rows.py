@@ -71,7 +71,7 @@ def test_a_network_that_cannot_be_trained_on_says_why(desk: Desk) -> None:
     inspected = STATES["inspected"]
     assert (first.why_not(inspected), first.why_not(STATES["running"])) == ("", "")
     assert first.why_not(replace(inspected, training=None))  # it is still being read
-    none = TrainingOffered(1, (), "x.pt has 5 outputs; these data need 10.")
+    none = TrainingOffered(1, (), "x.pt has other outputs.")
     desk.state = replace(inspected, training=none)
     assert first.why_not(desk.state) == second.why_not(desk.state) == none.remark
     assert desk.done("run.train_on") == []

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import QPoint, QRect
-from PySide6.QtWidgets import QMenu, QToolButton
+from PySide6.QtCore import QPoint, QRect, Qt
+from PySide6.QtWidgets import QAbstractButton, QToolButton
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.scene.chart_layout import LEAST_CURVES, LEAST_MATRIX
+from dgn_engine.views.event_notices import Notice, NoticeButton
 from dgn_viewer.application import Viewer
 from dgn_viewer.docks.panel_frame import DockTitle, PanelFrame
+from dgn_viewer.shell.export_dialog import ExportDialog
 from dgn_viewer.window import Window
 from tests.viewer.display.x_user import XUser
 
@@ -37,23 +38,6 @@ def test_a_double_click_on_a_title_fills_the_window_and_another_goes_back(
     qtbot.waitUntil(lambda: places(window) == before)
 
 
-def test_a_layout_is_chosen_from_the_menu_by_keys(
-    on_display: Viewer, user: XUser, qtbot: QtBot
-) -> None:
-    window = on_display.window
-    bar = window.menuBar()
-    entry = next(action for action in bar.actions() if action.text() == "View")
-    user.click(bar, bar.actionGeometry(entry).center())
-    menu = entry.menu()
-    assert isinstance(menu, QMenu)
-    qtbot.waitUntil(menu.isVisible)
-    user.choose(menu, "Layout", "Curves layout")
-    qtbot.waitUntil(lambda: window.docks.arrangement.preset == "curves")
-    qtbot.waitUntil(lambda: window.docks.visible() == ("spectrum", "ntk", "training"))
-    sizes = {name: rect.width() * rect.height() for name, rect in places(window).items()}
-    assert max(sizes, key=lambda name: sizes[name]) == "training"
-
-
 def test_a_floating_panel_is_in_front_again_by_its_key_after_the_window_was_raised(
     on_display: Viewer, user: XUser, qtbot: QtBot, titles: dict[str, DockTitle]
 ) -> None:
@@ -79,28 +63,52 @@ def test_a_floating_panel_is_in_front_again_by_its_key_after_the_window_was_rais
     assert window.docks.front() == "overlap"
 
 
-def test_at_1024_by_700_every_chart_that_is_shown_has_room_for_its_data(
+def test_ctrl_e_exports_the_panel_whose_title_was_clicked_last(
     on_display: Viewer, user: XUser, qtbot: QtBot, titles: dict[str, DockTitle]
 ) -> None:
-    window = on_display.window
-    window.resize(1024, 700)
-    qtbot.waitUntil(lambda: (window.width(), window.height()) == (1024, 700))
-    user.key("ctrl+n")  # the widest page beside them
-    qtbot.waitUntil(window.columns.page.isVisible)
-    for name in (*window.docks.visible(), "spectrum", "ntk", "training"):
-        if name not in window.docks.visible():  # behind a tab
-            user.key(window.registry[f"panel.{name}"].shortcut().toString().lower())
-            qtbot.waitUntil(lambda name=name: name in window.docks.visible())
-        host = window.docks.hosts[name]
-        qtbot.waitUntil(lambda host=host: host.state() == "live")
-        view = host.charts.view
-        charts = {chart.key: chart for chart in view.charts.charts if not chart.small}
-        qtbot.waitUntil(lambda view=view: bool(view.charts.shown_keys()))
-        shown = view.charts.shown_keys()
-        for key in shown:
-            least = LEAST_MATRIX if charts[key].matrix is not None else LEAST_CURVES
-            if least == LEAST_CURVES and len(shown) == 1:  # lower, so that its events are in sight
-                least = (LEAST_CURVES[0], 80.0)
-            area = view.charts.area(key)
-            assert area.width() >= least[0] - 1, (name, key, area)
-            assert area.height() >= least[1] - 1, (name, key, area)
+    window, docks = on_display.window, on_display.window.docks
+    for name in ("overlap", "training"):
+        qtbot.waitUntil(lambda name=name: docks.hosts[name].state() == "live")  # type: ignore[misc]  # bound
+        user.click(titles[name], QPoint(30, 10))
+        qtbot.waitUntil(lambda name=name: docks.front() == name)  # type: ignore[misc]  # bound
+        assert [t for t in window.findChildren(DockTitle) if t.property("front")] == [titles[name]]
+        user.key("ctrl+e")
+        qtbot.waitUntil(lambda: window.findChild(ExportDialog) is not None)
+        dialog = window.findChild(ExportDialog)
+        assert isinstance(dialog, ExportDialog)
+        assert docks.hosts[name].spec.title in dialog.windowTitle()
+        dialog.close()
+        qtbot.waitUntil(lambda: window.findChild(ExportDialog) is None)
+
+
+def test_space_and_enter_press_the_focused_button_and_space_else_pauses(
+    on_display: Viewer, user: XUser, qtbot: QtBot
+) -> None:
+    window, taken = on_display.window, list[str]()
+    qtbot.waitUntil(lambda: window.run_state.running)
+
+    def press(button: QAbstractButton, key: str) -> None:
+        button.setFocus(Qt.FocusReason.TabFocusReason)
+        user.key(key)
+
+    window.guides.tour.start()
+    callout = window.guides.tour.callout
+    for place, key in enumerate(("space", "Return", "KP_Enter"), 1):
+        press(callout.next, key)
+        qtbot.waitUntil(lambda place=place: window.guides.tour.place == place)
+    press(callout.close_, "Return")
+    qtbot.waitUntil(lambda: window.guides.tour.place < 0)
+    for key in ("space", "Return"):
+        offer = NoticeButton("Take", lambda key=key: taken.append(key))
+        window.notices.tell(Notice("info", f"by {key}", offers=(offer,)))
+        press(window.notice_views.line.offers()[0], key)
+        window.notices.tell(Notice("refused", f"asked {key}", offers=(offer,), asks=True))
+        press(window.notice_views.question.answers()[0], key)
+    qtbot.waitUntil(lambda: taken == ["space", "space", "Return", "Return"])
+    host = window.docks.hosts["gate_maps"]
+    with qtbot.waitSignal(host.about_requested):
+        press(host._header.about, "Return")  # not the panel, whose key it is else
+    assert window.run_state.running
+    window.setFocus()
+    user.key("space")
+    qtbot.waitUntil(lambda: window.run_state.phase == "paused")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from PySide6.QtCore import QPoint
-from PySide6.QtWidgets import QAbstractButton, QMenu, QWidget
+from PySide6.QtWidgets import QAbstractButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from tests.viewer.display import drag_source
@@ -69,23 +69,6 @@ class XUser:
         before = _on_screen(widget, None)
         self._qtbot.wait(100)
         return _on_screen(widget, None) == before
-
-    def choose(self, menu: QMenu, *titles: str) -> None:
-        """Go down an open menu by the arrow keys to each title in turn, then take it."""
-        for title in titles:
-            for _ in menu.actions():
-                chosen = menu.activeAction()
-                if chosen is not None and chosen.text() == title:
-                    break
-                self.key("Down")
-            chosen = menu.activeAction()
-            assert chosen is not None
-            assert chosen.text() == title
-            if title != titles[-1]:
-                self.key("Right")
-                menu = chosen.menu()  # type: ignore[assignment]  # stub: it is an object
-                self._qtbot.waitUntil(menu.isVisible)
-        self.key("Return")
 
     def window_under_pointer(self) -> int:
         """The display's number of the top window there."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,11 +23,14 @@ from PySide6.QtWidgets import QApplication, QMenu
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.cli.reproduce import add_arguments
-from dgn_engine.experiments.report import document
+from dgn_engine.confinement.child_process import python_command
+from dgn_engine.experiments.report import document, reproduction_progress
 from dgn_engine.experiments.report.document import Document, ReportRow, ReportUnit
+from dgn_engine.experiments.report.experiment_list import experiment_entries
 from dgn_engine.experiments.report.figure_scenes import scene_of
+from dgn_engine.experiments.report.papers import OTHERS, PAPERS, paper_title, place_in_paper
 from dgn_engine.experiments.report.report_figures import draw
-from dgn_engine.experiments.report.reproduce_request import ReproduceRequest
+from dgn_engine.experiments.report.reproduce_request import ReproduceRequest, results_found
 from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress, RunningUnit
 from dgn_engine.figures.figure_style import FigureStyle
 from dgn_engine.figures.paper import print_style
@@ -35,9 +40,13 @@ from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry
 from dgn_engine.protocol.experiments import Claim, Figure, PlottedLine, Printed
 from dgn_engine.scene.theme import DARK, LIGHT, Theme
 from dgn_viewer.application import Viewer
-from dgn_viewer.experiments.results_panel import EMPTY, ResultsPanel
+from dgn_viewer.experiments.dgn_process import DgnProcess
+from dgn_viewer.experiments.results_panel import ResultsPanel
 from dgn_viewer.inspector.pages.experiment_page import ExperimentPage
 from dgn_viewer.plots.scene_view import SceneView
+from tests.engine.confinement.trap_folder import BIN, TrapFolder, make_trap_folder
+from tests.plugins import each
+from tests.snapshots import Recorded
 from tests.viewer.seen_charts import visible_range
 
 ENTRY = ExperimentEntry(
@@ -99,11 +108,6 @@ def panel(qtbot: QtBot) -> ResultsPanel:
     return made
 
 
-def test_a_panel_without_a_result_says_where_one_comes_from(panel: ResultsPanel) -> None:
-    assert panel._message.isVisible()
-    assert panel._message.text() == EMPTY
-
-
 def test_a_figure_of_a_result_has_the_menu_of_charts(panel: ResultsPanel) -> None:
     panel.show_document(DONE)
     view = panel.figures
@@ -128,11 +132,13 @@ def test_a_result_at_a_reduced_scale_says_so_above_its_rows_and_in_its_verdicts(
     assert panel.answer.isVisible()
     assert panel.answer.text() == said
     assert "reduced" in panel.paper.text()
-    assert [label.text() for label in panel.claims.verdicts] == [
-        "✓ held, reduced scale",
-        "✗ not held, reduced scale",
-        "○ not decided at this scale",
-    ]
+    assert [label.text()[0] for label in panel.claims.verdicts] == ["✓", "✗", "○"]
+    reduced = [label.text() for label in panel.claims.verdicts]
+    panel.show_document(DONE)  # another result after it
+    assert not panel.answer.isVisible()
+    assert "reduced" not in panel.paper.text()
+    whole = [label.text() for label in panel.claims.verdicts]
+    assert all(one.startswith(two) and one != two for one, two in zip(reduced, whole, strict=True))
 
 
 def test_a_running_experiment_shows_how_far_it_is(panel: ResultsPanel) -> None:
@@ -224,20 +230,6 @@ def test_window_report_and_script_draw_the_same_numbers_of_a_figure(
     np.testing.assert_array_equal(imread(tmp_path / "theirs.png"), imread(ours))
 
 
-def test_a_line_that_takes_the_place_of_a_band_is_not_filled(panel: ResultsPanel) -> None:
-    panel.show_document(DONE)
-    lines = panel.figures.charts.items["nu"]._curves._lines
-    assert lines["#0"].opts["fillLevel"] == "enclosed"
-    bare = replace(FIGURE, lines=(PlottedLine("", (0.0, 1.0), (2.0, 1.0)),))
-    panel.show_document(replace(DONE, figures=(bare,)))
-    assert lines["#0"].opts["fillLevel"] is None
-    points = replace(FIGURE, lines=(PlottedLine("", (0.0, 1.0), (2.0, 1.0), style="points"),))
-    panel.show_document(replace(DONE, figures=(points,)))
-    panel.show_document(DONE)
-    dots = panel.figures.charts.items["nu"]._curves._dots
-    assert "#0" not in dots
-
-
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
 def test_boxes_and_points_are_drawn_in_both_themes(qtbot: QtBot, theme: Theme) -> None:
     view = SceneView(theme)
@@ -256,38 +248,33 @@ def test_boxes_and_points_are_drawn_in_both_themes(qtbot: QtBot, theme: Theme) -
     assert QColor(theme.panel).name() in seen
 
 
-def test_the_page_asks_for_what_is_filled_in(qtbot: QtBot) -> None:
+def test_the_page_asks_for_what_is_filled_in_and_again_for_what_is_filled_in_then(
+    qtbot: QtBot, recorded: Recorded
+) -> None:
+    """Rows, rates and the device only where they mean something."""
     asked: list[ReproduceRequest] = []
-    page = ExperimentPage(ENTRY, NOTHING, lambda _entry, request: asked.append(request) or "", "")
-    qtbot.addWidget(page)
-    page.show()
-    page.advanced.open()
-    assert not page.rows.isVisible()
-    assert not page.advanced.steps.isVisible()
-    assert not page.advanced.augmentation.isVisible()
+
+    def page_of(entry: ExperimentEntry) -> ExperimentPage:
+        made = ExperimentPage(entry, NOTHING, lambda _entry, one: asked.append(one) or "", "")
+        qtbot.addWidget(made)
+        made.show()
+        made.advanced.open()
+        return made
+
+    page = page_of(ENTRY)
+    hidden = (page.rows, page.advanced.steps, page.advanced.augmentation)
+    assert not any(field.isVisible() for field in hidden)
     page.full.setChecked(True)
     page.seeds.setValue(2)
     page.begin.click()
-    (request,) = asked
-    assert request == ReproduceRequest("npf-nu", scale="full", seeds=2)
-    assert request.arguments[:5] == ("reproduce", "npf-nu", "--full", "--protocol", "as-published")
-    assert request.folder.name == "npf-nu-full-2_seeds"
-
-
-def test_the_page_asks_for_rows_rates_and_the_device_where_they_mean_something(
-    qtbot: QtBot,
-) -> None:
-    asked: list[ReproduceRequest] = []
-    entry = replace(ENTRY, rows=("FC/SGD", "GCONV/Adam"), asks=("steps", "augmentation"))
-    page = ExperimentPage(entry, NOTHING, lambda _entry, request: asked.append(request) or "", "")
-    qtbot.addWidget(page)
-    page.show()
+    assert asked.pop() == ReproduceRequest("npf-nu", scale="full", seeds=2)
+    rows = ("FC/SGD", "GCONV/Adam")
+    page = page_of(replace(ENTRY, rows=rows, asks=("steps", "augmentation")))
     page.rows.pick("GCONV/Adam")
-    page.advanced.open()
     page.advanced.steps.setText("0.1, fast")
     page.begin.click()
     assert asked == []
-    assert "'0.1, fast'; they must be learning rates" in page.message.text()
+    assert "'0.1, fast'" in page.message.text()
     page.advanced.steps.setText("0.1, 0.01")
     page.advanced.augmentation.pick("davidnet")
     page.advanced.seed_start.setValue(3)
@@ -295,32 +282,18 @@ def test_the_page_asks_for_rows_rates_and_the_device_where_they_mean_something(
     page.advanced.device.pick("cpu")
     page.advanced.executor.pick("serial")
     page.advanced.open(False)
-    assert page.advanced.button.text() == "Advanced: SGD's steps and 5 more"
+    assert "5 more" in page.advanced.button.text()
     page.begin.click()
-    (request,) = asked
-    assert request.arguments[5:-2] == (
-        "--seed-start",
-        "3",
-        "--only",
-        "GCONV/Adam",
-        "--train-limit",
-        "500",
-        "--augmentation",
-        "davidnet",
-        "--device",
-        "cpu",
-        "--executor",
-        "serial",
-        "--steps",
-        "0.1,0.01",
-    )
-    assert request.folder.name == (
-        "npf-nu-quick-only_GCONV_Adam-steps_0.1_0.01-from_3-augmented-500_training"
-    )
+    recorded((asked[0].arguments[:-1], asked[0].folder.name))
     parser = argparse.ArgumentParser()
     add_arguments(parser)
-    told = parser.parse_args(request.arguments[1:])
+    told = parser.parse_args(asked[0].arguments[1:])
     assert (told.only, told.steps, told.device) == ("GCONV/Adam", (0.1, 0.01), "cpu")
+    page.rows.pick("FC/SGD")
+    page.advanced.steps.setText("")
+    page.begin.click()
+    assert asked[1].folder != asked[0].folder
+    assert "GCONV/Adam" not in asked[1].arguments
 
 
 def test_an_experiment_is_carried_out_beside_the_run_and_stopped_with_the_window(
@@ -373,3 +346,190 @@ def test_cards_are_named_only_where_there_are_some(qtbot: QtBot) -> None:
         assert page.advanced.devices.isVisible() == ("cuda" in devices)
     page.advanced.devices.setText("cuda:0,cuda:1 ")
     assert page.request().arguments[-4:-2] == ("--devices", "cuda:0,cuda:1")
+
+
+ENTRIES = {entry.id: entry for entry in experiment_entries()}
+
+
+def result(folder: Path, made: str) -> None:
+    folder.mkdir(parents=True)
+    (folder / "results.json").write_text(f'{{\n "made": "{made}"\n}}\n', encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", each(ENTRIES))
+def test_every_experiment_stands_under_a_paper(name: str) -> None:
+    cited = ENTRIES[name].paper
+    title = paper_title(cited)
+    assert title in {paper.title for paper in PAPERS.values()} | {OTHERS}
+
+
+def test_a_paper_is_the_first_that_is_cited() -> None:
+    assert paper_title("[NPF] §3, [DGN] §3") == "Neural Path Features and Neural Path Kernel"
+    assert place_in_paper("[NPF] §3, [DGN] §3") == "§3"
+    assert paper_title("Arora et al.") == paper_title("[XYZ] 3") == OTHERS
+    assert place_in_paper("[DGN], [WS]") == ""
+
+
+def test_the_newest_result_of_each_experiment_is_found(tmp_path: Path) -> None:
+    result(tmp_path / "npf-nu-quick", "2026-11-02T10:00:00+00:00")
+    result(tmp_path / "npf-nu-full-3_seeds", "2026-10-30T10:00:00+00:00")
+    result(tmp_path / "duality-48-quick", "2026-01-02T10:00:00+00:00")
+    result(tmp_path / "duality-quick", "nonsense")
+    (tmp_path / "npf-kernels-quick").mkdir()
+    (tmp_path / "npf-kernels-quick" / "results.json").write_bytes(b"\xff\xfe")
+    (tmp_path / "file").write_text("")
+    names = ("npf-nu", "npf-kernels", "duality", "duality-48", "npf")
+    assert results_found(tmp_path, names) == {"npf-nu": "2026-11-02", "duality-48": "2026-01-02"}
+    assert results_found(tmp_path / "nowhere", names) == {}
+
+
+def test_the_menu_groups_by_paper_and_says_cost_and_result(
+    make_viewer: Callable[..., Viewer],
+    qtbot: QtBot,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DGN_RESULTS_ROOT", str(tmp_path / "results"))
+    result(tmp_path / "results" / "npf-table2-quick", "2026-11-02T10:00:00+00:00")
+    window = make_viewer(paused=True).window
+    menus = [action.menu() for action in window.menuBar().actions()]
+    top = next(menu for menu in menus if isinstance(menu, QMenu) and menu.title() == "Experiments")
+    top.aboutToShow.emit()
+    titles = [action.text() for action in top.actions() if action.menu() is not None]
+    known = [paper.title for paper in PAPERS.values()]
+    assert set(titles) <= {*known, OTHERS}
+    assert len(titles) >= 4
+    entry, action = ENTRIES["npf-table2"], window.registry["experiment.npf-table2"]
+    assert action.text().startswith(f"Table 2: {entry.title}…")
+    assert action.text().endswith("✓ result of 2026-11-02")
+    assert f"about {entry.quick_cost}" in action.text()
+    assert "✓" not in window.registry["experiment.npf-nu"].text()
+
+
+def test_the_progress_of_a_process_is_its_own_also_where_one_before_it_was_killed_there(
+    tmp_path: Path, qtbot: QtBot
+) -> None:
+    assert qtbot is not None  # its timer needs an application
+    process = DgnProcess(program=python_command("-c", "input()"))
+    seen: list[ReproductionProgress] = []
+    process.progressed.connect(seen.append)
+    left = ReproductionProgress("x", "running", 60, 59, 0, 0.98, 100.0)
+    for count in (1, 2):
+        reproduction_progress.write(left, tmp_path)
+        process.start(["reproduce"], tmp_path)
+        process.look()
+        assert len(seen) == count - 1
+        ours = replace(left, done=0, fraction=0.0, elapsed=0.1)
+        reproduction_progress.write(ours, tmp_path)
+        process.look()
+        process.look()
+        assert seen == count * [ours]
+        process.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "ended"),
+    [
+        ("import sys; sys.exit('first\\nlast')", [1, "last"]),
+        ("import os; os.kill(os.getpid(), 9)", [9, ""]),
+        ("input()", [0, ""]),
+    ],
+)
+def test_the_end_of_a_process_is_its_code_and_its_last_words_and_another_can_be_started(
+    tmp_path: Path, qtbot: QtBot, code: str, ended: list[object]
+) -> None:
+    command = python_command("-c", f"try: exec({code!r})\nexcept EOFError: pass")
+    process = DgnProcess(program=command)
+    for _ in range(2):
+        with qtbot.waitSignal(process.ended, timeout=60_000) as end:
+            process.start([], tmp_path)
+            process.stop()
+        assert end.args == ended
+        assert not process.running
+
+
+def test_a_program_that_cannot_be_started_has_ended(tmp_path: Path, qtbot: QtBot) -> None:
+    process = DgnProcess(program=["/no/such/program"])
+    with qtbot.waitSignal(process.ended) as end:
+        process.start([], tmp_path)
+    assert end.args is not None
+    assert end.args[0] == 1
+    assert end.args[1]
+    assert not process.running
+
+
+SHELL = pytest.mark.skipif(sys.platform == "win32", reason="the traps are shell scripts")
+
+
+@pytest.fixture(scope="module")
+def traps(tmp_path_factory: pytest.TempPathFactory) -> TrapFolder:
+    return make_trap_folder(tmp_path_factory.mktemp("start"))
+
+
+def typed(traps: TrapFolder, program: str, *words: str) -> None:
+    done = subprocess.run(
+        [str(BIN / program), *words],
+        cwd=traps.folder,
+        env=traps.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert traps.marks == []
+    assert done.returncode == 0, done.stderr
+
+
+@SHELL
+def test_a_window_with_its_engine_in_a_process_runs_nothing_of_the_folder(
+    traps: TrapFolder,
+) -> None:
+    picture = traps.safe / "window.png"
+    typed(
+        traps,
+        "dgn-viewer",
+        "--process",
+        "--offscreen",
+        "--steps",
+        "1",
+        "--screenshot",
+        str(picture),
+    )
+    assert json.loads(picture.with_suffix(".json").read_text())
+
+
+@SHELL
+@pytest.mark.faults
+def test_a_run_is_trained_and_drawn_with_no_settings_of_the_folder(traps: TrapFolder) -> None:
+    run, out = traps.safe / "run", traps.safe / "figure.pdf"
+    typed(
+        traps,
+        "dgn",
+        "train",
+        "--data",
+        "digits",
+        "--width",
+        "4",
+        "--depth",
+        "3",
+        "--epochs",
+        "1",
+        "--quiet",
+        "--out",
+        str(run),
+    )
+    typed(traps, "dgn", "figure", str(run), "--panel", "training", "-o", str(out))
+    assert out.stat().st_size
+
+
+@SHELL
+def test_an_experiment_of_the_window_is_started_safely(
+    traps: TrapFolder, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(traps.folder)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", "."]))
+    monkeypatch.setattr(sys, "path", [*sys.path, "", str(traps.folder)])
+    process = DgnProcess()
+    with qtbot.waitSignal(process.ended, timeout=60_000) as ended:
+        process.start(["reproduce", "--list"], Path(traps.safe))
+    assert traps.marks == []
+    assert ended.args == [0, ""]

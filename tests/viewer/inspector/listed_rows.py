@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 from PySide6.QtCore import Qt
 
-from dgn_engine.protocol.runs import RunsListed
+from dgn_engine.protocol.runs import RecordedRun, RunsListed
 from dgn_viewer.inspector.pages.run_table import COLUMNS, SORT
 from dgn_viewer.inspector.pages.runs_page import RunsPage
 
@@ -12,6 +15,28 @@ ROLES = (
     *(Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.EditRole, Qt.ItemDataRole.ToolTipRole),
     *(Qt.ItemDataRole.AccessibleTextRole, Qt.ItemDataRole.ForegroundRole, SORT),
 )
+
+
+def a_run(name: str, status: str = "stopped", **changes: Any) -> RecordedRun:
+    """One that stands in a list."""
+    run = RecordedRun(
+        folder=name,
+        name=name,
+        status=status,
+        step=1200,
+        total_steps=4500,
+        regime="DL",
+        net="fc",
+        data="digits",
+        seed=0,
+        best=0.961,
+        touched=1000.0,
+        resumable=True,
+        best_step=900,
+        seconds=63.0,
+        bytes=2_400_000,
+    )
+    return dataclasses.replace(run, **changes)
 
 
 def show_every_cell(page: RunsPage, listed: RunsListed) -> None:

@@ -15,6 +15,7 @@ from dgn_engine.protocol.branches import (
     BranchStatus,
     CheckpointsListed,
     CompareRun,
+    ComparisonClosed,
     ComparisonOpened,
     HoldCheckpoint,
     ListCheckpoints,
@@ -31,11 +32,13 @@ from dgn_engine.protocol.training import (
     UndoMany,
     UndoSetting,
 )
+from dgn_engine.scene.differences import Difference, Differences
 from dgn_engine.scene.elements import Mark
 from dgn_engine.scene.panel_spec import ComparedRun, View
-from dgn_engine.scene.theme import DARK
+from dgn_engine.scene.theme import DARK, LIGHT
 from dgn_viewer.inspector.pages.changes_page import ChangesPage
 from dgn_viewer.inspector.pages.compare_page import ComparePage
+from dgn_viewer.inspector.pages.difference_table import DifferenceTable
 from dgn_viewer.style.chosen_numbers import choose_numbers
 from tests.engine.panels.pictures import series
 from tests.viewer.inspector.inspected import CATALOGUE, STARTED
@@ -88,7 +91,7 @@ def test_a_branch_is_sent_as_it_is_filled_in(page: ComparePage, sent: list[Comma
     page.rate.setText("fast")
     QTest.mouseClick(page.start, LEFT)
     assert sent[-1] == CompareRun("/runs/p", 3)
-    assert page.message.text() == "The learning rate is 'fast'; it must be a number."
+    assert "'fast'" in page.message.refusal
     page.rate.setText("0.1")  # what was wrong is edited
     assert page.message.isHidden()
 
@@ -106,22 +109,20 @@ def test_any_step_can_be_typed_and_what_it_begins_with_is_said(
     for text in ("10,154", "10000", "2", "12,000", "now", "step 3, before FL", "12001", "soon"):
         line.selectAll()
         QTest.keyClicks(line, text)
-        words[text] = page.origin_words.text(), page.start.isEnabled()
+        words[text] = page.origin_words.text()
+        assert page.start.isEnabled() == (text not in ("12001", "soon"))
         assert page.compare_step.isEnabled() == (text in ("10000", "step 3, before FL"))
-    assert words == {
-        "10,154": ("Step 10,154: checkpoint of step 10,000 and 154 steps again, about 2 s.", True),
-        "10000": ("Step 10,000: exactly a checkpoint.", True),
-        "2": (
-            "Step 2: 2 steps again from the beginning, less than 1 s, "
-            "before lr 0.01 was set there.",
-            True,
-        ),
-        "12,000": ("Now: the run as it is when the branch starts.", True),
-        "now": ("Now: the run as it is when the branch starts.", True),
-        "step 3, before FL": ("Step 3: exactly a checkpoint, before FL was chosen there.", True),
-        "12001": ("The run has steps 0 to 12,000.", False),
-        "soon": ("'soon' is no step; type its number, or 'now'.", False),
+    told = {
+        "10,154": ("10,154", "10,000", "154 steps", "2 s"),
+        "10000": ("10,000",),
+        "2": ("2 steps", "lr 0.01"),
+        "step 3, before FL": ("Step 3", "FL"),
+        "12001": ("0 to 12,000",),
+        "soon": ("'soon'",),
     }
+    for text, parts in told.items():
+        assert all(part in words[text] for part in parts), words[text]
+    assert words["12,000"] == words["now"] != ""
     line.selectAll()
     QTest.keyClicks(line, "10154")
     page.pace.pick("full")
@@ -149,9 +150,11 @@ def test_it_begins_at_the_step_that_is_looked_back_at_and_holds_its_checkpoint(
     cursor[0] = 11
     page.renew()
     assert page.origin.step() == 5  # somebody has chosen
+    bench.tell(replace(STARTED, run=2))  # another run, whose checkpoint is to be held too
+    page.renew()
     page.hide()
     held = [command.step for command in sent if isinstance(command, HoldCheckpoint)]
-    assert held == [7, 5, None]
+    assert held == [7, 5, 5, None]
 
 
 def test_now_is_the_step_that_the_run_has_reached_while_an_earlier_one_is_on_show(
@@ -213,7 +216,7 @@ def test_the_page_follows_the_branch(page: ComparePage, sent: list[Command]) -> 
     assert page.stop.isEnabled()
     assert not page.start.isEnabled()
     assert "regime FL, learning rate 0.01 · starts" in page.status.text()
-    assert page.sharing.text() == "Low priority."
+    assert page.sharing.text()
     QTest.mouseClick(page.stop, LEFT)
     assert sent[-1] == StopBranch()
     for phase in ("training", "finished"):  # whatever is chosen under 'from'
@@ -221,28 +224,42 @@ def test_the_page_follows_the_branch(page: ComparePage, sent: list[Command]) -> 
         page.origin.pick("3")
         QTest.mouseClick(page.compare, LEFT)
         assert sent[-1] == CompareRun("/runs/b")
-    bench.tell(Refused(StartBranch.title, "This run is not recorded."))
-    assert page.message.text() == "This run is not recorded."
+    second = replace(BRANCH, folder="/runs/c", from_step=9, phase="training", step=11)
+    bench.tell(replace(second, phase="starting"), second)  # another one after it
+    assert "step 9" in page.status.text()
+    QTest.mouseClick(page.compare, LEFT)
+    assert sent[-1] == CompareRun("/runs/c")
+    assert (page.stop.isEnabled(), page.start.isEnabled()) == (True, False)
+    bench.tell(Refused(StartBranch.title, "Not recorded."))
+    assert page.message.refusal == "Not recorded."
+    bench.tell(replace(second, phase="starting"))
+    assert page.message.refusal == ""
 
 
-def test_differences_are_shown_under_headings(page: ComparePage, seen: dict[str, View]) -> None:
+def test_differences_are_those_of_the_b_that_is_there_now(
+    page: ComparePage, seen: dict[str, View]
+) -> None:
     bench = Bench(page)
     page.renew()
     assert page.table.isHidden()
     assert not page.nothing.isHidden()
-    bench.tell(ComparisonOpened("b", "", "FL", ()))
     key = ("training", "train_loss")
-    seen["view"] = View(
-        series={key: series([1, 4], [1.0, 0.5])},
-        compared=ComparedRun("b", series={key: series([4], [0.75])}),
-    )
+    ours = {key: series([1, 4, 9], [1.0, 0.5, 0.25])}
+    for name, step, value, row in (
+        ("b", 4, 0.75, ("train loss", "0.5", "0.75", "+0.25")),
+        ("c", 9, 1.0, ("train loss", "0.25", "1", "+0.75")),
+    ):
+        bench.tell(ComparisonOpened(name, "", "FL", ()))
+        theirs = {key: series([step], [value])}
+        seen["view"] = View(series=ours, compared=ComparedRun(name, series=theirs))
+        page.renew()
+        assert page.table.texts() == [(f"Scores · step {step}",), row]
+        assert page.sides.text().splitlines()[1] == f"B: {name}"
+        page.set_theme(DARK)
+        assert page.nothing.isHidden()
+    bench.tell(ComparisonClosed())
     page.renew()
-    assert page.table.texts() == [
-        ("Scores · step 4",),
-        ("train loss", "0.5", "0.75", "+0.25"),
-    ]
-    page.set_theme(DARK)
-    assert page.nothing.isHidden()
+    assert page.table.isHidden()
 
 
 def test_changes_are_listed_and_undone_back_to_one(qtbot: QtBot, sent: list[Command]) -> None:
@@ -259,16 +276,12 @@ def test_changes_are_listed_and_undone_back_to_one(qtbot: QtBot, sent: list[Comm
         "step 8  β 8 → 4",
         "step 3  regime DL → FL",
     ]
-    assert (
-        page.list.horizontalScrollBarPolicy() == Qt.ScrollBarPolicy.ScrollBarAlwaysOff
-    )  # it wraps
     page.list.itemClicked.emit(page.list.item(2))
     assert steps == [3]
     page.list.setCurrentRow(2)
     QTest.mouseClick(page.back, LEFT)
     assert sent == [UndoMany(2)]
     page.list.setCurrentRow(0)
-    assert page.back.text() == "Do again up to it"
     QTest.mouseClick(page.back, LEFT)
     assert sent[-1] == UndoMany(-1)
     assert page.only.isHidden()  # the newest is no setting
@@ -278,3 +291,39 @@ def test_changes_are_listed_and_undone_back_to_one(qtbot: QtBot, sent: list[Comm
     assert sent[-1] == UndoSetting()
     bench.tell(Diverged(9))
     assert page.only.isHidden()
+
+
+def test_the_order_of_many_gate_layers_leaves_room_for_the_other_columns(qtbot: QtBot) -> None:
+    table = DifferenceTable(LIGHT)
+    qtbot.addWidget(table)
+    table.resize(340, 300)
+    table.show()
+    order = " ".join(map(str, range(12, 0, -1)))
+    scores = (Difference("train loss", "3.563e-06", "3.998e-05", "+3.64e−05", "step 3"),)
+    table.show_differences(Differences((Difference("gate layers", "in order", order),), scores))
+    header = table.horizontalHeader()
+    assert header.length() <= table.viewport().width()
+    assert header.sectionSize(0) > header.sectionSize(1)
+    assert table.rowHeight(1) > table.rowHeight(3)
+    assert table.texts()[1] == ("gate layers", "in order", order, "")
+
+
+def test_steps_stand_in_each_row_where_they_differ_and_a_reason_once_below_the_group(
+    qtbot: QtBot,
+) -> None:
+    table = DifferenceTable(LIGHT)
+    qtbot.addWidget(table)
+    why = "B was not measured up to step 3."
+    scores = (
+        Difference("train loss", "0.5", "0.75", "+0.25", "step 3"),
+        Difference("test loss", "0.5", "–", "", "A 9", why=why),
+        Difference("test accuracy", "90.00 %", "–", "", "A 9", why=why),
+    )
+    table.show_differences(Differences(scores=scores))
+    rows = table.texts()
+    assert [row[0].splitlines()[1:] for row in rows[1:4]] == [["step 3"], ["A 9"], ["A 9"]]
+    assert rows[4:] == [(why,)]
+    table.show_differences(Differences(scores=scores[1:]))
+    assert [row[0] for row in table.texts()] == [
+        *("Scores · A 9", "test loss", "test accuracy", why)
+    ]

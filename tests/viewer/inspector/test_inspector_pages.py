@@ -1,27 +1,51 @@
 """The inspector: one page at a time, driven by real clicks; what it sends and what it says."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QPushButton, QToolButton
+from PySide6.QtWidgets import QLabel, QStyleOptionViewItem
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import (
+    DataConfig,
+    GatingConfig,
     NetConfig,
     RunConfig,
+    TrainingConfig,
+)
+from dgn_engine.panels.overlap import PANEL as OVERLAP
+from dgn_engine.panels.spectrum import PANEL as SPECTRUM
+from dgn_engine.protocol.catalogue import (
+    Catalogue,
+    DataEntry,
+    NetEntry,
+    RegimeEntry,
+    Setting,
 )
 from dgn_engine.protocol.messages import Command, Refused, Working
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.runs import RunsListed
-from dgn_engine.protocol.training import RegimeSwapped, Rewired, SettingChanged, StartRun
-from dgn_engine.scene.panel_spec import all_panels
-from dgn_engine.scene.theme import DARK
+from dgn_engine.protocol.training import (
+    RegimeSwapped,
+    Rewire,
+    Rewired,
+    SettingChanged,
+    SetValueInput,
+    StartRun,
+    SwapRegime,
+)
+from dgn_engine.scene.panel_spec import PanelSpec, View, all_panels
+from dgn_engine.scene.theme import DARK, LIGHT
 from dgn_viewer.inspector.formula import typeset
 from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.inspector.pages.about_page import AboutPage
 from dgn_viewer.inspector.pages.run_page import RunPage
+from dgn_viewer.inspector.run_form import RunForm
+from dgn_viewer.widgets.listed_item import GROUP
+from tests.refusals import refused
 from tests.viewer.inspector.inspected import (
     CONFIG,
     SPEC,
@@ -46,36 +70,7 @@ def test_a_page_opens_in_place_of_the_other(inspector: Inspector, qtbot: QtBot) 
     assert inspector.page is None
 
 
-def test_escape_closes_the_page(inspector: Inspector, qtbot: QtBot) -> None:
-    inspector.show_about(SPEC)
-    with qtbot.waitSignal(inspector.closed):
-        QTest.keyClick(inspector, Qt.Key.Key_Escape)
-
-
-def test_the_theme_reaches_the_open_page(inspector: Inspector) -> None:
-    for show in (inspector.show_run_settings, lambda: inspector.show_about(SPEC)):
-        show()
-        inspector.set_theme(DARK)
-        assert not inspector.grab().isNull()
-
-
 # the form of a run
-
-
-def test_before_the_engine_is_ready_nothing_can_be_started(inspector: Inspector) -> None:
-    inspector.show_run_settings()
-    assert not inspector.run_page.start.isEnabled()
-    assert inspector.run_page.message.text() == "loading torch…"
-
-
-def test_start_run_sends_the_default_configuration(form: RunPage, sent: list[Command]) -> None:
-    press(form.start)
-    assert len(sent) == 1
-    command = sent[0]
-    assert isinstance(command, StartRun)
-    defaults = RunConfig()
-    assert replace(command.config, net=defaults.net) == defaults
-    assert command.config.net == NetConfig("fc", (("width", 128),))
 
 
 def test_what_is_filled_in_comes_back_unchanged(form: RunPage) -> None:
@@ -169,13 +164,6 @@ def test_the_engines_refusal_stands_beside_the_form(form: RunPage, inspector: In
     assert form.start.isEnabled()
 
 
-def test_a_refusal_of_something_else_is_not_the_forms_business(
-    form: RunPage, inspector: Inspector
-) -> None:
-    tell(inspector, Refused("swap to FL", "No."))
-    assert not form.message.isVisible()
-
-
 def test_the_form_goes_when_its_run_begins(
     form: RunPage, inspector: Inspector, qtbot: QtBot
 ) -> None:
@@ -222,11 +210,6 @@ def test_formulas_are_drawn_in_the_colour_of_the_theme(inspector: Inspector) -> 
     assert max(light) > 200
 
 
-def test_a_formula_is_set_finer_on_a_dense_screen() -> None:
-    plain, dense = typeset(r"$\Lambda$", 1.0), typeset(r"$\Lambda$", 2.0)
-    assert dense.shape[0] >= 1.7 * plain.shape[0]
-
-
 @pytest.mark.discovery
 def test_every_formula_of_every_panel_can_be_set() -> None:
     for spec in all_panels().values():
@@ -234,7 +217,154 @@ def test_every_formula_of_every_panel_can_be_set() -> None:
             assert typeset(tex, 1.0).max() > 0
 
 
-def test_buttons_have_names_for_screen_readers(form: RunPage, inspector: Inspector) -> None:
-    buttons = [*inspector.findChildren(QPushButton), *inspector.findChildren(QToolButton)]
-    assert buttons
-    assert all(button.text() or button.accessibleName() for button in buttons)
+FIXED = "Fixed gates"
+OFFERED = Catalogue(
+    regimes=(
+        RegimeEntry("ReLU", "ReLU", "", True, False, False, "One network"),
+        RegimeEntry("FL", "FL", "", False, False, False, FIXED, takes_gates=True),
+        RegimeEntry("FRG", "FRG", "", False, False, False, FIXED, drawn_gates=True),
+        RegimeEntry("DL", "DL", "", False, True, True, "Learnt gates"),
+    ),
+    nets=(NetEntry("fc", "fc", (Setting("width", "width", 128, 1, 65536),)),),
+    data=(
+        DataEntry("digits", "digits", True, ""),
+        DataEntry("correlated", "correlated", True, "", (Setting("rho", "ρ", 0.9, 0, 1),)),
+    ),
+    probes=("gates",),
+    devices=("auto", "cpu"),
+)
+
+
+@pytest.fixture
+def fields(qtbot: QtBot) -> RunForm:
+    widget = RunForm()
+    qtbot.addWidget(widget)
+    widget.offer(OFFERED)
+    widget.show()
+    return widget
+
+
+def test_what_a_data_set_asks_is_filled_in_below_it(fields: RunForm) -> None:
+    fields.data.name.pick("correlated")
+    assert fields.config().data.options == (("rho", 0.9),)
+    fields.fill(RunConfig(data=DataConfig("correlated", options=(("rho", 0.5),))))
+    assert fields.config().data.options == (("rho", 0.5),)
+    fields.data.name.pick("digits")
+    assert fields.config().data.options == ()
+
+
+ADVANCED = RunConfig(
+    data=DataConfig(label_noise=0.25, pixels="random", variant_seed=3, test_limit=50),
+    net=NetConfig("fc", (("width", 64),)),
+    gating=GatingConfig("FRG", tiling=(2, 1), rotation=(0, -3), shift=(0, 0), gate_probability=0.3),
+    training=TrainingConfig(weights_from="a.pt", until=0.99, augmentation="davidnet"),
+)
+
+
+def test_the_advanced_fields_stay_folded_until_one_of_them_is_unusual(fields: RunForm) -> None:
+    advanced = fields.advanced
+    fields.fill(RunConfig(net=ADVANCED.net))
+    assert not advanced.content.isVisible()
+    fields.fill(ADVANCED)
+    assert advanced.content.isVisible()
+    assert fields.config() == ADVANCED
+    QTest.mouseClick(advanced.button, Qt.MouseButton.LeftButton)
+    assert not advanced.content.isVisible()
+    assert advanced.button.text() == "Advanced: label noise and 9 more"
+    assert fields.config() == ADVANCED  # folded is not forgotten
+
+
+def test_gates_are_neither_tiled_nor_turned_where_a_network_makes_its_own(fields: RunForm) -> None:
+    fields.fill(ADVANCED)
+    assert fields.fields["gating.gate_probability"].isVisibleTo(fields)
+    fields.fields["gating.regime"].pick("ReLU")
+    assert not fields.fields["gating.gate_probability"].isVisibleTo(fields)
+    assert not fields.fields["gating.tiling"].isVisibleTo(fields)
+    gating = fields.config().gating
+    assert (gating.tiling, gating.rotation, gating.gate_probability) == ((), (), 0.5)
+
+
+def test_a_list_that_is_none_is_refused_in_a_sentence(fields: RunForm) -> None:
+    fields.fields["gating.regime"].pick("DL")
+    fields.fields["gating.tiling"].setText("2, x")
+    with refused("not-a-number", value="2, x"):
+        fields.config()
+
+
+def test_regimes_stand_under_the_headings_of_their_groups(fields: RunForm) -> None:
+    box = fields.fields["gating.regime"]
+    heads = [box.itemData(place, GROUP) for place in range(box.count())]
+    assert heads == ["One network", FIXED, FIXED, "Learnt gates"]
+    option = QStyleOptionViewItem()
+    tall = [
+        box.itemDelegate().sizeHint(option, box.model().index(place, 0)).height()
+        for place in range(box.count())
+    ]
+    assert tall[0] == tall[1] == tall[3] > tall[2]
+
+
+MakeView = Callable[..., View]
+
+
+NOISE = RegimeEntry("FR-II", "", "", own_gates=False, soft=False, trains_feature=False)
+
+
+def any_regime(view: View) -> View:
+    """With a regime of fixed random gates to choose."""
+    return replace(view, regimes=(NOISE,))
+
+
+def page_of(
+    spec: PanelSpec, view: View, sent: list[Command], qtbot: QtBot
+) -> tuple[AboutPage, list[View]]:
+    """The page, and the view that it sees: what stands in the list."""
+    seen = [view]
+    page = AboutPage(spec, LIGHT, lambda: seen[0], sent.append)
+    qtbot.addWidget(page)
+    return page, seen
+
+
+def test_what_to_try_next_is_asked_of_the_engine_at_once(
+    make_view: MakeView, sent: list[Command], qtbot: QtBot
+) -> None:
+    page, _ = page_of(OVERLAP, any_regime(make_view("soft")), sent, qtbot)
+    for _, button in page.trials:
+        assert button.isEnabled()
+        button.click()
+    assert sent == [SwapRegime("FR-II"), Rewire((2, 0, 1))]
+    page, _ = page_of(SPECTRUM, any_regime(make_view("soft")), sent, qtbot)
+    page.trials[1][1].click()
+    assert sent[-1] == SetValueInput("ones")
+
+
+def test_the_letters_of_the_formulas_are_explained(
+    make_view: MakeView, sent: list[Command], qtbot: QtBot
+) -> None:
+    page, _ = page_of(SPECTRUM, make_view("soft"), sent, qtbot)
+    words = [label.text() for label in page.findChildren(QLabel)]
+    assert any(text.startswith("<i>Σ</i>: inner products of the inputs") for text in words)
+    assert any(text.startswith("Source: Lakshminarayanan") for text in words)
+
+
+def test_what_cannot_be_tried_now_is_disabled_and_says_so(
+    make_view: MakeView, sent: list[Command], qtbot: QtBot
+) -> None:
+    page, seen = page_of(OVERLAP, View(), sent, qtbot)
+    assert not any(button.isEnabled() for _, button in page.trials)
+    assert "cannot be tried" in page.trials[0][1].toolTip()
+    seen[0] = any_regime(make_view("soft"))
+    page.refresh()
+    assert all(button.isEnabled() for _, button in page.trials)
+    seen[0] = replace(any_regime(make_view("soft")), regime="FR-II")
+    page.refresh()
+    assert [button.isEnabled() for _, button in page.trials] == [False, True]
+    run = any_regime(make_view("soft")).run
+    assert run is not None
+    uneven = (replace(run.layers[0], shape=(3,)), *run.layers[1:])
+    seen[0] = replace(any_regime(make_view("soft")), run=replace(run, layers=uneven))
+    page.refresh()
+    assert [button.isEnabled() for _, button in page.trials] == [True, False]
+    seen[0] = replace(any_regime(make_view("soft")), run=replace(run, inspected="resnet18.pth"))
+    page.refresh()
+    assert not any(button.isEnabled() for _, button in page.trials)
+    assert sent == []

@@ -3,25 +3,37 @@ nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from PySide6.QtCore import QEvent, QPoint, Qt
 from PySide6.QtGui import QHelpEvent, QKeyEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QLabel, QToolTip
+from PySide6.QtWidgets import QApplication, QCheckBox, QLabel, QLineEdit, QToolTip, QWidget
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.config import RunConfig
-from dgn_engine.errors import UserError
+from dgn_engine.config import SETTINGS, RunConfig
+from dgn_engine.config.setting import Setting
 from dgn_engine.protocol.catalogue import ExperimentEntry
 from dgn_engine.protocol.messages import Command
 from dgn_engine.protocol.training import EstimateRun, RunEstimated
 from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.inspector.pages.experiment_page import ExperimentPage
 from dgn_viewer.inspector.pages.run_page import RunPage
-from dgn_viewer.widgets.form_fields import ListField, PairField, problem_in, value_of
+from dgn_viewer.widgets.form_fields import (
+    ListField,
+    PairField,
+    PickBox,
+    field_for,
+    problem_in,
+    value_of,
+)
 from dgn_viewer.widgets.integer_field import IntegerField
+from dgn_viewer.widgets.layouts import column
+from dgn_viewer.widgets.message_line import MessageLine
 from dgn_viewer.widgets.number_entry import NumberEntry
 from dgn_viewer.widgets.number_field import NumberField
+from tests.refusals import refused
 from tests.viewer.inspector.inspected import CATALOGUE, tell
 
 
@@ -97,18 +109,10 @@ def test_what_cannot_be_taken_stays_and_is_refused(width: IntegerField, typed: s
     assert (width.text(), width.value()) == (typed, 128)
     assert width.problem
     assert told[-1] == width.problem
-    with pytest.raises(UserError):
+    with refused("not-a-number", value=typed):
         value_of(width)
     fill(width, "64")
     assert (width.problem, told[-1], value_of(width)) == ("", "", 64)
-
-
-def test_what_is_refused_stays_when_the_field_is_left(width: IntegerField) -> None:
-    width.setFocus()
-    width.lineEdit().selectAll()
-    QTest.keyClicks(width.lineEdit(), "200000")
-    width.clearFocus()
-    assert width.text() == "200000"
 
 
 def test_an_emptied_field_asks_for_a_number(width: IntegerField) -> None:
@@ -119,12 +123,6 @@ def test_an_emptied_field_asks_for_a_number(width: IntegerField) -> None:
     assert (width.text(), width.value()) == ("", 128)
 
 
-def test_whole_numbers_are_read_in_every_form(width: IntegerField) -> None:
-    for typed, number in (("1e3", 1000), ("64.0", 64), (" 7 ", 7)):
-        fill(width, typed)
-        assert value_of(width) == number
-
-
 def test_escape_and_the_arrows_bring_the_number_back(width: IntegerField) -> None:
     fill(width, "abc")
     QTest.keyClick(width, Qt.Key.Key_Escape)
@@ -132,34 +130,6 @@ def test_escape_and_the_arrows_bring_the_number_back(width: IntegerField) -> Non
     fill(width, "abc")
     QTest.keyClick(width, Qt.Key.Key_Up)
     assert (width.text(), width.problem) == ("129", "")
-
-
-@pytest.mark.parametrize(
-    ("typed", "kind"),
-    [
-        ("", "unreadable"),
-        ("abc", "unreadable"),
-        ("1,000", "ambiguous"),
-        ("1", "too small"),
-        ("70000", "too large"),
-        ("2.5", "other"),
-    ],
-)
-def test_each_problem_has_its_kind(width: IntegerField, typed: str, kind: str) -> None:
-    problem = width._typing.read(typed, width.value())[1]
-    assert problem is not None
-    assert problem.kind == kind
-
-
-def test_a_number_that_is_being_typed_is_not_refused_yet(rate: NumberField) -> None:
-    told: list[str] = []
-    rate.refused.connect(told.append)
-    rate.lineEdit().selectAll()
-    QTest.keyClicks(rate.lineEdit(), "0.5")
-    assert told == []
-    assert rate.problem
-    QTest.keyClick(rate, Qt.Key.Key_Return)
-    assert told == [rate.problem]
 
 
 def test_the_word_for_zero_can_be_typed_and_units_are_left(rate: NumberField) -> None:
@@ -183,7 +153,7 @@ def test_the_form_says_it_below_the_field_and_start_is_off(form: RunPage) -> Non
     assert not form.start.isEnabled()
     said = [label for label in form.form.findChildren(QLabel) if label.text() == lr.problem]
     assert [label.isVisibleTo(form) for label in said] == [True]
-    with pytest.raises(UserError, match="learning rate"):
+    with refused("not-a-number", value="1e6"):
         form.form.config()
     fill(lr, "0.01")
     assert form.start.isEnabled()
@@ -202,18 +172,6 @@ def test_a_list_that_cannot_be_read_turns_start_off(form: RunPage) -> None:
         tiling.setText("1 2")
         assert form.start.isEnabled()
         assert value_of(tiling) == (1, 2)
-
-
-def test_a_refusal_of_several_lines_is_seen_whole(form: RunPage) -> None:
-    tiling = form.form.fields["gating.tiling"]
-    assert isinstance(tiling, ListField)
-    form.form.advanced.open(True)
-    tiling.setText("1,x")
-    (below,) = [each for each in form.findChildren(QLabel) if each.text() == tiling.problem]
-    for width in range(320, 500, 10):  # the rows of a form ask for no height of a width
-        form.resize(width, 600)
-        QApplication.processEvents()
-        assert below.minimumHeight() >= below.heightForWidth(below.width()), width
 
 
 def test_a_field_that_is_disabled_does_not_matter(form: RunPage) -> None:
@@ -278,7 +236,7 @@ def test_the_form_asks_what_it_takes_and_says_the_answer(
     form: RunPage, inspector: Inspector, sent: list[Command]
 ) -> None:
     form.form.fill(RunConfig())
-    form._ask_estimate()
+    form.ask_estimate()
     asked = [command for command in sent if isinstance(command, EstimateRun)]
     assert [command.config for command in asked] == [form.form.config()]
     answer = RunEstimated(150_016, 21 * 10**6, 8e-4, config=asked[0].config)
@@ -296,6 +254,109 @@ def test_nothing_is_asked_about_what_cannot_be_read(form: RunPage, sent: list[Co
     lr = form.form.fields["training.learning_rate"]
     assert isinstance(lr, NumberField)
     fill(lr, "1e6")
-    form._ask_estimate()
+    form.ask_estimate()
     assert sent == []
     assert not form.estimate.isVisibleTo(form)
+
+
+class LinesForm(QWidget):
+    def __init__(self) -> None:
+        super().__init__()
+        self.word, self.number = QLineEdit(), IntegerField(0, 9)
+        self.kind, self.box = PickBox([("a", "a"), ("b", "b")]), QCheckBox("box")
+        self.line = MessageLine()
+        column(self.word, self.number, self.kind, self.box, self.line, into=self)
+        self.line.end_with_edits_in(self)
+
+
+@pytest.fixture
+def lines(qtbot: QtBot) -> LinesForm:
+    lines = LinesForm()
+    qtbot.addWidget(lines)
+    lines.show()
+    return lines
+
+
+ENDS: dict[str, Callable[[LinesForm], object]] = {
+    "success": lambda lines: lines.line.refuse(""),
+    "a word is typed": lambda lines: QTest.keyClicks(lines.word, "1"),
+    "a number is stepped": lambda lines: lines.number.stepUp(),
+    "something else is picked": lambda lines: lines.kind.pick("b"),
+    "a box is ticked": lambda lines: lines.box.click(),
+    "its time is over": lambda lines: lines.line._timer.timeout.emit(),
+    "the page is left": lambda lines: lines.hide(),
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_a_refusal_ends_and_what_lasts_is_shown_again(lines: LinesForm, how: str) -> None:
+    line = lines.line
+    assert line.isHidden()
+    line.say("3 files", "muted")
+    line.refuse("There is no folder.")
+    assert (line.text(), line.property("role")) == ("There is no folder.", "refused")
+    assert line.isVisible()
+    ENDS[how](lines)
+    lines.show()
+    assert (line.text(), line.property("role")) == ("3 files", "muted")
+    assert line.refusal == ""
+    assert not line._timer.isActive()
+
+
+def test_what_is_wrong_while_the_form_is_so_is_no_passing_refusal(lines: LinesForm) -> None:
+    lines.line.say("No panel is chosen.", "refused")
+    QTest.keyClicks(lines.word, "1")
+    lines.hide()
+    lines.show()
+    assert lines.line.text() == "No panel is chosen."
+    lines.line.say("")
+    assert lines.line.isHidden()
+
+
+ROWS = {
+    f"{part}.{name}".lstrip("."): setting
+    for part, settings in SETTINGS.items()
+    for name, setting in settings.items()
+    if setting.label and not setting.offered
+}
+
+
+def numeric(setting: Setting) -> bool:
+    return isinstance(setting.default, (int, float)) and not isinstance(setting.default, bool)
+
+
+@pytest.mark.parametrize("place", ROWS)
+def test_a_field_shows_what_its_setting_declares(qtbot: QtBot, place: str) -> None:
+    """Ends, arrows, units, choices, words for nothing."""
+    setting, field = ROWS[place], field_for(ROWS[place])
+    qtbot.addWidget(field)
+    if setting.hint:
+        line = field if isinstance(field, QLineEdit) else field.findChild(QLineEdit)
+        assert isinstance(line, QLineEdit)
+        assert line.placeholderText() == setting.hint
+    if setting.choices:
+        assert isinstance(field, PickBox)
+        entries = [(field.itemData(n), field.itemText(n)) for n in range(field.count())]
+        assert entries == [(one, setting.words.get(one, one)) for one in setting.choices]
+    if isinstance(setting.default, bool):
+        assert isinstance(field, QCheckBox)
+        assert (field.text() != "", value_of(field)) == (True, setting.default)
+    if not numeric(setting):
+        return
+    assert isinstance(field, (IntegerField, NumberField))
+    low, high = setting.span or ((0, 1) if setting.share else (setting.least or 0, 10**9))
+    assert (field.minimum(), field.maximum()) == (0 if setting.zero else low, high)
+    if setting.zero:
+        field.setValue(0)
+        assert field.text() == setting.zero
+    field.setValue(high)
+    assert field.text().endswith(setting.unit if isinstance(field, NumberField) else "")
+    if setting.rungs is not None:
+        assert isinstance(field, NumberField)
+        decade = 10.0 ** (0 if field.maximum() >= 10 else -1)
+        field.show_value(setting.rungs[0] * decade)
+        met = [field.value()]
+        for _ in setting.rungs[1:]:
+            field.stepBy(1)
+            met.append(field.value())
+        assert met == pytest.approx([rung * decade for rung in setting.rungs])

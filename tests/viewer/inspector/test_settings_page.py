@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QKeySequence
+from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
+from PySide6.QtGui import QKeySequence, QMouseEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QLabel
+from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.messages import Command
+from dgn_engine.protocol.probe_choice import ProbeChoice, packed
+from dgn_engine.protocol.runs import RunsListed, ThinRuns
 from dgn_engine.protocol.training import StartRun
-from dgn_engine.protocol.watching import SetWatchShare
-from dgn_engine.session.engine import Engine
+from dgn_engine.protocol.watching import ProbeExamples, SetWatchShare
+from dgn_engine.storage.runs import folder_layout
+from dgn_engine.storage.runs.folder_layout import LIMITS
+from dgn_engine.storage.runs.storage_limits import StorageLimits, read_limits
 from dgn_viewer.application import Viewer
+from dgn_viewer.inspector.pages.examples_page import ExamplesPage
 from dgn_viewer.inspector.pages.settings_page import SettingsPage
-from dgn_viewer.settings import DEFAULT_BUDGET, Settings
+from dgn_viewer.inspector.pages.storage_section import StorageSection
+from dgn_viewer.settings import DEFAULT_BUDGET
+from dgn_viewer.widgets.drawing_canvas import DrawingCanvas
+from dgn_viewer.widgets.example_grid import ExampleGrid
+from tests.engine.panels.pictures import run
 from tests.viewer.conftest import small_run
+from tests.viewer.gestures import commands_to_engine, press
+from tests.viewer.inspector.listed_rows import a_run
 
 Open = Callable[..., Viewer]
 START = StartRun(small_run(), paused=True)
@@ -34,7 +44,7 @@ def page(viewer: Viewer) -> SettingsPage:
     return page
 
 
-def press(page: SettingsPage, keys: str) -> None:
+def assign(page: SettingsPage, keys: str) -> None:
     page.keys.setKeySequence(QKeySequence(keys))
     page.keys.editingFinished.emit()
 
@@ -48,7 +58,7 @@ def test_other_keys_act_and_stand_in_tips_the_list_and_the_next_start(
     page = window.inspector.page
     assert isinstance(page, SettingsPage)
     page.choose("run.step")
-    press(page, "Ctrl+T")
+    assign(page, "Ctrl+T")
     assert page.message.isHidden()
     assert window.registry["run.step"].toolTip().endswith("(Ctrl+T)")
     assert ("Ctrl+T", "One step") in window.action_views.sheet.rows()
@@ -76,19 +86,19 @@ def test_keys_of_another_action_and_keys_that_move_are_refused_in_a_sentence(
 ) -> None:
     registry = viewer.window.registry
     page.choose("run.step")
-    press(page, "Ctrl+E")
-    assert page.message.text() == "Ctrl+E belongs to 'Export panel'; nothing was changed."
-    press(page, "Esc")
-    assert "cannot be given to an action" in page.message.text()
+    assign(page, "Ctrl+E")
+    assert all(part in page.message.text() for part in ("Ctrl+E", "'Export panel'"))
+    assign(page, "Esc")
+    assert "Esc" in page.message.text()
     assert registry["run.step"].shortcut() == QKeySequence(".")
     assert registry.keys.own == {}
-    press(page, "Ctrl+T")
+    assign(page, "Ctrl+T")
     page.choose("run.epoch")
-    press(page, ".")  # free now
+    assign(page, ".")  # free now
     assert page.message.isHidden()
     page.choose("run.step")
     page.own_keys.click()
-    assert page.message.text() == ". belongs to 'One epoch' now: change that first."
+    assert "'One epoch'" in page.message.text()
     page.choose("run.epoch")
     page.own_keys.click()
     page.choose("run.step")
@@ -105,53 +115,21 @@ def test_keys_of_a_regime_that_comes_later_are_kept_too(make_viewer: Open) -> No
 
 
 def test_theme_start_and_budget_hold_at_once(
-    viewer: Viewer, page: SettingsPage, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+    viewer: Viewer, page: SettingsPage, qtbot: QtBot
 ) -> None:
-    window = viewer.window
-    asked: list[Command] = []
-    send = window.context.send
-
-    def send_both(command: Command) -> None:
-        asked.append(command)
-        send(command)
-
-    monkeypatch.setattr(window.pages, "_context", replace(window.context, send=send_both))
-    page.theme.pick("dark")
-    assert window.context.theme.now.name == "dark"
-    page.start.pick("last")
-    assert window.context.settings.start == "last"
+    window, asked = viewer.window, commands_to_engine(viewer)
+    settings = window.context.settings
     assert page.budget.value() == DEFAULT_BUDGET
-    assert page.budget.text().endswith("% of the step rate")
-    page.budget.setValue(20)
-    assert asked == [SetWatchShare(0.2)]
-    assert window.context.settings.budget == 20
-
-
-def test_the_budget_of_a_new_run_is_that_of_the_session() -> None:
-    engine = Engine(lambda _event: None, lambda _frame: None)
-    engine.obey(START)
-    assert engine.run is not None
-    assert engine.run.budget.share == 0.05
-    engine.obey(SetWatchShare(0.2))
-    assert engine.run.budget.share == 0.2
-    engine.obey(START)
-    assert engine.run.budget.share == 0.2
-    engine.obey(SetWatchShare(0.0))  # refused
-    assert engine.run.budget.share == 0.2
-    engine.close()
-
-
-def test_nonsense_in_the_settings_file_is_as_if_it_were_not_set(tmp_path: Path) -> None:
-    settings = Settings(tmp_path / "settings.ini")
-    for key, value in (
-        ("start/run", "never"),
-        ("watching/budget", "900"),
-        ("window/shortcuts", "[1]"),
-    ):
-        settings.store.setValue(key, value)
-    assert (settings.start, settings.budget, settings.shortcuts) == ("default", 0, {})
-    settings.store.setValue("window/shortcuts", '{"a": 3, "b": "Ctrl+B"}')
-    assert settings.shortcuts == {"b": "Ctrl+B"}
+    assert "%" in page.budget.text()
+    for theme, start, budget in (("dark", "last", 20), ("light", "none", 30)):
+        page.theme.pick(theme)
+        assert (window.context.theme.now.name, settings.theme) == (theme, theme)
+        page.start.pick(start)
+        assert settings.start == start
+        page.budget.setValue(budget)
+        assert settings.budget == budget
+    shares = [one.share for one in asked if isinstance(one, SetWatchShare)]
+    assert shares == [0.2, 0.3]
 
 
 def test_numbers_are_written_as_chosen_in_panels_and_status_bar(
@@ -168,3 +146,215 @@ def test_numbers_are_written_as_chosen_in_panels_and_status_bar(
     assert any(f"epoch {said.replace('.', ',')}" in text for text in labels)
     page.numbers.pick("1,234.5")
     assert window.context.theme.now.numbers == "1,234.5"
+
+
+GIB = 1 << 30
+
+
+@pytest.fixture
+def changes() -> list[StorageLimits]:
+    return []
+
+
+@pytest.fixture
+def section(qtbot: QtBot, tmp_path: Path, changes: list[StorageLimits]) -> StorageSection:
+    made = StorageSection(tmp_path, lambda: changes.append(read_limits(tmp_path)))
+    qtbot.addWidget(made)
+    return made
+
+
+def test_a_limit_holds_at_once_for_dgn_too(
+    section: StorageSection, tmp_path: Path, changes: list[StorageLimits]
+) -> None:
+    section.run.setValue(1000)
+    section.all.setValue(1.5)
+    assert read_limits(tmp_path) == StorageLimits(run=1000 << 20, all=3 * GIB // 2)
+    assert changes[-1] == read_limits(tmp_path)
+    assert len(changes) == 2
+
+
+def test_a_limit_that_cannot_be_is_refused_and_the_one_that_holds_is_shown(
+    section: StorageSection, tmp_path: Path, changes: list[StorageLimits]
+) -> None:
+    section.all.setValue(0.25)
+    assert "256 MiB" in section.message.text()
+    assert section.all.text() == "20 GiB"
+    assert not (tmp_path / LIMITS).exists()
+    assert changes == []
+    section.all.setValue(30)
+    assert section.message.isHidden()
+    assert read_limits(tmp_path).all == 30 * GIB
+
+
+def test_a_damaged_file_of_limits_is_said_and_a_change_writes_it_anew(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
+    (tmp_path / LIMITS).write_text("run = \x1b[31m")
+    section = StorageSection(tmp_path, lambda: None)
+    qtbot.addWidget(section)
+    assert "is damaged" in section.message.text()
+    assert section.run.text() == "512 MiB"
+    section.run.setValue(600)
+    assert section.message.isHidden()
+    assert read_limits(tmp_path).run == 600 << 20
+
+
+def test_a_folder_that_takes_no_limits_is_said(qtbot: QtBot, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    section = StorageSection(tmp_path / "file", lambda: None)
+    qtbot.addWidget(section)
+    section.run.setValue(600)
+    assert "cannot be" in section.message.text()
+    assert section.run.text() == "512 MiB"
+
+
+def listed(size: int, limit: int = 20 * GIB) -> RunsListed:
+    return RunsListed("runs", (a_run("a", bytes=size),), limit)
+
+
+def test_the_window_says_once_that_all_runs_take_too_much_and_offers_what_helps(
+    viewer: Viewer,
+) -> None:
+    window, sent = viewer.window, commands_to_engine(viewer)
+    entries = window.notices.entries
+    entries.clear()
+    window.recorded.on_event(listed(19 * GIB))
+    assert not entries
+    for _ in range(2):
+        window.recorded.on_event(listed(21 * GIB))
+    (entry,) = entries
+    assert entry.notice.about == "too-large"
+    assert all(part in entry.notice.text for part in ("21 GiB", "20 GiB"))
+    thin, settings = entry.notice.offers
+    press(window, thin.text)
+    assert ThinRuns() in sent
+    window.recorded.on_event(listed(18 * GIB))
+    window.recorded.on_event(listed(21 * GIB))
+    assert len(entries) == 2
+    press(window, settings.text)
+    assert isinstance(window.inspector.page, SettingsPage)
+
+
+def test_the_page_of_settings_has_the_limits_of_the_users_runs(
+    viewer: Viewer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DGN_RUNS_ROOT", str(tmp_path / "mine"))
+    viewer.window.registry["edit.settings"].trigger()
+    page = viewer.window.inspector.page
+    assert isinstance(page, SettingsPage)
+    page.limits.run.setValue(700)
+    assert read_limits(folder_layout.runs_root()).run == 700 << 20
+
+
+LEFT, RIGHT = Qt.MouseButton.LeftButton, Qt.MouseButton.RightButton
+
+
+def stroke(canvas: DrawingCanvas, *places: tuple[float, float], button: Qt.MouseButton) -> None:
+    """From place to place, in shares of the canvas."""
+    none, plain = Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier
+    points = [QPointF(x * canvas.width(), y * canvas.height()) for x, y in places]
+    steps = [(QEvent.Type.MouseButtonPress, points[0], button, button)]
+    steps += [(QEvent.Type.MouseMove, point, none, button) for point in points[1:]]
+    steps += [(QEvent.Type.MouseButtonRelease, points[-1], button, none)]
+    for kind, point, which, held in steps:
+        there = canvas.mapToGlobal(point)
+        QApplication.sendEvent(canvas, QMouseEvent(kind, point, there, which, held, plain))
+
+
+@pytest.fixture
+def canvas(qtbot: QtBot) -> DrawingCanvas:
+    made = DrawingCanvas(8, 8)
+    qtbot.addWidget(made)
+    made.show()
+    return made
+
+
+def test_a_stroke_draws_where_the_mouse_was_and_the_right_button_erases(
+    canvas: DrawingCanvas, qtbot: QtBot
+) -> None:
+    with qtbot.waitSignal(canvas.drawn):
+        stroke(canvas, (0.06, 0.56), (0.94, 0.56), button=LEFT)
+    drawn = canvas.pixels()
+    assert (drawn[4] == 255).all()  # the middle of the fifth row lies at 0.5625
+    assert not drawn[0].any()
+    assert not drawn[7].any()
+    stroke(canvas, (0.06, 0.56), (0.5, 0.56), button=RIGHT)
+    assert not canvas.pixels()[4, :4].any()
+    assert canvas.pixels()[4, 6] == 255
+
+
+def test_the_keyboard_draws_pixel_by_pixel(canvas: DrawingCanvas, qtbot: QtBot) -> None:
+    qtbot.keyClick(canvas, Qt.Key.Key_Up)
+    qtbot.keyClick(canvas, Qt.Key.Key_Left)
+    with qtbot.waitSignal(canvas.drawn):
+        qtbot.keyClick(canvas, Qt.Key.Key_Space)
+    assert np.argwhere(canvas.pixels()).tolist() == [[3, 3]]
+    assert "row 4, column 4" in canvas.accessibleName()
+    qtbot.keyClick(canvas, Qt.Key.Key_Delete)
+    assert not canvas.pixels().any()
+
+
+def test_pictures_are_chosen_by_a_click_and_by_keys(qtbot: QtBot) -> None:
+    grid = ExampleGrid()
+    qtbot.addWidget(grid)
+    pixels = np.zeros((5, 2, 2), np.uint8)
+    grid.show_examples(ProbeExamples(run((4,)).probe_set, pixels.shape, pixels.tobytes()))
+    grid.show()
+    toggled: list[int] = []
+    grid.toggled.connect(toggled.append)
+    qtbot.mouseClick(grid, LEFT, pos=grid.place_of(1).center().toPoint())
+    qtbot.mouseClick(grid, LEFT, pos=QPoint(0, 0))  # between two
+    grid.choose(frozenset({8}))
+    assert all(part in grid.accessibleName() for part in ("no. 8", "cat", "chosen"))
+    qtbot.keyClick(grid, Qt.Key.Key_Right)
+    qtbot.keyClick(grid, Qt.Key.Key_Space)
+    assert toggled == [8, 0]
+    assert not grid.grab().isNull()
+
+
+def test_what_is_chosen_in_the_window_is_what_the_panels_show(viewer: Viewer, qtbot: QtBot) -> None:
+    window = viewer.window
+
+    def shown() -> ProbeExamples:
+        found = window.history.view({}).pictures
+        assert found is not None
+        return found
+
+    qtbot.waitUntil(lambda: window.history.view({}).pictures is not None)
+    before = shown().probe_set
+    window.registry["edit.examples"].trigger()
+    page = window.inspector.page
+    assert isinstance(page, ExamplesPage)
+    assert page.words.text().startswith("20 examples")
+
+    page.classes["3"].click()
+    qtbot.waitUntil(lambda: window.run_state.probe_set == "classes 3")
+    qtbot.waitUntil(lambda: set(shown().probe_set.labels) == {3})
+    assert page.classes["3"].isChecked()
+
+    assert page.canvas is not None
+    stroke(page.canvas, (0.5, 0.1), (0.5, 0.9), button=LEFT)
+    drawn = packed(page.canvas.pixels()[None])
+    qtbot.waitUntil(lambda: window.run_state.probe_set == f"classes 3; drawn {drawn}")
+    qtbot.waitUntil(lambda: shown().probe_set.drawn == 1)
+    last = len(shown().probe_set.indices) - 1
+    qtbot.waitUntil(lambda: window.docks.linked.lit.examples == (last,))
+    images = shown().images
+    assert images is not None
+    np.testing.assert_array_equal(images[-1], page.canvas.pixels())
+
+    def in_the_maps() -> bool:
+        view = window.docks.hosts["gate_maps"].drawn.view
+        reading = view.readings.get("gates")
+        return reading is not None and int(reading.arrays["labels"][-1]) == 10
+
+    qtbot.waitUntil(in_the_maps)
+
+    qtbot.waitUntil(lambda: page.place.text().startswith("1 to 30"))
+    page.grid.toggled.emit(0)  # the first training example, in or out
+    qtbot.waitUntil(lambda: bool(ProbeChoice.parse(window.run_state.probe_set).rows))
+    page.clear.click()
+    qtbot.waitUntil(lambda: not ProbeChoice.parse(window.run_state.probe_set).drawn)
+    again = next(b for b in page.findChildren(type(page.clear)) if b.text() == "Balanced set")
+    again.click()
+    qtbot.waitUntil(lambda: shown().probe_set == before)

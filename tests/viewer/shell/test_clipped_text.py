@@ -13,14 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from PySide6.QtCore import QRectF
 from PySide6.QtWidgets import QApplication, QComboBox, QLabel, QMainWindow, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import DataConfig, NetConfig
 from dgn_engine.protocol.files import OpenFile, SaveWeights
 from dgn_engine.protocol.training import Pause, Rewire, SwapRegime
-from dgn_engine.scene.elements import Scene
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.inspector_column import LEAST_WIDTH
 from dgn_viewer.widgets.elided_box import ElidedBox
@@ -29,7 +27,6 @@ from tests.viewer.conftest import small_run
 from tests.viewer.gestures import opened_file
 from tests.viewer.shell.clipped_text import complaints
 from tests.viewer.shell.painted_text import (
-    PaintedText,
     PaintedTexts,
     painted_complaints,
     recorded_texts,
@@ -217,33 +214,6 @@ def test_long_names_are_shortened_with_the_whole_in_a_tip(
             names(viewer)
             shown = [("window", lambda: None), *islice(pages(window), 2)]
             assert _walk(viewer, qtbot, texts, shown, SIZES[:1]) == {}
-
-
-def test_no_two_labels_of_neighbouring_matrices_run_together(
-    make_viewer: Callable[..., Viewer], images: Path, qtbot: QtBot
-) -> None:
-    viewer = make_viewer(replace(small_run(), data=DataConfig(name=f"folder:{images}")))
-    host = viewer.window.docks.hosts["overlap"]
-    viewer.window.docks.toggle_maximised("overlap")
-    qtbot.waitUntil(lambda: isinstance(host.shown(), Scene))
-    scene = host.shown()
-    assert isinstance(scene, Scene)
-    ticks = scene.charts[0].x.ticks
-    assert ticks is not None
-    assert [label for _, label in ticks] == [f"a_cla…ts_{kind}" for kind in range(4)]
-
-
-@pytest.mark.parametrize(("gap", "count"), [(-1.0, 1), (1.5, 1), (2.5, 0)])
-def test_numbers_of_an_axis_that_touch_are_found(gap: float, count: int, qtbot: QtBot) -> None:
-    canvas = QWidget()
-    qtbot.addWidget(canvas)
-    canvas.resize(200, 40)
-    canvas.show()
-    boxes = (QRectF(10, 10, 30, 10), QRectF(40 + gap, 10, 30, 10))
-    drawn = [
-        PaintedText(text, box, True) for text, box in zip(("1,000", "1.5k"), boxes, strict=True)
-    ]
-    assert len(list(painted_complaints(PaintedTexts({canvas: drawn})))) == count
 
 
 def test_a_label_that_is_cut_is_found(qtbot: QtBot) -> None:

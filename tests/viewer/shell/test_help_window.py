@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,10 +15,15 @@ from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.scene.theme import DARK, LIGHT
+from dgn_engine.storage.program_log import RotatingLog, log_path, program_log
 from dgn_engine.text.documents import PARTS
+from dgn_engine.views.event_notices import Notice
+from dgn_viewer import __main__ as program
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.program_page import ProgramPage
+from dgn_viewer.notices import Notices
 from dgn_viewer.shell.help_window import GUIDE, Heading, HelpWindow, as_text, documents, headings
+from dgn_viewer.shell.log_window import LogWindow
 
 ROOT = Path(__file__).parents[3]
 LINK = re.compile(r"\]\(([\w/.-]+\.md)")
@@ -57,7 +59,7 @@ def test_headings_in_code_are_none() -> None:
 def test_the_contents_are_the_headings_and_lead_to_them(help_window: HelpWindow) -> None:
     guide = (documents() / GUIDE).read_text(encoding="utf-8")
     assert titles(help_window) == [heading.text for heading in headings(guide)]
-    shown = [block.text() for block in help_window._headed()]
+    shown = [block.text() for block in help_window.headed()]
     assert shown == titles(help_window)
     help_window.open("guide/window.md")
     item = help_window.contents.findItems("Events", Qt.MatchFlag.MatchRecursive)[0]
@@ -82,20 +84,20 @@ def test_links_to_our_documents_stay_and_others_go_to_the_browser(
     opened: list[str] = []
     monkeypatch.setattr(QDesktopServices, "openUrl", lambda url: opened.append(url.toString()))
     for link in ("file:///etc/passwd", "../LICENSE", "nowhere.md", "javascript:1", "ftp://a/b.md"):
-        help_window._follow(QUrl(link))
+        help_window.follow(QUrl(link))
     assert titles(help_window)[0] == "User guide"
     assert not opened
-    help_window._follow(QUrl("start/first-ten-minutes.md"))
+    help_window.follow(QUrl("start/first-ten-minutes.md"))
     assert titles(help_window)[0] == "First ten minutes"
-    help_window._follow(QUrl("../concepts/index.md"))
+    help_window.follow(QUrl("../concepts/index.md"))
     assert titles(help_window)[0] == "Concepts"
-    help_window._follow(QUrl("../runs.md"))
+    help_window.follow(QUrl("../runs.md"))
     assert titles(help_window)[0] == "Run folders"
-    help_window._follow(QUrl("guide/window.md#events"))
+    help_window.follow(QUrl("guide/window.md#events"))
     assert titles(help_window)[0] == "The window"
     assert help_window.text.textCursor().block().text() == "Events"
-    help_window._follow(QUrl("../runs.md"))
-    help_window._follow(QUrl("https://arxiv.org/abs/2006.10529"))
+    help_window.follow(QUrl("../runs.md"))
+    help_window.follow(QUrl("https://arxiv.org/abs/2006.10529"))
     assert opened == ["https://arxiv.org/abs/2006.10529"]
     help_window.set_theme(DARK)
     assert titles(help_window)[0] == "Run folders"
@@ -110,7 +112,7 @@ def test_a_document_is_chosen_from_a_list_that_begins_with_the_guide(
     pages.setCurrentIndex(place)
     pages.activated.emit(place)
     assert titles(help_window)[0] == "Sweeps"
-    help_window._follow(QUrl("../runs.md"))
+    help_window.follow(QUrl("../runs.md"))
     assert pages.currentText() == "Run folders"
 
 
@@ -141,16 +143,6 @@ def test_every_document_for_users_and_every_one_that_the_guide_links_to_is_shipp
     assert {name for name in linked | ours if not name.startswith(elsewhere)} <= set(shipped)
 
 
-@pytest.mark.slow
-def test_a_wheel_has_the_guide_in_it(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        guide = archive.read("dgn_resources/docs/guide.md")
-    assert guide == (ROOT / "docs" / GUIDE).read_bytes()
-
-
 def test_the_program_says_its_versions_papers_and_licences(viewer: Viewer, qtbot: QtBot) -> None:
     window = viewer.window
     window.registry["help.about"].trigger()
@@ -165,3 +157,58 @@ def test_the_program_says_its_versions_papers_and_licences(viewer: Viewer, qtbot
     window.registry["help.guide"].trigger()
     assert window.guides.help.isVisible()
     assert window.guides.help.windowTitle() == "User guide"
+
+
+@pytest.fixture(autouse=True)
+def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DGN_HOME", str(tmp_path / "a stick ü"))
+
+
+@pytest.fixture
+def log_window(qtbot: QtBot) -> Iterator[LogWindow]:
+    window = QWidget()
+    qtbot.addWidget(window)
+    log_window = LogWindow(window)
+    yield log_window
+    log_window.close()
+
+
+def test_it_says_where_the_log_lies_and_that_there_is_none_yet(log_window: LogWindow) -> None:
+    log_window.open()
+    assert log_window.place.text() == str(log_path())
+    assert log_window.text.toPlainText()
+    assert not log_window.folder.isEnabled()
+    for text in ("10 steps, λ = 0.5", "10 steps, λ = 0.5\nmore"):
+        RotatingLog(log_path()).append(f"{text.splitlines()[-1]}\n".encode())
+        log_window.renew.click()
+        assert log_window.text.toPlainText() == text
+
+
+def test_its_text_can_be_copied_and_its_folder_opened(
+    log_window: LogWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[QUrl] = []
+    monkeypatch.setattr(QDesktopServices, "openUrl", opened.append)
+    RotatingLog(log_path()).append(b"one\ntwo\n")
+    log_window.open()
+    log_window.copy.click()
+    assert QGuiApplication.clipboard().text() == "one\ntwo"
+    log_window.folder.click()
+    assert [url.toLocalFile() for url in opened] == [str(log_path().parent)]
+
+
+def test_every_notice_is_in_the_log_with_its_traceback(qtbot: QtBot) -> None:
+    parent = QWidget()
+    qtbot.addWidget(parent)
+    with program_log("dgn-viewer", []):
+        Notices(parent).tell(Notice("failed", "A fault: x", "Traceback\n  line 3"))
+    assert log_path().read_text("utf-8").endswith("INFO failed: A fault: x\nTraceback\n  line 3\n")
+
+
+def test_a_program_that_refuses_says_so_in_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.main(["--steps", "3"]) == program.REFUSED
+    said = capsys.readouterr().err
+    begins, refused, ends = log_path().read_text("utf-8").splitlines()
+    assert begins.endswith("; --steps 3")
+    assert refused.partition("refused: ")[2] == said.strip().removeprefix("dgn-viewer: ")
+    assert ends.endswith("dgn-viewer ends with code 2.")

@@ -6,29 +6,27 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.files import SaveWeights
+from dgn_engine.protocol.training import Rewire, SetLearningRate, SwapRegime, Undo
 from dgn_engine.scene.elements import Scene
+from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.file_page import FilePage
+from dgn_viewer.shell.export import captured
+from dgn_viewer.window import Window
 from tests.viewer.gestures import LEFT, drop, save_export
 
 CORNER = QPoint(50, 50)
 
 
-def test_a_gate_chip_moved_by_keyboard_permutes_the_gates(viewer: Viewer, qtbot: QtBot) -> None:
-    window = viewer.window
-    QTest.keyClick(
-        window.run_views.strip.canvas.chips[0],
-        Qt.Key.Key_Right,
-        Qt.KeyboardModifier.ControlModifier,
-    )
-    qtbot.waitUntil(lambda: window.run_state.wiring == (1, 0, 2))
-    assert [mark.label for mark in window.history.view({}).marks] == ["π"]
+def shown(window: Window) -> str:
+    """The path of the file on whose page the inspector is."""
+    page = window.inspector.page
+    return page.listed.path if isinstance(page, FilePage) else ""
 
 
 def test_a_dropped_checkpoint_becomes_the_feature_network(
@@ -38,8 +36,12 @@ def test_a_dropped_checkpoint_becomes_the_feature_network(
     file = tmp_path / "gates.safetensors"
     window.context.send(SaveWeights(str(file)))
     qtbot.waitUntil(file.exists)
-    drop(window, file, CORNER)
-    qtbot.waitUntil(lambda: isinstance(window.inspector.page, FilePage))
+    other = tmp_path / "other" / file.name  # another one of that name, dropped before
+    other.parent.mkdir()
+    other.write_bytes(file.read_bytes())
+    for path in (other, file):
+        drop(window, path, CORNER)
+        qtbot.waitUntil(lambda path=path: shown(window) == str(path))  # type: ignore[misc]
     page = window.inspector.page
     assert isinstance(page, FilePage)
     assert page.listed.fits
@@ -49,42 +51,6 @@ def test_a_dropped_checkpoint_becomes_the_feature_network(
     qtbot.waitUntil(lambda: window.run_state.regime == "FL")
     qtbot.waitUntil(lambda: not window.inspector.isVisible())
     assert "gates.safetensors" in window.notices.recent[-1].text
-
-
-def test_a_file_that_is_no_checkpoint_is_refused_and_training_goes_on(
-    viewer: Viewer, qtbot: QtBot, tmp_path: Path
-) -> None:
-    window = viewer.window
-    file = tmp_path / "weights.pt"
-    file.write_bytes(b"this is no checkpoint")
-    drop(window, file, CORNER)
-    qtbot.waitUntil(lambda: len(window.notices.recent) > 0)
-    notice = window.notices.recent[-1]
-    assert notice.kind == "refused"
-    assert "weights.pt" in notice.text
-    step = window.history.step
-    qtbot.waitUntil(lambda: window.history.step > step)
-
-
-def test_dropping_two_files_is_refused_in_a_notice(viewer: Viewer, tmp_path: Path) -> None:
-    drop(viewer.window, tmp_path, CORNER)
-    assert "is a folder" in viewer.window.notices.recent[-1].text
-
-
-@pytest.mark.parametrize("name", ["overlap.svg", "overlap.npz"])
-def test_the_panel_in_front_is_exported_where_the_dialog_says(
-    viewer: Viewer, qtbot: QtBot, tmp_path: Path, name: str
-) -> None:
-    window = viewer.window
-    host = window.docks.hosts["overlap"]
-    qtbot.waitUntil(lambda: isinstance(host.shown(), Scene))
-    host.export_requested.emit("overlap")
-    save_export(window, tmp_path / name, qtbot)
-    assert (tmp_path / name).stat().st_size > 1000
-    assert window.context.settings.export_folder == str(tmp_path)
-    if name.endswith(".npz"):
-        with np.load(tmp_path / name) as arrays:
-            assert any(array.shape == (20, 20) for array in arrays.values())
 
 
 def test_every_panel_in_sight_is_exported_at_once_and_an_empty_one_is_named(
@@ -102,25 +68,83 @@ def test_every_panel_in_sight_is_exported_at_once_and_an_empty_one_is_named(
     save_export(window, tmp_path / "all.npz", qtbot)
     written = {path.name for path in tmp_path.glob("all-*.npz")}
     assert written == {f"all-{name}.npz" for name in full}
-    assert "Nothing to show in A and B." in window.notices.recent[-1].text
+    assert "A and B" in window.notices.recent[-1].text
 
 
-def test_about_this_panel_opens_in_the_inspector_and_escape_closes_it(
-    viewer: Viewer, qtbot: QtBot
+def test_a_new_run_begins_from_the_form_and_a_second_one_after_it(
+    make_viewer: Callable[..., Viewer], qtbot: QtBot
 ) -> None:
-    window = viewer.window
-    QTest.keyClick(window, Qt.Key.Key_F1)
-    assert window.inspector.isVisible()
-    QTest.keyClick(window, Qt.Key.Key_Escape)
-    qtbot.waitUntil(lambda: not window.inspector.isVisible())
-
-
-def test_a_new_run_begins_from_the_form(make_viewer: Callable[..., Viewer], qtbot: QtBot) -> None:
     window = make_viewer(paused=True).window
-    first = window.run_state.run
-    assert first is not None
-    QTest.keyClick(window, Qt.Key.Key_N, Qt.KeyboardModifier.ControlModifier)
-    assert window.inspector.page is window.inspector.run_page
-    QTest.mouseClick(window.inspector.run_page.start, LEFT)
-    qtbot.waitUntil(lambda: window.run_state.run is not first)
-    qtbot.waitUntil(lambda: not window.inspector.isVisible())
+    page = window.inspector.run_page
+    for regime, seed in (("FR-II", 3), ("ReLU", 4)):
+        before = window.run_state.run
+        QTest.keyClick(window, Qt.Key.Key_N, Qt.KeyboardModifier.ControlModifier)
+        assert window.inspector.page is page
+        page.form.fields["gating.regime"].pick(regime)  # type: ignore[attr-defined]
+        page.form.fields["seed"].setValue(seed)  # type: ignore[attr-defined]
+        QTest.mouseClick(page.start, LEFT)
+        qtbot.waitUntil(lambda before=before: window.run_state.run is not before)  # type: ignore[misc]
+        qtbot.waitUntil(lambda: not window.inspector.isVisible())
+        run = window.run_state.run
+        assert run is not None
+        assert (window.run_state.regime, run.config.seed) == (regime, seed)
+        assert window.run_views.toolbar.regime.value == regime
+        qtbot.waitUntil(lambda: window.run_state.step > 5)
+        assert window.history.view({}).marks == ()
+
+
+def test_all_panels_show_a_recorded_step_while_training_goes_on(
+    make_viewer: Callable[..., Viewer], qtbot: QtBot, tmp_path: Path
+) -> None:
+    window = make_viewer(home="a").window
+    runs = tmp_path / "a" / "runs"
+    qtbot.waitUntil(lambda: len(list(runs.glob("*/frames/*.safetensors"))) >= 3)
+    [folder] = runs.glob("*/frames")
+    cursor, hosts = window.time.cursor, window.docks.hosts
+    live = SwapRegime("FR-II"), Rewire((1, 0, 2)), SetLearningRate(0.5)
+    for command in live:
+        window.context.send(command)
+    qtbot.waitUntil(lambda: window.run_views.toolbar.learning_rate.value() == 0.5)
+    window.setFocus()
+    for key in (Qt.Key.Key_Home, Qt.Key.Key_Right):
+        QTest.keyClick(window, key)
+        qtbot.waitUntil(lambda: cursor.step is not None and not cursor.waiting)
+    recorded = RecordedSteps(folder.parent)
+    step = recorded.steps[1]
+    assert cursor.step == step
+    qtbot.waitUntil(lambda: not window.display.stale())
+    before = window.run_state.step
+    strip, toolbar = window.run_views.strip, window.run_views.toolbar
+    assert (toolbar.regime.value, toolbar.learning_rate.value()) == ("DL", 1e-3)
+    assert strip.canvas.shown_order == (0, 1, 2)
+    assert window.registry["regime.DL"].isChecked()
+    assert (window.run_views.status.text("regime"), window.inspector.state.regime) == ("DL", "DL")
+    for command in (*live, Undo()):  # one wall for all that changes the run
+        window.context.send(command)
+    assert [button.text() for button in window.notice_views.line.offers()] == ["Back to live"]
+    for name in window.docks.visible():
+        assert hosts[name].state() == "past"
+        assert hosts[name].footer().startswith("looking back · step ")
+    frame, shown = recorded.at(step), hosts["gate_maps"].shown()
+    assert frame is not None
+    assert isinstance(shown, Scene)
+    large = next(chart for chart in shown.charts if chart.key == "large")
+    assert large.matrix is not None
+    gates = frame.readings["gates"]
+    assert (shown.step, large.matrix.values.tolist()) == (
+        gates.step,
+        np.asarray(gates.arrays["layer_0"]).tolist(),
+    )
+    [figure] = captured([hosts["gate_maps"]])
+    assert f"step {gates.step:,}" in figure.context.caption
+    curves = hosts["training"].shown()
+    assert isinstance(curves, Scene)
+    assert {chart.cursor for chart in curves.charts} == {float(step)}
+    qtbot.waitUntil(lambda: window.run_state.step > before)
+    assert cursor.step == step
+    QTest.keyClick(window, Qt.Key.Key_Escape)
+    assert cursor.step is None
+    assert "Back to live" not in [button.text() for button in window.notice_views.line.offers()]
+    assert (toolbar.regime.value, toolbar.learning_rate.value()) == ("FR-II", 0.5)
+    assert strip.canvas.shown_order == (1, 0, 2)
+    qtbot.waitUntil(lambda: hosts["gate_maps"].state() == "live")

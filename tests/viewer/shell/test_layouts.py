@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from itertools import groupby
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QMainWindow
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.messages import Command
+from dgn_engine.panels import overlap, training
 from dgn_engine.protocol.watching import Watch
 from dgn_engine.scene.chart_layout import LEAST_CURVES, LEAST_MATRIX
+from dgn_engine.scene.chart_settings import ChartSettings
 from dgn_engine.scene.elements import Scene
-from dgn_engine.views.layout_presets import PRESETS, outline
+from dgn_engine.scene.matrix_colours import ColourChoice
+from dgn_engine.scene.theme import LIGHT
+from dgn_engine.views.layout_presets import outline
 from dgn_viewer.application import Viewer
+from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.plots.scene_view import SceneView
+from dgn_viewer.shell.window_layout import WindowLayout
+from tests.viewer.gestures import commands_to_engine
+from tests.viewer.window_contexts import make_context
 
 SIZES = ((1024, 700), (1280, 800), (1440, 900))
 
@@ -30,8 +39,7 @@ def test_while_a_panel_is_maximised_the_engine_watches_it_alone(
     viewer: Viewer, qtbot: QtBot
 ) -> None:
     window = viewer.window
-    sent: list[Command] = []
-    window.display._send = lambda command: (sent.append(command), window.context.send(command))[1]
+    sent = commands_to_engine(viewer)
     window.docks.choose("ntk")
     window.registry["view.maximise"].trigger()
     assert window.docks.visible() == ("ntk",)
@@ -53,7 +61,7 @@ def test_while_a_panel_is_maximised_the_engine_watches_it_alone(
     window.docks.changed.connect(lambda: moments.append(window.docks.visible()))
     assert window.docks.arrangement.put_layout(window.docks.arrangement.layout())
     assert min(map(len, moments)) == 0  # all panels were hidden for a moment …
-    qtbot.waitUntil(lambda: not window.display._rearranged)
+    qtbot.waitUntil(lambda: not window.display.stale())
     assert len(asked()) == 2  # … which is no gap in what is measured
 
 
@@ -66,17 +74,6 @@ def test_escape_closes_the_inspector_first(viewer: Viewer, qtbot: QtBot) -> None
     assert window.docks.arrangement.maximised == "training"
     qtbot.keyClick(window, Qt.Key.Key_Escape)
     assert window.docks.arrangement.maximised == ""
-
-
-def test_every_layout_is_in_the_menu_and_marked_while_it_is_shown(viewer: Viewer) -> None:
-    registry = viewer.window.registry
-    for name in PRESETS:
-        action = registry[f"view.layout.{name}"]
-        action.trigger()
-        assert viewer.window.docks.arrangement.preset == name
-        assert [n for n in PRESETS if registry[f"view.layout.{n}"].isChecked()] == [name]
-    registry["view.reset_layout"].trigger()
-    assert viewer.window.docks.arrangement.preset == "overview"
 
 
 def test_a_preset_and_the_layout_before_maximising_are_kept_over_a_restart(
@@ -170,34 +167,6 @@ def test_the_inspector_has_the_width_that_its_page_wants(viewer: Viewer, qtbot: 
     assert (window.width(), column.width()) == (1024, 400)
 
 
-def test_the_inspector_gives_its_room_back(viewer: Viewer, qtbot: QtBot) -> None:
-    window = viewer.window
-    docks = window.docks
-    before = [docks.hosts[name].width() for name in docks.visible()]
-    for page in (window.inspector.show_run_settings, window.inspector.show_runs):
-        page()
-        qtbot.wait(50)
-        assert docks.hosts["overlap"].width() < before[0] - 100
-        window.inspector.leave()
-        qtbot.waitUntil(
-            lambda: (
-                before
-                == pytest.approx([docks.hosts[name].width() for name in docks.visible()], abs=4)
-            )
-        )
-
-
-def test_a_narrow_window_leaves_most_of_itself_to_the_panels(viewer: Viewer, qtbot: QtBot) -> None:
-    window = viewer.window
-    window.inspector.show_runs()
-    qtbot.wait(50)
-    assert window.columns.page.width() == 640
-    window.resize(1024, 700)
-    qtbot.wait(50)
-    assert window.width() == 1024
-    assert 440 <= window.columns.page.width() <= 0.45 * 1024 + 1
-
-
 def test_the_inspector_keeps_the_width_that_the_user_has_drawn(
     viewer: Viewer, qtbot: QtBot
 ) -> None:
@@ -225,22 +194,93 @@ def test_the_inspector_keeps_the_width_that_the_user_has_drawn(
     assert column.width() == 640
 
 
-@pytest.mark.parametrize("preset", ["overview", ""])
-def test_a_small_screen_at_twice_the_scale_holds_the_window(
-    viewer: Viewer, qtbot: QtBot, preset: str
-) -> None:
+def test_a_small_screen_at_twice_the_scale_holds_the_window(viewer: Viewer, qtbot: QtBot) -> None:
     """1440×900 at 200 % are 720×450 logical pixels, in a layout of the user's own, too."""
     window = viewer.window
-    if not preset:
-        assert window.docks.arrangement.put_layout(window.docks.arrangement.layout())
-    assert window.docks.arrangement.preset == preset
-    window.resize(720, 450)
-    qtbot.wait(50)
-    assert (window.width(), window.height()) == (720, 450)
-    qtbot.waitUntil(lambda: window.minimumSizeHint().height() <= 450)
-    inside = window.run_views.status.geometry().top()
-    for name in window.docks.visible():
-        host = window.docks.hosts[name]
-        qtbot.waitUntil(
-            lambda host=host: host.mapTo(window, QPoint(0, host.height())).y() <= inside + 1
-        )
+    for preset in ("overview", ""):
+        if not preset:
+            assert window.docks.arrangement.put_layout(window.docks.arrangement.layout())
+        assert window.docks.arrangement.preset == preset
+        window.resize(720, 450)
+        qtbot.waitUntil(lambda: (window.width(), window.height()) == (720, 450))
+        qtbot.waitUntil(lambda: window.minimumSizeHint().height() <= 450)
+        inside = window.run_views.status.geometry().top()
+        for name in window.docks.visible():
+            host = window.docks.hosts[name]
+            qtbot.waitUntil(
+                lambda host=host, inside=inside: (  # type: ignore[misc]  # as they are now
+                    host.mapTo(window, QPoint(0, host.height())).y() <= inside + 1
+                )
+            )
+        window.resize(1440, 900)
+        qtbot.waitUntil(lambda: window.width() == 1440)
+
+
+def test_results_and_a_page_take_turns_where_both_have_no_room(
+    make_viewer: Callable[..., Viewer], qtbot: QtBot
+) -> None:
+    window = make_viewer(paused=True).window
+    window.resize(1024, 700)
+    qtbot.waitUntil(lambda: window.width() == 1024)
+    window.experiments.results.open()
+    qtbot.wait(1)  # layout requests are handled
+    assert window.width() == 1024
+    window.pages.settings()
+    qtbot.wait(1)
+    assert window.columns.page.isVisible()
+    assert not window.experiments.results.isVisible()
+    window.inspector.leave()
+    assert window.experiments.results.isVisible()
+    window.pages.settings()
+    window.experiments.results.open()
+    qtbot.wait(1)
+    assert window.experiments.results.isVisible()
+    assert not window.columns.page.isVisible()
+    assert window.width() == 1024
+    window.resize(1920, 700)
+    window.pages.settings()
+    qtbot.wait(1)
+    assert window.experiments.results.isVisible()
+    assert window.columns.page.isVisible()
+
+
+PANELS = {"overlap": overlap.PANEL, "training": training.PANEL}
+KEPT = {
+    "active": ChartSettings(colours=ColourChoice("fixed", (0.0, 0.5))),
+    "sensitive": ChartSettings(colours=ColourChoice(ramp="grey")),
+}
+
+
+@pytest.fixture
+def docks(qtbot: QtBot) -> PanelDocks:
+    window = QMainWindow()
+    qtbot.addWidget(window)
+    found = PanelDocks(window, PANELS, LIGHT)
+    found.arrangement.arrange()
+    return found
+
+
+def layouts_of(docks: PanelDocks) -> WindowLayout:
+    return WindowLayout(docks.window, docks, make_context(docks.window))
+
+
+def test_a_session_carries_what_was_set_for_its_charts(docks: PanelDocks) -> None:
+    layouts = layouts_of(docks)
+    docks.hosts["overlap"].charts.put(KEPT)
+    layout = json.loads(layouts.as_json())
+    assert list(layout["charts"]) == ["overlap"]
+    assert layout.pop("theme") == "light"  # put on, it is that of all tests
+    docks.hosts["overlap"].charts.put_all({})
+    docks.hosts["training"].charts.put({"loss": ChartSettings(last=200)})
+    layouts.apply(json.dumps(layout))
+    assert docks.hosts["overlap"].charts.settings == KEPT
+    assert docks.hosts["training"].charts.settings == {}
+
+
+@pytest.mark.parametrize("charts", [None, [], {"overlap": 3}, {"gone": {"a": {"last": 5}}}])
+def test_a_layout_without_sensible_charts_leaves_them_to_their_panels(
+    docks: PanelDocks, charts: object
+) -> None:
+    docks.hosts["overlap"].charts.put(KEPT)
+    layouts_of(docks).apply(json.dumps({"charts": charts}))
+    assert all(not host.charts.settings for host in docks.hosts.values())

@@ -6,17 +6,19 @@ import dataclasses
 from collections.abc import Iterator
 
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QObject, QPoint, Qt
 from PySide6.QtGui import QCursor, QGuiApplication
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.files import WeightsSaved, WeightsTaken
-from dgn_engine.protocol.messages import Failed, Refused
+from dgn_engine.protocol.messages import Event, Failed, Refused
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.runs import RecordingPaused, RecordingResumed
 from dgn_engine.protocol.training import (
     ChangesListed,
+    Diverged,
+    GoBack,
     ListedChange,
     Measured,
     Paused,
@@ -109,8 +111,9 @@ def test_what_is_told_goes_after_its_time_stays_in_the_list_and_may_be_told_agai
         bench.wait(seconds - 0.5)
         assert bench.shown() == "saved"
         bench.tell(kind, "saved")  # its time begins anew
+        assert (bench.notices.behind(), bench.line.more.isVisible()) == (0, False)
         bench.wait(seconds - 0.5)
-        assert (bench.shown(), bench.line.more.isVisible()) == ("saved", False)
+        assert bench.shown() == "saved"
         bench.wait(0.5)
         assert bench.shown() == ""
         assert not bench.notices.ageing
@@ -173,13 +176,9 @@ def test_what_lasts_is_said_until_it_is_over(bench: Bench) -> None:
     [
         ("open letter.pt", "letter.pt is text.", "letter.pt is text."),
         ("open /a/my letter.pt", "my letter.pt is text.", "my letter.pt is text."),
-        (
-            "start a run",
-            "There is not a run's room.",
-            "Cannot start a run: There is not a run's room.",
-        ),
+        ("start a run", "No run's room.", "Cannot start a run: No run's room."),
         ("open x.pt", "It is text.", "Cannot open x.pt: It is text."),
-        ("", "There is no run.", "There is no run."),
+        ("", "No run.", "No run."),
     ],
 )
 def test_a_refusal_names_a_file_once(what: str, reason: str, said: str) -> None:
@@ -257,6 +256,12 @@ def test_a_question_stands_in_a_row_of_its_own_until_it_is_answered_and_can_be_a
         assert bench.done == count * ["Lose it"]
         assert bench.question.isHidden()
         bench.line.close_button.click()
+    again = NoticeButton("Yes", lambda: bench.done.append("again"))
+    for _ in range(2):  # asked once more before it is answered
+        bench.notices.tell(Notice("refused", "again?", offers=(again,), asks=True))
+    bench.question.answers()[0].click()
+    assert bench.done.pop() == "again"
+    assert bench.question.isHidden()
     bench.tell("refused", "first?", "Yes", asks=True)
     bench.tell("refused", "second?", "No", asks=True)
     assert bench.question.sentence.text() == "second?"
@@ -336,7 +341,9 @@ def test_every_change_has_one_line_with_undo_also_where_no_event_says_it(bench: 
     assert len(change((order, weights, moved))) == 6
     assert offered() == ["Undo", "Put only the learning rate back"]
     bench.notices.on_event(BEGUN)
-    assert len(change(())) == 6
+    assert len(change((order,))) == 7, "that of another run"
+    bench.notices.on_event(BEGUN)
+    assert len(change(())) == 7
 
 
 def test_a_swap_by_itself_offers_no_undo_of_a_later_change(bench: Bench) -> None:
@@ -434,3 +441,32 @@ def test_the_parts_take_another_theme(bench: Bench) -> None:
         part.set_theme(DARK)
     assert bench.line.grab().toImage() != light[0]
     assert bench.list.grab().toImage() != light[1]
+
+
+BACK = RegimeSwapped(7, "DL", "DL", (), (), (), (), undone="Back from divergence", of_step=5)
+
+
+def test_a_diverged_run_offers_its_way_back_until_it_is_taken(qapp: object) -> None:
+    owner, states, taken = QObject(), [RunState().after(started())], []
+    notices = Notices(owner, lambda: states[-1], taken.append)
+
+    def tell(event: Event) -> None:
+        states.append(states[-1].after(event))
+        notices.on_event(event)
+
+    tell(Diverged(7, "loss", 6, back_to=5))
+    entry = notices.shown()
+    assert entry is not None
+    assert entry.stays
+    (button,) = notices.buttons(entry)
+    assert button.text.endswith(" step 5")
+    for number in ("step 7", "step 6", "step 5"):
+        assert number in entry.notice.text
+    button.do()
+    assert taken == [GoBack()]
+    tell(BACK)
+    assert notices.buttons(entry) == ()
+    tell(Diverged(9, "weights", 9))
+    entry = notices.shown()
+    assert entry is not None
+    assert notices.buttons(entry) == ()  # no state is kept

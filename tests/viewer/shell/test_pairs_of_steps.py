@@ -21,12 +21,13 @@ from dgn_engine.data import load_examples
 from dgn_engine.protocol.branches import CloseComparison, CompareRun
 from dgn_engine.protocol.training import Advance, StartRun
 from dgn_engine.protocol.watching import ProbeRequest, Watch
-from dgn_engine.scene.elements import Scene
+from dgn_engine.scene.elements import Empty, Scene
 from dgn_engine.session.comparison import network_at
 from dgn_engine.session.engine import Engine
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_viewer.application import Viewer
+from dgn_viewer.inspector.pages.compare_page import ComparePage
 from dgn_viewer.window import Window
 from tests.viewer.conftest import small_run
 
@@ -137,6 +138,14 @@ class Pairs:
         matrix = scene.charts[-1].matrix if scene is not None else None
         return matrix is not None and np.array_equal(np.abs(matrix.values), slow)
 
+    def sides(self) -> str:
+        """What the page of the inspector says that it compares now."""
+        self.window.pages.compare()
+        page = self.window.inspector.page
+        assert isinstance(page, ComparePage)
+        page.renew()
+        return page.sides.text()
+
 
 @pytest.fixture
 def pairs(make_viewer: Callable[..., Viewer], qtbot: QtBot, tmp_path: Path) -> Pairs:
@@ -175,6 +184,7 @@ def test_all_pairs_show_where_their_gates_differ(pairs: Pairs) -> None:
             qtbot.waitUntil(partial(pairs.differ, name, slow))
             scene = pairs.shown(name)
             assert scene is not None
+            assert name in window.run_views.banners[0].texts()[1] + pairs.sides()
             equal = scene.charts[0].curves[0].y
             np.testing.assert_allclose(equal[layer], 100 * (1 - slow.mean()))
 
@@ -186,10 +196,12 @@ def test_steps_of_other_examples_are_refused_in_a_sentence(
     window = make_viewer(small_run(), home="a", paused=True).window
     window.context.send(CompareRun(str(other), 10))
     hosts = window.docks.hosts
-    why = "B was read on other probe examples than A: both have to be read on the same examples"
-    qtbot.waitUntil(lambda: why in hosts["agreement"].message.words()[1])
+    qtbot.waitUntil(lambda: isinstance(hosts["agreement"].shown(), Empty))
+    why = hosts["agreement"].shown()
+    assert isinstance(why, Empty)
     window.docks.show("overlap")
-    qtbot.waitUntil(lambda: f"at step 10: {why}" in hosts["overlap"].footer())
+    qtbot.waitUntil(lambda: "at step 10: " in hosts["overlap"].footer())
+    assert hosts["overlap"].footer().endswith(hosts["agreement"].message.words()[1])
     assert window.time.compared_bar.isVisible()
     sliders = [bar.slider for bar in (window.time.bar, window.time.compared_bar)]
     qtbot.waitUntil(lambda: len({(s.mapTo(window, QPoint()).x(), s.width()) for s in sliders}) == 1)

@@ -73,14 +73,6 @@ def test_the_last_ten_are_kept_once_each_and_over_a_restart(
     assert not configured
 
 
-def test_nonsense_in_the_settings_file_is_no_recent_file(settings: Settings) -> None:
-    for nonsense in ("[3]", "{", '[["tape", "a"]]', '[["run"]]', '[["run", 4]]', '{"run": "a"}'):
-        settings.store.setValue("files/recent", nonsense)
-        assert settings.recent == ()
-    settings.recent = (RecentItem("run", "/a"),)
-    assert settings.recent == (RecentItem("run", "/a"),)
-
-
 def test_a_missing_file_says_so_and_cannot_be_chosen(
     viewer: Viewer, qtbot: QtBot, saved_weights: Path
 ) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PySide6.QtWidgets import QApplication, QFileDialog
+from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.runs import NoteRun, RecordedRun, RunShown, RunsListed
@@ -19,10 +19,9 @@ from dgn_engine.scene.elements import Scene
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_viewer.application import Viewer
-from dgn_viewer.inspector.pages.run_table import words_of
-from dgn_viewer.inspector.pages.runs_page import RunsPage
 from dgn_viewer.window import Window
-from tests.viewer.gestures import answer_dialog, drop, press
+from tests.viewer.gestures import answer_dialog, drop, press, told
+from tests.viewer.inspector.listed_rows import a_run
 
 Open = Callable[..., Viewer]
 
@@ -70,10 +69,6 @@ def all_read(window: Window) -> bool:
     return all(p in readings and readings[p].step == window.history.step for p in probes)
 
 
-def said(window: Window) -> str:
-    return " | ".join(notice.text for notice in window.notices.recent)
-
-
 def chosen_in_dialog(window: Window, action: str, path: Path) -> None:
     window.registry[action].trigger()
     answer_dialog(window, path)
@@ -93,7 +88,7 @@ def test_a_session_is_the_same_picture_in_another_window_and_goes_on_there(
     stand(first, qtbot)
     file = tmp_path / "saved.dgn"
     chosen_in_dialog(first, "file.save_session", file)
-    qtbot.waitUntil(lambda: "Session of step" in said(first))
+    qtbot.waitUntil(lambda: bool(told(first, "session-saved")))
     step = first.history.step
 
     second = make_viewer(home="second").window
@@ -111,7 +106,8 @@ def test_a_session_is_the_same_picture_in_another_window_and_goes_on_there(
     assert [name for name, scene in before.items() if scene != after[name]] == []
     scenes = [h.shown() for n, h in second.docks.hosts.items() if n in second.docks.visible()]
     assert sum(isinstance(scene, Scene) for scene in scenes) >= 3
-    assert "is not lost" in said(second)
+    (words,) = told(second, "run-shown")
+    assert all(part in words for part in ("saved.dgn", f"step {step:,}"))
     assert second.run_views.banners[1].isVisible()
     assert second.registry["run.toggle"].text() == "Continue"
 
@@ -122,23 +118,15 @@ def test_a_session_is_the_same_picture_in_another_window_and_goes_on_there(
     qtbot.waitUntil(lambda: second.history.step > step + 20)
     assert second.run_state.regime == "FR-II"
     assert any(mark.label == "FR-II" for mark in second.history.view({}).marks)
+    drop(second, file, second.rect().center())  # the same session once more
+    qtbot.waitUntil(lambda: second.run_state.recorded is not None)
+    qtbot.waitUntil(lambda: second.history.step == step)
+    qtbot.waitUntil(lambda: {n: s for n, s in pictures(second).items() if s != before[n]} == {})
+    assert len(told(second, "run-shown")) == 2
+    press(second, "Continue")
+    qtbot.waitUntil(lambda: second.history.step > step + 20)
     folders = [path for path in (tmp_path / "second" / "runs").iterdir() if path.is_dir()]
-    assert sorted(RunReader(path).status for path in folders) == ["running", "stopped"]
-
-
-def test_a_hostile_session_leaves_run_and_window_alone(
-    make_viewer: Open, qtbot: QtBot, tmp_path: Path
-) -> None:
-    window = make_viewer(home="first").window
-    qtbot.waitUntil(lambda: window.history.step > 5)
-    places_before, run = arrangement(window), window.run_state.run
-    (tmp_path / "x.dgn").write_bytes(b"PK\x03\x04<b>no session</b>")
-    drop(window, tmp_path / "x.dgn", window.rect().center())
-    qtbot.waitUntil(lambda: "x.dgn" in said(window))
-    there = window.history.step
-    qtbot.waitUntil(lambda: window.history.step > there + 5)
-    assert window.run_state.run is run
-    assert arrangement(window) == places_before
+    assert sorted(RunReader(path).status for path in folders) == ["running", "stopped", "stopped"]
 
 
 def test_a_run_that_is_not_recorded_is_not_ended_by_a_session_without_a_question(
@@ -149,27 +137,28 @@ def test_a_run_that_is_not_recorded_is_not_ended_by_a_session_without_a_question
     stand(first, qtbot)
     file = tmp_path / "saved.dgn"
     chosen_in_dialog(first, "file.save_session", file)
-    qtbot.waitUntil(lambda: "Session of step" in said(first))
+    qtbot.waitUntil(lambda: bool(told(first, "session-saved")))
 
     window = make_viewer().window  # it records nothing
     qtbot.waitUntil(lambda: window.history.step > 5)
     run = window.run_state.run
-    drop(window, file, window.rect().center())
-    question = "not recorded: showing saved.dgn ends it for good at step"
-    qtbot.waitUntil(lambda: question in said(window))
+
+    def asked(count: int) -> None:
+        drop(window, file, window.rect().center())
+        qtbot.waitUntil(lambda: len(told(window, "not-recorded")) == count)
+
+    asked(1)
     there = window.history.step
     qtbot.waitUntil(lambda: window.history.step > there + 5)  # it trains until there is an answer
     press(window, "Keep the run")
     assert window.run_state.run is run
-    drop(window, file, window.rect().center())
-    qtbot.waitUntil(lambda: said(window).count(question) == 2)
+    asked(2)  # the question that was answered is asked again
     press(window, "Save its weights…")
     dialog = window.findChild(QFileDialog)
     assert isinstance(dialog, QFileDialog)
     dialog.reject()
-    drop(window, file, window.rect().center())
-    qtbot.waitUntil(lambda: said(window).count(question) == 3)
-    press(window, "Show it and lose the run")
+    asked(3)
+    window.notice_views.question.answers()[2].click()
     qtbot.waitUntil(lambda: window.run_state.recorded is not None)
     assert window.run_state.run is not run
 
@@ -198,25 +187,6 @@ def test_a_layout_that_makes_no_sense_is_ignored(viewer: Viewer, qtbot: QtBot) -
     assert window.width() >= 800
 
 
-def test_a_layout_comes_back_with_what_is_closed_and_what_floats(viewer: Viewer) -> None:
-    window = viewer.window
-    docks = window.docks
-    docks.toggle("ntk")
-    docks._docks["training"].setFloating(True)
-    QApplication.processEvents()
-    told = docks.arrangement.layout()
-    assert [*told["floating"]] == ["training"]
-    docks.arrangement.arrange()
-    assert docks.arrangement.put_layout(told)
-    QApplication.processEvents()
-    assert docks._docks["training"].isFloating()
-    assert not docks.arrangement.is_open("ntk")
-    assert docks.arrangement.layout()["tree"].keys() == told["tree"].keys()
-    docks.toggle("ntk")  # it has a place to come back to
-    QApplication.processEvents()
-    assert docks.arrangement.is_open("ntk")
-
-
 def crashed(folder: Path) -> Path:
     """As a kill leaves it: without its last words, and locked by nobody."""
     copy = folder.with_name("crashed")
@@ -234,12 +204,12 @@ def test_after_a_crash_the_next_start_offers_the_run(
     qtbot.waitUntil(lambda: viewer.window.history.step > 40)
     assert viewer.close()
     (folder,) = [path for path in (tmp_path / "home" / "runs").iterdir() if path.is_dir()]
-    assert not said(viewer.window)  # there was nothing to offer
+    assert not viewer.window.notices.recent  # there was nothing to offer
     lost = crashed(folder)
     step = RunReader(lost).checkpoints[-1].step
 
     window = make_viewer(home="home").window
-    qtbot.waitUntil(lambda: "was interrupted at step" in said(window))
+    qtbot.waitUntil(lambda: bool(told(window, "interrupted")))
     assert window.run_state.running  # nothing waits for the answer
     press(window, "Show")
     qtbot.waitUntil(lambda: window.run_state.recorded is not None)
@@ -251,24 +221,6 @@ def test_after_a_crash_the_next_start_offers_the_run(
 
 def listed(*runs: RecordedRun) -> RunsListed:
     return RunsListed("runs", runs)
-
-
-def a_run(name: str, status: str, **changes: Any) -> RecordedRun:
-    run = RecordedRun(
-        folder=name,
-        name=name,
-        status=status,
-        step=1200,
-        total_steps=4500,
-        regime="DL",
-        net="fc",
-        data="digits",
-        seed=0,
-        best=0.961,
-        touched=1000.0,
-        resumable=True,
-    )
-    return dataclasses.replace(run, **changes)
 
 
 def test_a_run_that_was_dismissed_is_not_offered_again(viewer: Viewer) -> None:
@@ -284,20 +236,11 @@ def test_a_run_that_was_dismissed_is_not_offered_again(viewer: Viewer) -> None:
     assert not offered()
     assert not offered(a_run("a", "stopped"), a_run("b", "interrupted", resumable=False))
     assert offered(a_run("a", "interrupted"), a_run("b", "interrupted"))
-    assert "a was interrupted at step 1,200" in window.notices.recent[-1].text
-    assert "1 more: File, Open run…" in window.notices.recent[-1].text
+    words = window.notices.recent[-1].text
+    assert all(part in words for part in ("run a ", "step 1,200", "1 more"))
     press(window, "Dismiss")
     assert not offered(a_run("a", "interrupted"), a_run("b", "interrupted"))
     assert offered(a_run("c", "interrupted"), a_run("a", "interrupted"))
-
-
-def test_the_list_opens_in_the_inspector(make_viewer: Open, qtbot: QtBot) -> None:
-    window = make_viewer(home="home").window
-    window.registry["file.open_run"].trigger()
-    page = window.inspector.page
-    assert isinstance(page, RunsPage)
-    qtbot.waitUntil(lambda: page.runs.rowCount() == 1)
-    assert "running at step" in words_of(page.runs.runs[0], 0.0)[1]
 
 
 def test_runs_are_named_drawn_over_the_current_one_and_put_into_the_trash(
@@ -336,19 +279,20 @@ def test_runs_are_named_drawn_over_the_current_one_and_put_into_the_trash(
     window.recorded.move_to_trash = lambda folder: not binned.append(folder)
     window.registry["file.open_run"].trigger()
     page.table.choose(str(folder))
-    page._ask_to_delete()
+    page.ask_to_delete()
     assert page.deletion.sentence.isVisible()
     page.deletion.yes.click()
     assert binned == [str(folder)]
     window.recorded.move_to_trash = lambda _folder: False
-    page._ask_to_delete()
+    page.ask_to_delete()
     page.deletion.yes.click()
-    assert "There is no trash for the first" in page.deletion.sentence.text()
+    assert "the first" in page.deletion.sentence.text()
     assert folder.is_dir()
     page.deletion.yes.click()
     qtbot.waitUntil(lambda: page.runs.rowCount() == 1)
     assert not folder.exists()
     qtbot.waitUntil(lambda: not window.history.view({}).overlaid)
     page.table.choose(page.runs.runs[0].folder)
-    page._ask_to_delete()
-    assert "is being written; nothing was deleted" in page.message.text()
+    page.ask_to_delete()
+    assert page.message.refusal
+    assert not page.deletion.sentence.isVisible()

@@ -15,14 +15,12 @@ from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 import dgn_engine as dgn
-from dgn_engine.errors import UserError
 from dgn_engine.protocol.messages import Command
 from dgn_engine.protocol.runs import ShowRun
 from dgn_engine.storage.remote import LOCAL, VERSION_HEADER
 from dgn_engine.storage.remote.run_server import RunServer
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.views.event_notices import Notice
-from dgn_viewer.__main__ import _check, parser
 from dgn_viewer.application import Viewer
 from dgn_viewer.shell.remote_dialog import RemoteDialog
 from dgn_viewer.shell.remote_run import RemoteRun
@@ -136,15 +134,16 @@ def test_a_dropped_line_is_said_tried_again_and_nothing_is_lost(
             bench.remote.follow(address, first.token)
             qtbot.waitUntil(lambda: bool(bench.sent))
         first.drop()
-        qtbot.waitUntil(lambda: "The line is dropped" in bench.said())
+        qtbot.waitUntil(lambda: bool(bench.notices) and bool(bench.notices[-1].offers))
         [stop] = bench.notices[-1].offers
+        assert bench.notices[-1].kind == "refused"
         assert stop.possible()
         train(w._module, 3, w.step)
     again = RunServer(source, first.port)
     again.token = first.token
     with served(again):
         qtbot.waitUntil(lambda: not bench.remote.following)
-    assert "Connected again; nothing is lost." in bench.said()
+    assert [one.kind for one in bench.notices[-2:]] == ["info", "info"]  # again, and its end
     assert not stop.possible()
     log = "log.jsonl"
     assert (bench.runs / "far" / log).read_bytes() == (source / log).read_bytes()
@@ -178,38 +177,46 @@ def test_an_address_that_is_none_is_said_in_the_dialog(bench: Bench) -> None:
     assert not bench.remote.following
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (["dgn://example.org:1"], "no address of a served run"),
-        (["dgn://secret@127.0.0.1:1"], "Leave the token out of the address"),
-        (["dgn://127.0.0.1:1", "--seed", "1"], "leave out --config"),
-        (["--token-file", "x"], "--token-file goes with dgn://"),
-    ],
-)
-def test_addresses_that_cannot_be_followed_are_refused_at_the_start(
-    given: list[str], said: str
-) -> None:
-    with pytest.raises(UserError, match=said):
-        _check(parser().parse_args(given))
-
-
-def test_the_window_follows_a_run_of_another_machine_to_its_end(
+def test_the_window_follows_a_run_of_another_machine_to_its_end_and_then_another_one(
     make_viewer: Callable[..., Viewer], qtbot: QtBot, tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("DGN_RUNS_ROOT", str(tmp_path / "here" / "runs"))
     window = make_viewer(home="here").window
-    source = tmp_path / "there" / "far"
-    with dgn.watch(mlp(), probe=examples(), out=source, probes=("gates",)) as w:
-        server = RunServer(source)
-        with served(server) as address:
-            window.recorded.remote.follow(address, server.token)
-            qtbot.waitUntil(lambda: window.run_state.recorded is not None)
-            shown = window.run_state.recorded
-            assert shown is not None
-            assert (shown.name, shown.live) == ("far", True)
-            train(w._module, 3, w.step)
-            w.close()
-            qtbot.waitUntil(lambda: not window.recorded.remote.following)
-    qtbot.waitUntil(lambda: window.history.step == 3)
-    qtbot.waitUntil(lambda: not getattr(window.run_state.recorded, "live", True))
+    remote = window.recorded.remote
+
+    def shown() -> tuple[str, bool]:
+        recorded = window.run_state.recorded
+        return ("", False) if recorded is None else (recorded.name, recorded.live)
+
+    for name, steps in (("far", 3), ("farther", 5)):
+        source = tmp_path / "there" / name
+        with dgn.watch(mlp(), probe=examples(), out=source, probes=("gates",)) as w:
+            server = RunServer(source)
+            with served(server) as address:
+                remote.follow(address, server.token)
+                qtbot.waitUntil(lambda name=name: shown() == (name, True))
+                train(w._module, steps, w.step)
+                w.close()
+                qtbot.waitUntil(lambda: not remote.following)
+        qtbot.waitUntil(lambda steps=steps: window.history.step == steps)
+        qtbot.waitUntil(lambda name=name: shown() == (name, False))
+
+
+def test_a_run_that_is_followed_no_more_makes_room_for_another(
+    bench: Bench, tmp_path: Path, qtbot: QtBot
+) -> None:
+    for name in ("far", "farther"):
+        source = tmp_path / "there" / name
+        with (
+            dgn.watch(mlp(), probe=examples(), out=source, probes=("gates",)),
+            served(server := RunServer(source)) as address,
+        ):
+            bench.remote.open()
+            bench.remote.follow(address, server.token)
+            here = ShowRun(str(bench.runs / name))
+            qtbot.waitUntil(lambda here=here: bench.sent[-1:] == [here])
+            assert bench.remote.following
+            bench.remote.stop()  # while it is still written
+            assert not bench.remote.following
+    assert len(bench.sent) == 2
+    assert not [one for one in bench.notices if one.kind != "info"]

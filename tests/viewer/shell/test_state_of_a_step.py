@@ -12,31 +12,16 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import GatingConfig
 from dgn_engine.protocol.catalogue import Catalogue, RegimeEntry
-from dgn_engine.protocol.files import SaveWeights, TakeGates, TakeWeights
-from dgn_engine.protocol.messages import Command, EngineReady, Event, Shutdown
-from dgn_engine.protocol.run_state import RunChanges, RunState
+from dgn_engine.protocol.messages import Command, EngineReady, Event
+from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.runs import HistoryReplayed
 from dgn_engine.protocol.training import (
     Change,
-    GoBack,
-    Pause,
-    Redo,
     RegimeSwapped,
-    Resume,
-    Rewire,
     Rewired,
-    Rotate,
-    SetBeta,
-    SetLearningRate,
-    SetPace,
     SettingChanged,
-    SetValueInput,
-    SwapRegime,
-    Undo,
-    UndoMany,
-    UndoSetting,
 )
-from dgn_engine.protocol.watching import ProbeSetChanged, SetProbeExamples, Watch
+from dgn_engine.protocol.watching import ProbeSetChanged
 from dgn_engine.views.history import History
 from dgn_engine.views.past_view import Past
 from dgn_viewer.layer_strip.strip_widget import LayersStrip
@@ -139,6 +124,7 @@ def at_end_of(step: int, changes: list[Change]) -> RunState:
     return state
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("resumed", [False, True])
 @pytest.mark.parametrize("seed", range(2))
 def test_every_step_shows_what_was_shown_live_then(bars: Bars, seed: int, resumed: bool) -> None:
@@ -172,20 +158,6 @@ def test_every_step_shows_what_was_shown_live_then(bars: Bars, seed: int, resume
     assert bars.shown(history.shown_state) == today
 
 
-def test_a_frame_from_before_a_change_at_its_step_has_the_state_before_it() -> None:
-    changes = (
-        SettingChanged(5, 0.5, 2.0, "ones", 0.0),
-        RegimeSwapped(9, "DL", "FL", (), (), (), (), "resnet18.pth"),
-        SettingChanged(9, 0.25, 2.0, "ones", 0.0),
-    )
-    run = RunChanges(BEGAN, changes, CATALOGUE)
-    before, after = run.state_at(9, frame(9)), run.state_at(9, frame(9, regime="FL"))
-    assert (before.regime, before.gates_source, before.settings) == ("DL", "", changes[0])
-    assert (after.regime, after.gates_source, after.settings) == ("FL", "resnet18.pth", changes[2])
-    odd = run.state_at(7, frame(7, regime="ReLU"))  # a log with a gap: the frame is believed
-    assert (odd.regime, odd.step) == ("ReLU", 7)
-
-
 def test_the_past_cannot_be_changed_and_a_click_on_it_offers_live(
     bars: Bars, sent: list[Command]
 ) -> None:
@@ -206,26 +178,3 @@ def test_the_past_cannot_be_changed_and_a_click_on_it_offers_live(
         clicked.clear()
         sent.clear()
         strip.canvas.answered()
-
-
-def test_what_changes_the_run_is_what_can_be_undone_and_its_undo() -> None:
-    changing = (
-        SwapRegime("DL"),
-        Rewire((0,)),
-        Rotate((1,)),
-        SetBeta(1.0),
-        TakeGates(1),
-        SetLearningRate(0.1),
-        SetValueInput("ones"),
-        SetPace(1.0),
-        TakeWeights(1),
-        Undo(),
-        Redo(),
-        UndoSetting(),
-        UndoMany(2),
-        GoBack(),
-        SetProbeExamples(3),
-    )
-    assert all(command.changes_run for command in changing)
-    others = (Resume(), Pause(), Watch(()), SaveWeights("x"), Shutdown())
-    assert not any(command.changes_run for command in others)

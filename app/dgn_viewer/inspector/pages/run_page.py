@@ -42,7 +42,7 @@ class RunPage(QFrame):
         self.estimate = MessageLine()  # what the filled-in run would take
         self._estimated: RunConfig | None = None  # what was asked about
         self._pause = QTimer(self, singleShot=True, interval=PAUSE)
-        self._pause.timeout.connect(self._ask_estimate)
+        self._pause.timeout.connect(self.ask_estimate)
         self.form.changed.connect(self._on_filled)
         self._lay_out()
         self._show()
@@ -91,7 +91,8 @@ class RunPage(QFrame):
         if self.isVisible():
             self._pause.start()
 
-    def _ask_estimate(self) -> None:
+    def ask_estimate(self) -> None:
+        """Ask what the run that is filled in would take."""
         try:
             self._estimated = self.form.config()
         except UserError:  # which Start, or the field, says

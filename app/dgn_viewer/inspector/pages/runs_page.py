@@ -354,7 +354,7 @@ class RunsPage(QWidget):
         if run is not None:
             self.export_wanted.emit(run)
 
-    def _ask_to_delete(self) -> None:
+    def ask_to_delete(self) -> None:
         self._ask(self.table.selected(), for_good=False)
 
     def _ask(self, runs: tuple[RecordedRun, ...], for_good: bool) -> None:
@@ -400,7 +400,7 @@ class RunsPage(QWidget):
             ("Draw its curves over the current run", "", self.table.tick_current),
             ("Rename", "", self.table.rename_current),
             ("Export…", "", self._export),
-            ("Delete…", "Del", self._ask_to_delete),
+            ("Delete…", "Del", self.ask_to_delete),
         ):
             action = QAction(text, self.menu)
             action.triggered.connect(do_it)
