@@ -182,6 +182,14 @@ def test_settings_of_two_windows_do_not_take_back_each_others(tmp_path: Path) ->
     assert first.save()
     again = Settings(path)
     assert (again.theme, again.start, again.budget) == ("light", "last", 20)
+    written = path.read_text("utf-8")
+    assert "theme=light" in written
+    # Another process writes the file between a read and a write of this one.
+    path.write_text(written.replace("theme=light", "theme=dark").replace("run=last", "run=none"))
+    again.budget = 30
+    assert again.save()
+    assert (again.theme, again.start, again.budget) == ("dark", "none", 30)
+    assert "theme=dark" in path.read_text("utf-8")
     again.recent = (RecentItem("run", "/a"),)
     assert again.recent == (RecentItem("run", "/a"),)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtGui import QPalette
+from PySide6.QtGui import QAction, QPalette
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
@@ -19,7 +19,7 @@ from dgn_engine.protocol.training import RunStarted
 from dgn_engine.protocol.watching import ProbeSet
 from dgn_engine.scene.theme import DARK, LIGHT, Theme
 from dgn_viewer.settings import Settings
-from dgn_viewer.shell.banner import ShownSteps, inspection, recording
+from dgn_viewer.shell.banner import Banner, ShownSteps, inspection, recording
 from dgn_viewer.shell.window_theme import WindowTheme
 
 OPENED = ComparisonOpened("second at step 40", "DL · 3 gate layers · step 40", "DL", ())
@@ -104,6 +104,19 @@ def test_a_run_of_another_program_is_not_controlled_here_and_has_no_epochs() -> 
 
 def test_a_session_is_never_live() -> None:
     assert not RunShown("mine", "running", 5, file_name="mine.dgn").live
+
+
+def test_the_banner_of_a_second_run_speaks_of_that_one(qtbot: QtBot) -> None:
+    window, back = QWidget(), QAction("Back")
+    qtbot.addWidget(window)
+    shown = Banner("bar.recorded", "Recorded run", recording, {"file.go_back": back}, window)
+    for name, replaced in (("first", ""), ("second", "/runs/first"), ("third", "")):
+        shown.show_state(state(RunShown(name, "finished", 5, replaced=replaced)))
+        (words,) = shown.texts()
+        assert f"run {name} · step 5" in words
+        assert shown.buttons["file.go_back"].isVisibleTo(shown) == bool(replaced)
+        shown.show_state(COMPARED)
+        assert shown.isHidden()
 
 
 @pytest.fixture

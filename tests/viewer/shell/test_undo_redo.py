@@ -86,12 +86,11 @@ def test_a_run_that_diverged_by_a_dial_goes_back_with_it_and_once_more(
     viewer: Viewer, qtbot: QtBot
 ) -> None:
     window = viewer.window
-    view = window.docks.hosts["training"].charts.view
-    qtbot.waitUntil(lambda: view.charts.shown_keys() != ())
+    panel = window.docks.hosts["spectrum"]
+    qtbot.waitUntil(lambda: window.history.step > 20 and panel.state() == "live")
 
     def opacities() -> set[float]:
-        window.display.draw_now()
-        return {item.opacity() for item in view.charts.items.values()}
+        return {item.opacity() for item in panel.charts.view.charts.items.values()}
 
     for rate in (1e30, 1e31):
         window.context.send(SetLearningRate(rate))
