@@ -55,10 +55,13 @@ class Pump(QObject):
     frame_arrived = Signal(object)
     _news = Signal()
 
-    def __init__(self, engine: EngineClient, parent: QObject | None = None) -> None:
+    def __init__(
+        self, engine: EngineClient, parent: QObject | None = None, every: int = TICK_MS
+    ) -> None:
+        """`every`: milliseconds between two looks at what nobody has told of."""
         super().__init__(parent)
         self._engine = engine
-        self._timer = QTimer(self, timerType=Qt.TimerType.PreciseTimer, interval=TICK_MS)
+        self._timer = QTimer(self, timerType=Qt.TimerType.PreciseTimer, interval=every)
         self._timer.timeout.connect(self.tick)
         # Queued: it comes from the engine's thread.
         self._news.connect(self.tick, Qt.ConnectionType.QueuedConnection)

@@ -17,7 +17,6 @@ from dgn_engine.scene.elements import Scene
 from dgn_engine.session import restart
 from dgn_engine.session.process_session import ProcessSession
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_viewer import pump as pump_module
 from dgn_viewer.application import Viewer
 from dgn_viewer.pump import TICK_MS, Pump
 from tests.viewer.rare_checkpoints import serve_with_rare_checkpoints
@@ -143,11 +142,11 @@ def test_it_ticks_by_itself_until_it_is_stopped(
 
 
 def test_it_takes_what_it_is_told_of_without_waiting_for_a_tick(
-    pump_of: PumpOf, delivered: list[object], qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+    delivered: list[object], qtbot: QtBot
 ) -> None:
-    monkeypatch.setattr(pump_module, "TICK_MS", 3_600_000)
     engine = ScriptedEngine()
-    pump = pump_of(engine)
+    pump = Pump(engine, every=3_600_000)
+    pump.event_arrived.connect(delivered.append)
     pump.start()
     engine.events.append(Running(1))
     teller = threading.Thread(target=engine.tell)  # as the engine does

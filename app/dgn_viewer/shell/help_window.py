@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from PySide6.QtCore import Qt, QUrl
@@ -58,8 +58,15 @@ def as_text(markdown: str) -> str:
 class HelpWindow(QWidget):
     """Nothing in it waits or is modal; links lead to our documents here, others to the browser."""
 
-    def __init__(self, window: QWidget, theme: Theme) -> None:
+    def __init__(
+        self,
+        window: QWidget,
+        theme: Theme,
+        browse: Callable[[QUrl], object] = QDesktopServices.openUrl,
+    ) -> None:
+        """`browse`: opens a page of the web."""
         super().__init__(window, Qt.WindowType.Window)
+        self._browse = browse
         self.setWindowTitle("User guide")
         open_at(self, *_SIZE)
         self._theme = theme
@@ -195,7 +202,7 @@ class HelpWindow(QWidget):
         if not link.scheme() and link.fragment():
             self._to_anchor(link.fragment())
         if link.scheme() in ("http", "https"):
-            QDesktopServices.openUrl(link)
+            self._browse(link)
 
     def _document(self, path: str) -> str:
         """The name of one of our documents that a link in the shown one leads to; else ''."""

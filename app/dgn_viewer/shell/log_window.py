@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QDesktopServices, QFontDatabase, QGuiApplication, QTextCursor
 from PySide6.QtWidgets import QPlainTextEdit, QWidget
@@ -15,8 +17,12 @@ _SIZE = (860, 560)
 class LogWindow(QWidget):
     """Nothing in it waits or is modal; the text is read anew each time it is opened."""
 
-    def __init__(self, window: QWidget) -> None:
+    def __init__(
+        self, window: QWidget, browse: Callable[[QUrl], object] = QDesktopServices.openUrl
+    ) -> None:
+        """`browse`: opens a folder."""
         super().__init__(window, Qt.WindowType.Window)
+        self._browse = browse
         self.setWindowTitle("Log")
         open_at(self, *_SIZE)
         self.place = plain_label("", "muted", selectable=True)
@@ -66,4 +72,4 @@ class LogWindow(QWidget):
         QGuiApplication.clipboard().setText(self.text.toPlainText())
 
     def _open_folder(self) -> None:
-        QDesktopServices.openUrl(QUrl.fromLocalFile(str(log_path().parent)))
+        self._browse(QUrl.fromLocalFile(str(log_path().parent)))

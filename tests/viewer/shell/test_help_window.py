@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 from PySide6.QtCore import Qt, QUrl
-from PySide6.QtGui import QDesktopServices, QGuiApplication
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
@@ -30,10 +30,16 @@ LINK = re.compile(r"\]\(([\w/.-]+\.md)")
 
 
 @pytest.fixture
-def help_window(qtbot: QtBot) -> Iterator[HelpWindow]:
+def browsed() -> list[QUrl]:
+    """What the browser was to open."""
+    return []
+
+
+@pytest.fixture
+def help_window(qtbot: QtBot, browsed: list[QUrl]) -> Iterator[HelpWindow]:
     window = QWidget()
     qtbot.addWidget(window)
-    help_window = HelpWindow(window, LIGHT)
+    help_window = HelpWindow(window, LIGHT, browsed.append)
     help_window.open()
     yield help_window
     help_window.close()
@@ -79,14 +85,12 @@ def test_words_are_found_again_from_the_beginning(help_window: HelpWindow) -> No
 
 
 def test_links_to_our_documents_stay_and_others_go_to_the_browser(
-    help_window: HelpWindow, monkeypatch: pytest.MonkeyPatch
+    help_window: HelpWindow, browsed: list[QUrl]
 ) -> None:
-    opened: list[str] = []
-    monkeypatch.setattr(QDesktopServices, "openUrl", lambda url: opened.append(url.toString()))
     for link in ("file:///etc/passwd", "../LICENSE", "nowhere.md", "javascript:1", "ftp://a/b.md"):
         help_window.follow(QUrl(link))
     assert titles(help_window)[0] == "User guide"
-    assert not opened
+    assert not browsed
     help_window.follow(QUrl("start/first-ten-minutes.md"))
     assert titles(help_window)[0] == "First ten minutes"
     help_window.follow(QUrl("../concepts/index.md"))
@@ -98,7 +102,7 @@ def test_links_to_our_documents_stay_and_others_go_to_the_browser(
     assert help_window.text.textCursor().block().text() == "Events"
     help_window.follow(QUrl("../runs.md"))
     help_window.follow(QUrl("https://arxiv.org/abs/2006.10529"))
-    assert opened == ["https://arxiv.org/abs/2006.10529"]
+    assert browsed == [QUrl("https://arxiv.org/abs/2006.10529")]
     help_window.set_theme(DARK)
     assert titles(help_window)[0] == "Run folders"
 
@@ -165,10 +169,10 @@ def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def log_window(qtbot: QtBot) -> Iterator[LogWindow]:
+def log_window(qtbot: QtBot, browsed: list[QUrl]) -> Iterator[LogWindow]:
     window = QWidget()
     qtbot.addWidget(window)
-    log_window = LogWindow(window)
+    log_window = LogWindow(window, browsed.append)
     yield log_window
     log_window.close()
 
@@ -185,16 +189,14 @@ def test_it_says_where_the_log_lies_and_that_there_is_none_yet(log_window: LogWi
 
 
 def test_its_text_can_be_copied_and_its_folder_opened(
-    log_window: LogWindow, monkeypatch: pytest.MonkeyPatch
+    log_window: LogWindow, browsed: list[QUrl]
 ) -> None:
-    opened: list[QUrl] = []
-    monkeypatch.setattr(QDesktopServices, "openUrl", opened.append)
     RotatingLog(log_path()).append(b"one\ntwo\n")
     log_window.open()
     log_window.copy.click()
     assert QGuiApplication.clipboard().text() == "one\ntwo"
     log_window.folder.click()
-    assert [url.toLocalFile() for url in opened] == [str(log_path().parent)]
+    assert [url.toLocalFile() for url in browsed] == [str(log_path().parent)]
 
 
 def test_every_notice_is_in_the_log_with_its_traceback(qtbot: QtBot) -> None:

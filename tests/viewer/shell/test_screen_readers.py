@@ -37,7 +37,6 @@ from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.inspector.pages.reading_section import ReadingSection
 from dgn_viewer.inspector.pages.runs_page import RunsPage
 from dgn_viewer.layer_strip.gate_chip import GateChip
-from dgn_viewer.plots import spoken_charts
 from dgn_viewer.plots.spoken_charts import SpokenCharts
 from dgn_viewer.shell.recent_files import RecentFiles
 from dgn_viewer.style.stylesheet import plain_tip, tip
@@ -124,14 +123,12 @@ def test_a_chart_in_words_has_title_what_and_range() -> None:
 
 
 def test_charts_are_put_into_words_once_a_second_and_only_for_a_listener(
-    qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+    qtbot: QtBot,
 ) -> None:
     now, listening = [100.0], [False]
-    monkeypatch.setattr(spoken_charts.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(spoken_charts.QAccessible, "isActive", lambda: listening[0])
     widget = QWidget()
     qtbot.addWidget(widget)
-    spoken = SpokenCharts(widget)
+    spoken = SpokenCharts(widget, clock=lambda: now[0], is_heard=lambda: listening[0])
     first, second = charts()[:1], charts()[1:2]
     spoken.show(first)
     assert widget.accessibleName() == "Charts"

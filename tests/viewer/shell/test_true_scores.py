@@ -79,11 +79,13 @@ def test_a_second_pause_has_the_scores_of_a_run_that_pauses_there_for_the_first_
     train(scored, qtbot, 2)
     engine = Engine(lambda _: None, lambda _: None)
     engine.obey(StartRun(small_run(pace=0.0), paused=True))
-    engine.obey(Advance(90))
-    while engine.running:
-        engine.advance()
     run = engine.run
     assert run is not None
+    gathered = [(0.0, 0)]  # losses and examples up to each step: nothing is scored between
+    for _ in range(90):
+        run.trainer.step()
+        sums = run.trainer.train_sums
+        gathered.append((float(sums.sums[0]), sums.examples))
     score = run.trainer.test_score()
     engine.close()
     assert facts(scored)["test"] == f"{100 * score.accuracy:.2f} % at step 90"
@@ -92,6 +94,10 @@ def test_a_second_pause_has_the_scores_of_a_run_that_pauses_there_for_the_first_
     names = ("test_loss", "test_accuracy")
     own = [float(series["training", name].values[-1]) for name in names]
     assert own == [score.loss, score.accuracy]
+    losses = series["training", "train_loss"]
+    since = gathered[int(losses.steps[-2])]
+    total, count = (late - early for early, late in zip(since, gathered[90], strict=True))
+    assert losses.values[-1] == pytest.approx(total / count)
     status = scored.run_views.status
     status.catch_up()
     shown = tuple(status.text(name) for name in ("phase", "step", "epoch"))
