@@ -224,7 +224,7 @@ def _made(
 
 def _check_finite(made: MadeModel) -> None:
     """Refuse parameters and statistics of BatchNorm that are not finite; a mask may be infinite."""
-    tensors = dict(made.module.named_parameters())
+    tensors: dict[str, Tensor] = dict(made.module.named_parameters())
     for where, layer in made.module.named_modules():
         if isinstance(layer, torch.nn.modules.batchnorm._NormBase):
             own = layer.named_buffers(where, recurse=False)

@@ -386,7 +386,8 @@ PARTS: dict[str, Callable[[nn.Sequential], object]] = {
 def test_gates_of_a_part_are_those_of_that_part_in_every_process(
     kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Typed as it is, so that value networks are trained by other processes."""
+    """Whole modules as it is typed, so that value networks are trained by other processes."""
+    how = IN_LINE if kind == "state dicts" else []
     monkeypatch.setenv("DGN_RESULTS_ROOT", str(folder / "results"))
     made, shape = (dense, (64,)) if kind == "state dicts" else (convolutional, (1, 8, 8))
     nets = [each.eval() for each in (made(), made(), made())]
@@ -395,7 +396,7 @@ def test_gates_of_a_part_are_those_of_that_part_in_every_process(
     torch.save(averaged, "alone.pt")
     said = ["--activation", "relu"] if kind == "state dicts" else []
     asked = ["gate-information", "--part", "ema", "both.pt", *said, *FEW, *SHORT]
-    assert main(asked) == 0
+    assert main([*asked, *how]) == 0
     (results,) = (folder / "results").iterdir()
     found = document.read(results)
     assert found.state == "done"
@@ -413,7 +414,7 @@ def test_gates_of_a_part_are_those_of_that_part_in_every_process(
     own = [tensor.detach().numpy() for tensor in adapted_stack(nets[1], shape).tensors()[0]]
     np.testing.assert_allclose(held["feature.weights.0"], own[0], rtol=1e-6, atol=1e-7)
     trained = (results / weights).stat().st_mtime_ns
-    assert main([*found.command]) == 0  # goes on: nothing is left to train
+    assert main([*found.command, *how]) == 0  # goes on: nothing is left to train
     assert (results / weights).stat().st_mtime_ns == trained
     torch.save({"model": averaged, "ema": other}, "both.pt")  # the part has changed
     refused_kind("other-results", *found.command)
