@@ -251,8 +251,12 @@ def test_tensors_are_picked_among_those_that_have_the_shape(
 
 def test_leaving_the_page_forgets_the_file(inspector: Inspector, sent: list[Command]) -> None:
     tell(inspector, LISTED)
-    tell(inspector, replace(LISTED, ticket=8))
+    other = replace(LISTED, ticket=8, path=f"/elsewhere/{LISTED.file_name}")  # of the same name
+    tell(inspector, other)
     assert sent == [CloseFile(7)]
+    assert inspector.page is not None
+    said = [label.text().replace("\u200b", "") for label in inspector.page.findChildren(QLabel)]
+    assert (other.path in said, LISTED.path in said) == (True, False)
     press(close_button(inspector))
     assert sent == [CloseFile(7), CloseFile(8)]
     tell(inspector, FileClosed(8))
