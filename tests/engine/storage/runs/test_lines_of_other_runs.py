@@ -18,7 +18,6 @@ from dgn_engine.storage.runs.recorded_log import LogTail
 from dgn_engine.storage.runs.repair import repair
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.storage.session_file.session_reader import adopt
 from tests.engine.storage.runs.short_run import CONFIG, frame, score, snapshot
 
 LINES = 20
@@ -85,21 +84,6 @@ def test_a_log_of_which_no_line_is_the_run_s_own_is_refused(closed: bool, tmp_pa
         RunReader(run).events  # noqa: B018 - read for its refusal
     repair(run)
     assert RunReader(run).measured == ()
-
-
-def test_a_copy_of_a_run_goes_on_with_its_lines_and_its_own(tmp_path: Path) -> None:
-    first = record(tmp_path / "run", 0.25)
-    copy = adopt(first, tmp_path / "runs", "copy")
-    record(copy, 0.75, lines=range(LINES, 2 * LINES))
-    assert verify(copy) == []
-    assert losses(copy) == {0.25, 0.75}
-    tags = {line.run for raw in raw_lines(copy) if (line := decode_line(raw[:-1]))}
-    assert len(tags) == 2
-    raw = raw_lines(first)
-    raw[5] = raw_lines(copy)[LINES + 5].replace(b'"seq":25,', b'"seq":5,')  # damaged by that
-    raw[6:8] = raw_lines(copy)[LINES + 6 : LINES + 8]
-    (first / "log.jsonl").write_bytes(b"".join(raw))
-    assert LogContents(first / "log.jsonl").foreign == ((7, 8),)
 
 
 @pytest.mark.parametrize("closed", [True, False])

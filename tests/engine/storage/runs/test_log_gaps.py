@@ -193,18 +193,6 @@ def test_the_next_change_says_the_regime_before_it() -> None:
     assert not read_gaps(lines[:2], 0, "DL", [LogFact(3, 20, "DL")]).doubtful
 
 
-def test_a_lost_score_changes_nothing_else(tmp_path: Path) -> None:
-    run = swapped(tmp_path / "run")
-    raw = (run / "log.jsonl").read_bytes().splitlines(keepends=True)
-    raw[3] = raw[3].replace(b"0.6", b"0.7", 1)
-    (run / "log.jsonl").write_bytes(b"".join(raw))
-    repair(run)
-    summary = RunReader(run).log.summary
-    assert (summary.lost, summary.regime_known, summary.regime) == (1, True, OTHER)
-    assert summary.best.accuracy == 0.6
-    assert summary.best.step == 40
-
-
 @pytest.mark.parametrize("make", [continued, swapped])
 def test_what_is_lost_is_said_by_every_command(
     make: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
