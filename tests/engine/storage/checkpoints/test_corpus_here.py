@@ -21,6 +21,8 @@ LONG = {
     "a tensor under a billion names",
     "a list of 10^5",
     "5,001 modules in one",
+    "a long path for 100,000 names",
+    "averaged weights that are one large table",
 }
 QUICK = {
     name: kind

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from dgn_engine.errors import UserError
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.inner_path import Anchor, InnerPath
+from tests.daily import nightly
 from tests.refusals import refused
 
 torch.manual_seed(0)
@@ -56,7 +57,7 @@ def refusal(path: Path, part: str = "") -> str:
     return str(refused.value)
 
 
-@pytest.mark.parametrize("kind", ["safetensors", "bin"])
+@pytest.mark.parametrize("kind", ["safetensors", *nightly("bin")])
 def test_the_index_reads_all_files_as_one(kind: str, tmp_path: Path) -> None:
     found = read_tensors(split(tmp_path, kind=kind))
     assert list(found.arrays) == (SORTED if kind == "safetensors" else list(STATE))

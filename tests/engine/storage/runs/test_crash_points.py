@@ -33,7 +33,7 @@ def test_the_short_run_removes_checkpoints_and_frames(disk):
     assert 0 in kept.checkpoints, "that before the regime changed"
 
 
-@pytest.mark.parametrize("every", [9, *nightly(1)])
+@pytest.mark.parametrize("every", [17, *nightly(1)])
 def test_a_run_goes_on_after_a_crash_at_any_operation(disk, memory, every):
     with disk:
         short_run.record(disk)

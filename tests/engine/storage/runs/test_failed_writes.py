@@ -110,7 +110,7 @@ def assert_lived_through(root, number, torn=False, width=1):
         raise
 
 
-@pytest.mark.parametrize("every", [9, *nightly(1)])
+@pytest.mark.parametrize("every", [13, *nightly(1)])
 def test_a_disk_that_is_full_at_any_operation_loses_nothing(kinds, memory, every):
     assert {"create", "mkdir", "write", "truncate", "fsync", "rename", "unlink"} <= set(kinds)
     for number in range(0, len(kinds), every):
