@@ -139,6 +139,18 @@ def test_in_debt_only_first_pictures_are_made(bench: Bench) -> None:
     assert len(bench.worked) == 2
 
 
+def test_a_first_picture_that_was_awaited_before_it_was_closed_gives_no_credit(
+    bench: Bench,
+) -> None:
+    bench.begin(1, "a", first=True)
+    bench.card.close()
+    bench.begin(2, "b", first=False)
+    bench.passes.release(4)
+    advance(bench, Budget(in_credit=False))
+    bench.wait()
+    assert bench.worked == []
+
+
 def test_what_was_wanted_last_comes_first(bench: Bench) -> None:
     budget = Budget(in_credit=True)
     bench.begin(1, "a", key=1)
