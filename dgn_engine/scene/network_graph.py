@@ -82,7 +82,8 @@ def _units(reading: Reading, layer: int) -> Array:
     gates: Array = reading.arrays["gates"][layer]
     for name, axis in ((f"weights_{layer}", 0), (f"weights_{layer + 1}", 1)):
         if (weight := reading.arrays.get(name)) is not None:
-            return np.arange(len(gates)) < weight.shape[axis]
+            found: Array = np.arange(len(gates)) < weight.shape[axis]
+            return found
     return np.isfinite(gates)
 
 

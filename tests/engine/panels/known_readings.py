@@ -13,7 +13,7 @@ import numpy as np
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.elements import Mark
 from dgn_engine.scene.panel_spec import ComparedRun, Series, View
-from tests.engine.panels.pictures import LABELS, layers, run, series, symmetric
+from tests.engine.panels.pictures import LABELS, layers, run, series, symmetric, with_reading
 
 STEP, STEP_OF_B = 6, 3
 MARKS = (Mark(3.0, "FL"),)
@@ -299,3 +299,16 @@ OTHER = ComparedRun(
     SERIES_OF_B,
 )
 BOTH = replace(A, compared=OTHER)
+WIRED = replace(A, wiring=(1, 0))
+
+# Two channels of 2 by 3 positions; the montage is of channel 1.
+MEANS = np.array([[0.5, 0.1], [0.2, 0.3], [0.4, 0.6], [0.7, 0.8], [0.0, 0.9]], dtype=np.float32)
+MAPS = np.arange(30, dtype=np.float32).reshape(5, 2, 3) / 32
+GATES = A.readings["gates"]
+CONV = replace(
+    GATES,
+    arrays={k: v for k, v in GATES.arrays.items() if "dead" not in k}
+    | {"layer_0": MEANS, "unit_map": MAPS},
+    facts={"unit_map": "layer 0, unit 1"},
+)
+CONV_VIEW = replace(with_reading(WIRED, CONV), run=run((2, 2, 3), (3,)))

@@ -10,7 +10,15 @@ import pytest
 from dgn_engine.protocol.frames import Array, Reading
 from dgn_engine.scene.elements import Matrix, Scene
 from dgn_engine.scene.panel_spec import ComparedRun, View, all_panels
-from tests.engine.panels.known_readings import BOTH, FIRST, SECOND, A
+from tests.engine.panels.known_readings import (
+    BOTH,
+    CONV_VIEW,
+    FIRST,
+    MAPS,
+    MEANS,
+    SECOND,
+    A,
+)
 from tests.engine.panels.pictures import (
     LABELS,
     B,
@@ -23,7 +31,6 @@ from tests.engine.panels.pictures import (
     series,
     with_reading,
 )
-from tests.engine.panels.test_panel_pictures import CONV_VIEW, MAPS, MEANS
 
 AGREEMENT, GATES = A.readings["agreement"], A.readings["gates"]
 

@@ -10,7 +10,7 @@ import pytest
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.elements import Chart
 from dgn_engine.scene.panel_spec import View, all_panels
-from tests.engine.panels.known_readings import BOTH, A
+from tests.engine.panels.known_readings import BOTH, CONV_VIEW, MAPS, MEANS, WIRED, A
 from tests.engine.panels.pictures import (
     TAGS,
     chart,
@@ -22,11 +22,9 @@ from tests.engine.panels.pictures import (
     readouts,
     run,
     table,
-    with_reading,
 )
 from tests.snapshots import Recorded
 
-WIRED = replace(A, wiring=(1, 0))
 COMPARING = ("gate_maps", "overlap", "agreement", "spectrum", "ntk", "training", "kernel_theory")
 VIEWS = {
     **{panel: A for panel in all_panels() if panel != "agreement"},
@@ -82,19 +80,6 @@ def test_the_header_offers_what_there_is_to_choose(panel: str, recorded: Recorde
     recorded(
         {f"{one.id} {one.label}": [one.values(v) for v in (View(), A, BOTH)] for one in options}
     )
-
-
-# Two channels of 2 by 3 positions; the montage is of channel 1.
-MEANS = np.array([[0.5, 0.1], [0.2, 0.3], [0.4, 0.6], [0.7, 0.8], [0.0, 0.9]], dtype=np.float32)
-MAPS = np.arange(30, dtype=np.float32).reshape(5, 2, 3) / 32
-GATES = A.readings["gates"]
-CONV = replace(
-    GATES,
-    arrays={k: v for k, v in GATES.arrays.items() if "dead" not in k}
-    | {"layer_0": MEANS, "unit_map": MAPS},
-    facts={"unit_map": "layer 0, unit 1"},
-)
-CONV_VIEW = replace(with_reading(WIRED, CONV), run=run((2, 2, 3), (3,)))
 
 
 def test_a_convolution_has_means_over_positions_and_the_maps_of_one_channel(

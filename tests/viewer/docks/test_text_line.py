@@ -42,14 +42,17 @@ def test_names_are_muted_and_values_are_not_in_every_theme_that_follows(qtbot: Q
         qtbot.addWidget(line)
         line.resize(600, 24)
     note.set_text("a note, HHH")
+    noted: list[set[str]] = []
     for theme, other in ((LIGHT, DARK), (DARK, LIGHT), (LIGHT, DARK)):
         note.set_theme(theme)
         facts.set_theme(theme)
-        assert theme.text not in colours(note)
+        noted.append(colours(note))
+        assert theme.text not in noted[-1]
         for value in ("", "HHH"):
             facts.set_facts((Fact("HHH", value),))
             assert (theme.text in colours(facts)) == bool(value)
             assert other.text not in colours(facts)
+    assert noted[0] == noted[2] != noted[1]
     note.resize(30, 24)
     assert note.toolTip() == "a note, HHH"
 
