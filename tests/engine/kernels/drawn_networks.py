@@ -48,7 +48,7 @@ def _pooled(head: Flatten | GlobalMaxPool, size: int) -> Architecture:
 
 ARCHITECTURES = [
     _built("fc", (300,), 2, width=60, depth=5),
-    _built("davidnet", (3, 16, 16), 5, width=4),
+    _built("davidnet", (3, 8, 8), 5, width=8),
     _built("resnet_fc", (50,), 10, blocks=3, width=120),
     _pooled(Flatten(), 400),
     _built("fc", (10,), 10, width=500, depth=3),
