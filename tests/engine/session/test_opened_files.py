@@ -253,12 +253,22 @@ def test_a_file_that_is_closed_is_no_longer_open(files: Files) -> None:
 
 
 def test_a_file_that_is_closed_while_it_is_read_anew_stays_closed(files: Files) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    class SlowTarget:
+        def __getattr__(self, name: str) -> object:
+            begun.set()
+            assert go_on.wait(60)
+            return getattr(RUN, name)
+
+    slow: Any = SlowTarget()
     files.listed()
-    files.files.say(1, SAID, RUN)
+    files.files.say(1, SAID, slow)
+    assert begun.wait(60)
     files.files.forget(1)
+    go_on.set()
     files.wait()
-    after = files.events[files.events.index(FileClosed(1)) :]
-    assert not any(isinstance(event, FileListed) for event in after)
+    assert not isinstance(files.events[-1], FileListed)
     with refused("no-file", value=1):
         files.files.listing(1)
 
