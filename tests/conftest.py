@@ -77,7 +77,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             raise pytest.UsageError(f"no test is about a plug-in {', '.join(unknown)}")
         together = not config.getoption("--each")
         chosen = [item for item in items if concerns(item, names, together)]
-    leave_the_rest_for_the_night(chosen)
+    leave_the_rest_for_the_night(chosen, most=2 * len(names) if names else None)
     if names:
         chosen = [item for item in chosen if not any(map(item.get_closest_marker, ELSEWHERE))]
         kept = set(chosen)

@@ -26,8 +26,9 @@ def nightly(*values: object) -> list[object]:
     ]
 
 
-def leave_the_rest_for_the_night(items: Iterable[pytest.Item]) -> None:
-    """Mark the cases of a `wide` test `nightly` that bring no new value of any parameter."""
+def leave_the_rest_for_the_night(items: Iterable[pytest.Item], most: int | None = None) -> None:
+    """Mark the cases of a `wide` test `nightly` that bring no new value of any parameter, and those
+    beyond `most` of one test."""
     groups: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if item.get_closest_marker("wide") is not None:
@@ -35,7 +36,7 @@ def leave_the_rest_for_the_night(items: Iterable[pytest.Item]) -> None:
     for group in groups.values():
         mark = group[0].get_closest_marker("wide")
         assert mark is not None
-        kept = _cover(group)[: mark.args[0] if mark.args else None]
+        kept = _cover(group)[: mark.args[0] if mark.args else None][:most]
         for item in group:
             if item not in kept:
                 item.add_marker(pytest.mark.nightly)

@@ -219,7 +219,7 @@ class RunMachine(RuleBasedStateMachine):
             if isinstance(theirs, Diverged) and field.name != "step":  # test_going_back
                 continue
             if (type(theirs), field.name) in (
-                (Refused, "reason"),
+                *((Refused, name) for name in ("reason", "kind", "place", "value")),
                 (FileClosed, "ticket"),
             ):
                 continue
