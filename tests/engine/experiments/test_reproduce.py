@@ -143,12 +143,6 @@ def test_a_stopped_experiment_goes_on_and_reports_as_one_that_was_not(tmp_path: 
     assert again.rows[0].values == whole.rows[0].values
 
 
-def test_a_folder_of_other_settings_is_refused(tmp_path: Path) -> None:
-    reproduce(_task(tmp_path), SerialExecutor(), _never)
-    with refused("other-run", value="run-s0"):
-        reproduce(_task(tmp_path, epochs=3), SerialExecutor(), _never)
-
-
 def test_a_folder_begun_before_a_setting_existed_can_be_gone_on_with(tmp_path: Path) -> None:
     reproduce(_task(tmp_path), SerialExecutor(), _never)
     tree = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))

@@ -30,10 +30,10 @@ from dgn_engine.experiments import (
 from dgn_engine.experiments._grid import TrainedCell
 from dgn_engine.experiments._power import Design
 from dgn_engine.protocol.experiments import PlottedLine
-from tests.engine.experiments.adaptation import COMPARED, KINDS
 from tests.engine.experiments.made_up import FULL
 from tests.engine.experiments.worlds import QuickT, Runs, Values, apart, judged, scored, too_often
 
+COMPARED, KINDS = _gate_adaptation.PAIRS, _gate_adaptation.REGIMES
 Random = np.random.Generator
 Draw = Callable[[Random], tuple[Runs, Values]]
 DEPTHS = (2, 4, 6, 8, 12, 16, 20)

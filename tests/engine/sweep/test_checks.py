@@ -12,7 +12,7 @@ from dgn_engine import cli
 from dgn_engine.config import DataConfig
 from dgn_engine.errors import UserError
 from dgn_engine.storage.runs.folder_layout import WEIGHTS
-from dgn_engine.sweep.checks import check_folder, check_start
+from dgn_engine.sweep.checks import check_start
 from dgn_engine.sweep.unit import Training, Unit, unit_folder
 from dgn_engine.sweep.workers.serial import SerialExecutor
 from dgn_engine.training.devices import available_devices
@@ -91,11 +91,3 @@ def test_a_run_that_is_done_needs_its_file_no_more(tmp_path: Path) -> None:
     check_start([held], tmp_path / "out")
     with pytest.raises(UserError, match="cannot be opened"):
         check_start([held], tmp_path / "elsewhere")
-
-
-def test_a_file_in_the_place_of_a_folder_is_refused_by_name(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    check_folder(tmp_path / "new" / "deep")
-    for place in (tmp_path / "file", tmp_path / "file" / "deep"):
-        with refused("wrong-file"):
-            check_folder(place)

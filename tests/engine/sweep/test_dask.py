@@ -126,6 +126,28 @@ def test_connections_without_a_certificate_are_few_and_end(
             assert line.recv(1) == b""
 
 
+@needs_proc
+@pytest.mark.slow
+def test_a_connection_that_has_shown_its_certificate_is_not_ended_by_later_ones(
+    cluster: Any, ports: list[Listener], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dask_ports, "MOST", 4)
+    address, security = cluster.scheduler_address, cluster.security
+
+    async def talk() -> Any:
+        from distributed.comm import connect
+
+        first = await connect(address, timeout=60.0, **security.get_connection_args("client"))
+        for _ in range(6):
+            await reach(address, security)
+        await first.write({"op": "identity", "reply": True})
+        answer = await first.read()
+        first.abort()
+        return answer
+
+    assert asyncio.run(talk())["type"] == "Scheduler"
+
+
 async def reach(address: str, security: Any) -> None:
     """Connect as a client of Dask does; raises `OSError`."""
     from distributed.comm import connect

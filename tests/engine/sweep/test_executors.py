@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import platform
@@ -24,7 +23,14 @@ from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.sweep import scheduler
 from dgn_engine.sweep.schedule import UnitProgress
-from dgn_engine.sweep.unit import Calculation, ProcessId, Training, Unit, unit_folder
+from dgn_engine.sweep.unit import (
+    Calculation,
+    Training,
+    Unit,
+    UnitTask,
+    UnitUpdate,
+    unit_folder,
+)
 from dgn_engine.sweep.workers import find_executor
 from dgn_engine.sweep.workers.batched_workers import BatchedExecutor, find_stacks
 from dgn_engine.sweep.workers.processes import ProcessExecutor
@@ -40,6 +46,19 @@ def test_what_is_done_is_skipped_and_its_score_is_reported(tmp_path: Path, seen:
     assert set(run(SerialExecutor(), units, tmp_path, seen).values()) == {"skipped"}
     assert content(units, tmp_path) == before
     assert all(progress.score is not None for progress in seen.all)
+
+
+def test_the_worker_of_this_process_does_a_unit_once(tmp_path: Path) -> None:
+    """Also where nothing else is ready, since a run is held by another process."""
+    updates: list[UnitUpdate] = []
+    worker = SerialExecutor().workers_in(tmp_path)
+    with worker.start([], updates.append, lambda: False):
+        worker.submit([UnitTask(small(0), tmp_path)])
+        worker.poll(0.0)
+        told = len(updates)
+        assert updates[-1].state == "done"
+        worker.poll(0.0)
+    assert len(updates) == told
 
 
 def test_a_unit_that_is_refused_is_not_tried_again_and_reported_with_its_log(
@@ -98,30 +117,6 @@ def test_a_run_that_somebody_else_writes_is_waited_for(
 
     assert run(SerialExecutor(), [unit], tmp_path, on_progress) == {unit.id: "done"}
     assert [progress.state for progress in waits] == ["queued"] * 5
-
-
-def test_a_lock_of_a_dead_machine_is_freed_when_its_run_has_long_been_silent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(scheduler, "AGAIN", 0.0)
-    monkeypatch.setattr(scheduler.StaleLock, "is_stale", lambda *_: True)
-    unit = small(0)
-    RunFolder.create(unit_folder(tmp_path, unit.id), unit.config).close()
-    path = unit_folder(tmp_path, unit.id) / LOCK
-    left = {"pid": 7, "host": "elsewhere", "boot": "b", "inode": path.stat().st_ino}
-    path.write_text(json.dumps(left))
-    assert run(SerialExecutor(), [unit], tmp_path) == {unit.id: "done"}
-
-
-def test_a_lock_is_stale_when_its_run_does_not_change(tmp_path: Path) -> None:
-    unit, holder = small(0), ProcessId(7, "elsewhere")
-    folder = RunFolder.create(unit_folder(tmp_path, unit.id), unit.config)
-    impatient = scheduler.StaleLock(tmp_path, silent=0.0)
-    patient = scheduler.StaleLock(tmp_path, silent=1e9)
-    assert impatient.is_stale(unit.id, holder)
-    assert not patient.is_stale(unit.id, holder)
-    assert not patient.is_stale(unit.id, holder)
-    folder.close()
 
 
 def test_a_lock_of_this_machine_is_never_freed(tmp_path: Path) -> None:
@@ -252,19 +247,6 @@ def test_by_itself_a_cpu_packs_only_what_was_measured_to_be_quicker_so(
     either = [of_width(small(seed, regime), width, "auto") for seed in range(networks)]
     assert find_executor("auto", either) == BatchedExecutor(gaining=True), "on a card as before"
     assert isinstance(find_executor("auto", either, devices="cpu"), BatchedExecutor) == gains
-
-
-def test_names_of_executors_and_their_options_are_checked() -> None:
-    for arguments, kind, value in (
-        (("mapreduce",), "unknown-name", "mapreduce"),
-        (("serial", (), "local"), "contradiction", "serial"),
-        (("dask", (), "http://x"), "no-choice", "http://x"),
-        (("dask", (), "slurm:speed=9"), "unknown-key", "speed=9"),
-        (("dask", (), "slurm:jobs=many"), "not-a-number", "many"),
-        (("processes", (), "", -1), "out-of-bounds", -1),
-    ):
-        with refused(kind, value=value):
-            find_executor(*arguments)  # type: ignore[arg-type]
 
 
 def test_without_dask_one_sentence_says_what_to_install(

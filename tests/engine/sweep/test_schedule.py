@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dgn_engine.sweep.schedule import TRIES, Schedule, UnitProgress
-from dgn_engine.sweep.unit import Calculation, ProcessId, Unit, UnitUpdate
+from dgn_engine.sweep.unit import Calculation, Unit, UnitUpdate
 from tests.engine.sweep.small import learnt, small
 
 
@@ -79,11 +79,6 @@ def test_updates_of_a_unit_that_was_given_up_are_ignored() -> None:
     schedule = Schedule([small(0)])
     assert schedule.apply(UnitUpdate("FR-II-s0", "done"), stopping=False) == []
     assert schedule.states == {"FR-II-s0": "queued"}
-
-
-def test_updates_cross_as_text() -> None:
-    update = UnitUpdate("a", "held", 0.5, 0.75, "held by …", ProcessId(12, "node7"))
-    assert UnitUpdate.from_text(update.to_text()) == update
 
 
 def begun(*units: Unit) -> Schedule:

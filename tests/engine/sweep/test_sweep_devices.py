@@ -209,6 +209,21 @@ def test_a_card_that_fails_twice_in_a_row_is_left_out_and_its_units_go_elsewhere
     assert len(bench.children) == 3
 
 
+def test_a_card_whose_faults_are_not_in_a_row_is_used_on(bench: Bench) -> None:
+    bench.begin(ProcessExecutor(devices=("cuda:0", "cuda:1")), *UNITS)
+    for place in (0, 2):
+        bench.submit(*UNITS[:2])
+        bench.children[place].die(DEVICE_FAULT, FAULT)
+        assert [update.notice for update in bench.poll()] == [""]
+        bench.submit(UNITS[0])
+        for child in bench.children[1:]:
+            for name in ("FR-II-s0", "FR-II-s1"):
+                if child.exitcode is None:
+                    child.say(UnitUpdate(name, "done"))
+        bench.poll()
+    assert bench.workers.places == 2
+
+
 def test_work_that_ends_well_in_between_clears_a_card_and_the_last_one_stays(
     bench: Bench,
 ) -> None:

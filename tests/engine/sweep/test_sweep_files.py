@@ -18,7 +18,7 @@ from dgn_engine.sweep.unit import Training
 from dgn_engine.sweep.workers import find_executor, works_here
 from dgn_engine.sweep.workers.serial import SerialExecutor
 from dgn_engine.training import trial_starts
-from tests.engine.sweep.small import SMALL, learnt, run, small
+from tests.engine.sweep.small import SMALL, run, small
 from tests.refusals import refused
 
 
@@ -205,10 +205,6 @@ def test_what_is_done_is_not_checked_and_what_is_left_of_its_kind_is(
     assert said.endswith("Its device is gone.")
 
 
-def test_gates_that_another_unit_makes_are_not_asked_for(tmp_path: Path) -> None:
-    check_start(learnt(0), tmp_path)
-
-
 def test_a_folder_may_be_new_but_not_below_a_file(tmp_path: Path) -> None:
     (tmp_path / "f").touch()
     check_folder(tmp_path)
@@ -277,3 +273,5 @@ def test_every_executor_has_its_name_and_its_limit() -> None:
         find_executor("serail")
     with refused("contradiction", value="serial"):
         find_executor("serial", cluster="local")
+    with refused("out-of-bounds", value=-1):
+        find_executor("processes", workers=-1)

@@ -40,7 +40,7 @@ from dgn_engine.sweep.unit_results import (
     state_of,
 )
 from dgn_engine.sweep.workers.serial import SerialExecutor
-from tests.engine.sweep.small import SMALL, learnt, never, run, small, written
+from tests.engine.sweep.small import SMALL, learnt, run, small, written
 from tests.refusals import refused
 
 UNIT = small(0)
@@ -351,8 +351,3 @@ def test_a_name_is_one_of_a_folder_and_needs_come_before() -> None:
     for name in ("", ".x", "a/b", "a b", "ä", "-x", "..", "a\n"):
         with refused("no-name"):
             check_units([Calculation(name, "x")])
-
-
-def test_a_sweep_is_stopped_in_between(tmp_path: Path) -> None:
-    states = run(SerialExecutor(), [small(0), small(1)], tmp_path, stopped=never)
-    assert set(states.values()) == {"done"}
