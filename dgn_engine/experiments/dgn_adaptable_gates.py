@@ -97,7 +97,7 @@ def nus_of_stages(work: CalculationInputs) -> dict[str, Any]:
     """Return ν of the four kernels at each kept epoch, float64, each with its rank, its cut-off
     and the target's energy that is left out."""
     (folder,) = work.needs.values()
-    kept = KeptNetworks(folder, PER_CLASS)
+    kept = KeptNetworks(folder, int(work.arguments.get("per_class", PER_CLASS)))
     targets = class_targets(kept.y, kept.classes)
     found: dict[str, Any] = {"epochs": []}
     for epoch, network in kept:

@@ -61,7 +61,7 @@ def kernels_of_stages(work: CalculationInputs) -> dict[str, Any]:
     The examples are the first 20 of each class.
     """
     (folder,) = work.needs.values()
-    kept = KeptNetworks(folder, PER_CLASS)
+    kept = KeptNetworks(folder, int(work.arguments.get("per_class", PER_CLASS)))
     epochs: list[int] = []
     rows: list[torch.Tensor] = []  # on the run's device until all is queued
     for epoch, network in kept:

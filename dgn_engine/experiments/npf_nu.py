@@ -64,7 +64,7 @@ def nu_of_stages(work: CalculationInputs) -> dict[str, Any]:
     With it the rank of Ĥ, its cut-off and the target's energy outside it.
     """
     (folder,) = work.needs.values()
-    kept = KeptNetworks(folder, PER_CLASS)
+    kept = KeptNetworks(folder, int(work.arguments.get("per_class", PER_CLASS)))
     found: dict[str, list[float]] = {"epochs": []}
     targets = class_targets(kept.y, kept.classes)
     for epoch, network in kept:

@@ -55,9 +55,14 @@ class SummaryGroup:
 
 
 def rows_of(
-    sweep: Sweep, states: Mapping[str, UnitState], last: Mapping[str, UnitProgress], root: Path
+    sweep: Sweep,
+    states: Mapping[str, UnitState],
+    last: Mapping[str, UnitProgress],
+    root: Path,
+    results: UnitResults | None = None,
 ) -> list[SummaryRow]:
-    results = UnitResults(root)
+    """Return a row for each run of the sweep; `results`: those of `root` unless they are given."""
+    results = results or UnitResults(root)
     return [_line(run, states.get(run.unit.id, "queued"), last, results) for run in sweep.runs]
 
 

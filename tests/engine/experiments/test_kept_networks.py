@@ -186,9 +186,8 @@ def test_a_kept_network_has_the_gates_of_the_regime_that_its_file_names(
     assert found[1][1] == find_regime("FR-II").trains
 
 
-def test_nu_of_a_relu_network(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(npf_nu, "PER_CLASS", 6)
-    found = npf_nu.nu_of_stages(needs(folders["relu"]))
+def test_nu_of_a_relu_network(folders: dict[str, Path]) -> None:
+    found = npf_nu.nu_of_stages(needs(folders["relu"], per_class=6))
     x, y = first_examples(PAIR, 6)
     assert found["epochs"] == [0, 2]
     for place, epoch in enumerate((0, 2)):
@@ -201,10 +200,9 @@ def test_nu_of_a_relu_network(folders: dict[str, Path], monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("name", ["frozen", "soft"])
 def test_nu_of_four_kernels_under_frozen_and_under_adaptive_soft_gates(
-    name: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    name: str, folders: dict[str, Path]
 ) -> None:
-    monkeypatch.setattr(dgn_adaptable_gates, "PER_CLASS", 4)
-    found = dgn_adaptable_gates.nus_of_stages(needs(folders[name]))
+    found = dgn_adaptable_gates.nus_of_stages(needs(folders[name], per_class=4))
     x, y = first_examples(PAIR, 4)
     assert found.pop("epochs") == [0, 2]
     assert list(found) == ["K^V", "K^F", "K", "H"]
@@ -220,11 +218,8 @@ def test_nu_of_four_kernels_under_frozen_and_under_adaptive_soft_gates(
             assert 0 < seen["cutoff"][place] < 1e-9
 
 
-def test_traces_and_norms_of_both_kernels(
-    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(npf_kernels, "PER_CLASS", 2)
-    found = npf_kernels.kernels_of_stages(needs(folders["dl"]))
+def test_traces_and_norms_of_both_kernels(folders: dict[str, Path]) -> None:
+    found = npf_kernels.kernels_of_stages(needs(folders["dl"], per_class=2))
     x, _ = first_examples(TEN, 2)
     assert found.pop("epochs") == [0, 2]
     expected: dict[str, list[float]] = {}

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from dgn_engine.config import RunConfig
-from dgn_engine.sweep import summary
 from dgn_engine.sweep.schedule import UnitProgress, UnitState
 from dgn_engine.sweep.summary import SummaryRow, groups_of, rows_of, write_results
 from dgn_engine.sweep.sweep_file import Sweep, SweepRun
 from dgn_engine.sweep.unit import Training
 from dgn_engine.sweep.unit_results import TrainedRun
+from tests.engine.experiments.made_up import MadeUpResults
 from tests.refusals import refused
 from tests.snapshots import Recorded
 
@@ -44,7 +44,7 @@ def trained(best: float, **given: Any) -> TrainedRun:
 
 
 @pytest.fixture
-def rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[SummaryRow]:
+def rows(tmp_path: Path) -> list[SummaryRow]:
     """Six runs: done, skipped, diverged, never scored, failed, not begun."""
     results = {
         "a": trained(0.1009),
@@ -53,14 +53,6 @@ def rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[SummaryRow]:
         "d": trained(NAN, last=NAN, epochs=(), train=(), seconds=3.0),
     }
 
-    class MadeUp:
-        def __init__(self, root: Path) -> None:
-            assert root == tmp_path
-
-        def trained(self, unit_id: str) -> TrainedRun:
-            return results[unit_id]
-
-    monkeypatch.setattr(summary, "UnitResults", MadeUp)
     states: dict[str, UnitState] = {
         "a": "done",
         "b": "skipped",
@@ -70,7 +62,7 @@ def rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[SummaryRow]:
         "f": "interrupted",
     }
     last = {"e": UnitProgress("e", "failed", trouble='Trace\nno memory, "sorry"')}
-    return rows_of(sweep(), states, last, tmp_path)
+    return rows_of(sweep(), states, last, tmp_path, MadeUpResults(results))
 
 
 def sweep() -> Sweep:
