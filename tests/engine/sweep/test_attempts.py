@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 import os
 import platform
 from collections.abc import Callable
@@ -324,5 +323,3 @@ def test_a_score_is_the_best_since_the_last_swap(monkeypatch: pytest.MonkeyPatch
     watcher.on_event(Measured(1, 1.0, 0.5, 0.5, None, 0.25))
     assert watcher.score == 0.25
     watcher.stepped(5)  # updates are not sent at each step
-    assert attempt._number(math.nan) is None
-    assert attempt._number(0.25) == 0.25
