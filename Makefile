@@ -78,10 +78,10 @@ snapshots: export QT_QPA_PLATFORM := offscreen
 snapshots: export OMP_NUM_THREADS := 1
 snapshots: $(VENV)/installed-test
 	$(IN) -m tests.wording
-	rm -rf tests/snapshots
+	rm -rf tests/recorded
 	$(IN) -m pytest -q --write-snapshots -m $(EVERYTHING) \
 	  $$(grep --recursive --files-with-matches --include='test_*.py' 'recorded: Recorded' tests)
-	git diff --stat -- tests/snapshots tests/wording.txt
+	git diff --stat -- tests/recorded tests/wording.txt
 
 # On a real X server without a screen: mouse, keys and files dragged from another program.
 display: export QT_QPA_PLATFORM := xcb

@@ -51,7 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--write-snapshots",
         action="store_true",
-        help="write what tests give into tests/snapshots, instead of comparing",
+        help="write what tests give into tests/recorded, instead of comparing",
     )
 
 

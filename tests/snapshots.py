@@ -3,7 +3,7 @@
     def test_the_rows_of_a_table(recorded: Recorded) -> None:
         recorded(rows)
 
-`make snapshots` writes tests/snapshots anew, one JSON file for each module with an entry for each
+`make snapshots` writes tests/recorded anew, one JSON file for each module with an entry for each
 test; its diff is read before it is committed. `pytest --write-snapshots TESTS` writes those of
 these tests alone.
 """
@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import pytest
 
 TESTS = Path(__file__).parent
-FOLDER = TESTS / "snapshots"
+FOLDER = TESTS / "recorded"
 DIGITS = 9  # of a number that is written
 
 

@@ -142,7 +142,7 @@ def test_markdown_shows_plain_words_as_they_are(text: str, shown: str) -> None:
     assert words(text) == shown
 
 
-# Numbers, as they are written for people: reviewed in tests/snapshots.
+# Numbers, as they are written for people: reviewed in tests/recorded.
 
 
 def test_a_number_has_few_figures_true_signs_and_powers_as_powers(recorded: Recorded) -> None:

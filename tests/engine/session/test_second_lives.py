@@ -116,7 +116,7 @@ def test_the_second_b_is_read_anew_and_nothing_is_read_after_the_last(
         equal = float((theirs == gates_of(desk)).mean())
         assert frame.readings["agreement"].arrays["equal"][0] == pytest.approx(equal)
         shown.append(theirs)
-    assert not np.array_equal(*shown)
+    assert not np.array_equal(shown[0], shown[1])
     desk.do(CloseComparison())
     desk.turn(3)
     assert (desk.frames[-1].compared, desk.engine.state.comparison.take_scalars()) == ({}, ())
@@ -249,7 +249,7 @@ def test_a_session_that_went_on_is_saved_and_opened_once_more(
         recorded.turn(2)
         weights, file = recorded.value(), tmp_path / f"{place}.dgn"
         recorded.do(SaveSession(str(file)))
-        recorded.until(lambda count=place: len(recorded.all_of(SessionSaved)) == count)
+        recorded.until(lambda count=place: len(recorded.all_of(SessionSaved)) == count)  # type: ignore[misc]
         opened(file)
         assert recorded.all_of(RunShown)[-1].step == step
         recorded.do(Advance(1))
