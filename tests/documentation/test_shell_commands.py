@@ -34,8 +34,15 @@ def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> StandIns:
     return StandIns(tmp_path_factory.mktemp("stand-ins"))
 
 
+def pages() -> Iterator[object]:
+    """Every document with commands; README and the how-to pages are in `make check`."""
+    for name in commands_to_run(slow=False):
+        checked = name == "README.md" or "how-to" in name
+        yield pytest.param(name, marks=pytest.mark.check if checked else ())
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("document", commands_to_run(slow=False))
+@pytest.mark.parametrize("document", list(pages()))
 def test_the_commands_of_a_document_run_as_they_stand(document: str, stand_ins: StandIns) -> None:
     lines = commands_to_run(slow=False)[document]
     ends = {

@@ -35,6 +35,7 @@ from tests.viewer.gestures import commands_to_engine
 from tests.viewer.seen_charts import visible_range
 
 
+@pytest.mark.check
 def test_every_panel_fills_with_recent_data(viewer: Viewer, qtbot: QtBot) -> None:
     docks = viewer.window.docks
     hosts = {name: docks.hosts[name] for name in docks.visible()}

@@ -19,6 +19,7 @@ def test_the_form_offers_every_data_set(tmp_path: Path) -> None:
     assert [entry.id for entry in data_entries(tmp_path)] == list(data_sets())
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", each(data_sets()))
 def test_a_data_set_is_loaded_as_its_form_stands_or_refused(name: str, tmp_path: Path) -> None:
     config = DataConfig(name, root=str(tmp_path), train_limit=50, test_limit=20)

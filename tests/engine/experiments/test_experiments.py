@@ -59,7 +59,7 @@ def figures_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.timeout(900)  # on a busy machine; a minute for all of them on an idle one
 @pytest.mark.usefixtures("figures_drawn_once")
 @pytest.mark.parametrize(
-    "name", [*each(AT_EVERY_PUSH), *nightly(*sorted(EXPERIMENTS.keys() - AT_EVERY_PUSH))]
+    "name", [*each(sorted(AT_EVERY_PUSH)), *nightly(*sorted(EXPERIMENTS.keys() - AT_EVERY_PUSH))]
 )
 def test_an_experiment_runs_three_steps_and_makes_its_report(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -92,6 +92,7 @@ def test_an_experiment_runs_three_steps_and_makes_its_report(
     assert (tmp_path / "report.html").stat().st_size > 1000
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", each(EXPERIMENTS))
 @pytest.mark.parametrize("scale", ["quick", "full"])
 def test_a_plan_is_sound_at_both_scales_and_in_every_protocol(name: str, scale: str) -> None:

@@ -26,6 +26,7 @@ from tests.engine.kernels.tiny import (
 TIGHT = {"rtol": 1e-12, "atol": 1e-12}
 
 
+@pytest.mark.check
 @pytest.mark.wide
 @every_architecture
 @pytest.mark.parametrize("hard", [True, False])

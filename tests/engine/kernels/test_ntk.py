@@ -35,6 +35,7 @@ TIGHT = {"rtol": 1e-11, "atol": 1e-12}
 MODES = ("mean", "full", "perclass", "sumlogit")
 
 
+@pytest.mark.check
 @pytest.mark.wide
 @every_architecture
 @pytest.mark.parametrize("mode", MODES)
@@ -234,6 +235,7 @@ def test_what_cannot_move_the_output_has_no_kernel(own: bool) -> None:
         k.tangent_kernels(network, images(network.architecture, 2), trains=("feature",))
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("regime", each(regime.name for regime in all_regimes()))
 def test_k_is_the_sum_over_what_the_regime_trains(regime: str) -> None:
     found = find_regime(regime)

@@ -412,6 +412,7 @@ def assert_shown(scene: Scene, case: Known) -> None:
     assert scene.step == known.STEP
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("case", CASES)
 def test_a_panel_draws_the_numbers_that_were_read(case: Known) -> None:
     assert_shown(drawn(case.panel, chosen(known.BOTH, **case.choices)), case)

@@ -9,6 +9,7 @@ from dgn_engine.training.probes import all_probes
 from tests.plugins import each
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("regime", ["ReLU", "DL"])
 @pytest.mark.parametrize("name", each(all_probes()))
 def test_a_probe_reads_numbers_or_says_why_there_are_none(make_run, name, regime):

@@ -31,6 +31,8 @@ def chosen() -> list[tuple[str, str]]:
     return [(r, s) for r in BY_HAND for s in SETTINGS if s != "tiled" or r not in tied]
 
 
+@pytest.mark.check
+@pytest.mark.wide
 @pytest.mark.parametrize(("regime", "setting"), each(chosen()))
 def test_eight_steps_by_hand_are_those_of_autograd_to_1e_11(regime: str, setting: str) -> None:
     parts = SETTINGS[setting]
