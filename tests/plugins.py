@@ -27,6 +27,14 @@ def each(values: Iterable[object]) -> list[object]:
     ]
 
 
+def own(names: Iterable[str]) -> list[str]:
+    """Names of a discovery without the examples of docs/adding.md: a snapshot holds no others."""
+    from tests.architecture.examples import examples
+
+    added = {example.name for example in examples()}
+    return [name for name in names if name.lower().replace("-", "_") not in added]
+
+
 def may_concern(module: Path) -> bool:
     """Whether any test of a module can be about plug-ins."""
     text = module.read_text("utf-8")

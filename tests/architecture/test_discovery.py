@@ -150,8 +150,12 @@ def discoveries() -> set[str]:
 
 
 def takes_all(node: ast.AST, whole: set[str]) -> bool:
-    """Whether code takes one of these collections as a whole: not `PANELS[name]`."""
+    """Whether code takes one of these collections as a whole: not `PANELS[name]`, and not our own
+    plug-ins alone, `own(PANELS)`."""
     chosen = {id(n.value) for n in ast.walk(node) if isinstance(n, ast.Subscript)}
+    for call in ast.walk(node):
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "own":
+            chosen |= {id(part) for part in ast.walk(call)}
     chosen |= {id(n.func) for n in ast.walk(node) if isinstance(n, ast.Call) and id(n) in chosen}
     return any(
         isinstance(name, ast.Name) and name.id in whole and id(name) not in chosen

@@ -58,6 +58,7 @@ def test_every_plug_in_has_a_case_in_make_check(checked: dict[str, list[str]]) -
     assert missing(plugin_names("dgn_engine.experiments"), checked["engine/experiments"]) == []
 
 
+@pytest.mark.discovery
 def test_every_panel_a_window_and_the_first_documents_are_in_make_check(
     checked: dict[str, list[str]],
 ) -> None:

@@ -35,10 +35,10 @@ def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> StandIns:
 
 
 def pages() -> Iterator[object]:
-    """Every document with commands; README and the how-to pages are in `make check`."""
+    """Every document with commands: README and the how-to pages in `make check`, others nightly."""
     for name in commands_to_run(slow=False):
         checked = name == "README.md" or "how-to" in name
-        yield pytest.param(name, marks=pytest.mark.check if checked else ())
+        yield pytest.param(name, marks=pytest.mark.check if checked else pytest.mark.nightly)
 
 
 @pytest.mark.slow

@@ -72,6 +72,7 @@ def test_its_tests_are_collected_there(environment: dict[str, str]) -> None:
     assert "error" not in said.splitlines()[-1]
 
 
+@pytest.mark.nightly
 def test_its_cases_are_imported_there_and_one_is_measured(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -93,6 +94,7 @@ def test_its_cases_are_imported_there_and_one_is_measured(
     assert "methods" in json.loads(out.read_text("utf-8"))
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_recorded_runs_are_written_there(environment: dict[str, str]) -> None:
     """By the processes of a sweep and by an engine in a process of its own."""

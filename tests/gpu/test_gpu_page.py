@@ -330,6 +330,7 @@ def test_every_case_compares_with_a_method_it_has() -> None:
                 assert amounts.bytes > 0.0
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_what_is_stopped_leaves_what_it_has(tmp_path: Path) -> None:
     out = tmp_path / "gpu.json"

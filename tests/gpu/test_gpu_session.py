@@ -149,6 +149,7 @@ def test_without_a_card_it_ends_with_code_3(tmp_path: Path) -> None:
     assert output == gpu.NO_CARD_WORDS + "\n"
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_dry_session_does_all_of_it(images: Path, tmp_path: Path) -> None:
     """As it is typed; the time that it has is its own default. `make gpu-dry` is its first half."""

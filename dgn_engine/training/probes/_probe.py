@@ -77,7 +77,14 @@ class ProbeContext:
         self.forget()
 
     def forget(self) -> None:
-        self.kernels = SharedKernels(self.network, self.x)
+        self._kernels: SharedKernels | None = None
+
+    @property
+    def kernels(self) -> SharedKernels:
+        """The kernels of this step; `ArgumentError` where a weight is not finite."""
+        if self._kernels is None:
+            self._kernels = SharedKernels(self.network, self.x)
+        return self._kernels
 
     def subsample(self, every: int) -> ProbeContext:
         """The same step on each `every`-th example, sorted by class as before."""

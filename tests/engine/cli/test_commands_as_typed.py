@@ -174,6 +174,7 @@ seed = [0, 1]
 """
 
 
+@pytest.mark.nightly
 def test_a_sweep_of_files_and_of_networks_by_name_with_all_defaults(stranger: Stranger) -> None:
     """Those of a file are trained in processes, the narrow ones in a stack."""
     path = stranger.folder / "sweep.toml"
@@ -198,6 +199,7 @@ def trained(folder: Path) -> dict[str, tuple[float, float]]:
     return {run["id"]: (run["best"], run["last"]) for run in tree["runs"]}
 
 
+@pytest.mark.nightly
 def test_an_experiment_of_the_papers_with_all_defaults(stranger: Stranger) -> None:
     """Runs and calculations, to the report with its figures."""
     done = stranger.types("reproduce", "npf-nu")

@@ -76,7 +76,7 @@ NO_SPLIT: list[tuple[object, str]] = [
     (np.array([np.nan]), "wrong-type"),
     (np.zeros((2, 2), dtype=np.int64), "wrong-type"),
     ("one two", "wrong-type"),
-    (None, ""),  # there is no such file
+    (None, "no-file"),
 ]
 
 

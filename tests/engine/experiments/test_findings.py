@@ -34,6 +34,7 @@ from tests.engine.experiments.made_up import (
     quantities,
     read,
 )
+from tests.plugins import own
 from tests.snapshots import Recorded
 
 Runs = dict[str, TrainedRun]
@@ -58,7 +59,7 @@ TOO_LARGE = {
 PARTS = ("best", "last", "test", "train_loss")
 REQUESTS = {
     f"{name} {words}": (name, request)
-    for name in all_experiments()
+    for name in own(all_experiments())
     for words, request in ({"quick": QUICK, "full": FULL} | SPECIAL.get(name, {})).items()
     if (name, words) not in TOO_LARGE
 }

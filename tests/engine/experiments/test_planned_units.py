@@ -23,6 +23,7 @@ from dgn_engine.sweep.unit import Calculation, Training, Unit
 from dgn_engine.sweep.workers.batched_workers import find_stacks
 from tests.engine.experiments.forty_eight import ALL, EIGHT, INPUTS, REGIMES
 from tests.engine.experiments.made_up import FULL, QUICK, quantities
+from tests.plugins import each
 from tests.snapshots import Recorded
 
 SHOWN = 12  # cells of a plan that are listed where there are more than twice as many
@@ -235,12 +236,12 @@ def test_noise_is_learnt_for_ten_times_the_epochs_of_a_row_and_500_at_most(
 @pytest.mark.parametrize("scale", ["quick", "full"])
 @pytest.mark.parametrize(
     "name",
-    [
+    each(
         name
         for name, found in all_experiments().items()
         if name != "dgn-hard-data"
         and any(isinstance(unit, Training) for unit in found.plan(QUICK).units)
-    ],
+    ),
 )
 def test_what_is_asked_of_the_data_and_the_device_holds_for_every_run(
     name: str, scale: Any

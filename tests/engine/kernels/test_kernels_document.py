@@ -51,6 +51,7 @@ def test_the_examples_run_one_after_the_other() -> None:
         run_python(block, names)
 
 
+@pytest.mark.nightly
 def test_every_block_of_the_page_of_ones_own_network_runs_and_prints_what_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,11 +23,12 @@ from tests.engine.panels.pictures import (
     run,
     table,
 )
+from tests.plugins import each, own
 from tests.snapshots import Recorded
 
 COMPARING = ("gate_maps", "overlap", "agreement", "spectrum", "ntk", "training", "kernel_theory")
 VIEWS = {
-    **{panel: A for panel in all_panels() if panel != "agreement"},
+    **{panel: A for panel in own(all_panels()) if panel != "agreement"},
     "gate_maps wired": WIRED,
     "gate_maps layer 2": chosen(A, layer="1"),
     "overlap layer 2": chosen(A, part="1", scale="unit"),
@@ -74,7 +75,7 @@ def test_the_cursor_reads_and_the_export_names_what_is_there(name: str, recorded
     recorded([found, {one.key: table(one)[:2] for one in scene.charts}, exported(scene)])
 
 
-@pytest.mark.parametrize("panel", all_panels())
+@pytest.mark.parametrize("panel", own(all_panels()))
 def test_the_header_offers_what_there_is_to_choose(panel: str, recorded: Recorded) -> None:
     options = all_panels()[panel].options
     recorded(
@@ -124,7 +125,7 @@ def absent(panel: str) -> View:
     return replace(BOTH, readings=found)
 
 
-@pytest.mark.parametrize("panel", [name for name, spec in all_panels().items() if spec.probes])
+@pytest.mark.parametrize("panel", each(name for name, spec in all_panels().items() if spec.probes))
 def test_a_panel_says_why_it_shows_nothing(panel: str) -> None:
     assert nothing(panel, replace(BOTH, readings={})).kind == "no-reading"
     assert nothing(panel, absent(panel)).reason == "Too dear."

@@ -15,12 +15,13 @@ from dgn_engine.scene.panel_spec import ComparedRun, Series, View, all_panels
 from dgn_engine.scene.theme import DARK, LIGHT
 from dgn_viewer.docks.panel_dock import PanelDock
 from tests.daily import nightly
+from tests.plugins import own
 from tests.viewer.seen_charts import visible_range
 
 MakeView = Callable[..., View]
 OFTEN = ("gate_maps", "spectrum", "training", "agreement")
 GROWS = ("overlap", "ntk")  # the margins of a chart, for its widest numbers
-PANELS = [*OFTEN, *nightly(*(name for name in all_panels() if name not in OFTEN))]
+PANELS = [*OFTEN, *nightly(*(name for name in own(all_panels()) if name not in OFTEN))]
 
 
 def dock(qtbot: QtBot, panel: str) -> PanelDock:

@@ -165,6 +165,7 @@ def test_nothing_is_cut_at_twice_the_scale() -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.nightly
 def test_an_open_file_a_comparison_and_recorded_runs_are_not_cut(
     make_viewer: Callable[..., Viewer],
     qtbot: QtBot,
@@ -193,6 +194,7 @@ def test_an_open_file_a_comparison_and_recorded_runs_are_not_cut(
         assert _walk(viewer, qtbot, texts, [("file", lambda: None)], SIZES[:1]) == {}
 
 
+@pytest.mark.nightly
 def test_long_names_are_shortened_with_the_whole_in_a_tip(
     make_viewer: Callable[..., Viewer],
     images: Path,

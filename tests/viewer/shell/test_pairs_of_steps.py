@@ -160,6 +160,7 @@ def pairs(make_viewer: Callable[..., Viewer], qtbot: QtBot, tmp_path: Path) -> P
     return Pairs(window, folder, other, source, branch, x, qtbot)
 
 
+@pytest.mark.nightly
 def test_all_pairs_show_where_their_gates_differ(pairs: Pairs) -> None:
     window, qtbot = pairs.window, pairs.qtbot
     agreement = window.docks.hosts["agreement"]
