@@ -104,7 +104,7 @@ def test_a_run_that_diverged_by_a_dial_goes_back_with_it_and_once_more(
         qtbot.waitUntil(lambda: opacities() == {DIMMED})
         action = window.registry["run.go_back"]
         assert action.text().endswith(f"step {back:,}")
-        action.trigger()
+        window.registry["run.go_back"].trigger()
         qtbot.waitUntil(lambda: window.run_state.diverged is None)
         qtbot.waitUntil(lambda: opacities() == {1.0})
         settings = window.run_state.settings
