@@ -140,18 +140,33 @@ def request(server: RunServer, path: str = "list") -> bytes:
 
 
 def status_of(connection: socket.socket) -> bytes:
-    """Of the reply that comes next; b'' where the connection is ended."""
-    with suppress(ConnectionError):
-        return connection.recv(1 << 16)[9:12]
-    return b""
+    """Read one answer to its end, so that the next may be asked for; b'' where the line ended."""
+    answer = b""
+    while b"\r\n\r\n" not in answer:
+        if not (piece := _receive(connection)):
+            return answer[9:12]
+        answer += piece
+    head, _, body = answer.partition(b"\r\n\r\n")
+    length = re.search(rb"(?i)content-length: *(\d+)", head)
+    while length is not None and len(body) < int(length[1]):
+        if not (piece := _receive(connection)):
+            break
+        body += piece
+    return answer[9:12]
 
 
 def read_to_its_end(connection: socket.socket) -> bytes:
     received = b""
-    with suppress(ConnectionError):
-        while piece := connection.recv(1 << 16):
-            received += piece
+    while piece := _receive(connection):
+        received += piece
     return received
+
+
+def _receive(connection: socket.socket) -> bytes:
+    """b'' where the connection is ended."""
+    with suppress(ConnectionError):
+        return connection.recv(1 << 16)
+    return b""
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
