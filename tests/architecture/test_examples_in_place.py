@@ -54,7 +54,6 @@ def test_the_examples_keep_the_import_contracts(project: Path) -> None:
     assert result.returncode == 0, result.stdout
 
 
-@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_what_is_true_of_every_plug_in_is_true_of_the_examples(project: Path) -> None:

@@ -18,7 +18,7 @@ from dgn_engine.scene.overlaid import overlaid_runs
 from dgn_engine.scene.panel_spec import PanelSpec, Series, View, all_panels
 from tests.engine.panels import known_readings as known
 from tests.engine.panels.pictures import B, chart, chosen, drawn
-from tests.plugins import each
+from tests.plugins import own
 
 NAN = np.nan
 BOTH_STEPS, LAYERS, INDEX = [2, 6], [1, 2], [1, 2, 3, 4, 5]
@@ -441,7 +441,7 @@ def test_an_event_stands_at_its_step_beside_curves_over_steps(case: Known) -> No
         assert not one.timed or chart_range(one)[0][0] <= 3.0 <= chart_range(one)[0][1]
 
 
-@pytest.mark.parametrize("panel", each(all_panels()))
+@pytest.mark.parametrize("panel", own(all_panels()))
 def test_readings_of_a_second_b_leave_nothing_of_the_first(panel: str) -> None:
     """A panel keeps nothing between two drawings."""
     spec = all_panels()[panel]
@@ -478,7 +478,7 @@ def spoil_series(found: Mapping[tuple[str, str], Series], wrong: float) -> dict[
 
 
 @pytest.mark.parametrize("wrong", [NAN, np.inf])
-@pytest.mark.parametrize("panel", each(all_panels()))
+@pytest.mark.parametrize("panel", own(all_panels()))
 def test_numbers_that_are_not_finite_leave_the_others_where_they_are(
     panel: str, wrong: float
 ) -> None:

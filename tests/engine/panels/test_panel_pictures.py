@@ -23,7 +23,7 @@ from tests.engine.panels.pictures import (
     run,
     table,
 )
-from tests.plugins import each, own
+from tests.plugins import own
 from tests.snapshots import Recorded
 
 COMPARING = ("gate_maps", "overlap", "agreement", "spectrum", "ntk", "training", "kernel_theory")
@@ -125,7 +125,7 @@ def absent(panel: str) -> View:
     return replace(BOTH, readings=found)
 
 
-@pytest.mark.parametrize("panel", each(name for name, spec in all_panels().items() if spec.probes))
+@pytest.mark.parametrize("panel", [name for name in own(all_panels()) if all_panels()[name].probes])
 def test_a_panel_says_why_it_shows_nothing(panel: str) -> None:
     assert nothing(panel, replace(BOTH, readings={})).kind == "no-reading"
     assert nothing(panel, absent(panel)).reason == "Too dear."
