@@ -10,6 +10,7 @@ from dgn_engine.experiments import all_experiments
 from dgn_engine.experiments._claims import UNMEASURED, judge
 from dgn_engine.experiments._published import claim_ids, printed, published_claim
 from dgn_engine.experiments.report.experiment_list import full_words, quick_words
+from dgn_engine.experiments.report.papers import OTHERS, PAPERS, paper_title
 from dgn_engine.protocol.experiments import Printed
 from tests.plugins import own
 from tests.snapshots import Recorded
@@ -62,3 +63,8 @@ def test_a_claim_is_found_by_its_id() -> None:
         published_claim("npf-99")
     ids = claim_ids()
     assert (ids[0], ids[-1], len(ids)) == ("npf-1", "dgn-8", 39)
+
+
+def test_a_report_names_the_paper_that_is_cited_first_or_none() -> None:
+    assert paper_title("[DGN], [NPF] Table 2") == PAPERS["DGN"].title
+    assert paper_title("[XYZ] Table 1") == paper_title("ours") == OTHERS

@@ -165,3 +165,8 @@ def test_levels_of_a_large_image_are_whole() -> None:
     with DecoderPool(Path("x"), quiet, 1) as pool:
         ((_, levels),) = pool.decoded(files(1, at0=content), (3, 1000, 1500), 1_500_000)
     assert np.array_equal(levels[0, 0], np.full((1000, 1500), 9))
+
+
+def test_an_archive_has_half_a_minute_and_what_its_bytes_take() -> None:
+    least = image_limits.unpacked(0) // (20 << 20)
+    assert image_limits.unpacking_seconds(0) == 30 + least

@@ -74,6 +74,7 @@ def bits(*values: int) -> str:
         of(9, {"one": bits(255, 128)}, {}),
         of(9, {"1": 3}, {}),
         of(9, {"1": "%"}, {}),
+        of(9, {"1": f"!{bits(255, 128)}"}, {}),  # a letter that base64 does not have
         of(9, ["1"], {}),
         of(9, {}, {"1": bits(0, 0), "2": bits(0, 0)}),
         of(9, {str(step): bits(0, 0) for step in range(17)}, {}),
