@@ -163,6 +163,6 @@ def _refusal(path: Path, error: OSError) -> UserError:
         case errno.EISDIR:
             kind, why, what = "is-a-folder", "it is a folder", "Choose another name"
         case _:
-            kind, why, what = "not-written", error.strerror or str(error), "Choose another place"
+            kind, why, what = "not-writable", error.strerror or str(error), "Choose another place"
     words = f"Cannot write {path.name}: {why}. {what}; nothing was exported."
     return UserError(words, kind=kind, value=str(path))

@@ -161,7 +161,7 @@ def _layers(arrays: Mapping[str, Array], order: Sequence[str]) -> tuple[list[Fil
     for name in order:
         if name not in weights:
             gone = f"The file holds no weight '{plain(name, 80)}'; "
-            raise UserError(gone + Where("--order") + " names weights.", kind="not-supported")
+            raise UserError(gone + Where("--order") + " names weights.", kind="unknown-name")
     if len(set(order)) < len(order):
         raise UserError(Where("--order") + " names a weight twice.", kind="named-twice")
     chosen = set(order or weights)

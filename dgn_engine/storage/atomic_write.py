@@ -84,7 +84,7 @@ def save_file(path: FilePath, content: bytes) -> None:
         write_file(path, content)
     except OSError as error:
         why = f"Cannot write {path}: {error.strerror or error}."
-        raise UserError(why, kind="unwritable", value=error.strerror) from None
+        raise UserError(why, kind="not-writable", value=error.strerror) from None
 
 
 @contextmanager

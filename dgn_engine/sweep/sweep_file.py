@@ -95,7 +95,7 @@ def sweep_of(tree: Mapping[str, Any], folder: Path) -> Sweep:
             if run.unit.id in runs or same != run.unit.id:
                 raise UserError(
                     f"Two runs are the same: '{same}' and '{run.unit.id}'.",
-                    kind="twice",
+                    kind="named-twice",
                     value=run.unit.id,
                 )
             runs[run.unit.id] = run

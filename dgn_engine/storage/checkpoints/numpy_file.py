@@ -65,7 +65,7 @@ def read_npz(archive: ZipArchive, calls: CallRecorder) -> ParsedFile:
         if name != file_name and name in archive.members:
             raise UnreadableFile(
                 f"holds {plain(name)} and {plain(file_name)}, which have one name in NumPy",
-                kind="twice",
+                kind="named-twice",
             )
         if not _is_array(archive, file_name):
             ignored.append(f"{file_name} (not an array)")

@@ -201,7 +201,7 @@ def tidy(
     prefix = common_prefix(contents.arrays) if bare else ""
     shown = {name: plain(name.removeprefix(prefix)) for name in contents.arrays}
     if len(set(shown.values())) != len(shown):
-        raise UnreadableFile("holds tensors whose names cannot be told apart", kind="twice")
+        raise UnreadableFile("holds tensors whose names cannot be told apart", kind="named-twice")
     ignored = [plain(line) for line in contents.ignored[:MOST_IGNORED]]
     if len(contents.ignored) > MOST_IGNORED:
         ignored.append(f"and {len(contents.ignored) - MOST_IGNORED:,} more")

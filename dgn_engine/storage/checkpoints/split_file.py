@@ -120,7 +120,7 @@ def _read_index(path: FilePath, name: str) -> dict[str, str]:
         )
     shown_names = {plain(tensor): file for tensor, file in files.items()}
     if len(shown_names) < len(files):
-        raise UserError(f"{name} names tensors that cannot be told apart.", kind="twice")
+        raise UserError(f"{name} names tensors that cannot be told apart.", kind="named-twice")
     return shown_names
 
 

@@ -96,7 +96,9 @@ def parsed_tree(
             continue
         array, dtype = tensor
         if name in arrays:
-            raise UnreadableFile("holds tensors whose names cannot be told apart", kind="twice")
+            raise UnreadableFile(
+                "holds tensors whose names cannot be told apart", kind="named-twice"
+            )
         total += array.size * np.dtype(sent_as(dtype)).itemsize
         if len(arrays) >= limits.MEMBERS:
             raise UnreadableFile(f"holds more than {limits.MEMBERS:,} tensors", kind="too-many")

@@ -426,7 +426,7 @@ class RunFolder:
 
 def _unwritable(path: Path, error: OSError) -> UserError:
     why = f"Cannot write the run to {path}: {error.strerror}."
-    return UserError(why, kind="unwritable", value=error.strerror)
+    return UserError(why, kind="not-writable", value=error.strerror)
 
 
 def _files_of(info: Mapping[str, Any], config: RunConfig, log: bytes) -> dict[str, bytes]:

@@ -71,7 +71,7 @@ def export_run(folder: Path, out: Path) -> str:
         write_file(out, content.encode())
     except OSError as error:
         why = f"Cannot write {out}: {error.strerror}."
-        raise UserError(why, kind="unwritable", value=error.strerror) from None
+        raise UserError(why, kind="not-writable", value=error.strerror) from None
     lost = f"; {reader.log.lost_in_words}" if reader.log.lost_in_words else ""
     return f"{out}: {content.count(chr(10)) - 1:,} scores{lost}."
 
@@ -111,7 +111,7 @@ def save_session(
             archive.writestr(zipfile.ZipInfo(archive_format.MANIFEST), _json(to_plain(written)))
     except OSError as error:
         why = f"Cannot write {out}: {error.strerror or error}."
-        raise UserError(why, kind="unwritable", value=error.strerror) from None
+        raise UserError(why, kind="not-writable", value=error.strerror) from None
     return len(written)
 
 

@@ -74,7 +74,7 @@ def _check(jobs: Sequence[Job]) -> None:
             raise UserError(
                 f"{job.folder} cannot be packed with {jobs[0].folder}: data source, shape, batch, "
                 "loss, optimiser, epochs and device must be the same.",
-                kind="other-shape",
+                kind="wrong-shape",
                 value=job.folder,
             )
     if len({job.folder.resolve() for job in jobs}) < len(jobs):

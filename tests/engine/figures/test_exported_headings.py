@@ -136,7 +136,7 @@ def test_what_cannot_be_exported_is_said(tmp_path: Path) -> None:
         (errno.ENOENT, "no-folder"),
         (errno.ENOTDIR, "no-folder"),
         (errno.EISDIR, "is-a-folder"),
-        (errno.EIO, "not-written"),
+        (errno.EIO, "not-writable"),
     ],
 )
 def test_a_file_that_cannot_be_written_is_refused_by_what_is_in_its_way(

@@ -105,8 +105,12 @@ MANY = list(range(317))
         ({"list": []}, "wrong-type", []),
         ({"base": 3, "grid": {"seed": [1]}}, "wrong-type", 3),
         ({"gird": {}}, "unknown-key", "gird"),
-        ({"grid": {"seed": [1, 1]}}, "twice", "seed=1"),
-        ({"list": [{"seed": 1}, {"seed": 1, "net.bias": False}]}, "twice", "seed=1+bias=False"),
+        ({"grid": {"seed": [1, 1]}}, "named-twice", "seed=1"),
+        (
+            {"list": [{"seed": 1}, {"seed": 1, "net.bias": False}]},
+            "named-twice",
+            "seed=1+bias=False",
+        ),
         (
             {"grid": {"seed": [1]}, "list": [{"net.bias": True}, {"seed": 2}]},
             "contradiction",

@@ -94,7 +94,7 @@ def test_prefixes_come_off_where_all_tensors_have_them() -> None:
     assert names("module._orig_mod.a.w", "module._orig_mod.b") == ["a.w", "b"]
     assert names("module.") == ["module."]
     twins = InertDict([("a\n", tensor(1)), ("a\\n", tensor(1))])
-    with unreadable("twice"):
+    with unreadable("named-twice"):
         tidy(tree_of(twins))
 
 

@@ -112,7 +112,7 @@ def test_a_container_that_contains_itself_is_refused_and_one_that_is_shared_is_n
     assert tree_of(table(a=shared, b=shared, w=tensor(1))).ignored == ("a (dict)", "b (dict)")
     both = table(w=tensor(1))
     assert list(tree_of(table(a=both, b=both)).arrays) == ["a.w", "b.w"]
-    with unreadable("twice"):
+    with unreadable("named-twice"):
         tree_of(InertDict([("w", tensor(1)), ("w", tensor(2))]))
 
 

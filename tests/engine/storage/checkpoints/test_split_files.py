@@ -161,7 +161,7 @@ def test_links_within_an_inner_folder_are_never_followed(tmp_path: Path) -> None
         *((content, "no-index") for content in (b"[]", b"{}")),
         *((b'{"weight_map": %b}' % files, "no-index") for files in (b"{}", b"[1]")),
         (b'{"weight_map": {"a": 3}}', "wrong-name"),
-        (b'{"weight_map": {"a\\n": "a.bin", "a\\\\n": "a.bin"}}', "twice"),
+        (b'{"weight_map": {"a\\n": "a.bin", "a\\\\n": "a.bin"}}', "named-twice"),
     ],
 )
 def test_an_index_that_is_none_is_refused(content: bytes, kind: str, tmp_path: Path) -> None:

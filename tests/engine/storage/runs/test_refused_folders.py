@@ -310,7 +310,7 @@ def test_the_scores_of_a_run_are_a_table(run: Path, memory: Path) -> None:
     )
     with refused("unknown-ending", value="x.txt"):
         export_run(run, memory / "x.txt")
-    with refused("unwritable"):
+    with refused("not-writable"):
         export_run(run, memory / "no" / "x.csv")
 
 

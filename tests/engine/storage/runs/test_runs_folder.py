@@ -389,7 +389,7 @@ def test_a_folder_that_fails_while_it_is_opened_leaves_no_file_open_and_no_lock(
     for _ in range(2):
         with monkeypatch.context() as patched:
             patched.setattr(f"dgn_engine.storage.runs.{part}", fails)
-            with refused("unwritable", value=os.strerror(errno.EIO)) as refusal:
+            with refused("not-writable", value=os.strerror(errno.EIO)) as refusal:
                 RunFolder(tmp_path / "run")
         assert open_files() == before, refusal  # whose traceback still holds what was made
         RunFolder(tmp_path / "run").close()
@@ -562,13 +562,13 @@ def unwritable(memory: Path, kind: str) -> Path:
         "no-folder": memory / "file",
         "link": memory / "link",
         "no-name": memory / "a\udcffb",
-        "unwritable": memory / "file" / "run",
+        "not-writable": memory / "file" / "run",
         "reserved-name": memory / "Limits.TOML",
     }[kind]
 
 
 @pytest.mark.parametrize(
-    "kind", ["not-empty", "no-folder", "link", "no-name", "unwritable", "reserved-name"]
+    "kind", ["not-empty", "no-folder", "link", "no-name", "not-writable", "reserved-name"]
 )
 def test_a_run_is_written_into_a_new_or_an_empty_folder_only(kind: str, memory: Path) -> None:
     path = unwritable(memory, kind)

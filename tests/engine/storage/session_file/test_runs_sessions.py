@@ -398,7 +398,7 @@ def test_what_is_no_regular_file_is_refused(thing: str, tmp_path: Path, place: P
 
 
 def test_a_session_that_cannot_be_written_leaves_nothing(recorded: Path, tmp_path: Path) -> None:
-    with refused("unwritable"):
+    with refused("not-writable"):
         export_run(recorded, tmp_path / "nowhere" / "a.dgn")
     assert list(tmp_path.iterdir()) == []
 

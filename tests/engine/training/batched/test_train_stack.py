@@ -191,7 +191,7 @@ def test_a_job_that_cannot_begin_fails_alone(tmp_path):
 def test_jobs_that_are_no_pack_are_refused_in_a_sentence(tmp_path):
     one = Job(config_of("DL"), tmp_path / "a")
     wider = replace(one.config, net=NetConfig(options=(("width", 9), ("depth", 3))))
-    with refused("other-shape"):
+    with refused("wrong-shape"):
         train_pack([one, Job(wider, tmp_path / "b")])
     with refused("in-use"):
         train_pack([one, one])
