@@ -42,6 +42,9 @@ help:
 run: ready $(VENV)/installed
 	@$(IN) -m dgn_viewer
 
+# Where it is set, each of the hundreds of processes of the tests would compile all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
+
 # No display is needed; one thread, because more of them slow small networks down.
 test test-all plugins screenshots demo: export QT_QPA_PLATFORM := offscreen
 test test-all plugins screenshots demo: export OMP_NUM_THREADS := 1

@@ -146,7 +146,7 @@ def blind(target: str, runs: int, seed: int) -> int:
 
 def _refused(target: str) -> dict[str, tuple[bytes, str]]:
     if "safetensors" in target:
-        return hostile_headers.SAFETENSORS
+        return hostile_headers.safetensors_files()
     if "npy" in target:
         return hostile_headers.npy(_CANARY)
     return {}

@@ -49,7 +49,7 @@ def kinds(canary: Path) -> dict[str, Hostile]:
 def _bytes(canary: Path) -> dict[str, tuple[bytes, str]]:
     return {
         **hostile_headers.OTHERS,
-        **hostile_headers.SAFETENSORS,
+        **hostile_headers.safetensors_files(),
         **hostile_headers.npy(canary),
         **hostile_archives.archives(),
         **hostile_pickles.refused(canary),
