@@ -61,19 +61,19 @@ def test_the_traps_are_sprung_by_a_python_without_flags(traps: TrapFolder) -> No
     assert traps.marks == ["program uname"]
 
 
+@pytest.mark.parametrize("command", ["train", *nightly("sweep")])  # SPAWN starts its processes
 def test_a_command_and_the_processes_of_a_sweep_run_nothing_of_the_folder(
-    traps: TrapFolder,
+    command: str, traps: TrapFolder
 ) -> None:
     config = RunConfig(
         net=NetConfig(options=(("width", 4), ("depth", 3))), training=TrainingConfig(epochs=1)
     )
-    (traps.safe / "base.toml").write_text(config.to_toml())
-    sweep = traps.safe / "sweep.toml"
+    base, sweep, out = traps.safe / "base.toml", traps.safe / "sweep.toml", traps.safe / command
+    base.write_text(config.to_toml())
     sweep.write_text('base = "base.toml"\n[grid]\nseed = [0]\n')
-    results = str(traps.safe / "sweep")
-    how = ("--executor", "processes", "--workers", "1", "--out", results, "--quiet")
-    run(traps, str(BIN / "dgn"), "sweep", str(sweep), *how)
-    assert list(Path(results).rglob("weights.safetensors"))
+    how = (base,) if command == "train" else (sweep, "--executor", "processes", "--workers", "1")
+    run(traps, str(BIN / "dgn"), command, *map(str, how), "--out", str(out), "--quiet")
+    assert list(out.rglob("weights.safetensors"))
 
 
 def test_matplotlib_and_numba_read_no_settings_of_the_folder_in_our_programs(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,23 +15,27 @@ from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.storage.runs.run_folder import RunFolder
+from tests.engine.storage.places import folder_in_memory
 from tests.engine.storage.recorded_disk import RecordedDisk
 
-MEMORY = Path("/dev/shm")
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    with folder_in_memory() as place:
+        yield place
+
+
+@pytest.fixture(scope="module")
+def module_path() -> Iterator[Path]:
+    """A folder for the files of all tests of a module."""
+    with folder_in_memory() as place:
+        yield place
 
 
 @pytest.fixture
-def memory() -> Iterator[Path]:
-    """A folder in memory, where there is such a place: a sync costs nothing there."""
-    place = Path(tempfile.mkdtemp(prefix="dgn-disk-", dir=MEMORY if MEMORY.is_dir() else None))
-    yield place
-    shutil.rmtree(place)
-
-
-@pytest.fixture
-def disk(memory: Path) -> RecordedDisk:
+def disk(tmp_path: Path) -> RecordedDisk:
     """A folder whose changes are recorded: `with disk: …`."""
-    root = memory / "disk"
+    root = tmp_path / "disk"
     root.mkdir()
     return RecordedDisk(root)
 

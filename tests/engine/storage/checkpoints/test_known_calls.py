@@ -26,7 +26,7 @@ from tests.faults.odd_calls import misread
 from tests.faults.pickle_assembly import Call, Name, Raw, coded, pickled, storage, tensor, torch_zip
 from tests.faults.reference_readers import ReferenceReaders
 
-DRAWS = 300
+DRAWS = 120
 W = np.arange(3, dtype=np.float32)
 ARRAY = Raw(pickle.dumps(W, 2)[2:-1])
 ADDRESSES = b"A" * 8  # that a forged type takes for those of objects

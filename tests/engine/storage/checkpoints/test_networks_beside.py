@@ -14,7 +14,8 @@ from dgn_engine.errors import UserError
 from dgn_engine.importing.foreign_keys import check_keys, left_over_in_words
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.networks_beside import networks_beside, same_numbers_beside
-from tests.daily import nightly
+
+pytestmark = pytest.mark.usefixtures("read_here")
 
 State = dict[str, Tensor]
 
@@ -139,9 +140,7 @@ FILES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
-    "kind", ["flat", "modules", *nightly(*[k for k in FILES if k not in ("flat", "modules")])]
-)
+@pytest.mark.parametrize("kind", FILES)
 def test_the_parts_that_are_offered_are_taken(kind: str, tmp_path: Path) -> None:
     torch.save(FILES[kind], tmp_path / "f.pt")
     whole = read_tensors(tmp_path / "f.pt")
@@ -168,7 +167,7 @@ class Agent(nn.Module):
         self.deep = nn.ModuleDict({"inner": net(1)})
 
 
-@pytest.mark.parametrize("wrap", [lambda a: a, *nightly(nn.DataParallel, lambda a: {"model": a})])
+@pytest.mark.parametrize("wrap", [lambda a: a, nn.DataParallel, lambda a: {"model": a}])
 def test_a_part_of_a_saved_module_states_its_own_layers(wrap: Any, tmp_path: Path) -> None:
     torch.save(wrap(Agent()), tmp_path / "f.pt")
     found = read_tensors(tmp_path / "f.pt", part="q_net_target")

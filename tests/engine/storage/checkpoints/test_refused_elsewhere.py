@@ -20,6 +20,8 @@ from dgn_engine.storage.checkpoints.reader_child import read
 from tests.faults.hostile_archives import zipped
 from tests.faults.pickle_assembly import Call, coded, pickled, tensor, torch_zip
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 NUMBERS = np.array([1, 2], "<f4").tobytes()
 W = '"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}'
 

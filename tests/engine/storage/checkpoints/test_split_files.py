@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from dgn_engine.errors import UserError
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.inner_path import Anchor, InnerPath
-from tests.daily import nightly
 from tests.refusals import refused
+
+pytestmark = pytest.mark.usefixtures("read_here")
 
 torch.manual_seed(0)
 STATE: dict[str, Tensor] = nn.Sequential(
@@ -57,7 +58,7 @@ def refusal(path: Path, part: str = "") -> str:
     return str(refused.value)
 
 
-@pytest.mark.parametrize("kind", ["safetensors", *nightly("bin")])
+@pytest.mark.parametrize("kind", ["safetensors", "bin"])
 def test_the_index_reads_all_files_as_one(kind: str, tmp_path: Path) -> None:
     found = read_tensors(split(tmp_path, kind=kind))
     assert list(found.arrays) == (SORTED if kind == "safetensors" else list(STATE))
@@ -143,7 +144,6 @@ def test_a_cache_in_which_all_files_are_links_into_one_folder_is_read(tmp_path: 
     assert list(read_tensors(snapshot / INDEX).arrays) == SORTED
 
 
-@pytest.mark.nightly
 def test_links_within_an_inner_folder_are_never_followed(tmp_path: Path) -> None:
     file = split(tmp_path).with_name("model-00001-of-00003.safetensors")
     file.rename(tmp_path / "other.safetensors")

@@ -25,6 +25,8 @@ from dgn_engine.storage.checkpoints.stated_entries import (
 )
 from tests.engine.storage.checkpoints.inert_trees import table, tensor
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 STATE = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).state_dict()
 
 

@@ -18,7 +18,6 @@ import torch
 from dgn_engine.storage.checkpoints import limits, reader_child, wire
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, UnreadableFile
 from dgn_engine.storage.checkpoints.harmless_names import LOADS_BYTES
-from tests.faults import honest_files
 from tests.faults.hostile_archives import zipped
 from tests.faults.hostile_headers import npy_header
 from tests.faults.pickle_assembly import (
@@ -267,14 +266,6 @@ def test_modules_that_would_only_be_imported_are_told_apart() -> None:
     found = beside(coded(Name("antigravity", "geohash")) + b"0" + CALL)
     assert (found.would_call, found.would_import) == (("os.system",), ("antigravity",))
     assert found.would_look_up == ("antigravity.geohash",)
-
-
-@pytest.mark.parametrize("name", honest_files.KINDS)
-@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
-def test_an_honest_file_is_shown_without_a_warning(name: str) -> None:
-    found = read(honest_files.KINDS[name]()[0])
-    warned = found.would_call + found.would_look_up + found.would_import
-    assert [name for name in warned if not name.startswith("tests.")] == []
 
 
 def test_states_of_generators_and_values_are_harmless(tmp_path: Path) -> None:

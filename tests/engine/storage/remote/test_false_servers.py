@@ -98,16 +98,19 @@ NIGHTLY = {"many lists", "escaped", "escaped quotes", "keys", "a large damaged f
 @pytest.mark.parametrize(
     "kind", [pytest.param(k, marks=[pytest.mark.nightly] if k in NIGHTLY else []) for k in GREEDY]
 )
-def test_whatever_is_sent_goes_through_little_memory(kind: str, tmp_path: Path) -> None:
+def test_whatever_is_sent_goes_through_little_memory(
+    kind: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     make, expected = GREEDY[kind]
+    here = tmp_path_factory.mktemp("mirror") / "here"
     with false_server(files(make())) as port:
-        code, said, peak = mirror_in_child(port, tmp_path / "here")
+        code, said, peak = mirror_in_child(port, here)
     assert (code, said.count("\n")) == (expected, 1 if expected else 0)
     assert peak < MEMORY, peak
     if not expected:
-        assert (tmp_path / "here" / layout.LOG).stat().st_size == LARGE
+        assert (here / layout.LOG).stat().st_size == LARGE
     elif "frame" in kind:
-        assert list((tmp_path / "here" / layout.FRAMES).iterdir()) == []
+        assert list((here / layout.FRAMES).iterdir()) == []
 
 
 def for_ever(beginning: bytes, again: bytes, pause: float = 0.0) -> Answer:
@@ -151,7 +154,7 @@ def test_replies_that_dgn_serve_never_sends_end_a_mirror(answer: Answer, tmp_pat
 
 DRIPS = {
     "status line": for_ever(b"HTTP/1.1 ", b"2", 0.01),
-    "continue": for_ever(b"", b"HTTP/1.1 100 Continue\r\n\r\n", 0.05),
+    "continue": for_ever(b"", b"HTTP/1.1 100 Continue\r\n\r\n", 0.02),
     "headers": for_ever(OK, b"X", 0.01),
     "body": for_ever(OK + b"Content-Length: 20000\r\n\r\n", b" ", 0.01),
 }
@@ -159,7 +162,7 @@ DRIPS = {
 
 @pytest.mark.parametrize("where", DRIPS)
 def test_a_reply_that_drips_is_ended_and_a_few_of_them_a_mirror(where: str, tmp_path: Path) -> None:
-    hasty = LineLimits(head=1 << 30, patience=0.1, slowest=1 << 40)
+    hasty = LineLimits(head=1 << 30, patience=0.05, slowest=1 << 40)
     lost: list[bool] = []
     with (
         false_server(DRIPS[where]) as port,

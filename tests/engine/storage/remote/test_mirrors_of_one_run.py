@@ -55,9 +55,9 @@ class Quiet:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(module_path: Path) -> Path:
     """A run with checkpoints and weights."""
-    folder = RunFolder.create(tmp_path_factory.mktemp("trained") / "run", SMALL)
+    folder = RunFolder.create(module_path / "run", SMALL)
     HeadlessRun(Quiet(), lambda: False, ("gates",), 0.0).train(SMALL, folder)
     assert (folder.path / layout.WEIGHTS).is_file()
     return folder.path

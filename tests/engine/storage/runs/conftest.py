@@ -16,7 +16,7 @@ from tests.engine.storage.recorded_disk import RecordedDisk
 
 
 @pytest.fixture
-def disk(memory: Path, monkeypatch: pytest.MonkeyPatch) -> RecordedDisk:
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RecordedDisk:
     """A folder whose changes are recorded: `with disk: …`.
 
     No line is synced by the clock, so that more may be missing, always the same; and no child
@@ -28,6 +28,6 @@ def disk(memory: Path, monkeypatch: pytest.MonkeyPatch) -> RecordedDisk:
 
     monkeypatch.setattr(log, "SYNC_EVERY", float("inf"))
     monkeypatch.setattr(checkpoint_reader, "read_tensors", read)
-    root = memory / "disk"
+    root = tmp_path / "disk"
     root.mkdir()
     return RecordedDisk(root)

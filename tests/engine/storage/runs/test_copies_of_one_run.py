@@ -38,8 +38,8 @@ def go_on(run: RunFolder, first: int, loss: float) -> None:
 
 
 @pytest.fixture(scope="module")
-def parent(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run = RunFolder.create(tmp_path_factory.mktemp("runs") / "run", RunConfig())
+def parent(module_path: Path) -> Path:
+    run = RunFolder.create(module_path / "run", RunConfig())
     go_on(run, 0, 0.25)
     run.close()
     return run.path

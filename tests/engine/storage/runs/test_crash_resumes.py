@@ -60,7 +60,7 @@ def result(path):
 
 
 @pytest.mark.parametrize("every", [13, *nightly(1)])
-def test_a_run_that_crashed_anywhere_ends_as_if_it_had_not(disk, memory, monkeypatch, every):
+def test_a_run_that_crashed_anywhere_ends_as_if_it_had_not(disk, tmp_path, monkeypatch, every):
     monkeypatch.setattr(recording, "COPY_SHARE", math.inf)  # a checkpoint at every step, always
     with disk:
         headless().train(CONFIG, RunFolder.create(disk.root / "run", CONFIG))
@@ -71,7 +71,7 @@ def test_a_run_that_crashed_anywhere_ends_as_if_it_had_not(disk, memory, monkeyp
         if key in seen or f"run/{folder_layout.RUN}" not in crash.tree or not crash.ordered:
             continue
         seen.add(key)
-        path = write_tree(crash.tree, memory / "crashed") / "run"
+        path = write_tree(crash.tree, tmp_path / "crashed") / "run"
         headless().go_on(RunFolder(path))
         assert result(path) == expected, (disk.operations[: crash.after][-3:], crash.how)
         shutil.rmtree(path.parent)

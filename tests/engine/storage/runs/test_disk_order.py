@@ -144,13 +144,13 @@ def test_a_file_that_is_saved_is_there_with_its_folders_after_a_crash(disk):
     assert_named_when_promised(disk)
 
 
-def test_a_session_that_is_adopted_is_synced_before_it_gets_its_name(disk, memory):
+def test_a_session_that_is_adopted_is_synced_before_it_gets_its_name(disk, tmp_path):
     with disk:
         path = short_run.record(disk)
-    (memory / "runs").mkdir()
-    copied = RecordedDisk(memory / "runs")
+    (tmp_path / "runs").mkdir()
+    copied = RecordedDisk(tmp_path / "runs")
     with copied:
-        adopt(path, memory / "runs" / "mine", "opened")
+        adopt(path, tmp_path / "runs" / "mine", "opened")
         copied.promise("adopted")
     assert_renamed_when_synced(copied)
     assert_named_when_promised(copied)

@@ -111,19 +111,19 @@ def assert_lived_through(root, number, torn=False, width=1):
 
 
 @pytest.mark.parametrize("every", [13, *nightly(1)])
-def test_a_disk_that_is_full_at_any_operation_loses_nothing(kinds, memory, every):
+def test_a_disk_that_is_full_at_any_operation_loses_nothing(kinds, tmp_path, every):
     assert {"create", "mkdir", "write", "truncate", "fsync", "rename", "unlink"} <= set(kinds)
     for number in range(0, len(kinds), every):
-        assert_lived_through(memory, number)
+        assert_lived_through(tmp_path, number)
 
 
 @pytest.mark.parametrize("every", [9, *nightly(1)])
-def test_half_of_any_write_loses_nothing(kinds, memory, every):
+def test_half_of_any_write_loses_nothing(kinds, tmp_path, every):
     for number in [n for n, kind in enumerate(kinds) if kind == "write"][::every]:
-        assert_lived_through(memory, number, torn=True)
+        assert_lived_through(tmp_path, number, torn=True)
 
 
 @pytest.mark.parametrize("every", [25, *nightly(4)])
-def test_a_disk_that_is_full_for_a_while_loses_nothing(kinds, memory, every):
+def test_a_disk_that_is_full_for_a_while_loses_nothing(kinds, tmp_path, every):
     for number in range(0, len(kinds), every):
-        assert_lived_through(memory, number, width=7)
+        assert_lived_through(tmp_path, number, width=7)

@@ -6,13 +6,13 @@ import json
 import os
 import random
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from dgn_engine.cli import main
 from dgn_engine.storage.runs import index, index_database, index_entry
+from tests.engine.storage.places import not_root
 from tests.faults import hostile_runs
 
 HONEST = ("a", "b")
@@ -20,10 +20,10 @@ SAMPLE = 120
 
 
 @pytest.fixture
-def root(memory: Path) -> Path:
+def root(tmp_path: Path) -> Path:
     for seed, name in enumerate(HONEST):
-        hostile_runs.make_honest(memory / "runs" / name, seed)
-    return memory / "runs"
+        hostile_runs.make_honest(tmp_path / "runs" / name, seed)
+    return tmp_path / "runs"
 
 
 def sample() -> dict[str, hostile_runs.Make]:
@@ -80,14 +80,14 @@ def test_a_folder_of_any_name_is_listed(name: str, root: Path) -> None:
     assert index_database.recall(root).keys() == {name, "b"}
 
 
-def test_a_link_to_a_run_is_listed_as_the_run_it_leads_to(root: Path, memory: Path) -> None:
-    hostile_runs.make_honest(memory / "elsewhere", 5)
-    (root / "link").symlink_to(memory / "elsewhere")
+def test_a_link_to_a_run_is_listed_as_the_run_it_leads_to(root: Path, tmp_path: Path) -> None:
+    hostile_runs.make_honest(tmp_path / "elsewhere", 5)
+    (root / "link").symlink_to(tmp_path / "elsewhere")
     found = {run.name: run for run in index.list_runs(str(root)).runs}
     assert (found["link"].seed, found["link"].status) == (5, "finished")
-    before = sorted((memory / "elsewhere").rglob("*"))
+    before = sorted((tmp_path / "elsewhere").rglob("*"))
     assert main(["runs", "delete", str(root / "link"), "--yes"]) == 2
-    assert sorted((memory / "elsewhere").rglob("*")) == before
+    assert sorted((tmp_path / "elsewhere").rglob("*")) == before
 
 
 def test_links_that_lead_nowhere_or_back_are_no_runs(root: Path) -> None:
@@ -101,40 +101,24 @@ def test_links_that_lead_nowhere_or_back_are_no_runs(root: Path) -> None:
     assert sorted(rows(root)) == list(HONEST)
 
 
-def test_another_run_behind_a_link_is_read_anew(root: Path, memory: Path) -> None:
+def test_another_run_behind_a_link_is_read_anew(root: Path, tmp_path: Path) -> None:
     for seed in (5, 6):
-        hostile_runs.make_honest(memory / f"seed{seed}", seed)
+        hostile_runs.make_honest(tmp_path / f"seed{seed}", seed)
     for seed in (5, 6):
         (root / "link").unlink(missing_ok=True)
-        (root / "link").symlink_to(memory / f"seed{seed}")
+        (root / "link").symlink_to(tmp_path / f"seed{seed}")
         found = {run.name: run.seed for run in index.list_runs(str(root)).runs}
         assert found["link"] == seed
-
-
-@pytest.fixture
-def as_nobody(root: Path) -> Iterator[None]:
-    """Root may look into everything, so it is somebody else for the time being."""
-    if os.geteuid():
-        yield
-        return
-    for path in (root.parent, *root.parent.rglob("*")):
-        os.chown(path, 65534, 65534, follow_symlinks=False)
-    os.seteuid(65534)
-    yield
-    os.seteuid(0)
 
 
 @pytest.mark.wide
 @pytest.mark.parametrize("place", ["", "run.json", "log.jsonl", "checkpoints", "frames", "lock"])
 @pytest.mark.parametrize("mode", [0, 0o200, 0o400])
-def test_a_run_that_may_not_be_read_is_one_line(
-    place: str, mode: int, root: Path, as_nobody: None
-) -> None:
+def test_a_run_that_may_not_be_read_is_one_line(place: str, mode: int, root: Path) -> None:
     (root / "a" / place).chmod(mode)
-    try:
+    with not_root(root.parent):
         found = {run.name: run for run in index.list_runs(str(root)).runs}
-    finally:
-        (root / "a" / place).chmod(0o700)
+    (root / "a" / place).chmod(0o700)
     assert set(found) == {"a", "b"}
     assert found["b"].status == "finished"
     assert found["a"].status in ("damaged", "finished")

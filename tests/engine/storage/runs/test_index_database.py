@@ -12,8 +12,8 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,44 +24,18 @@ from dgn_engine.cli import main
 from dgn_engine.errors import UserError
 from dgn_engine.storage.runs import index, index_database, index_entry
 from dgn_engine.storage.runs.run_notes import RunNotes, write_notes
+from tests.engine.storage.places import not_root
 from tests.faults.hostile_runs import make_honest
 
 
 @pytest.fixture
-def root(memory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of two runs; its list is kept in `memory`/cache."""
-    monkeypatch.setattr(index_database, "user_cache", lambda: memory / "cache")
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of two runs; its list is kept in `tmp_path`/cache."""
+    monkeypatch.setattr(index_database, "user_cache", lambda: tmp_path / "cache")
     read_anew.clear()
     for seed, name in enumerate(("a", "b")):
-        make_honest(memory / "runs" / name, seed)
-    return memory / "runs"
-
-
-@pytest.fixture
-def nobody() -> Iterator[None]:
-    """Root may do everything, so it is somebody else for the time being."""
-    if os.geteuid():
-        yield
-        return
-    os.seteuid(65534)
-    yield
-    os.seteuid(0)
-
-
-@contextmanager
-def not_root(owned: Path) -> Iterator[None]:
-    """Root may do everything: give it all to somebody else, and be them for the time being."""
-    if os.geteuid():
-        yield
-        return
-    everything = (owned, *owned.rglob("*"))
-    for path in everything:
-        os.chown(path, 65534, 65534)
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
+        make_honest(tmp_path / "runs" / name, seed)
+    return tmp_path / "runs"
 
 
 read_anew: list[str] = []  # the names of the runs that were read, and not taken from the cache
@@ -193,15 +167,15 @@ def test_a_damaged_list_is_made_anew(
     assert stat.S_IMODE(kept().stat().st_mode) == 0o600
 
 
-def precious(memory: Path) -> Path:
-    path = memory / "precious"
+def precious(tmp_path: Path) -> Path:
+    path = tmp_path / "precious"
     path.write_text("mine")
     return path
 
 
-def test_a_link_in_the_place_of_a_list_is_not_followed(root: Path, memory: Path) -> None:
+def test_a_link_in_the_place_of_a_list_is_not_followed(root: Path, tmp_path: Path) -> None:
     names(root)
-    target = precious(memory)
+    target = precious(tmp_path)
     kept().unlink()
     kept().symlink_to(target)
     assert names(root) == ["a", "b"]
@@ -210,12 +184,12 @@ def test_a_link_in_the_place_of_a_list_is_not_followed(root: Path, memory: Path)
 
 
 def test_a_link_in_the_place_of_the_folder_of_lists_is_not_followed(
-    root: Path, memory: Path
+    root: Path, tmp_path: Path
 ) -> None:
-    other = memory / "other"
+    other = tmp_path / "other"
     other.mkdir(mode=0o700)
-    (memory / "cache").mkdir()
-    (memory / "cache" / index_database.FOLDER).symlink_to(other)
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / index_database.FOLDER).symlink_to(other)
     assert names(root) == ["a", "b"]
     assert list(other.iterdir()) == []
 
@@ -245,10 +219,10 @@ def test_what_is_no_list_holds_nobody_up(thing: str, root: Path) -> None:
 
 @pytest.mark.parametrize("place", ["", "/dev/null", "/proc/nowhere", "relative"])
 def test_runs_are_listed_where_no_cache_can_be(
-    place: str, root: Path, memory: Path, monkeypatch: pytest.MonkeyPatch
+    place: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(memory)
-    (memory / "relative").write_text("a file")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "relative").write_text("a file")
     monkeypatch.setattr(index_database, "user_cache", lambda: Path(place or "/proc/1/nothing"))
     for _ in range(2):
         assert names(root) == ["a", "b"]
@@ -297,9 +271,9 @@ def test_what_cannot_be_written_now_stays_as_it_was(
     assert kept().read_bytes() == sound
 
 
-def test_a_list_is_read_where_it_cannot_be_written(root: Path, memory: Path) -> None:
+def test_a_list_is_read_where_it_cannot_be_written(root: Path, tmp_path: Path) -> None:
     """As on a disk that is mounted for reading."""
-    with not_root(memory):
+    with not_root(tmp_path):
         names(root)
         kept().chmod(0o400)
         kept().parent.chmod(0o500)
@@ -334,20 +308,22 @@ def test_what_older_versions_left_in_the_folder_goes(root: Path) -> None:
 
 
 @pytest.mark.parametrize("thing", ["fifo", "link", "zeros"])
-def test_a_journal_that_somebody_left_holds_nobody_up(thing: str, root: Path, memory: Path) -> None:
+def test_a_journal_that_somebody_left_holds_nobody_up(
+    thing: str, root: Path, tmp_path: Path
+) -> None:
     first = repr(entries(root))
     journal = kept().with_name(f"{kept().name}-journal")
     if thing == "fifo":
         os.mkfifo(journal, 0o600)
     elif thing == "link":
-        journal.symlink_to(precious(memory))
+        journal.symlink_to(precious(tmp_path))
     else:
         journal.write_bytes(bytes(4096))
         journal.chmod(0o600)
     for _ in range(2):
         assert repr(entries(root)) == first
     assert not journal.is_fifo()
-    assert precious(memory).read_text() == "mine"
+    assert precious(tmp_path).read_text() == "mine"
 
 
 def test_only_what_changed_is_read_and_what_went_is_forgotten(root: Path) -> None:
@@ -398,16 +374,14 @@ def test_several_processes_list_at_once(root: Path) -> None:
 
 
 def test_a_folder_that_may_not_be_listed_is_one_sentence(
-    root: Path, memory: Path, nobody: None, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = memory.parent / f"{memory.name}-closed"
-    folder.mkdir()
-    folder.chmod(0)
-    try:
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0)
+    with not_root(tmp_path):
         with pytest.raises(UserError, match="cannot be listed: Permission denied"):
             index.read_index(folder)
         assert main(["runs", "list", str(folder)]) == 2
         assert capsys.readouterr().err.count("\n") == 1
         assert index.newest_resumable(folder) is None
-    finally:
-        folder.rmdir()
+    folder.chmod(0o700)

@@ -47,9 +47,9 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def run(memory: Path) -> Path:
+def run(tmp_path: Path) -> Path:
     """Scores of three steps, checkpoints of three, of the last step two; frames of two; closed."""
-    folder = RunFolder.create(memory / "run", CONFIG)
+    folder = RunFolder.create(tmp_path / "run", CONFIG)
     for step in (10, 20, 30):
         score(folder, step)
     for step in (1000, 2000):
@@ -61,9 +61,9 @@ def run(memory: Path) -> Path:
 
 
 @pytest.fixture
-def empty(memory: Path) -> Path:
-    RunFolder.create(memory / "empty", CONFIG).close()
-    return memory / "empty"
+def empty(tmp_path: Path) -> Path:
+    RunFolder.create(tmp_path / "empty", CONFIG).close()
+    return tmp_path / "empty"
 
 
 # Verify and repair
@@ -174,9 +174,9 @@ def test_what_a_writer_changes_between_two_looks_is_no_damage(
     folder.close()
 
 
-def test_a_folder_of_something_else_holds_no_run(memory: Path) -> None:
-    (memory / "x.txt").touch()
-    for folder in (memory, memory / "nowhere"):
+def test_a_folder_of_something_else_holds_no_run(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").touch()
+    for folder in (tmp_path, tmp_path / "nowhere"):
         with refused("no-run", value=folder):
             verify(folder)
 
@@ -197,14 +197,14 @@ def test_a_manifest_that_cannot_be_is_refused(change: dict[str, Any]) -> None:
         replace(sound, **change)
 
 
-def test_states_that_cannot_be_read_hide_no_others(memory: Path) -> None:
-    places = memory / "checkpoints"
+def test_states_that_cannot_be_read_hide_no_others(tmp_path: Path) -> None:
+    places = tmp_path / "checkpoints"
     sound = {0: {"lines": 50}, 11: {"frames": 60}, 6: {"order": 70}}
     for n in range(12):
         (places / f"{n:09}").mkdir(parents=True)
         text = json.dumps(sound[n]) if n in sound else "["
         (places / f"{n:09}" / "state.json").write_text(text)
-    found = serial_numbers.find_next_numbers(memory, Manifest.of(0, [], [], {}), [])
+    found = serial_numbers.find_next_numbers(tmp_path, Manifest.of(0, [], [], {}), [])
     assert (found.lines, found.frames, found.checkpoints) == (50, 60, 71)
 
 
@@ -257,61 +257,61 @@ def test_an_older_checkpoint_is_not_taken_for_the_newest(run: Path) -> None:
     assert RunReader(run).checkpoint(20).step == 20
 
 
-def test_a_state_that_is_no_table_is_none(memory: Path) -> None:
-    (memory / folder_layout.STATE).write_text("[1, 2]")
+def test_a_state_that_is_no_table_is_none(tmp_path: Path) -> None:
+    (tmp_path / folder_layout.STATE).write_text("[1, 2]")
     with pytest.raises(ValueError, match="no table"):
-        run_checkpoints.read_state(inside(memory))
+        run_checkpoints.read_state(inside(tmp_path))
 
 
 # Listed, exported, deleted
 
 
-def test_runs_are_listed_with_the_last_written_to_first(memory: Path) -> None:
+def test_runs_are_listed_with_the_last_written_to_first(tmp_path: Path) -> None:
     for place, name in enumerate(("a", "b", "c")):
-        folder = RunFolder.create(memory / name, replace(CONFIG, seed=place))
+        folder = RunFolder.create(tmp_path / name, replace(CONFIG, seed=place))
         if name == "b":
             folder.checkpoint(snapshot(3), "")
         folder.close()
-        os.utime(memory / name / LOG, (100 + 10 * (place == 1), 100 + 10 * (place == 1) + place))
-    (memory / "c" / LOG).unlink()
-    os.utime(memory / "c" / RUN, (500, 500))
-    (memory / "no run").mkdir()
-    listed = index.list_runs(str(memory))
-    assert listed.root == str(memory)
+        os.utime(tmp_path / name / LOG, (100 + 10 * (place == 1), 100 + 10 * (place == 1) + place))
+    (tmp_path / "c" / LOG).unlink()
+    os.utime(tmp_path / "c" / RUN, (500, 500))
+    (tmp_path / "no run").mkdir()
+    listed = index.list_runs(str(tmp_path))
+    assert listed.root == str(tmp_path)
     assert [(one.name, one.touched) for one in listed.runs] == [("c", 500), ("b", 111), ("a", 100)]
     assert [one.resumable for one in listed.runs] == [False, True, False]
     assert [one.status for one in listed.runs] == ["damaged", "interrupted", "interrupted"]
-    assert listed.runs[1].folder == str(memory / "b")
+    assert listed.runs[1].folder == str(tmp_path / "b")
     assert index.list_runs("") == RunsListed("", ())
-    assert index.list_runs(str(memory / "nowhere")).runs == ()
+    assert index.list_runs(str(tmp_path / "nowhere")).runs == ()
 
 
-def test_the_run_to_go_on_with_is_the_last_one_that_nobody_writes(memory: Path) -> None:
-    assert index.newest_resumable(memory / "nowhere") is None
+def test_the_run_to_go_on_with_is_the_last_one_that_nobody_writes(tmp_path: Path) -> None:
+    assert index.newest_resumable(tmp_path / "nowhere") is None
     held = []
     for place, name in enumerate(("old", "new", "written", "without")):
-        folder = RunFolder.create(memory / name, CONFIG)
+        folder = RunFolder.create(tmp_path / name, CONFIG)
         if name != "without":
             folder.checkpoint(snapshot(1), "")
         held.append(folder)
         if name != "written":
             folder.close()
-        os.utime(memory / name / LOG, (place + 1, place + 1))
-    assert index.newest_resumable(memory) == memory / "new"
+        os.utime(tmp_path / name / LOG, (place + 1, place + 1))
+    assert index.newest_resumable(tmp_path) == tmp_path / "new"
     held[2].close()
-    assert index.newest_resumable(memory) == memory / "written"
+    assert index.newest_resumable(tmp_path) == tmp_path / "written"
 
 
-def test_the_scores_of_a_run_are_a_table(run: Path, memory: Path) -> None:
-    assert "3 scores" in export_run(run, memory / "x.csv")
-    assert (memory / "x.csv").read_bytes() == (
+def test_the_scores_of_a_run_are_a_table(run: Path, tmp_path: Path) -> None:
+    assert "3 scores" in export_run(run, tmp_path / "x.csv")
+    assert (tmp_path / "x.csv").read_bytes() == (
         b"step,epoch,train_loss,train_accuracy,test_loss,test_accuracy\n"
         b"10,0.0,nan,0.5,,\n20,0.0,nan,0.5,,\n30,0.0,nan,0.5,,\n"
     )
     with refused("unknown-ending", value="x.txt"):
-        export_run(run, memory / "x.txt")
+        export_run(run, tmp_path / "x.txt")
     with refused("not-writable"):
-        export_run(run, memory / "no" / "x.csv")
+        export_run(run, tmp_path / "no" / "x.csv")
 
 
 @pytest.mark.parametrize("left", [RUN, LOG])

@@ -21,8 +21,8 @@ RIGHT = np.random.default_rng(0).random((3, 10_003)) < 0.7
 
 
 @pytest.fixture
-def run(memory: Path) -> Path:
-    folder = RunFolder.create(memory / "first", CONFIG)
+def run(tmp_path: Path) -> Path:
+    folder = RunFolder.create(tmp_path / "first", CONFIG)
     score(folder, 10)
     folder.close()
     write_answers(folder.path, RunAnswers({10: RIGHT[0], 20: RIGHT[1]}, {30: RIGHT[2]}))
@@ -37,10 +37,10 @@ def test_what_was_written_is_read_an_eighth_of_a_byte_for_each_example(run: Path
     assert (run / folder_layout.ANSWERS).stat().st_size < 3 * 10_003 / 5
 
 
-def test_a_folder_without_the_file_holds_no_answers(memory: Path) -> None:
-    assert read_answers(memory) == NONE
-    write_answers(memory, NONE)
-    assert read_answers(memory) == NONE
+def test_a_folder_without_the_file_holds_no_answers(tmp_path: Path) -> None:
+    assert read_answers(tmp_path) == NONE
+    write_answers(tmp_path, NONE)
+    assert read_answers(tmp_path) == NONE
 
 
 def test_the_file_is_no_part_of_the_inventory_nor_of_a_session_file(

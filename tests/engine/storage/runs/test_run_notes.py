@@ -25,8 +25,8 @@ from tests.refusals import refused
 
 
 @pytest.fixture
-def run(memory: Path) -> Path:
-    folder = RunFolder.create(memory / "first", CONFIG)
+def run(tmp_path: Path) -> Path:
+    folder = RunFolder.create(tmp_path / "first", CONFIG)
     for step in (10, 20, 30):
         score(folder, step)
     folder.close()
@@ -53,9 +53,9 @@ def test_notes_that_cannot_be_read_are_none(run: Path, content: bytes) -> None:
     assert read_notes(run) == RunNotes()
 
 
-def test_notes_of_no_run_and_names_too_long_are_refused(run: Path, memory: Path) -> None:
+def test_notes_of_no_run_and_names_too_long_are_refused(run: Path, tmp_path: Path) -> None:
     with refused("no-run"):
-        write_notes(memory, RunNotes("a"))
+        write_notes(tmp_path, RunNotes("a"))
     with refused("too-long", value=81):
         write_notes(run, RunNotes("a" * 81))
     with refused("too-long", value=10_001):

@@ -110,8 +110,8 @@ def test_no_byte_of_a_line_can_change_unseen() -> None:
         assert decode_line(raw[:place]) is None
 
 
-def test_a_log_cut_anywhere_keeps_its_whole_lines_and_goes_on(memory: Path) -> None:
-    path = memory / "log"
+def test_a_log_cut_anywhere_keeps_its_whole_lines_and_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "log"
     write_log(path, 3)
     content = path.read_bytes()
     second = len(content.split(b"\n")[0]) + 1
@@ -432,9 +432,9 @@ def test_a_reader_drops_what_a_continued_run_has_superseded(tmp_path: Path) -> N
     ],
 )
 def test_how_a_run_ended_is_what_it_wrote_last(
-    memory: Path, names: list[str], outcome: str
+    tmp_path: Path, names: list[str], outcome: str
 ) -> None:
-    folder = RunFolder.create(memory / "run", CONFIG)
+    folder = RunFolder.create(tmp_path / "run", CONFIG)
     for name in names:
         folder.note(name, {"step": 3, "lines": 1000})
     reader = RunReader(folder.path)
@@ -443,8 +443,8 @@ def test_how_a_run_ended_is_what_it_wrote_last(
     assert RunReader(folder.path).status == outcome
 
 
-def test_a_run_that_ends_while_it_is_read_is_not_said_to_be_interrupted(memory: Path) -> None:
-    folder = RunFolder.create(memory / "run", CONFIG)
+def test_a_run_that_ends_while_it_is_read_is_not_said_to_be_interrupted(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run", CONFIG)
     reader = RunReader(folder.path)
     assert reader.events == ()  # its log is read
     folder.note("Finished", {"step": 3})
@@ -504,17 +504,17 @@ def test_why_a_run_may_differ_is_told_reason_by_reason(
     assert all(word in told for word in said)
 
 
-def test_a_run_is_named_by_its_time_and_settings(memory: Path) -> None:
+def test_a_run_is_named_by_its_time_and_settings(tmp_path: Path) -> None:
     config = replace(CONFIG, data=replace(CONFIG.data, name="digits"))
-    first, second = create_named(memory, config), create_named(memory, config)
+    first, second = create_named(tmp_path, config), create_named(tmp_path, config)
     words = f"{config.gating.regime}-{config.net.name}-digits"
     for folder in (first, second):
         assert re.fullmatch(rf"[0-9]{{8}}-[0-9]{{6}}-{words}(-2)?", folder.path.name)
         folder.close()
     assert first.path != second.path
     for n in range(3):
-        assert folder_layout.unused_path(memory, "x").name == ("x" if n == 0 else f"x-{n + 1}")
-        folder_layout.unused_path(memory, "x").mkdir()
+        assert folder_layout.unused_path(tmp_path, "x").name == ("x" if n == 0 else f"x-{n + 1}")
+        folder_layout.unused_path(tmp_path, "x").mkdir()
 
 
 NAME = "000000007-000012-0123456789abcdef.safetensors"
@@ -552,29 +552,29 @@ def test_where_runs_and_results_lie(monkeypatch: pytest.MonkeyPatch) -> None:
     assert folder_layout.results_root() == Path("/elsewhere")
 
 
-def unwritable(memory: Path, kind: str) -> Path:
-    (memory / "full").mkdir()
-    (memory / "full" / "x").touch()
-    (memory / "file").touch()
-    (memory / "link").symlink_to(memory / "full")
+def unwritable(tmp_path: Path, kind: str) -> Path:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").touch()
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "full")
     return {
-        "not-empty": memory / "full",
-        "no-folder": memory / "file",
-        "link": memory / "link",
-        "no-name": memory / "a\udcffb",
-        "not-writable": memory / "file" / "run",
-        "reserved-name": memory / "Limits.TOML",
+        "not-empty": tmp_path / "full",
+        "no-folder": tmp_path / "file",
+        "link": tmp_path / "link",
+        "no-name": tmp_path / "a\udcffb",
+        "not-writable": tmp_path / "file" / "run",
+        "reserved-name": tmp_path / "Limits.TOML",
     }[kind]
 
 
 @pytest.mark.parametrize(
     "kind", ["not-empty", "no-folder", "link", "no-name", "not-writable", "reserved-name"]
 )
-def test_a_run_is_written_into_a_new_or_an_empty_folder_only(kind: str, memory: Path) -> None:
-    path = unwritable(memory, kind)
-    before = sorted(memory.rglob("*"))
+def test_a_run_is_written_into_a_new_or_an_empty_folder_only(kind: str, tmp_path: Path) -> None:
+    path = unwritable(tmp_path, kind)
+    before = sorted(tmp_path.rglob("*"))
     with refused(kind):
         RunFolder.create(path, CONFIG)
-    assert sorted(memory.rglob("*")) == before
+    assert sorted(tmp_path.rglob("*")) == before
     with pytest.raises(UserError):
         RunFolder(path)

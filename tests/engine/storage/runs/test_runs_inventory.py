@@ -37,8 +37,8 @@ class Silent:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = RunFolder.create(tmp_path_factory.mktemp("runs") / "run", KEEPING)
+def finished(module_path: Path) -> Path:
+    folder = RunFolder.create(module_path / "run", KEEPING)
     HeadlessRun(Silent(), lambda: False, ("gates",), 0.0).train(KEEPING, folder)
     assert verify(folder.path) == []
     assert not why_uncertain(folder.path)

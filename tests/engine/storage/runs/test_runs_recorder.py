@@ -267,8 +267,8 @@ def test_frames_are_counted_and_their_steps_said(tmp_path, capsys):
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    out = tmp_path_factory.mktemp("finished") / "run"
+def finished(module_path):
+    out = module_path / "run"
     trained(out)
     return out
 

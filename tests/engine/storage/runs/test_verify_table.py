@@ -174,12 +174,11 @@ UNTOLD = {
 
 
 @pytest.fixture(scope="module")
-def honest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    place = tmp_path_factory.mktemp("honest")
+def honest(module_path: Path) -> dict[str, Path]:
     found = {
-        "closed": record(place / "closed"),
-        "killed": record(place / "killed", closed=False),
-        "other": record(place / "other", seed=1),
+        "closed": record(module_path / "closed"),
+        "killed": record(module_path / "killed", closed=False),
+        "other": record(module_path / "other", seed=1),
     }
     for folder in found.values():
         assert verify(folder) == []
@@ -200,7 +199,7 @@ def cases() -> Iterator[Any]:
         for number, (role, how) in enumerate(product(roles, damages)):
             if kind == "closed" or role in WITHOUT_INVENTORY:
                 # Every role and every damage at each push, all pairs of them nightly.
-                marks = [pytest.mark.nightly] if number % 5 else []
+                marks = [pytest.mark.nightly] if number % 7 else []
                 name = f"{kind}, {role}, {how}"
                 yield pytest.param(kind, roles[role], role, how, id=name, marks=marks)
 
@@ -218,9 +217,9 @@ def test_nothing_is_sound_that_is_read_differently(
     how: str,
     honest: dict[str, Path],
     read_before: dict[str, list[Any]],
-    memory: Path,
+    tmp_path: Path,
 ) -> None:
-    run = Path(shutil.copytree(honest[kind], memory / "run"))
+    run = Path(shutil.copytree(honest[kind], tmp_path / "run"))
     damage(how, pick(run, pattern), pick(honest["other"], pattern))
     named = [one for one in verify(run) if not one.harmless]
     if (role, how) == ("answers", "remove"):
@@ -274,9 +273,9 @@ COPIES = (
 @pytest.mark.parametrize("kind", ["closed", "killed"])
 @pytest.mark.parametrize("what", COPIES)
 def test_what_lies_under_a_false_name_or_in_another_run_is_named_and_put_aside(
-    what: str, kind: str, honest: dict[str, Path], memory: Path
+    what: str, kind: str, honest: dict[str, Path], tmp_path: Path
 ) -> None:
-    run = Path(shutil.copytree(honest[kind], memory / "run"))
+    run = Path(shutil.copytree(honest[kind], tmp_path / "run"))
     copied(run, honest["other"], what)
     assert any(not one.harmless for one in verify(run))
     assert repair(run)
@@ -295,9 +294,9 @@ def weight_of(checkpoint: Path) -> float:
 
 @pytest.mark.parametrize("what", [COPIES[0], *nightly(*COPIES[1:5])])
 def test_a_false_checkpoint_is_taken_by_no_reader_and_no_writer(
-    what: str, honest: dict[str, Path], memory: Path
+    what: str, honest: dict[str, Path], tmp_path: Path
 ) -> None:
-    run = Path(shutil.copytree(honest["killed"], memory / "run"))
+    run = Path(shutil.copytree(honest["killed"], tmp_path / "run"))
     copied(run, honest["other"], what)
     for one in RunReader(run).checkpoints:
         assert weight_of(one.path.whole) == one.step
@@ -309,9 +308,9 @@ def test_a_false_checkpoint_is_taken_by_no_reader_and_no_writer(
 
 
 def test_a_checkpoint_under_a_later_number_is_refused_with_the_newest_that_is_sound(
-    honest: dict[str, Path], memory: Path
+    honest: dict[str, Path], tmp_path: Path
 ) -> None:
-    run = Path(shutil.copytree(honest["closed"], memory / "run"))
+    run = Path(shutil.copytree(honest["closed"], tmp_path / "run"))
     copied(run, honest["other"], "a checkpoint under a later number")
     with pytest.raises(UserError, match="is of step 20, not of the 900"):
         RunReader(run).checkpoint()
@@ -320,17 +319,17 @@ def test_a_checkpoint_under_a_later_number_is_refused_with_the_newest_that_is_so
 
 
 @pytest.mark.parametrize("what", ["a frame under a later step", "a frame of another run"])
-def test_a_false_frame_is_not_read(what: str, honest: dict[str, Path], memory: Path) -> None:
-    run = Path(shutil.copytree(honest["closed"], memory / "run"))
+def test_a_false_frame_is_not_read(what: str, honest: dict[str, Path], tmp_path: Path) -> None:
+    run = Path(shutil.copytree(honest["closed"], tmp_path / "run"))
     copied(run, honest["other"], what)
     with pytest.raises(UserError):
         RunReader(run).frame(900 if "later" in what else 20)
 
 
 def test_a_tail_that_a_kill_or_a_disk_leaves_is_sound_and_another_is_damage_of_its_size(
-    honest: dict[str, Path], memory: Path
+    honest: dict[str, Path], tmp_path: Path
 ) -> None:
-    run = Path(shutil.copytree(honest["killed"], memory / "run"))
+    run = Path(shutil.copytree(honest["killed"], tmp_path / "run"))
     log = run / "log.jsonl"
     whole = log.read_bytes()
     last = whole.splitlines(keepends=True)[-1]
@@ -358,8 +357,8 @@ def test_a_tail_that_a_kill_or_a_disk_leaves_is_sound_and_another_is_damage_of_i
     assert log.read_bytes() == whole
 
 
-def test_what_no_writer_leaves_is_named(honest: dict[str, Path], memory: Path) -> None:
-    run = Path(shutil.copytree(honest["closed"], memory / "run"))
+def test_what_no_writer_leaves_is_named(honest: dict[str, Path], tmp_path: Path) -> None:
+    run = Path(shutil.copytree(honest["closed"], tmp_path / "run"))
     strange = {"plot.png", "frames/x.txt", "checkpoints/900/", "weights/a.pt"}
     for name in strange:
         path = run / name
@@ -369,14 +368,14 @@ def test_what_no_writer_leaves_is_named(honest: dict[str, Path], memory: Path) -
 
 
 def test_files_that_state_no_run_are_compared_by_what_they_hold(
-    honest: dict[str, Path], memory: Path
+    honest: dict[str, Path], tmp_path: Path
 ) -> None:
     """As 0.1 wrote them: a checkpoint has its configuration alone."""
-    run = Path(shutil.copytree(honest["killed"], memory / "run"))
+    run = Path(shutil.copytree(honest["killed"], tmp_path / "run"))
     for folder in (run / "checkpoints").iterdir():
         forget_run(folder)
     assert verify(run) == []
-    theirs = Path(shutil.copytree(honest["other"] / "checkpoints/000000050", memory / "c"))
+    theirs = Path(shutil.copytree(honest["other"] / "checkpoints/000000050", tmp_path / "c"))
     forget_run(theirs)
     swap_folder(run / "checkpoints/000000050", theirs)
     assert [one.path for one in verify(run)] == ["checkpoints/000000050/state.json"]

@@ -46,8 +46,8 @@ class Silent:
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = RunFolder.create(tmp_path_factory.mktemp("runs") / "first", SMALL)
+def recorded(module_path: Path) -> Path:
+    folder = RunFolder.create(module_path / "first", SMALL)
     HeadlessRun(Silent(), lambda: False, ("gates",)).train(folder.info.config, folder)
     return folder.path
 
@@ -314,8 +314,8 @@ HOSTILE: dict[str, tuple[Callable[[Members], bytes | Members], str]] = {
 
 
 @pytest.fixture(scope="module")
-def honest(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> Members:
-    out = tmp_path_factory.mktemp("honest") / "a.dgn"
+def honest(recorded: Path, module_path: Path) -> Members:
+    out = module_path / "a.dgn"
     export_run(recorded, out)
     with zipfile.ZipFile(out) as archive:
         names = [name for name in archive.namelist() if name != archive_format.MANIFEST]
