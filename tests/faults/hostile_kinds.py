@@ -25,18 +25,6 @@ from tests.faults.pickle_assembly import (
     torch_zip,
 )
 
-CALLED = (
-    "asyncio.run", "cProfile.run", "code.interact", "ctypes.util.find_library", "doctest.debug",
-    "ensurepip.bootstrap", "importlib.import_module", "logging.config.fileConfig", "marshal.loads",
-    "multiprocessing.Process", "numpy.f2py.compile", "operator.attrgetter",
-    "operator.methodcaller", "pickle.loads", "profile.run", "pty.spawn", "pydoc.locate",
-    "shelve.open", "shutil.rmtree", "site.main", "socket.create_connection",
-    "subprocess.check_output", "timeit.timeit", "torch._dynamo.optimize", "torch.compile",
-    "torch.jit.load", "torch.ops.load_library", "torch.utils.cpp_extension.load",
-    "types.FunctionType", "urllib.request.urlopen", "webbrowser.open", "zipimport.zipimporter",
-)  # fmt: skip
-
-
 # What is taken although it lies: nothing of the lie is used. What is shown, and ignored.
 TAKEN: dict[str, tuple[tuple[str, ...], str]] = {
     "10^5 notes": (("a",), ""),
@@ -52,10 +40,6 @@ def odd() -> dict[str, tuple[bytes, tuple[str, ...], str]]:
         name: (torch_zip({"w": tensor(), "odd": thing}), ("w",), ignored)
         for name, (thing, ignored) in _steps().items()
     }
-    for name in CALLED:
-        module, _, function = name.rpartition(".")
-        thing = Call(module, function, ("x",))
-        found[f"a call of {name}"] = (torch_zip({"w": tensor(), "odd": thing}), ("w",), name)
     made = _made()
     return found | {name: (made[name][0], *verdict) for name, verdict in TAKEN.items()}
 

@@ -142,27 +142,6 @@ def code(canary: Path) -> dict[str, tuple[Any, str]]:
             ),
             r"torch\.Tensor",
         ),
-        "bytes as addresses of objects": (
-            Call("numpy", "ndarray", ((1,), Call("numpy", "dtype", ("O",)), b"A" * 8)),
-            r"^odd \(numpy\.ndarray\)$",
-        ),
-        "a type of texts with another state": (
-            Call("numpy.dtypes", "StrDType", (2,), (3, "<", None, None, None, 8, 4, 5)),
-            r"^odd \(numpy\.dtypes\.StrDType\)$",
-        ),
-        "numbers of another type": (
-            Call("numpy", "int8", ({"weight": tensor()},)),
-            r"^odd \(numpy\.int8\)$",
-        ),
-        "a text of a tensor": (Call("builtins", "str", (tensor(),)), r"^odd \(builtins\.str\)$"),
-        "a class called by a builder of tensors": (
-            Call(
-                "torch._tensor",
-                "_rebuild_from_type_v2",
-                (Name("numpy", "ndarray"), Name("numpy", "ndarray"), ((1,),), None),
-            ),
-            r"^odd \(numpy\.ndarray\)$",
-        ),
         "a reduction by copyreg": (
             Call("copyreg", "_reconstructor", (Name("os", "mkdir"), Name("builtins", "object"), 1)),
             r"os\.mkdir",
@@ -349,13 +328,6 @@ def refused(canary: Path) -> dict[str, tuple[bytes, str]]:
     """Name → content and the reason of its refusal."""
     array = Call("numpy.core.multiarray", "_reconstruct", (Name("numpy", "ndarray"), (0,), b"b"))
     state = (1, (2**40,), numpy_type("f4"), False, ONES)
-    forged = Call(
-        "numpy",
-        "dtype",
-        (Name("collections", "OrderedDict"), False, True),
-        (3, "|", None, None, None, -1, -1, 0),
-    )
-    addresses = Call(array.module, array.name, array.arguments, (1, (1,), forged, False, b"A" * 8))
     lying = Call(array.module, array.name, array.arguments, state)
     loop = Raw(b"]q\1h\1a")
     one = Raw(coded(tensor()))
@@ -466,10 +438,6 @@ def refused(canary: Path) -> dict[str, tuple[bytes, str]]:
             "bytes do not fill",
         ),
         "a storage that is missing": (torch_zip({"w": tensor()}, {}), "not all there"),
-        "an array of a forged type": (
-            torch_zip({"w": tensor(), "x": addresses}),
-            r"it would call numpy\.dtype\.__setstate__; nothing",
-        ),
         "an array that lies": (torch_zip({"w": lying}), "bytes do not fill"),
         "a builder without arguments": (
             torch_zip(Call("torch._utils", "_rebuild_tensor_v2")),

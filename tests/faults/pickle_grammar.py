@@ -9,7 +9,6 @@ pickles within bytes.
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import subprocess
@@ -18,14 +17,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
-from dgn_engine.storage.checkpoints import limits, reader_child, wire
-from dgn_engine.storage.checkpoints.contents import UnreadableFile
 from dgn_engine.storage.checkpoints.harmless_names import (
     CALLS_ARGUMENTS,
     LOADS_BYTES,
     MADE,
     SHOWN,
 )
+from tests.faults.answered import answer_or_reason
 from tests.faults.pickle_assembly import Raw, coded, legacy, tensor, torch_zip
 
 CANARY = "dgn_canary"
@@ -193,14 +191,8 @@ def drawn(seed: int) -> bytes:
 
 def judged(content: bytes) -> str:
     """What is said of a file: its warnings or its refusal; '' where it is shown without any."""
-    pipe = io.BytesIO()
-    reader_child.answer(content, pipe)
-    pipe.seek(0)
-    try:
-        found = wire.receive(pipe, limits.expanded(len(content)), "x")
-    except UnreadableFile as refusal:
-        return f"refused: {refusal}"
-    return ", ".join((*found.would_call, *found.would_look_up))
+    found, refusal = answer_or_reason(content)
+    return ", ".join((*found.would_call, *found.would_look_up)) if found else f"refused: {refusal}"
 
 
 def loaded(files: Sequence[bytes], folder: Path) -> list[bool]:

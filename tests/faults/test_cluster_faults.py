@@ -1,10 +1,9 @@
-"""Jobs of Slurm whose time is up, and parents that are killed: runs are saved, nobody is left."""
+"""Jobs of Slurm whose time is up: runs are saved, nobody is left."""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -18,8 +17,7 @@ from dgn_engine.sweep.schedule import UnitProgress
 from dgn_engine.sweep.unit import unit_folder
 from dgn_engine.sweep.workers.dask_workers import DaskExecutor
 from dgn_engine.sweep.workers.serial import SerialExecutor
-from tests.engine.confinement.living import is_running
-from tests.engine.sweep.listeners import Listener, answer_of, descendants, listeners
+from tests.engine.sweep.listeners import Listener, answer_of, listeners
 from tests.engine.sweep.small import content, run, small
 from tests.faults.reference_runs import assert_sound
 from tests.faults.tables import Table
@@ -123,63 +121,3 @@ def first_of(worker: int, alive: list[int]) -> int:
 
 def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-SWEEP = """
-[base]
-device = "cpu"
-[base.data]
-train_limit = 200
-[base.net]
-name = "fc"
-[base.net.options]
-width = 8
-depth = 3
-[base.training]
-epochs = 100000
-[grid]
-seed = [0, 1]
-"""
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["--executor", "processes"],
-        ["--executor", "packed", "--workers", "1"],
-        ["--cluster", "local"],
-    ],
-    ids=["processes", "packed", "local"],
-)
-def test_workers_of_a_killed_sweep_end_and_what_they_did_goes_on(
-    options: list[str], tmp_path: Path, table: Table
-) -> None:
-    row = table.row(f"SIGKILL of dgn sweep {' '.join(options)}")
-    (tmp_path / "sweep.toml").write_text(SWEEP)
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "dgn_engine.cli", "sweep", tmp_path / "sweep.toml"),
-            *("--out", tmp_path / "out", "--quiet", *options),
-        ],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stderr=subprocess.DEVNULL,
-    )
-    folder = tmp_path / "out" / "units" / "seed=0"
-    try:
-        assert wait_until(
-            lambda: any((folder / "checkpoints").glob("*")) or process.poll() is not None
-        )
-        assert process.poll() is None
-        children = descendants(process.pid)
-    finally:
-        process.kill()
-        process.wait()
-    row.injected += 1
-    assert children
-    killed = time.monotonic()
-    assert wait_until(lambda: not [one for one in children if is_running(one)])
-    took = time.monotonic() - killed
-    assert_sound(folder)
-    assert RunReader(folder).checkpoints[-1].step > 0
-    row.survived += 1
-    row.remark = f"{len(children)} processes end by themselves, the last after {took:.0f} s"

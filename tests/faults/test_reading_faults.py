@@ -5,22 +5,33 @@ Two minutes; `make faults` runs it.
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from dgn_engine.model.nets import all_nets
+from dgn_engine.regimes import all_regimes
 from dgn_engine.storage.checkpoints.call_recorder import CallRecorder
 from dgn_engine.storage.checkpoints.contents import UnreadableFile, decoded
 from dgn_engine.storage.checkpoints.reader_child import tidy
+from tests.engine.cli.judged_run import judge
+from tests.engine.kernels.module_grammar import judged as judged_module
 from tests.faults import ambiguous_files
 from tests.faults.differential import compare, read_inertly, table
+from tests.faults.pickle_grammar import drawn, judged, loaded
 from tests.faults.reference_readers import ReferenceReaders
 from tests.faults.sandbox import Sandbox
 from tests.faults.tables import keep
+from tests.plugins import each
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(7200)]
 SEED, COUNT = 1000, 2000  # the usual tests have another seed
 IN_THE_CHILD = 40
 
@@ -61,3 +72,63 @@ def _numbers(content: bytes) -> dict[str, Any]:
     except UnreadableFile:
         return {}
     return {name: decoded(array, found.dtypes[name]) for name, array in found.arrays.items()}
+
+
+# Random pickles.
+
+PICKLES, FIRST_PICKLE, PICKLES_AT_ONCE = 6000, 1000, 1000  # those before are in the usual tests
+
+
+@pytest.mark.parametrize("first", range(FIRST_PICKLE, FIRST_PICKLE + PICKLES, PICKLES_AT_ONCE))
+def test_no_random_pickle_calls_a_function_without_a_warning(first: int, tmp_path: Path) -> None:
+    files = {seed: drawn(seed) for seed in range(first, first + PICKLES_AT_ONCE)}
+    touched = dict(zip(files, loaded(list(files.values()), tmp_path), strict=True))
+    said = {seed: judged(content) for seed, content in files.items()}
+    print(
+        f"pickles {first} to {first + PICKLES_AT_ONCE - 1}: "
+        f"{sum(touched.values())} call the function, "
+        f"{sum(not words for words in said.values())} are shown without a warning"
+    )
+    assert [seed for seed, called in touched.items() if called and not said[seed]] == []
+    assert sum(touched.values()) > PICKLES_AT_ONCE // 10
+
+
+def test_no_name_on_the_lists_does_more_than_make_a_value(tmp_path: Path) -> None:
+    child = subprocess.run(
+        [sys.executable, "-m", "tests.faults.harmless_child"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        check=True,
+    )
+    called, seen = json.loads(child.stdout.splitlines()[-1])
+    assert called > 300
+    assert seen == []
+    assert list(tmp_path.iterdir()) == []
+
+
+# Random modules.
+
+MODULES, FIRST_MODULE, MODULES_AT_ONCE = 2000, 100, 200  # the first hundred are in the usual tests
+
+
+@pytest.mark.parametrize("first", range(FIRST_MODULE, FIRST_MODULE + MODULES, MODULES_AT_ONCE))
+def test_random_modules_are_refused_or_equal_to_autograd(first: int) -> None:
+    verdicts = Counter(judged_module(seed)[0] for seed in range(first, first + MODULES_AT_ONCE))
+    print(f"modules {first} to {first + MODULES_AT_ONCE - 1}: {dict(verdicts)}")
+    assert min(verdicts["equal"], verdicts["refused"]) > MODULES_AT_ONCE // 4
+
+
+# Random runs.
+
+SEEDS = 5  # of each pair; that of the usual tests is 0
+
+
+@pytest.mark.parametrize("net", each(all_nets()))
+@pytest.mark.parametrize("regime", each(regime.name for regime in all_regimes()))
+def test_files_of_kernels_are_of_the_runs_as_they_are(
+    tmp_path: Path, regime: str, net: str
+) -> None:
+    for seed in range(SEEDS):
+        judge(tmp_path / str(seed), regime, net, seed)
+    print(f"kernels of {SEEDS} runs of {net} in {regime}: those of the runs")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import multiprocessing.spawn
 import os
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -202,6 +204,8 @@ def test_a_child_knows_its_parent_and_a_confined_one_little_else(
     assert (environment["DGN_SECRET"], environment["OMP_NUM_THREADS"]) == ("x", "7")
     assert (environment[PARENT], folder) == (str(os.getpid()), str(Path.cwd()))
     with start_confined(python(shown), DEVNULL) as child:
+        if hasattr(os, "getpgid"):  # Ctrl+C of a terminal does not reach it
+            assert os.getpgid(child.pid) == child.pid != os.getpgid(0)
         environment, folder = json.loads(child.read_all(60.0))
     assert "DGN_SECRET" not in environment
     assert (environment["OMP_NUM_THREADS"], environment["CUDA_VISIBLE_DEVICES"]) == ("1", "")
@@ -226,3 +230,73 @@ def test_every_command_of_python_has_the_safe_flags() -> None:
 )
 def test_the_end_of_a_process_has_one_set_of_words(code: int | None, words: str) -> None:
     assert describe_end(code, {-9: "gone"}) == words
+
+
+# No child outlives the program that started it for long, whatever it is at.
+
+PARENT_PROGRAM = """
+import subprocess, sys, time
+from dgn_engine.confinement import child_process
+from dgn_engine.confinement.tied_program import tied_command
+made = {start}
+made.stdout.readline()
+print(made.pid, flush=True)
+time.sleep(600)
+"""
+WATCHED = "from dgn_engine.confinement import parent_watch; parent_watch.LEAVE = 0.1; "
+
+
+def started(command: str, told: bool = False) -> str:
+    """A parent that starts a child; `told`: the child has its number in its environment."""
+    more = "env=child_process.python_environment(), " if told else ""
+    return PARENT_PROGRAM.format(start=f"subprocess.Popen({command}, {more}stdout=subprocess.PIPE)")
+
+
+def python_of_ours(code: str) -> str:
+    return f"child_process.python_command('-c', {code!r})"
+
+
+BUSY = """
+from dgn_engine.confinement.parent_watch import end_with_parent
+from dgn_engine.confinement.process import confine, cut_off
+cut_off()
+end_with_parent()
+confine(600, 1 << 28)
+print('busy', flush=True)
+while True: pass
+"""
+STUCK = f"{WATCHED}parent_watch.end_after_parent()\n"  # nothing in it asks for its parent
+STUCK += "import ctypes; print('stuck', flush=True); ctypes.CDLL(None).sleep(600)"
+LATE = f"{WATCHED}import os; parent = os.getppid(); print('late', flush=True)\n"
+LATE += "while os.getppid() == parent: pass\n"  # it is alone before it asks for its parent
+CHILDREN = {
+    "confined": PARENT_PROGRAM.format(
+        start=f"child_process.start_confined({python_of_ours(BUSY)}, subprocess.DEVNULL)"
+    ),
+    "watched": started(python_of_ours(STUCK)),
+    "tied": started("tied_command(['sh', '-c', 'echo here; exec sleep 600'])"),
+    "late": started(
+        python_of_ours(f"{LATE}parent_watch.end_with_parent()\nwhile True: pass"), told=True
+    ),
+    "late and watched": started(
+        python_of_ours(f"{LATE}parent_watch.end_after_parent()\nwhile True: pass"), told=True
+    ),
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux ends it")
+@pytest.mark.parametrize("kind", CHILDREN)
+def test_a_child_that_computes_ends_with_a_parent_that_is_killed(kind: str) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", CHILDREN[kind]],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    while is_running(pid):  # the test's own limit of time ends this
+        time.sleep(0.02)

@@ -1,6 +1,6 @@
-import io
 import json
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -11,25 +11,16 @@ import pytest
 import torch
 from torch import nn
 
-from dgn_engine.errors import UserError
-from dgn_engine.storage.checkpoints import checkpoint_reader, reader_child, wire
+from dgn_engine.storage.checkpoints import checkpoint_reader
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
-from dgn_engine.storage.checkpoints.contents import CheckpointContents, UnreadableFile
+from dgn_engine.storage.checkpoints.contents import UnreadableFile
 from tests.daily import nightly
+from tests.faults import sparse_files
+from tests.faults.answered import answered
 from tests.faults.fuzzing import small_files
 from tests.faults.honest_files import saved
 from tests.faults.hostile_archives import npz
-from tests.faults.hostile_headers import Evil
 from tests.refusals import refused
-
-
-def parsed(content: bytes) -> CheckpointContents:
-    """What the child answers to these bytes, here and without its limits."""
-    pipe = io.BytesIO()
-    reader_child.answer(content, pipe)
-    pipe.seek(0)
-    return wire.receive(pipe, 1 << 30)
-
 
 # Honest files, through the child process.
 
@@ -59,50 +50,14 @@ def test_files_of_one_index_and_a_part_of_them_go_through_the_child(tmp_path: Pa
 # Honest files, by the parser alone.
 
 
-@pytest.mark.parametrize(
-    "wrap",
-    [
-        lambda state: {"model": state, "optimizer": {"state": {0: torch.zeros(2)}}},
-        lambda state: {"model_state_dict": state, "loss": 0.5},
-        lambda state: {f"module.{k}": v for k, v in state.items()},
-        lambda state: {f"_orig_mod.module.{k}": v for k, v in state.items()},
-        lambda state: {k: nn.Parameter(v) for k, v in state.items()},
-    ],
-)
-def test_the_usual_wrappings_come_off(wrap: Callable[[dict[str, torch.Tensor]], object]) -> None:
-    state = {"a.weight": torch.randn(2, 2), "a.bias": torch.randn(2)}
-    assert list(parsed(saved(wrap(state))).arrays) == ["a.weight", "a.bias"]
-
-
 def test_names_arrive_as_plain_text() -> None:
-    found = parsed(saved({"a\nb\u202ec<b>": torch.ones(1), "x" * 999: torch.ones(1)}))
+    found = answered(saved({"a\nb\u202ec<b>": torch.ones(1), "x" * 999: torch.ones(1)}))
     first, second = found.arrays
     assert first == "a\\nb\\u202ec<b>"
     assert len(second) == 300
 
 
 # Hostile files, through the child process.
-
-
-@pytest.mark.parametrize("zipped", [True, *nightly(False)])  # parsed in test_would_call
-def test_code_in_a_pickle_is_named_and_never_run(zipped: bool, tmp_path: Path) -> None:
-    canary, path = tmp_path / "canary", tmp_path / "evil.pt"
-    thing = {"a": torch.zeros(2), "evil": Evil(canary)}
-    path.write_bytes(saved(thing, _use_new_zipfile_serialization=zipped))
-    listing = read_tensors(path)
-    assert list(listing.arrays) == ["a"]
-    assert listing.ignored == ("evil (posix.mkdir)",)
-    assert not canary.exists()
-
-
-def test_a_file_that_is_code_alone_is_refused_with_the_name_of_what_it_would_call(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "model.pt"
-    path.write_bytes(saved(Evil(tmp_path / "canary")))
-    with pytest.raises(UserError, match=r"it would call (posix|nt|os)\.mkdir; nothing was run\.$"):
-        read_tensors(path)
-    assert not (tmp_path / "canary").exists()
 
 
 def test_no_answer_in_time_is_a_sentence(tmp_path: Path) -> None:
@@ -186,10 +141,10 @@ SMALL_FILES = {name: small_files()[name] for name in ("safetensors", "npy", "npz
 @pytest.mark.parametrize("kind", SMALL_FILES)
 def test_a_file_cut_at_any_byte_is_refused(kind: str) -> None:
     content = SMALL_FILES[kind]
-    assert parsed(content).arrays
+    assert answered(content).arrays
     for length in range(len(content)):
         with pytest.raises(UnreadableFile):
-            parsed(content[:length])
+            answered(content[:length])
 
 
 @pytest.mark.parametrize("kind", SMALL_FILES)
@@ -200,6 +155,75 @@ def test_a_file_with_any_byte_flipped_is_read_or_refused_but_never_breaks(kind: 
             flipped = bytearray(content)
             flipped[place] ^= flip
             try:
-                parsed(bytes(flipped))
+                answered(bytes(flipped))
             except UnreadableFile:
                 continue
+
+
+# Files of gigabytes: known by their first bytes, read as far as they are taken.
+
+LARGE = 3 << 30
+
+
+@pytest.fixture
+def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which a file of holes takes no room: not in memory, where it may."""
+    room = tmp_path_factory.mktemp("large")
+    probe = room / "probe"
+    with probe.open("wb") as file:
+        file.truncate(LARGE)
+    if probe.stat().st_blocks > 1 << 16:
+        pytest.skip("this file system has no holes")
+    probe.unlink()
+    return room
+
+
+def test_of_large_safetensors_a_part_is_taken(room: Path) -> None:
+    sparse_files.safetensors(room / "x.safetensors", LARGE)
+    found = read_tensors(room / "x.safetensors", part="net")
+    assert {name: array.shape for name, array in found.arrays.items()} == {
+        "w": (sparse_files.SIDE, sparse_files.SIDE)
+    }
+
+
+def test_of_a_large_file_of_torch_a_part_is_taken_and_the_rest_is_not_even_checked(
+    room: Path,
+) -> None:
+    sparse_files.torch_zip(room / "x.pt", LARGE, sound=False)
+    found = read_tensors(room / "x.pt", part="net")
+    assert list(found.arrays) == ["w"]
+
+
+def test_more_numbers_than_are_taken_at_once_are_refused_with_what_to_do(room: Path) -> None:
+    sparse_files.safetensors(room / "x.safetensors", LARGE, "F16")  # six gigabytes as float32
+    with refused("too-large") as told:
+        read_tensors(room / "x.safetensors")
+    assert all(words in str(told.error) for words in ("6 GiB", "4 GiB", "--part"))
+
+
+@pytest.mark.parametrize(
+    ("start", "kind"),
+    [
+        *((b"\0", "no-checkpoint"), (b"\x93NUMPY", "too-large")),
+        *nightly((b"GGUF", "other-format"), (b"\x80\2", "too-large"), (b"PK\3\4", "cut-off")),
+    ],
+)
+def test_other_large_files_are_known_by_their_first_bytes(
+    start: bytes, kind: str, room: Path
+) -> None:
+    with (room / "x.pt").open("wb") as file:
+        file.write(start)
+        file.truncate(LARGE)
+    with refused(kind):
+        read_tensors(room / "x.pt")
+
+
+def test_a_file_that_is_cut_off_while_it_is_read_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "import os, signal; os.kill(os.getpid(), signal.SIGBUS)"
+    (tmp_path / "x.pt").write_bytes(b"abc")
+    command = [sys.executable, "-c", code]
+    monkeypatch.setattr(checkpoint_reader, "confined_command", lambda *_: command)
+    with refused("refused", value=-signal.SIGBUS):
+        read_tensors(tmp_path / "x.pt")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import _compat_pickle
 import inspect
-import io
 import pkgutil
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -13,9 +12,8 @@ import pytest
 import torch
 from torch._weights_only_unpickler import _get_allowed_globals  # type: ignore[import-untyped]
 
-from dgn_engine.storage.checkpoints import harmless_names, limits, reader_child, wire
+from dgn_engine.storage.checkpoints import harmless_names
 from dgn_engine.storage.checkpoints.call_recorder import CallRecorder
-from dgn_engine.storage.checkpoints.contents import UnreadableFile
 from dgn_engine.storage.checkpoints.harmless_names import (
     CALLS_ARGUMENTS,
     LOADS_BYTES,
@@ -27,6 +25,7 @@ from dgn_engine.storage.checkpoints.harmless_names import (
 )
 from dgn_engine.storage.checkpoints.pickle_file import GlobalName
 from tests.engine.storage.checkpoints import dangerous_names
+from tests.faults.answered import answer_or_reason
 from tests.faults.hostile_headers import npy_header
 from tests.faults.pickle_assembly import (
     Call,
@@ -48,14 +47,8 @@ EXCEPTED = ("uuid.UUID", "types.SimpleNamespace", "builtins.")
 
 def warned(content: bytes) -> str:
     """All that is said of names: the warnings of a file that is read, or its refusal."""
-    pipe = io.BytesIO()
-    reader_child.answer(content, pipe)
-    pipe.seek(0)
-    try:
-        found = wire.receive(pipe, limits.expanded(len(content)), "x")
-    except UnreadableFile as refusal:
-        return str(refusal)
-    return "\n".join((*found.would_call, *found.would_look_up))
+    found, refusal = answer_or_reason(content)
+    return "\n".join((*found.would_call, *found.would_look_up)) if found else refusal
 
 
 def listed() -> Iterator[tuple[str, str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import pickle
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
@@ -299,18 +298,6 @@ def test_an_array_that_is_changed_after_it_was_made_is_refused() -> None:
             read(pickled({"w": made}, 3))
 
 
-@pytest.mark.parametrize(
-    "kind", [int, "i4", "U3", "M8[s]", [("a", "<f4"), ("b", ">i2"), ("o", "O")]]
-)
-@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
-def test_arrays_of_any_type_lie_beside_those_that_are_read(kind: Any, protocol: int) -> None:
-    beside = np.zeros(2, np.dtype(kind, align=True) if isinstance(kind, list) else kind)
-    calls = CallRecorder()
-    found = read(pickle.dumps({"w": np.ones(2), "x": beside}, protocol), "", calls)
-    assert found.arrays["w"].tolist() == [1, 1]
-    assert calls.would_call == ()
-
-
 def test_a_tensor_beyond_its_view_is_refused_and_a_view_begins_at_its_byte() -> None:
     with pytest.raises(UnreadableFile):
         read(legacy({"w": tensor((3,), (1,), 0, view("7", 1, 1))}))
@@ -352,17 +339,6 @@ def test_what_these_files_are_made_of_is_read() -> None:
 def test_arrays_whose_names_differ_in_their_case_are_two() -> None:
     found = read(arrays(("W.npy", npy()), ("w.npy", npy(body=OTHER))))
     assert (found.arrays["W"][0], found.arrays["w"][0]) == (1, 666)
-
-
-@pytest.mark.parametrize("code", ["|O", "object", "object_", "i4,O", "|O8"])
-@pytest.mark.parametrize("name", ["o", "o.npy"])
-def test_calls_of_objects_in_an_npz_are_named_whatever_they_are_called(
-    name: str, code: str
-) -> None:
-    calls = CallRecorder()
-    found = read(arrays(("x.npy", npy()), (name, npy(code, EVIL))), "", calls)
-    assert [*found.arrays] == ["x"]
-    assert calls.would_call == ("os.system",)
 
 
 def test_an_array_is_one_by_its_first_bytes() -> None:

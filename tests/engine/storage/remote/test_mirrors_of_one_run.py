@@ -21,12 +21,10 @@ from dgn_engine.storage.runs import run_info
 from dgn_engine.storage.runs.log import LogWriter
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.repair import repair
-from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.runs.run_removal import delete_run
 from dgn_engine.storage.session_file.session_reader import unpack
 from dgn_engine.storage.session_file.session_writer import export_run
-from dgn_engine.training.headless_run import HeadlessRun
 from tests.engine.attachment.loops import examples, mlp, train
 from tests.engine.conftest import SMALL
 from tests.engine.storage.remote.peers import (
@@ -40,27 +38,19 @@ from tests.engine.storage.remote.peers import (
     reply,
     serving,
 )
+from tests.engine.storage.trained_runs import begun
 from tests.refusals import refused
 
 LONG = 5000  # bytes of a log's end, more than are compared when it is longer
 SHORT_PIECES = LineLimits(piece=100)
 
 
-class Quiet:
-    def stepped(self, step: int) -> None:
-        pass
-
-    def on_event(self, event: object) -> None:
-        pass
-
-
 @pytest.fixture(scope="module")
 def trained(module_path: Path) -> Path:
     """A run with checkpoints and weights."""
-    folder = RunFolder.create(module_path / "run", SMALL)
-    HeadlessRun(Quiet(), lambda: False, ("gates",), 0.0).train(SMALL, folder)
-    assert (folder.path / layout.WEIGHTS).is_file()
-    return folder.path
+    begun(module_path / "run", SMALL, None, ("gates",), 0.0)
+    assert (module_path / "run" / layout.WEIGHTS).is_file()
+    return module_path / "run"
 
 
 @pytest.fixture
@@ -322,9 +312,9 @@ def test_a_run_without_an_id_is_known_by_when_it_was_begun(
     both: tuple[Path, Path], tmp_path: Path, here: Path
 ) -> None:
     runs = [Path(shutil.copytree(run, tmp_path / run.name)) for run in both]
-    for begun, run in zip(("2024-01-01", "2024-01-02"), runs, strict=True):
+    for date, run in zip(("2024-01-01", "2024-01-02"), runs, strict=True):
         info = {key: value for key, value in run_info.read(run).items() if key != "id"}
-        run_info.write(run, {**info, "created": f"{begun}T00:00:00+00:00"})
+        run_info.write(run, {**info, "created": f"{date}T00:00:00+00:00"})
     mirror_once(runs[0], here)
     with refused("other-run"):
         mirror_once(runs[1], here)

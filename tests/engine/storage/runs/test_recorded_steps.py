@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
+from typing import Any
 
 import numpy as np
+import pytest
 
-from dgn_engine.protocol.frames import Frame, Reading
-from dgn_engine.storage.runs import frame_files
+from dgn_engine.protocol.frames import Array, Frame, Reading
+from dgn_engine.storage.runs import frame_content, frame_files, packed_arrays
+from dgn_engine.storage.runs.held_frames import HeldFrames
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps, readings_at, size_of
 from tests.refusals import refused
 
@@ -101,3 +106,200 @@ def test_a_frame_says_which_network_it_is_of(tmp_path: Path) -> None:
     read = RecordedSteps(tmp_path).at(7)
     assert read is not None
     assert (read.regime, read.wiring) == ("DLN", (1, 0))
+
+
+# Frames in memory are those that a folder would have, and thin out as it does.
+
+
+def drawn_frame(step: int) -> Frame:
+    numbers = np.random.default_rng(step)
+    kernel = numbers.standard_normal((40, 40)).astype(np.float32)
+    arrays = {
+        "bits": numbers.integers(0, 2, (40, 30)).astype(np.uint8),
+        "soft": numbers.random((40, 30)).astype(np.float32),
+        "kernel": kernel + kernel.T,
+        "few": numbers.standard_normal(7),
+    }
+    reading = Reading("gates", step, scalars={"open": step / 7}, arrays=arrays)
+    return Frame(1, step, 0.0, 0.0, None, {"gates": reading}, regime="FR-II", wiring=(1, 0))
+
+
+def test_a_frame_in_memory_is_the_frame_that_a_folder_gives_back(tmp_path: Path) -> None:
+    held = HeldFrames()
+    for serial, step in enumerate((0, 10, 25)):
+        frame_files.write(tmp_path / "frames", drawn_frame(step), serial)
+        held.add(drawn_frame(step))
+    recorded = RecordedSteps(tmp_path)
+    assert held.steps == recorded.steps == (0, 10, 25)
+    for step in (0, 9, 10, 24, 25, 99):
+        found, twin = held.at(step), recorded.at(step)
+        assert found is not None
+        assert twin is not None
+        assert (found.step, found.regime, found.wiring) == (twin.step, "FR-II", (1, 0))
+        mine, other = found.readings["gates"], twin.readings["gates"]
+        assert (mine.scalars, mine.remark) == (other.scalars, other.remark)
+        for name, array in other.arrays.items():
+            np.testing.assert_array_equal(mine.arrays[name], array)
+            assert not mine.arrays[name].flags.writeable
+
+
+def test_of_one_step_the_newest_is_held_and_none_before_the_first() -> None:
+    held = HeldFrames()
+    for step in (10, 20, 20):
+        held.add(drawn_frame(step))
+    assert held.steps == (10, 20)
+    assert held.at(9) is None
+    held.add(drawn_frame(15))  # the run has gone back
+    assert held.steps == (10, 15)
+
+
+def test_a_copy_is_of_its_moment_and_both_go_on() -> None:
+    """As it is sent to another process."""
+    held = HeldFrames()
+    held.add(drawn_frame(10))
+    for give in (copy.copy, lambda one: pickle.loads(pickle.dumps(one))):
+        other = give(held)
+        other.add(drawn_frame(20))
+        other.note_event(20)
+        assert (held.steps, other.steps) == ((10,), (10, 20))
+        held.add(drawn_frame(15))
+        assert (held.steps, other.steps) == ((10, 15), (10, 20))
+        held.add(drawn_frame(10))
+        assert held.steps == (10,)
+
+
+@pytest.mark.parametrize("events", [(), (300, 710)])
+def test_the_cap_is_kept_by_the_rule_of_a_folder(events: tuple[int, ...]) -> None:
+    one = HeldFrames()
+    one.add(drawn_frame(0))
+    held = HeldFrames(most=50 * one.bytes)
+    for step in events:
+        held.note_event(step)
+    for step in range(0, 1000, 10):
+        held.add(drawn_frame(step))
+        assert held.bytes <= held.most
+    assert held.left_out == 100 - len(held.steps) > 0
+    assert (held.steps[0], held.steps[-frame_files.NEWEST :]) == (
+        0,
+        tuple(range(990 - 10 * (frame_files.NEWEST - 1), 1000, 10)),
+    )
+    assert {*events} <= {*held.steps}
+    gaps = np.diff([step for step in held.steps if not any(abs(step - e) <= 20 for e in events)])
+    assert gaps[-1] == 10 < gaps.max()
+
+
+# Large arrays of frames in fewer bytes: how exactly they come back.
+
+_random = np.random.default_rng(0)
+
+
+def _back(array: Array) -> tuple[Array, str]:
+    small = packed_arrays.shrink(array)
+    assert small is not None
+    assert small[0].nbytes < array.nbytes
+    return packed_arrays.restore(*small), small[1]["as"]
+
+
+def _kernel(n: int, dtype: type) -> Array:
+    factors = _random.standard_normal((n, 5))
+    return np.asarray(1e7 * factors @ factors.T, dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_kernel_comes_back_symmetric_and_within_its_error(dtype: type) -> None:
+    kernel = _kernel(40, dtype)
+    kernel[3] = kernel[:, 3] = np.nan
+    found, kind = _back(kernel)
+    assert (kind, found.dtype, found.shape) == ("triangle", kernel.dtype, kernel.shape)
+    most = float(np.nanmax(np.abs(kernel)))
+    for i in range(40):  # number by number
+        for j in range(40):
+            old, new = float(kernel[i, j]), float(found[i, j])
+            assert np.isnan(old) == np.isnan(new)
+            if not np.isnan(old):
+                assert abs(new - old) <= abs(old) * 2.0**-11 * 1.001 + most * (2.0**-25 + 1e-6)
+    assert np.array_equal(found, found.T, equal_nan=True)
+
+
+def test_shares_come_back_on_the_same_side_of_a_half() -> None:
+    gates = _random.random((64, 32)).astype(np.float32)
+    gates[0, :3] = 0.5, np.nextafter(np.float32(0.5), np.float32(0)), 1.0
+    found, kind = _back(gates)
+    assert kind == "tones"
+    assert float(np.abs(found - gates).max()) <= 1 / 510 + 1e-7
+    assert np.array_equal(found >= 0.5, gates >= 0.5)
+
+
+def test_other_numbers_come_back_within_half_precision() -> None:
+    values = _random.standard_normal((50, 30)) * 1e-30
+    found, kind = _back(values)
+    assert kind == "half"
+    tolerance = np.abs(values) * 2.0**-11 * 1.001 + np.abs(values).max() * 2.0**-25
+    assert bool((np.abs(found - values) <= tolerance).all())
+    zeros, _ = _back(np.full((64, 64), 2.0) * 0.0)
+    assert not zeros.any()
+    holes, _ = _back(np.full((64, 64), np.nan))
+    assert np.isnan(holes).all()
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        _kernel(20, np.float64),
+        _random.standard_normal(4096),
+        np.full((64, 64), np.inf),
+        np.arange(4096).reshape(64, 64),
+    ],
+)
+def test_few_numbers_vectors_infinities_and_integers_stay_as_they_are(array: Array) -> None:
+    assert packed_arrays.shrink(array) is None
+
+
+def test_a_frame_says_how_exactly_it_was_stored_and_takes_a_fifth() -> None:
+    """As a run of DL with 5 layers of 128 units, read on 64 examples, records it."""
+    kernels: dict[str, Array] = {f"active_{i}": _kernel(64, np.float32) for i in range(10)}
+    kernels |= {name: _kernel(64, np.float64) for name in ("active", "sensitive", "npk")}
+    gates: dict[str, Array] = {
+        f"layer_{i}": _random.random((64, 128), np.float32) for i in range(5)
+    }
+    values = np.linspace(1.0, 0.0, 64)
+    readings = {
+        "overlap": Reading("overlap", 7, arrays=kernels | {"eigenvalues": values}, remark="exact"),
+        "gates": Reading("gates", 7, arrays=gates),
+    }
+    before = sum(a.nbytes for r in readings.values() for a in r.arrays.values())
+    content = frame_content.encode(Frame(1, 7, 0.0, 0.0, None, readings))
+    assert 4 * len(content) < before
+    found = frame_content.decode(content).readings
+    assert found["overlap"].remark == "exact · matrices stored to 0.05 %"
+    assert found["gates"].remark == "stored to 0.002"
+    assert np.array_equal(found["overlap"].arrays["eigenvalues"], values)
+    assert not found["gates"].arrays["layer_0"].flags.writeable
+
+
+def test_hard_gates_come_back_exactly_and_without_a_word() -> None:
+    gates = (_random.random((64, 128)) < 0.5).astype(np.uint8)
+    frame = Frame(1, 7, 0.0, 0.0, None, {"gates": Reading("gates", 7, arrays={"layer_0": gates})})
+    found = frame_content.decode(frame_content.encode(frame)).readings["gates"]
+    assert np.array_equal(found.arrays["layer_0"], gates)
+    assert found.remark == ""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"shape": [64, 63]},
+        {"shape": [1 << 40, 1 << 40]},
+        {"shape": [-1, 4]},
+        {"as": "half"},
+        {"as": "pickle"},
+        {"dtype": "object"},
+        {"scale": 0.0},
+        {"scale": float("inf")},
+    ],
+)
+def test_what_makes_no_sense_is_refused(change: dict[str, Any]) -> None:
+    small = packed_arrays.shrink(_kernel(64, np.float32))
+    assert small is not None
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        packed_arrays.restore(small[0], small[1] | change)

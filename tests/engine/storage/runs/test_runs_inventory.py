@@ -22,27 +22,18 @@ from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.session_reader import adopt, unpack
 from dgn_engine.storage.session_file.session_writer import export_run
-from dgn_engine.training.headless_run import HeadlessRun
 from tests.engine.conftest import SMALL
+from tests.engine.storage.trained_runs import Stops, begun, gone_on
 
 KEEPING = replace(SMALL, training=replace(SMALL.training, keep_epochs=(0, 1)))
 
 
-class Silent:
-    def stepped(self, step: int) -> None:
-        pass
-
-    def on_event(self, event: object) -> None:
-        pass
-
-
 @pytest.fixture(scope="module")
 def finished(module_path: Path) -> Path:
-    folder = RunFolder.create(module_path / "run", KEEPING)
-    HeadlessRun(Silent(), lambda: False, ("gates",), 0.0).train(KEEPING, folder)
-    assert verify(folder.path) == []
-    assert not why_uncertain(folder.path)
-    return folder.path
+    begun(module_path / "run", KEEPING, None, ("gates",), 0.0)
+    assert verify(module_path / "run") == []
+    assert not why_uncertain(module_path / "run")
+    return module_path / "run"
 
 
 @pytest.fixture
@@ -146,10 +137,8 @@ def test_a_folder_of_an_older_version_is_sound_as_far_as_can_be_told(
 
 
 def test_what_was_gone_before_a_run_went_on_is_still_gone_after(tmp_path: Path) -> None:
-    stopped = RunFolder.create(tmp_path / "run", KEEPING)
-    asked = iter(range(1000))
-    HeadlessRun(Silent(), lambda: next(asked) > 20, ("gates",), 0.0).train(KEEPING, stopped)
-    path = stopped.path
+    path = tmp_path / "run"
+    begun(path, KEEPING, Stops(21), ("gates",), 0.0)
     assert verify(path) == []
     assert RunReader(path).status == "stopped"
     RunReader(path).frames[0].path.whole.unlink()
@@ -159,8 +148,7 @@ def test_what_was_gone_before_a_run_went_on_is_still_gone_after(tmp_path: Path) 
         f"{folder_layout.FRAMES}/*-000000-*.safetensors",
         f"{folder_layout.KEPT}/epoch-0000.safetensors",
     ]
-    again = RunFolder(path)
-    assert HeadlessRun(Silent(), lambda: False).go_on(again).step == 45
+    assert gone_on(path).step == 45
     assert [one.path for one in verify(path)] == gone
 
 

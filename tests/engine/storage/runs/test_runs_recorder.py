@@ -7,7 +7,6 @@ import math
 import os
 import shutil
 import zipfile
-from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -15,11 +14,14 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
+import torch
 
 from dgn_engine.cli import main
-from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.config import DataConfig, GatingConfig
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.branches import BranchChanges
 from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.protocol.runs import RunContinued
 from dgn_engine.protocol.training import Measured, RegimeSwapped
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout
@@ -28,28 +30,14 @@ from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.headless_run import HeadlessRun, planned_steps
 from dgn_engine.training.readings.watch_budget import WatchBudget
+from dgn_engine.training.run import Run
+from dgn_engine.training.run_snapshot import capture, restore
 from tests.daily import nightly
+from tests.engine.conftest import SMALL
+from tests.engine.storage.trained_runs import Stops, begun, gone_on
 from tests.refusals import refused_command
 
-SMALL = RunConfig(
-    net=NetConfig(options=(("width", 16), ("depth", 4))),
-    training=TrainingConfig(epochs=1, learning_rate=1e-3),
-    probe_examples=20,
-)
 FAST = ["--width", "16", "--depth", "4", "--epochs", "1", "--quiet"]
-
-
-class Deaf:
-    def stepped(self, step):
-        pass
-
-    def on_event(self, event):
-        pass
-
-
-def trained(path, config=SMALL, probes=()):
-    folder = RunFolder.create(path, config)
-    return HeadlessRun(Deaf(), lambda: False, probes, checkpoint_every=0.0).train(config, folder)
 
 
 def measured(step):
@@ -66,7 +54,7 @@ def failing(monkeypatch, name, code):
 
 
 def test_a_full_disk_leaves_training_as_it_was_and_is_told(tmp_path, monkeypatch, capsys):
-    trained(tmp_path / "whole")
+    begun(tmp_path / "whole")
     out = tmp_path / "run"
     failing(monkeypatch, "note_all", errno.ENOSPC)
     assert main(["train", *FAST, "--lr", "1e-3", "--out", str(out)]) == 4
@@ -78,7 +66,7 @@ def test_a_full_disk_leaves_training_as_it_was_and_is_told(tmp_path, monkeypatch
 
 def test_swaps_leave_a_checkpoint_of_the_weights_before(tmp_path):
     config = replace(SMALL, gating=GatingConfig(regime="FL", pretrain_epochs=1))
-    trained(tmp_path / "run", config)
+    begun(tmp_path / "run", config, checkpoint_every=0.0)
     reader = RunReader(tmp_path / "run")
     (swap,) = [event for event in reader.events if isinstance(event, RegimeSwapped)]
     kept = [(one.step, one.kept) for one in reader.checkpoints if one.kept]
@@ -98,27 +86,12 @@ def test_a_diverging_run_keeps_its_last_finite_checkpoint(tmp_path, capsys):
 
 
 def test_frames_are_recorded_where_probes_are_asked_for(tmp_path):
-    trained(tmp_path / "run", probes=("gates", "npk"))
+    begun(tmp_path / "run", SMALL, None, ("gates", "npk"), checkpoint_every=0.0)
     reader = RunReader(tmp_path / "run")
     frame = reader.latest_frame(10**6)
     assert set(frame.readings) == {"gates", "npk"}
     assert frame.readings["gates"].arrays["layer_0"].shape == (20, 16)
     assert {event.probe for event in reader.events if hasattr(event, "probe")} == {"gates", "npk"}
-
-
-class Stops(Deaf):
-    """Asks to stop after so many steps, or ends the run by an exception."""
-
-    def __init__(self, after=10**9, killed=10**9):
-        self.after, self.killed, self.step = after, killed, 0
-
-    def stepped(self, step):
-        self.step = step
-        if step == self.killed:
-            raise InterruptedError
-
-    def asked(self):
-        return self.step >= self.after
 
 
 TEN_STEPS = replace(
@@ -128,24 +101,13 @@ HUNDRED_STEPS = replace(
     TEN_STEPS, training=replace(TEN_STEPS.training, epochs=10), probe_examples=4
 )
 PLAN = list(planned_steps(0, 100))
+NPK = ("npk",)
 
 
 @pytest.fixture
 def timeless(monkeypatch):
     """A recorder whose clock stands still: no frame is due by time."""
     monkeypatch.setattr(WatchBudget, "interval", lambda *_: math.inf)
-
-
-def begun(path, config, stop=None, probes=("npk",), **settings):
-    stop = stop or Stops()
-    folder = RunFolder.create(path, config)
-    with closing(folder):
-        HeadlessRun(stop, stop.asked, probes, **settings).train(config, folder)
-
-
-def gone_on(path, stop=None):
-    stop = stop or Stops()
-    HeadlessRun(stop, stop.asked).go_on(RunFolder(path))
 
 
 def steps_of_frames(path):
@@ -185,7 +147,7 @@ def test_planned_steps_lie_apart_in_proportion_to_their_distance_from_the_first(
 def test_frames_are_those_of_the_plan_however_often_a_run_goes_on(
     tmp_path, config, every, stops, steps
 ):
-    begun(tmp_path / "run", config, Stops(*stops[:1]), record_every=every)
+    begun(tmp_path / "run", config, Stops(*stops[:1]), NPK, record_every=every)
     for after in (*stops[1:], 10**9) if stops else ():
         gone_on(tmp_path / "run", Stops(after))
     assert steps_of_frames(tmp_path / "run") == steps
@@ -193,7 +155,7 @@ def test_frames_are_those_of_the_plan_however_often_a_run_goes_on(
 
 def test_time_makes_no_more_frames_where_their_steps_are_given(tmp_path, monkeypatch):
     monkeypatch.setattr(WatchBudget, "interval", lambda *_: 0.0)
-    begun(tmp_path / "run", TEN_STEPS, record_every=4)
+    begun(tmp_path / "run", TEN_STEPS, None, NPK, record_every=4)
     assert steps_of_frames(tmp_path / "run") == [0, 4, 8, 10]
 
 
@@ -207,7 +169,7 @@ def test_a_killed_run_that_goes_on_has_the_frames_of_its_plan(tmp_path, monkeypa
             what = "dgn_engine.training.headless_run.Run"
             patch.setattr(what, Mock(side_effect=InterruptedError))
         with pytest.raises(InterruptedError):
-            begun(out, HUNDRED_STEPS, Stops(killed=PLAN[25]), checkpoint_every=0.0)
+            begun(out, HUNDRED_STEPS, Stops(killed=PLAN[25]), NPK, checkpoint_every=0.0)
     gone_on(out)
     frames = [frame.step for frame in RunReader(out).frames]
     assert len(frames) == len(set(frames))
@@ -217,9 +179,9 @@ def test_a_killed_run_that_goes_on_has_the_frames_of_its_plan(tmp_path, monkeypa
 @pytest.mark.usefixtures("timeless")
 def test_a_branch_keeps_frames_from_where_it_began(tmp_path):
     parent, out = tmp_path / "parent", tmp_path / "branch"
-    begun(parent, HUNDRED_STEPS, probes=())
+    begun(parent, HUNDRED_STEPS)
     for number in range(2):  # a second branch is as the first
-        branch = HeadlessRun(Deaf(), lambda: False, ("npk",))
+        branch = HeadlessRun(Stops(), lambda: False, NPK)
         branch.branch_off(parent, 100, BranchChanges(seed=1), out.with_name(f"{number}"), 20)
     for number in range(2):
         assert steps_of_frames(out.with_name(f"{number}")) == list(planned_steps(100, 120))
@@ -230,12 +192,12 @@ def test_an_interrupted_run_has_a_frame_of_its_last_step_and_can_be_recorded_oth
     tmp_path, capsys
 ):
     out = tmp_path / "run"
-    begun(out, TEN_STEPS, Stops(3), record_every=9)
+    begun(out, TEN_STEPS, Stops(3), NPK, record_every=9)
     assert steps_of_frames(out) == [0, 3]
     assert repr(RunReader(out).frame(3)) == "<frame of step 3, epoch 0.3: npk of step 3>"
     assert main(["train", "--resume", str(out), "--record", "npk, gates"]) == 0
     assert set(RunReader(out).frame(10).readings) == {"npk", "gates"}
-    begun(tmp_path / "without", TEN_STEPS, Stops(3), probes=())
+    begun(tmp_path / "without", TEN_STEPS, Stops(3))
     refused_command("train", "--resume", tmp_path / "without", "--record-every", "2")
 
 
@@ -269,7 +231,7 @@ def test_frames_are_counted_and_their_steps_said(tmp_path, capsys):
 @pytest.fixture(scope="module")
 def finished(module_path):
     out = module_path / "run"
-    trained(out)
+    begun(out, checkpoint_every=0.0)
     return out
 
 
@@ -318,3 +280,144 @@ def test_a_run_is_shown_kept_exported_and_deleted(tmp_path, finished, capsys):
     assert main(["runs", "delete", str(out), "--yes"]) == 0
     assert [path.name for path in out.iterdir()] == ["mine.txt"]
     assert refused_command("runs", "delete", out, "--yes").kind == "no-run"
+
+
+# A run that goes on from its folder is bit for bit the one that was never interrupted.
+
+
+def config_of(regime="DL", **training):
+    gating = GatingConfig(regime=regime, pretrain_epochs=1 if regime == "FL" else 0)
+    return replace(SMALL, gating=gating, training=replace(SMALL.training, **training))
+
+
+def fresh(config, recorded=False):
+    return Run(1, config, lambda _: None, lambda *_: None, live=False, recorded=recorded)
+
+
+def everything(run):
+    tensors = {name: tensor.clone() for name, tensor in run.trainer.tensors().items()}
+    return tensors, run.trainer.counters()
+
+
+def assert_same(one, other):
+    (tensors, counters), (theirs, their_counters) = everything(one), everything(other)
+    assert tensors.keys() == theirs.keys()
+    for name, tensor in tensors.items():
+        assert torch.equal(tensor, theirs[name]), name
+    assert counters == their_counters
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize("optimiser", ["adam", "sgd", "rmsprop"])
+@pytest.mark.parametrize("regime", ["ReLU", "soft-ReLU", "FR-II", "FR-DI", "FL", "DL"])
+def test_a_restored_run_takes_the_same_steps(regime, optimiser):
+    config = config_of(regime, optimiser=optimiser, momentum=0.9, batch=64)
+    whole = fresh(config)
+    for _ in range(15):
+        whole.step()
+    snapshot = capture(whole)
+    for _ in range(20):  # into the second epoch, and for FL over the end of its pre-training
+        whole.step()
+    other = fresh(config, recorded=True)
+    restore(other, snapshot)
+    for _ in range(20):
+        other.step()
+    assert_same(whole, other)
+
+
+def test_dials_wiring_and_draws_come_back(make_run):
+    run = make_run("DL")
+    for _ in range(3):
+        run.step()
+    run.control.set_beta(4.0)
+    run.control.set_learning_rate(0.01)
+    run.control.set_value_input("random")
+    run.control.rewire((2, 0, 1))
+    run.control.swap("FR-II", restart_value=False)
+    run.step()
+    other = fresh(run.config, recorded=True)
+    restore(other, capture(run))
+    assert other.trainer.network.gate == run.trainer.network.gate
+    assert other.trainer.network.wiring == (2, 0, 1)
+    for one in (run, other):
+        for _ in range(4):
+            one.step()
+        one.control.swap("FR-DI", restart_value=False)
+        one.step()
+    assert_same(run, other)
+
+
+def test_a_pending_test_pass_is_taken_again(make_run, events):
+    run = make_run("DL")
+    while not run.evaluation.pending:
+        run.advance()
+    snapshot = capture(run)
+    other_events = []
+    other = Run(1, run.config, other_events.append, lambda *_: None, live=False, recorded=True)
+    restore(other, snapshot)
+    assert other.evaluation.pending
+    for one in (run, other):
+        while one.evaluation.pending:
+            one.advance()
+    assert events[-1] == other_events[-1]
+    assert isinstance(events[-1], Measured)
+
+
+@pytest.mark.parametrize("regime", [*nightly("DL"), "FL"])
+def test_a_run_that_was_interrupted_ends_like_one_that_was_not(tmp_path, regime):
+    config = config_of(regime)
+    reference = begun(tmp_path / "whole", config)
+    begun(tmp_path / "parts", config, Stops(30))
+    gone_on(tmp_path / "parts", Stops(60))
+    last = Stops()
+    outcome = gone_on(tmp_path / "parts", last)
+    assert outcome == reference
+    continued = [event for event in last.events if isinstance(event, RunContinued)]
+    assert [event.remark for event in continued] == [""]
+    one, other = (RunReader(tmp_path / name) for name in ("whole", "parts"))
+    assert one.measured == other.measured
+    assert [e for e in one.events if isinstance(e, RegimeSwapped)] == [
+        e for e in other.events if isinstance(e, RegimeSwapped)
+    ]
+    assert one.checkpoints[-1].finished
+    assert other.checkpoints[-1].finished
+    assert_same_weights(one, other)
+
+
+def assert_same_weights(one, other):
+    from safetensors.numpy import load
+
+    found = [load((r.path / "weights.safetensors").read_bytes()) for r in (one, other)]
+    assert found[0].keys() == found[1].keys()
+    assert all(np.array_equal(found[0][name], found[1][name]) for name in found[0])
+
+
+def test_a_run_without_a_checkpoint_begins_again_from_its_seed(tmp_path):
+    begun(tmp_path / "run", config_of(), Stops(20))
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    assert gone_on(tmp_path / "run").step == 45
+    reader = RunReader(tmp_path / "run")
+    assert [event.step for event in reader.measured] == sorted(
+        {event.step for event in reader.measured}
+    )
+    assert reader.status == "finished"
+
+
+def test_other_data_are_refused(tmp_path):
+    begun(tmp_path / "run", config_of(), Stops(5))
+    folder = RunFolder(tmp_path / "run")
+    folder.info.tree = {**folder.info.tree, "data_fingerprint": "other"}
+    with pytest.raises(UserError, match="fingerprint"):
+        gone_on(folder, Stops(10))
+    folder.close()
+
+
+def test_why_a_continued_run_may_differ_is_said(tmp_path):
+    begun(tmp_path / "run", config_of(), Stops(5))
+    folder = RunFolder(tmp_path / "run")
+    versions = {**folder.info.tree["versions"], "torch": "1.0"}
+    folder.info.tree = {**folder.info.tree, "versions": versions}
+    again = Stops(10)
+    gone_on(folder, again)
+    told = next(event for event in again.events if isinstance(event, RunContinued))
+    assert "torch was 1.0" in told.remark

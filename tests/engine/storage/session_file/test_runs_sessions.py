@@ -23,33 +23,23 @@ from dgn_engine.errors import UserError
 from dgn_engine.storage.runs import folder_layout, log, run_info
 from dgn_engine.storage.runs.folder_layout import ANSWERS
 from dgn_engine.storage.runs.manifest import verify
-from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file import archive_format
 from dgn_engine.storage.session_file.session_reader import adopt, is_session, unpack
 from dgn_engine.storage.session_file.session_writer import SavePoint, export_run, save_session
-from dgn_engine.training.headless_run import HeadlessRun
 from tests.daily import nightly
 from tests.engine.conftest import SMALL
 from tests.engine.storage.session_file.read_here import read_in_this_process
+from tests.engine.storage.trained_runs import begun, gone_on
 from tests.refusals import refused
 
 Members = dict[str, bytes]
 
 
-class Silent:
-    def stepped(self, step: int) -> None:
-        pass
-
-    def on_event(self, event: object) -> None:
-        pass
-
-
 @pytest.fixture(scope="module")
 def recorded(module_path: Path) -> Path:
-    folder = RunFolder.create(module_path / "first", SMALL)
-    HeadlessRun(Silent(), lambda: False, ("gates",)).train(folder.info.config, folder)
-    return folder.path
+    begun(module_path / "first", SMALL, None, ("gates",))
+    return module_path / "first"
 
 
 @pytest.fixture
@@ -112,8 +102,7 @@ def test_an_adopted_run_goes_on_under_its_own_identity(
     told = [run_info.read(path)["id"] for path in (recorded, first, second)]
     assert len(set(told)) == 3
     assert verify(first) == []
-    outcome = HeadlessRun(Silent(), lambda: False).go_on(RunFolder(first))
-    assert outcome.step == RunReader(recorded).step
+    assert gone_on(first).step == RunReader(recorded).step
 
 
 def test_the_command_line_imports_and_shows(

@@ -1,0 +1,24 @@
+"""What the parent would have of a file by its reading child, in this process."""
+
+from __future__ import annotations
+
+import io
+
+from dgn_engine.storage.checkpoints import limits, reader_child, wire
+from dgn_engine.storage.checkpoints.contents import CheckpointContents, UnreadableFile
+
+
+def answered(content: bytes, part: str = "") -> CheckpointContents:
+    """Raises `UnreadableFile`."""
+    pipe = io.BytesIO()
+    reader_child.answer(content, pipe, part)
+    pipe.seek(0)
+    return wire.receive(pipe, limits.expanded(len(content)), "x")
+
+
+def answer_or_reason(content: bytes) -> tuple[CheckpointContents | None, str]:
+    """Or why it is refused."""
+    try:
+        return answered(content), ""
+    except UnreadableFile as verdict:
+        return None, str(verdict)
