@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -103,20 +104,34 @@ def test_a_disk_that_becomes_read_only_in_mid_run(
 def test_a_clock_that_jumps_both_ways(
     quick_disk: Path, references: dict[str, Reference], table: Table
 ) -> None:
+    """At every look by up to a year, and once back by a year while a killed run goes on."""
     row = table.row("the clock jumps by up to a year, both ways, at every look")
-    reference, path = references["FL"], quick_disk / "run"
+    reference = references["FL"]
+    path, killed = quick_disk / "run", quick_disk / "killed"
+    victim = go_on(killed, reference)
+    victim.await_step(reference.steps // 3)
+    victim.kill()
+    victim.wait()
     chance, now = random.Random(5), time.time
-    row.injected += 1
 
-    def work() -> int:
+    def work(clock: Callable[[], float], *words: str) -> int:
         from dgn_engine.cli import main
 
-        time.time = lambda: now() + chance.uniform(-365, 365) * 86_400
-        return main([*reference.arguments, "--out", str(path)])
+        time.time = clock
+        return main([*words])
 
-    assert Victim(work).wait() == 0
-    assert_equal(path, reference.path)
-    row.survived += 1
+    jumping = partial(work, lambda: now() + chance.uniform(-365, 365) * 86_400)
+    before = partial(work, lambda: now() - 365 * 86_400)
+    for one, act in (
+        (path, partial(jumping, *reference.arguments, "--out", str(path))),
+        (killed, partial(before, "train", "--resume", str(killed), "--quiet")),
+    ):
+        row.injected += 1
+        assert Victim(act).wait() == 0
+        for file in one.rglob("*"):
+            os.utime(file, (1.0, 1.0))
+        assert_equal(one, reference.path)
+        row.survived += 1
 
 
 def in_own_mounts(prepare: Callable[[], None], *arguments: str) -> Victim:

@@ -5,7 +5,6 @@ Each kind of fault adds a row to the table that is printed at the end.
 
 from __future__ import annotations
 
-import os
 import random
 import resource
 import shutil
@@ -256,32 +255,6 @@ def test_many_writers_at_once(
     assert_equal(path, reference.path)
     row.survived = 8
     row.remark = f"{codes.count(2)} were refused"
-
-
-def test_the_clock_is_set_back(
-    tmp_path: Path, references: dict[str, Reference], table: Table
-) -> None:
-    row = table.row("clock set back by a year while resuming")
-    reference = references["FL"]
-    path = tmp_path / "run"
-    victim = go_on(path, reference)
-    victim.await_step(reference.steps // 3)
-    victim.kill()
-    victim.wait()
-    row.injected += 1
-    now = time.time
-
-    def work() -> int:
-        from dgn_engine.cli import main
-
-        time.time = lambda: now() - 365 * 86_400
-        return main(["train", "--resume", str(path), "--quiet"])
-
-    assert Victim(work).wait() == 0
-    for file in path.rglob("*"):
-        os.utime(file, (1.0, 1.0))
-    assert_equal(path, reference.path)
-    row.survived += 1
 
 
 def test_sessions_are_killed(tmp_path: Path, table: Table) -> None:

@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 
 from dgn_engine.config import RunConfig
-from dgn_engine.protocol.frames import Frame, Reading
-from dgn_engine.protocol.training import Measured
-from dgn_engine.storage.plain_data import to_plain
-from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.storage.runs.run_folder import RunFolder
 from tests.engine.storage.places import folder_in_memory
 from tests.engine.storage.recorded_disk import RecordedDisk
+from tests.engine.storage.runs.short_run import frame, score, snapshot
 
 
 @pytest.fixture
@@ -45,9 +40,8 @@ def run(tmp_path: Path) -> Path:
     """Two lines, a frame and a checkpoint; nothing was trained."""
     folder = RunFolder.create(tmp_path / "runs" / "one", RunConfig())
     for step in (1, 2):
-        folder.note("Measured", to_plain(Measured(step, 0.0, 0.5, 0.5)))
-    folder.add_frame(Frame(1, 2, 0.1, 0.0, None, {"a": Reading("a", 2, 0, 0, {"x": np.ones(3)})}))
-    state = {"format": 1, "step": 2, "finished": False, "config": RunConfig().to_dict()}
-    folder.checkpoint(Snapshot({"value.weights.0": torch.ones(3)}, state), "")
+        score(folder, step)
+    folder.add_frame(frame(2))
+    folder.checkpoint(snapshot(2), "")
     folder.close()
     return folder.path

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -72,20 +73,22 @@ class SteppedRecorder(Recorder):
         return not self.paused
 
 
-def snapshot(step: int) -> Snapshot:
-    """Its weights say of which step it is."""
-    state = {"format": 1, "step": step, "finished": False, "config": CONFIG.to_dict()}
-    return Snapshot({"value.weights.0": torch.full((2, 2), float(step))}, state)
+def snapshot(step: int, value: float = math.nan, **state: Any) -> Snapshot:
+    """Its weights say of which step it is, or have this value."""
+    whole = {"format": 1, "step": step, "finished": False, "config": CONFIG.to_dict(), **state}
+    number = float(step) if math.isnan(value) else value
+    return Snapshot({"value.weights.0": torch.full((2, 2), number)}, whole)
 
 
-def frame(step: int) -> Frame:
-    arrays = {"layer_0": np.full((2, 3), step, dtype=np.float32)}
+def frame(step: int, value: float = math.nan) -> Frame:
+    number = step if math.isnan(value) else value
+    arrays = {"layer_0": np.full((2, 3), number, dtype=np.float32)}
     reading = Reading("gates", step, 0.1, 0.2, arrays, {"nu": math.nan})
     return Frame(1, step, step / 45, 0.0, None, {"gates": reading})
 
 
-def score(folder: RunFolder, step: int) -> None:
-    folder.note("Measured", to_plain(Measured(step, 0.0, math.nan, 0.5)))
+def score(folder: RunFolder, step: int, loss: float = math.nan) -> None:
+    folder.note("Measured", to_plain(Measured(step, 0.0, loss, 0.5)))
 
 
 def promised(folder: RunFolder, lines: int) -> Promise:

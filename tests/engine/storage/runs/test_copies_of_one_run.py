@@ -7,34 +7,27 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 
 from dgn_engine.config import RunConfig
-from dgn_engine.protocol.frames import Frame, Reading
-from dgn_engine.protocol.training import Measured
-from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import run_identity, run_info
 from dgn_engine.storage.runs.log import DIGEST, MOST_DIGESTS, STRETCH, LogDigests
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.repair import repair
-from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.session_reader import adopt
+from tests.engine.storage.runs.short_run import frame, score, snapshot
 
 LINES = 2 * STRETCH
 
 
 def go_on(run: RunFolder, first: int, loss: float) -> None:
     for step in range(first, first + LINES):
-        run.note("Measured", to_plain(Measured(step, step / 10, loss, 0.5)))
+        score(run, step, loss)
         if step % 50 == 0:
-            reading = Reading("gates", step, 0.1, 0.2, {"a": np.full((2, 3), loss)}, {})
-            run.add_frame(Frame(1, step, step / 10, 0.0, None, {"gates": reading}))
-    state = {"format": 1, "step": step, "finished": False, "config": RunConfig().to_dict()}
-    run.checkpoint(Snapshot({"value.weights.0": torch.full((2, 2), loss)}, state), "")
+            run.add_frame(frame(step, loss))
+    run.checkpoint(snapshot(step, loss), "")
 
 
 @pytest.fixture(scope="module")
@@ -91,9 +84,9 @@ def test_what_another_copy_wrote_is_named_and_put_aside(
     assert [one for one in verify(run) if not one.harmless] == []
     reader = RunReader(run)
     assert {one.train_loss for one in reader.measured} == {0.25, 0.5}
-    for frame in reader.frames:
-        loss = reader.frame(frame.step).readings["gates"].arrays["a"][0, 0]
-        assert loss == (0.25 if frame.step < LINES else 0.5)
+    for stored in reader.frames:
+        loss = reader.frame(stored.step).readings["gates"].arrays["layer_0"][0, 0]
+        assert loss == (0.25 if stored.step < LINES else 0.5)
     assert (run / "damaged").is_dir()
 
 

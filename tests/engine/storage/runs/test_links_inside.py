@@ -8,22 +8,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from dgn_engine.cli import main
-from dgn_engine.config import RunConfig
-from dgn_engine.protocol.frames import Frame
-from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.inner_path import LinkInside
-from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.repair import repair
 from dgn_engine.storage.runs.run_answers import read_answers
-from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_notes import read_notes
 from dgn_engine.storage.runs.run_reader import RunReader
+from tests.engine.storage.runs.short_run import frame, score, snapshot
 from tests.refusals import refused, refused_command
 
 # Inner folders and files, and things deeper in the folder, by the first that there is.
@@ -163,11 +158,10 @@ def test_a_folder_that_becomes_a_link_in_mid_run_is_not_written_through(
     folder = RunFolder(run)
     place = tmp_path / "elsewhere"
     place.mkdir()
-    state = {"format": 1, "step": 3, "finished": False, "config": RunConfig().to_dict()}
     acts: dict[str, Callable[[], None]] = {
-        "note": lambda: folder.note("Measured", to_plain(Measured(3, 0.0, 0.5, 0.5))),
-        "add_frame": lambda: folder.add_frame(Frame(1, 3, 0.1, 0.0, None)),
-        "checkpoint": lambda: folder.checkpoint(Snapshot({"a": torch.ones(3)}, state), ""),
+        "note": lambda: score(folder, 3),
+        "add_frame": lambda: folder.add_frame(frame(3)),
+        "checkpoint": lambda: folder.checkpoint(snapshot(3), ""),
     }
     for name in (folder_layout.FRAMES, folder_layout.CHECKPOINTS):
         (run / name).rename(run / f"{name}-before")

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-import torch
 
 from dgn_engine.cli import main
 from dgn_engine.config import RunConfig
@@ -21,7 +20,6 @@ from dgn_engine.storage.runs.log_gaps import LogFact, read_gaps
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.recorded_log import LogTail
 from dgn_engine.storage.runs.repair import repair
-from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from tests.engine.storage.runs.short_run import CONFIG, frame, snapshot
@@ -36,9 +34,7 @@ def score(run: RunFolder, step: int, accuracy: float) -> None:
 
 
 def save(run: RunFolder, step: int, regime: str, kept: str = "") -> None:
-    state = {"format": 1, "step": step, "finished": False, "regime": regime}
-    state["config"] = RunConfig().to_dict()
-    run.checkpoint(Snapshot({"value.weights.0": torch.full((2, 2), float(step))}, state), kept)
+    run.checkpoint(snapshot(step, regime=regime), kept)
 
 
 def continued(folder: Path, last_checkpoint: bool = True, closed: bool = True) -> Path:

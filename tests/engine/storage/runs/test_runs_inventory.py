@@ -9,20 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from dgn_engine.cli import main
-from dgn_engine.protocol.training import Measured
-from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout, manifest, run_info
 from dgn_engine.storage.runs.manifest import verify, why_uncertain
 from dgn_engine.storage.runs.repair import repair
-from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.session_reader import adopt, unpack
 from dgn_engine.storage.session_file.session_writer import export_run
 from tests.engine.conftest import SMALL
+from tests.engine.storage.runs.short_run import score, snapshot
 from tests.engine.storage.trained_runs import Stops, begun, gone_on
 
 KEEPING = replace(SMALL, training=replace(SMALL.training, keep_epochs=(0, 1)))
@@ -169,12 +166,11 @@ def test_the_inventory_is_taken_out_before_anything_changes_and_written_last(run
     RunFolder(run).close()
     assert (run / folder_layout.RUN).read_bytes() == before
     folder = RunFolder(run)
-    folder.note("Measured", to_plain(Measured(46, 1.0, 0.5, 0.5)))
+    score(folder, 46)
     assert claims(run) is None  # a kill now leaves no claim that may be wrong
     assert verify(run) == []
     assert "written" in why_uncertain(run)
-    state = {"format": 1, "step": 46, "finished": False}
-    folder.checkpoint(Snapshot({"value.weights.0": torch.ones(3)}, state), "")
+    folder.checkpoint(snapshot(46), "")
     folder.close()
     assert claims(run)["lines"] == len(RunReader(run).log.contents.lines)
     assert verify(run) == []
