@@ -237,6 +237,8 @@ def test_checkpoints_come_back_as_they_were_those_of_one_step_in_folders_of_thei
         loaded = run_checkpoints.load(one)
         assert loaded.step == 7
         assert torch.equal(loaded.tensors["value.weights.0"], torch.full((2, 2), 7.0))
+    write_checkpoint(tmp_path, 2, step=3)  # the run has gone back: it is the newest
+    assert [one.step for one in run_checkpoints.scan(tmp_path)] == [7, 7, 3]
     found[0].path.whole.joinpath(folder_layout.TENSORS).write_bytes(b"spoilt since")
     with refused("damaged"):
         run_checkpoints.load(found[0])

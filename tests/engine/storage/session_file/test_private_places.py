@@ -89,8 +89,12 @@ def lock_is_a_link(left: Path) -> None:
     (left / LOCK).symlink_to(left.parent / "elsewhere.lock")
 
 
-def open_to_all(left: Path) -> None:
-    left.chmod(0o777)
+def open_to_a_group(left: Path) -> None:
+    left.chmod(0o770)
+
+
+def open_to_others(left: Path) -> None:
+    left.chmod(0o707)
 
 
 def of_another_machine(left: Path) -> None:
@@ -122,7 +126,8 @@ def a_file(left: Path) -> None:
     [
         linked,
         lock_is_a_link,
-        open_to_all,
+        open_to_a_group,
+        open_to_others,
         of_another_machine,
         not_locked_yet,
         without_lock,
