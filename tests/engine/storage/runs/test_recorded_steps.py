@@ -162,6 +162,7 @@ def test_a_copy_is_of_its_moment_and_both_go_on() -> None:
         other.add(drawn_frame(20))
         other.note_event(20)
         assert (held.steps, other.steps) == ((10,), (10, 20))
+        assert (held._events, other._events) == ([], [20])
         held.add(drawn_frame(15))
         assert (held.steps, other.steps) == ((10, 15), (10, 20))
         held.add(drawn_frame(10))

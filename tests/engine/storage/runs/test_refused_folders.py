@@ -463,7 +463,7 @@ def test_runs_that_take_too_much_say_how_much_and_what_can_be_done() -> None:
     assert "1 MiB of 20 MiB" in under.outcome(0)
 
 
-def test_a_refusal_of_a_deletion_holds_nothing(run: Path) -> None:
+def test_a_deletion_and_its_refusal_hold_nothing(run: Path) -> None:
     """As of a lock that another machine left, which is seen only when it is taken."""
     held = run / folder_layout.LOCK
     held.touch()
@@ -477,3 +477,4 @@ def test_a_refusal_of_a_deletion_holds_nothing(run: Path) -> None:
     held.unlink()
     delete_run(run)
     assert not run.exists()
+    assert len([*Path("/dev/fd").iterdir()]) == before

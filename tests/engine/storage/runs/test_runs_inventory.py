@@ -19,7 +19,7 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.session_reader import adopt, unpack
 from dgn_engine.storage.session_file.session_writer import export_run
 from tests.engine.conftest import SMALL
-from tests.engine.storage.runs.short_run import score, snapshot
+from tests.engine.storage.runs.short_run import CONFIG, frame, score, snapshot
 from tests.engine.storage.trained_runs import Stops, begun, gone_on
 
 KEEPING = replace(SMALL, training=replace(SMALL.training, keep_epochs=(0, 1)))
@@ -147,6 +147,20 @@ def test_what_was_gone_before_a_run_went_on_is_still_gone_after(tmp_path: Path) 
     ]
     assert gone_on(path).step == 45
     assert [one.path for one in verify(path)] == gone
+
+
+def test_a_frame_that_was_gone_and_is_superseded_is_missed_no_more(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run", CONFIG)
+    folder.checkpoint(snapshot(1), "")
+    for step in (2, 3):
+        folder.add_frame(frame(step))
+    folder.close()
+    RunReader(folder.path).frames[-1].path.whole.unlink()
+    assert len(verify(folder.path)) == 1
+    again = RunFolder(folder.path)
+    again.go_on({"step": 1})
+    again.close()
+    assert verify(folder.path) == []
 
 
 @pytest.mark.parametrize("text", ["colour = 1", "seed = 'one'", "[training]\nbatch = -1"])
