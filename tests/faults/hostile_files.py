@@ -12,7 +12,6 @@ from tests.faults import (
     hostile_archives,
     hostile_headers,
     hostile_kinds,
-    hostile_modules,
     hostile_pickles,
 )
 
@@ -40,7 +39,6 @@ def kinds(canary: Path) -> dict[str, Hostile]:
     for name, (content, shown, ignored) in {
         **hostile_pickles.odd(canary),
         **hostile_kinds.odd(),
-        **hostile_modules.odd(),
     }.items():
         found[name] = Hostile(_writer(name, content), "", shown, ignored, content)
     return found
@@ -54,7 +52,6 @@ def _bytes(canary: Path) -> dict[str, tuple[bytes, str]]:
         **hostile_archives.archives(),
         **hostile_pickles.refused(canary),
         **hostile_kinds.refused(),
-        **hostile_modules.refused(),
     }
 
 

@@ -8,8 +8,10 @@ import zipfile
 from typing import Any
 
 import numpy as np
+import torch
+from torch import nn
 
-from tests.faults.honest_files import npz
+from tests.faults.honest_files import npz, saved
 from tests.faults.hostile_archives import SOUND, in_list, zipped
 from tests.faults.hostile_headers import entry, npy_header, safetensors
 from tests.faults.pickle_assembly import (
@@ -41,7 +43,8 @@ def odd() -> dict[str, tuple[bytes, tuple[str, ...], str]]:
         for name, (thing, ignored) in _steps().items()
     }
     made = _made()
-    return found | {name: (made[name][0], *verdict) for name, verdict in TAKEN.items()}
+    taken = {name: (made[name][0], *verdict) for name, verdict in TAKEN.items()}
+    return found | taken | _odd_modules()
 
 
 def _steps() -> dict[str, tuple[Any, str]]:
@@ -127,7 +130,8 @@ def _steps() -> dict[str, tuple[Any, str]]:
 
 def refused() -> dict[str, tuple[bytes, str]]:
     """Name → content and the reason of its refusal."""
-    return {name: made for name, made in _made().items() if name not in TAKEN}
+    found = {name: made for name, made in _made().items() if name not in TAKEN}
+    return found | _refused_modules()
 
 
 def _made() -> dict[str, tuple[bytes, str]]:
@@ -360,3 +364,50 @@ def _formats() -> dict[str, tuple[bytes, str]]:
         ),
         "text of two bytes a letter": ("hello".encode("utf-16"), "is no checkpoint"),
     }
+
+
+# modules and settings
+
+W = torch.ones(2, 2)
+
+
+def _odd_modules() -> dict[str, tuple[bytes, tuple[str, ...], str]]:
+    """Saved modules and settings that are read beside the tensors of a file."""
+    things: dict[str, Any] = {
+        "modules that are shared in 2^40 ways": _shared(40),
+        "5,001 modules in one": nn.ModuleList(nn.Identity() for _ in range(5001)),
+        "modules in each other 80 deep": _nested(80),
+        "a module under a name of 10,000 letters": nn.ModuleDict({"n" * 10_000: nn.Identity()}),
+        "100,000 settings": {f"setting{number}": number for number in range(100_000)},
+        "a setting of four megabytes": {"activation": "x" * (4 << 20)},
+        "a setting that steers a terminal": {"arch\x1b[2J\u202e": "net\x1b]0;x\x07\r\n"},
+        "a setting of 600 digits": {"layers": 10**600, "more": [10**600] * 16},
+        "an optimiser of 50,000 groups": {"param_groups": [{"lr": 0.1, "params": [1]}] * 50_000},
+        "groups of an optimiser that are none": {"param_groups": [1, None, {"params": 3}, []]},
+    }
+    return {name: (saved({"w": W, "odd": thing}), ("w",), "") for name, thing in things.items()}
+
+
+def _refused_modules() -> dict[str, tuple[bytes, str]]:
+    outer, inner = nn.ModuleDict(), nn.ModuleDict()
+    outer["inner"], inner["outer"] = inner, outer
+    settings: dict[str, Any] = {"activation": "tanh"}
+    settings["again"] = settings
+    return {
+        "modules that hold each other": (saved({"w": W, "odd": outer}), "contains itself"),
+        "settings that hold themselves": (saved({"w": W, "args": settings}), "contains itself"),
+    }
+
+
+def _shared(depth: int) -> nn.Module:
+    found: nn.Module = nn.Tanh()
+    for _ in range(depth):
+        found = nn.ModuleDict({"a": found, "b": found})
+    return found
+
+
+def _nested(depth: int) -> nn.Module:
+    found: nn.Module = nn.Tanh()
+    for _ in range(depth):
+        found = nn.ModuleDict({"a": found})
+    return found
