@@ -14,6 +14,15 @@ pytestmark = pytest.mark.skipif(
     any((ROOT / example.path).exists() for example in EXAMPLES), reason="the examples are in place"
 )
 NAMES = [option for example in EXAMPLES for option in ("--plug-in", example.name)]
+AT_A_PUSH = {  # of each kind one
+    "test_data_sets.py",
+    "test_every_command.py",
+    "test_nets.py",
+    "test_panels.py",
+    "test_probes.py",
+    "test_regimes.py",
+    "test_seed_start.py",
+}
 LINT = "import importlinter.cli as c; raise SystemExit(c.lint_imports(no_cache=True, no_logo=True))"
 RUN_ALL = (
     "import sys\nfor path in sys.argv[1:]:\n    exec(compile(open(path).read(), path, 'exec'), {})"
@@ -55,14 +64,25 @@ def test_the_examples_keep_the_import_contracts(project: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_test_over_every_plug_in_of_a_kind_takes_the_example_of_that_kind(project: Path) -> None:
+    assert_each_is_taken(project, [path for path in said_of_each(project) if path.name in AT_A_PUSH])
+
+
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_what_is_true_of_every_plug_in_is_true_of_the_examples(project: Path) -> None:
-    """Each must be named by a test, or nothing is known of plug-ins of its kind. What is said of
-    all plug-ins together is left to `make plugins`."""
+    """What is said of all plug-ins together is left to `make plugins`."""
+    assert_each_is_taken(project, said_of_each(project))
+
+
+def said_of_each(project: Path) -> list[Path]:
+    """The modules with tests over every plug-in of a kind."""
     said = re.compile(r"\beach\(")
-    tests = [
-        path for path in (project / "tests").rglob("test_*.py") if said.search(path.read_text())
-    ]
+    return [path for path in (project / "tests").rglob("test_*.py") if said.search(path.read_text())]
+
+
+def assert_each_is_taken(project: Path, tests: list[Path]) -> None:
+    """Each must be named by a test that passes, or nothing is known of plug-ins of its kind."""
     chosen = (*NAMES, "--each", *(str(path.relative_to(project)) for path in tests))
     marks = "discovery and not faults and not display and not gpu"
     arguments = ("-v", "-p", "no:cacheprovider", "-m", marks)

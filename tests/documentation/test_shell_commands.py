@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
+import matplotlib
 import pytest
 
 from dgn_engine.cli import _offered_commands, _own_commands
@@ -43,7 +44,10 @@ def pages() -> Iterator[object]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("document", list(pages()))
-def test_the_commands_of_a_document_run_as_they_stand(document: str, stand_ins: StandIns) -> None:
+def test_the_commands_of_a_document_run_as_they_stand(
+    document: str, stand_ins: StandIns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MPLCONFIGDIR", matplotlib.get_cachedir())  # its list of fonts takes seconds
     lines = commands_to_run(slow=False)[document]
     ends = {
         outcome.line: (outcome.code, outcome.output)

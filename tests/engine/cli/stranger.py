@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from subprocess import PIPE, CompletedProcess, Popen
 
+import matplotlib
 import torch
 from torch import nn
 
@@ -25,10 +27,17 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Stranger:
-    """`home`: an empty folder, where their data and results come to lie; they work in `folder`."""
+    """`home`: an empty folder, where their data and results come to lie; they work in `folder`.
+
+    They have drawn with matplotlib before: the list of fonts that it makes once takes seconds.
+    """
 
     def __init__(self, home: Path, folder: Path) -> None:
         self.home, self.folder = home, folder
+        kept = home / ".cache" / "matplotlib"
+        kept.mkdir(parents=True)
+        for fonts in Path(matplotlib.get_cachedir()).glob("fontlist*.json"):
+            shutil.copy(fonts, kept)
 
     def types(self, *words: str | Path) -> CompletedProcess[str]:
         """Run `dgn WORDS` to its end, with pipes in the place of a terminal."""

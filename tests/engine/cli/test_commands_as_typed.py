@@ -35,6 +35,7 @@ pytestmark = [
     pytest.mark.skipif(os.name != "posix", reason="terminals and homes of POSIX"),
 ]
 FEW = ("--train-limit", "60", "--test-limit", "30")
+FEWER = ("--train-limit", "32", "--test-limit", "30")  # one batch: ten networks may train long
 QUICKLY = ("--executor", "serial", "--quiet")  # as other tests do it, in their own process
 # A network in a stack rounds otherwise than alone: the bound of test_train_stack.py.
 STACKED = 3e-3
@@ -70,10 +71,10 @@ def a_module(stranger: Stranger) -> tuple[str | Path, ...]:
 
 def a_run(stranger: Stranger) -> tuple[str | Path, ...]:
     """The folder of a run of ours, with what probes saw."""
-    few = (*FEW, "--regime", "ReLU", "--width", "12", "--depth", "3", "--out", "relu")
-    if not (stranger.folder / "relu").exists():
-        probes = ("--record", "gates,overlap,npk,ntk")
-        assert stranger.types("train", *few, *probes).returncode == 0
+    relu = stranger.folder / "relu"
+    if not relu.exists():
+        few = [*FEW, "--regime", "ReLU", "--width", "12", "--depth", "3", "--out", str(relu)]
+        assert main(["train", *few, "--record", "gates,overlap,npk,ntk", "--quiet"]) == 0
     return ("relu",)
 
 
@@ -136,7 +137,7 @@ def test_gate_information_with_all_defaults(
 ) -> None:
     network = given(stranger)
     before = set(stranger.results())
-    done = stranger.types("gate-information", *network, *FEW)
+    done = stranger.types("gate-information", *network, *FEWER)
     assert done.returncode == 0, done.stderr
     (folder,) = set(stranger.results()) - before
     made = document.read(folder)
@@ -148,7 +149,7 @@ def test_gate_information_with_all_defaults(
     if given not in (a_file, weights_of_a_run):
         return
     out = str(tmp_path / "out")
-    assert main(["gate-information", *map(str, network), *FEW, *QUICKLY, "--out", out]) == 0
+    assert main(["gate-information", *map(str, network), *FEWER, *QUICKLY, "--out", out]) == 0
     one, two, stacked = scores(made), scores(document.read(Path(out))), given is not a_file
     assert one.keys() == two.keys()
     for name, values in one.items():
@@ -222,10 +223,11 @@ def test_an_experiment_of_the_papers_with_all_defaults(stranger: Stranger) -> No
     assert "done" in line
 
 
-def test_inspect_lists_a_network_and_shows_it_on_data(stranger: Stranger, run: Path) -> None:
-    listed = stranger.types("inspect", *a_file(stranger))
-    assert listed.returncode == 0, listed.stderr
-    assert listed.stdout.startswith("numbered.pt")
+def test_inspect_lists_a_network_and_shows_it_on_data(
+    stranger: Stranger, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", *map(str, a_file(stranger))]) == 0
+    assert capsys.readouterr().out.startswith("numbered.pt")
     shown = stranger.types("inspect", run.name, "--data", "digits")
     assert shown.returncode == 0, shown.stderr
     assert re.search(r"\b50 .* of digits\b", shown.stdout)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -136,9 +135,7 @@ def test_the_current_folder_is_importable_as_with_python_m(folder: Path) -> None
         "def make():\n    return nn.Sequential(nn.Linear(5, WIDTH), nn.ReLU())\n"
     )
     (folder / "pack" / "sizes.py").write_text("WIDTH = 4\n")
-    command = [sys.executable, "-P", "-m", "dgn_engine.cli", *asked("pack.deep.net:make", "--json")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout)["settings"]["module"] == "Sequential of pack/deep/net.py"
+    assert computed("pack.deep.net:make")[1]["module"] == "Sequential of pack/deep/net.py"
 
 
 def test_an_attribute_of_a_class_is_found_by_dots(folder: Path) -> None:
