@@ -21,7 +21,6 @@ from dgn_engine.experiments.report import document
 from dgn_engine.experiments.report.write_report import ReproductionTask
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.config_file import read_config
-from tests.engine.cli.typed import refused_kind
 from tests.refusals import refused_command
 
 FEW = ["--train-limit", "96", "--test-limit", "60", "--lr", "0.003", "--device", "cpu"]
@@ -182,12 +181,6 @@ def test_the_help_states_the_defaults(capsys: pytest.CaptureFixture[str]) -> Non
         assert words in told
     for option in ("--regime", "--gates-from", "--wiring", "--beta "):
         assert option not in told
-
-
-@pytest.mark.parametrize("option", ["--beta", "--keep-epochs", "--seed", "--gate-probability"])
-def test_what_follows_from_the_measure_is_not_asked(option: str) -> None:
-    words = ("gate-information", "net.pt", option, "1")
-    assert refused_kind("no-effect", *words).place == option
 
 
 def test_a_setting_without_effect_is_said(

@@ -107,27 +107,6 @@ def test_what_confines_the_reader_is_said_and_tried(capsys: pytest.CaptureFixtur
     assert len(lines) == 2 + len(found["layers"]) + len(found["attempts"])
 
 
-@pytest.mark.parametrize(
-    ("words", "kind", "place"),
-    [
-        ("", "not-named", ""),
-        ("x.pt --confinement", "contradiction", "--confinement"),
-        ("--confinement --data x", "contradiction", "--confinement"),
-        ("x.pt --examples 5", "needs-option", "--examples"),
-        ("x.pt --kernels exact", "needs-option", "--kernels"),
-        ("x.pt --option width=3", "needs-option", "--option"),
-        ("x.pt --data digits --option width=3", "needs-option", "--option"),
-        ("x.pt --data digits --split-seed 2147483648", "out-of-bounds", "--split-seed"),
-        ("x.pt --data digits --split-seed 1 --test-indices a", "contradiction", "--split-seed"),
-        ("x.pt --data digits --test-indices=", "empty", "--test-indices"),
-        ("x.pt --data digits --examples 1", "out-of-bounds", "--examples"),
-        ("--model a:b", "needs-option", "--model"),
-    ],
-)
-def test_options_that_do_not_go_together_are_refused(words: str, kind: str, place: str) -> None:
-    assert refused_kind(kind, "inspect", *words.split()).place == place
-
-
 def test_a_layer_that_there_is_not_is_refused(checkpoint: Path) -> None:
     network = nn.Sequential(nn.Linear(64, 4), nn.ReLU(), nn.Linear(4, 3))
     torch.save(network.eval(), checkpoint)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -207,105 +206,6 @@ def test_the_table_and_the_json_go_to_stdout(files, capsys):
     assert "ntk_value" in capsys.readouterr().out
     run(files[0], "--json")
     assert json.loads(capsys.readouterr().out)["kernels"]["npk"]["trace"] > 0
-
-
-def other_network(folder, kind):
-    """A file of another network than that of `files`."""
-    rng = np.random.default_rng(1)
-    weights = [rng.normal(size=(b, a)) for a, b in pairwise(SIZES)]
-    match kind:
-        case "no chain":
-            weights[1] = rng.normal(size=(9, 8))
-        case "not finite":
-            weights[0][0, 0] = np.nan
-        case "a convolution":
-            weights[0] = rng.normal(size=(9, 1, 3, 3))
-        case "narrow":
-            weights[1] = rng.normal(size=(8, 9))
-            weights[2] = rng.normal(size=(9, 8))
-    path = folder / "other.safetensors"
-    save_file({f"{i}.weight": w for i, w in enumerate(weights)}, path)
-    return str(path)
-
-
-@pytest.mark.parametrize(
-    ("kind", "told"),
-    [("no chain", "1.weight"), ("not finite", "not finite"), ("a convolution", "--geometry")],
-)
-def test_a_network_that_cannot_be_is_refused(files, kind, told):
-    folder, out = files[0], files[0] / "never.npz"
-    words = [other_network(folder, kind), "--activation", "relu", "--inputs", folder / "x.npy"]
-    assert told in str(refused_command("kernels", *words, "--out", out))
-    assert not out.exists()
-
-
-FC = ("--net", "fc", "--option")
-
-
-@pytest.mark.parametrize(
-    ("options", "kind", "place"),
-    [
-        (["--permute", "0,0,1"], "needs-option", "--permute"),
-        (["--eps", "0.1"], "needs-option", "--eps"),
-        (["--option", "width=9"], "needs-option", "--option"),
-        (["--expect-accuracy", "90"], "needs-option", "--expect-accuracy"),
-        (["--beta", "-1"], "out-of-bounds", "--beta"),
-        (["--beta", "inf"], "out-of-bounds", "--beta"),
-        (["--beta", "4", "--eps", "-0.1"], "out-of-bounds", "--eps"),
-        (["--memory", "-1"], "out-of-bounds", "--memory"),
-        (["--memory", "nan"], "out-of-bounds", "--memory"),
-        (["--labels", "x.npy"], "wrong-shape", ""),
-        (["--labels", "nan.npy"], "wrong-type", ""),
-        (["--labels", "half.npy"], "wrong-type", ""),
-        (["--labels", "three.npy"], "out-of-bounds", ""),
-        (["--inputs", "infinite.npy"], "not-finite", ""),
-        (["--inputs", "y.npy"], "wrong-shape", ""),
-        (["--inputs", "two.npz"], "wrong-length", ""),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(files, options, kind, place, monkeypatch):
-    monkeypatch.chdir(files[0])
-    for name, labels in (
-        ("nan", np.full(N, np.nan)),
-        ("half", np.full(N, 0.5)),
-        ("three", [3] * N),
-    ):
-        np.save(f"{name}.npy", labels)
-    np.save("infinite.npy", np.full((3, 6), np.inf))
-    np.savez("two.npz", a=np.ones((3, 6)), b=np.ones((3, 6)))
-    words = ["value.safetensors", "--activation", "relu", "--inputs", "x.npy", *options]
-    refusal = refused_command("kernels", *words, "--out", "k.npz")
-    assert (refusal.kind, refusal.place) == (kind, place)
-    assert not Path("k.npz").exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        (["--memory", "0.0000001"], "--memory"),
-        (["--net", "resnet152"], "resnet152"),
-        ([*FC, "width=9", "--option", "depth=3"], "4 weight layers"),
-        ([*FC, "width=8", "--option", "depth=4"], "weights of value"),
-        (["--gates", "NARROW"], "layer 2"),
-        (["--gates", "FEATURE", "--permute", "1,0"], "gate layers"),
-    ],
-)
-def test_networks_and_gates_that_do_not_fit_are_refused(files, capsys, options, told):
-    folder = files[0]
-    known = {"NARROW": other_network(folder, "narrow"), "FEATURE": str(folder / "feature.pt")}
-    code, _ = run(folder, *(known.get(option, option) for option in options))
-    said = capsys.readouterr().err
-    assert code == 2
-    assert told in said
-    assert said.count("\n") == 1
-    assert not (folder / "k.npz").exists()
-
-
-def test_inputs_of_another_size_are_refused_with_both_sizes(files):
-    folder = files[0]
-    words = [folder / "value.safetensors", "--activation", "relu", "--inputs", folder / "x.npy"]
-    np.save(folder / "x.npy", np.zeros((3, 5)))
-    assert {"6", "5"} <= set(str(refused_command("kernels", *words)).rstrip(".").split())
 
 
 @pytest.mark.parametrize("regime", ["ReLU", "FR-II", "DL"])

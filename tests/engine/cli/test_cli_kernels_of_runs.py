@@ -132,22 +132,6 @@ def test_a_run_folder_is_its_newest_checkpoint_and_is_found_by_its_name(
         np.testing.assert_array_equal(found["ntk"], again["ntk"])
 
 
-@pytest.mark.parametrize(
-    ("at", "options", "told"),
-    [
-        ("@5", ["--examples", "probe"], "step 6"),
-        ("", ["--examples", "25"], "24 training examples"),
-        ("", ["--examples", "probe", "--labels", "y.npy"], "--inputs"),
-        ("", ["--examples", "probe", "--beta", "2"], "--beta"),
-    ],
-)
-def test_what_a_run_does_not_have_is_refused(
-    folder: Path, tmp_path: Path, at: str, options: list[str], told: str
-) -> None:
-    words = ("kernels", f"{folder}{at}", *options, "--out", tmp_path / "k.npz")
-    assert told in str(refused_command(*words))
-
-
 def test_a_file_has_the_examples_of_its_run_and_of_no_other(make_run: Make, tmp_path: Path) -> None:
     run = make_run("FR-II", small(FC))
     object.__setattr__(run.trainer.data, "fingerprint", "another")

@@ -44,50 +44,6 @@ def test_the_gates_of_a_run_can_be_used_by_another(
     assert "layer 1" in str(refused_command("train", "--width", "20", "--depth", "4", *gates))
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        ("--data nothing", "nothing"),
-        ("--regime FR-III", "FR-II"),
-        ("--net resnet152", "cnn4"),
-        ("--option colour=3", "colour"),
-        ("no-such-file.toml", "no-such-file.toml"),
-        ("--regime FL --gates-from no-such-file.pt", "no-such-file.pt"),
-        ("--binary 4,99", "99"),
-        ("--epochs 0", "--epochs"),
-    ],
-)
-def test_bad_input_is_named(words: str, told: str) -> None:
-    assert told in str(refused_command("train", *words.split()))
-
-
-@pytest.mark.parametrize(
-    ("words", "kind", "place"),
-    [
-        ("--option width", "wrong-form", "--option"),
-        ("--width 0", "out-of-bounds", "net.options.width"),
-        ("--lr -1", "out-of-bounds", "training.learning_rate"),
-        ("--seed -1", "out-of-bounds", "seed"),
-        ("--checkpoint-every nan", "out-of-bounds", "--checkpoint-every"),
-        ("--checkpoint-every -5", "out-of-bounds", "--checkpoint-every"),
-        ("--record-every 5", "needs-option", "--record-every"),
-        ("--at-step 5", "needs-option", "--at-step"),
-        ("--no-record --out x", "contradiction", "--no-record"),
-        ("--no-record --record gates", "contradiction", "--no-record"),
-        ("--resume x --width 3", "contradiction", "--width"),
-        ("--resume x --option n=3", "contradiction", "--option"),
-        ("--resume x --data-option n=3", "contradiction", "--data-option"),
-        ("--branch-from x --width 3", "contradiction", "--width"),
-        ("--branch-from x --no-record", "contradiction", "--no-record"),
-    ],
-)
-def test_an_option_that_cannot_be_is_refused(words: str, kind: str, place: str) -> None:
-    refusal = refused_kind(kind, "train", *words.split())
-    assert refusal.place == place
-    *_, option = (word for word in words.split() if word.startswith("--"))
-    assert option in str(refusal)
-
-
 def test_a_refusal_names_the_option_that_was_typed_or_the_key_in_the_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

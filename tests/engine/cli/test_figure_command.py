@@ -20,7 +20,6 @@ from dgn_engine.scene.panel_spec import all_panels
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.session_writer import export_run
 from tests.engine.cli.typed import arrays_in
-from tests.refusals import refused_command
 
 
 @pytest.fixture(scope="module")
@@ -251,81 +250,6 @@ def test_options_and_names_are_as_in_the_window(run: Path, tmp_path: Path) -> No
     assert "seed" not in path.read_text(encoding="utf-8").partition("</metadata>")[2]
     figure(run, "--panel", "training", "--legend", "train=$L$ of training", "-o", path)
     assert "of training" in path.read_text(encoding="utf-8").replace("\u00a0", " ")
-
-
-SPECTRUM = ("--panel", "spectrum")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("--panel", "spectrun"), "spectrun;"),
-        (("--panel", ","), "--panel"),
-        ((*SPECTRUM, "--step", "7"), "first has no frame of step 7"),
-        (("--panel", "training", "--step", "3"), "first has no scores of step 3"),
-        ((*SPECTRUM, "--step", "0,7"), "first has no frame of step 7"),
-        ((*SPECTRUM, "--step", "0,0"), "Step 0 "),
-        ((*SPECTRUM, "--step", "0,7,45"), "not 3"),
-        (("--panel", "agreement"), "0,45."),
-        ((*SPECTRUM, "--chart", "x"), "chart x here"),
-        (("--panel", "ntk,spectrum", "--chart", "ntk.x"), "chart ntk.x here"),
-        (("--panel", "training,ntk", "--chart", "los"), "chart los here"),
-        ((*SPECTRUM, "--width", "90"), "width of 90 in"),
-        ((*SPECTRUM, "--font-size", "3"), "size of 3 pt"),
-        (("--panel", "training", "--legend", "train=$^{$"), "'$^{$' for the curve train"),
-        ((*SPECTRUM, "--choose", "show=x"), "show=x "),
-        ((*SPECTRUM, "--choose", "way=x"), "--choose way=x "),
-        ((*SPECTRUM, "--choose", "ntk.show=x"), "--choose ntk.show=x "),
-        ((*SPECTRUM, "--height", "0.8"), "6.75 × 0.8 in"),
-        ((*SPECTRUM, "--animate", "1:30"), "between 1 and 30"),
-        ((*SPECTRUM, "--animate", "all", "-o", "film.pdf"), "film.pdf"),
-    ],
-)
-def test_what_makes_no_figure_is_refused_with_what_was_asked(
-    arguments: tuple[str, ...],
-    told: str,
-    run: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert told in str(refused_command("figure", run, *arguments))
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "kind", "place", "value"),
-    [
-        (("--step", "0,"), "wrong-form", "--step", "0,"),
-        (("--step", "x"), "wrong-form", "--step", "x"),
-        (("--step=-1",), "wrong-form", "--step", "-1"),
-        (("--step=",), "wrong-form", "--step", ""),
-        (("--dpi", "0"), "out-of-bounds", "--dpi", 0),
-        (("--font-size", "0"), "out-of-bounds", "--font-size", 0),
-        (("--legend", "x=y"), "unknown-name", "--legend", "x=y"),
-        (("--legend", "energy"), "unknown-name", "--legend", "energy"),
-        (("-o", "a.bmp"), "no-choice", "", "a.bmp"),
-        (("-o", "a.png", "--format", "svg"), "contradiction", "--out", "svg"),
-        (("--animate", "5"), "wrong-form", "--animate", "5"),
-        (("--animate", "9:3"), "wrong-form", "--animate", "9:3"),
-        (("--animate", "all", "--pages", "1"), "out-of-bounds", "--pages", 1),
-        (("--animate", "all", "--step", "45"), "contradiction", "--step", "--animate"),
-        (("--animate", "all", "--format", "png"), "no-effect", "--format", None),
-    ],
-)
-def test_options_that_make_no_figure_are_refused(
-    arguments: tuple[str, ...],
-    kind: str,
-    place: str,
-    value: object,
-    run: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    refusal = refused_command("figure", run, *SPECTRUM, *arguments)
-    assert (refusal.kind, refusal.place, refusal.value) == (kind, place, value)
-    assert not list(tmp_path.iterdir())
 
 
 def test_recorded_steps_become_an_animation_with_fixed_axes(

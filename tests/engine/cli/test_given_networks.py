@@ -192,25 +192,6 @@ def test_a_module_without_gates_is_refused_with_the_reason(
     assert not out.exists()
 
 
-@pytest.mark.parametrize("command", ["gate-information", "inspect"])
-@pytest.mark.parametrize(
-    ("options", "kind", "place"),
-    [
-        (["--model", "own_nets:Mine", "--net", "cnn4"], "no-effect", "--net"),
-        (["--model", "own_nets:Mine", "--part", "ema"], "no-effect", "--part"),
-        (["--model", "own_nets:Mine", "mine.pt"], "contradiction", "--model"),
-        (["--weights", "mine.pt", "whole.pt"], "needs-option", "--weights"),
-        (["--model", "own_nets:Nobody"], "unknown-name", ""),
-        ([], "not-named", ""),
-    ],
-)
-def test_what_makes_no_sense_beside_a_model_is_refused(
-    command: str, options: list[str], kind: str, place: str, mine: Mine, tmp_path: Path
-) -> None:
-    assert refused_kind(kind, command, "--data", "digits", *options).place == place
-    assert not (tmp_path / "results").exists()
-
-
 def test_a_whole_module_of_ones_own_class_is_refused_with_the_options_that_read_it(
     mine: Mine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -96,21 +96,6 @@ def test_a_quantity_that_there_is_not_is_refused_with_all_there_are(
     assert ", ".join(QUANTITIES) in said
 
 
-@pytest.mark.parametrize(
-    ("model", "options"),
-    [
-        ("Residual", ["nu"]),  # without labels
-        ("Residual", ["ntk,eigenvalues", "--logits", "perclass"]),
-        ("Smooth", ["ntk,gates"]),
-        ("Smooth", ["npk"]),
-    ],
-)
-def test_a_quantity_that_is_not_of_this_model_is_refused(
-    folder: Path, model: str, options: list[str]
-) -> None:
-    assert "--only" in str(refused(*asked(f"user_nets:{model}", "--only", *options)))
-
-
 def test_of_a_model_of_which_k_alone_is_known_it_can_be_asked_for(folder: Path) -> None:
     arrays, settings = computed("user_nets:Smooth", "--labels", "y.npy", "--only", "ntk")
     assert set(arrays) == {"ntk"}

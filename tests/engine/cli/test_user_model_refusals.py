@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dgn_engine.cli.run.user_code import RaisedError
-from tests.engine.cli.typed import refused_kind, said_in_a_line
+from tests.engine.cli.typed import said_in_a_line
 from tests.engine.cli.user_code import asked, code, refused
 
 TORCH = "import torch\nfrom torch import nn\n"
@@ -124,46 +124,3 @@ def test_a_path_in_the_place_of_a_module_is_answered_with_what_is_meant(
     said = said_in_a_line(capsys, *asked(typed))
     assert f"'{typed}'" in said
     assert said.endswith(f"'{meant}'?\n")
-
-
-@pytest.mark.parametrize(
-    ("options", "option"),
-    [
-        (["--net", "fc", "--option", "width=3"], "--net"),
-        (["--option", "width=3"], "--option"),
-        (["--norm-eps", "1e-3"], "--norm-eps"),
-        (["--gates", "g.pt"], "--gates"),
-        (["--beta", "4", "--eps", "0.1"], "--beta"),
-        (["--permute", "0,1"], "--permute"),
-        (["--value-input", "ones"], "--value-input ones"),
-        (["--feature-activation", "linear"], "--feature-activation linear"),
-        (["--data-root", "d"], "--data-root"),
-        (["--part", "ema"], "--part"),
-        (["--scale", "trace"], "--scale"),
-        (["--folded"], "--folded"),
-    ],
-)
-def test_options_without_effect_beside_a_model_are_refused(
-    folder: Path, options: list[str], option: str
-) -> None:
-    refusal = refused(*asked("user_nets:Smooth", *options))
-    assert (refusal.kind, refusal.place) == ("no-effect", option)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "kind", "place"),
-    [
-        (["--inputs", "x.npy"], "not-named", ""),
-        (["--inputs", "x.npy", "net.pt", "--weights", "f.pt"], "needs-option", "--weights"),
-        (["--model", "user_nets:Smooth", "--examples", "probe"], "no-effect", "--examples"),
-        (
-            ["--model", "user_nets:Smooth", "--inputs", "x.npy", "net.pt"],
-            "contradiction",
-            "--model",
-        ),
-    ],
-)
-def test_a_command_without_its_network_or_with_two_is_refused(
-    folder: Path, arguments: list[str], kind: str, place: str
-) -> None:
-    assert refused_kind(kind, "kernels", *arguments).place == place
