@@ -48,29 +48,6 @@ def test_json_tells_the_same(checkpoint: Path, capsys: pytest.CaptureFixture[str
     assert told["ignored"] == ["args (argparse.Namespace)"]
 
 
-class Reboot:
-    def __reduce__(self) -> tuple[object, tuple[str]]:
-        return os.system, ("reboot",)
-
-
-@pytest.fixture
-def trojan(tmp_path: Path) -> Path:
-    path = tmp_path / "trojan.pt"
-    torch.save({"0.weight": torch.ones(3, 4), "1.weight": torch.ones(2, 3), "n": Reboot()}, path)
-    return path
-
-
-def test_what_a_file_would_call_is_a_warning(
-    trojan: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["inspect", str(trojan)]) == 0
-    name = f"{os.system.__module__}.system"
-    assert f" call {name};" in capsys.readouterr().err
-    told = printed(capsys, "inspect", "--json", trojan)
-    assert (told["would_call"], told["would_import"]) == ([name], [])
-    assert told["would_look_up"] == []
-
-
 def test_a_name_that_is_not_called_is_a_warning_of_its_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -201,13 +201,6 @@ def test_the_scale_leaves_tangent_kernels_alone(files, how):
     assert not np.allclose(found["npk"], plain["npk"])
 
 
-def test_the_table_and_the_json_go_to_stdout(files, capsys):
-    run(files[0])
-    assert "ntk_value" in capsys.readouterr().out
-    run(files[0], "--json")
-    assert json.loads(capsys.readouterr().out)["kernels"]["npk"]["trace"] > 0
-
-
 @pytest.mark.parametrize("regime", ["ReLU", "FR-II", "DL"])
 def test_the_weights_of_a_run_are_taken_with_their_gates(tmp_path, regime):
     out = tmp_path / "run"
