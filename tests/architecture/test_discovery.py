@@ -195,7 +195,7 @@ def unmarked(module: Path, found: set[str]) -> Iterator[str]:
 
 
 def test_every_test_over_a_discovery_is_marked() -> None:
-    """`make test` runs them again with the examples of docs/adding.md in place."""
+    """The night runs them again with the examples of docs/adding.md in place."""
     found = discoveries()
     assert {"all_regimes", "all_panels", "data_sets"} <= found
     said = re.compile(rf"\b({'|'.join(found)})\b")

@@ -130,6 +130,9 @@ def test_a_run_folder_is_its_newest_checkpoint_and_is_found_by_its_name(
     for source in (folder / "weights.safetensors", f"{folder}@6", "run", "run@6"):
         again = kernels(source, tmp_path / "again.npz", "--examples", "7")
         np.testing.assert_array_equal(found["ntk"], again["ntk"])
+    monkeypatch.chdir(tmp_path)
+    Path("run").mkdir()  # what stands here goes before the user's run of this name
+    assert "run" in str(refused_command("kernels", "run", "--examples", "7"))
 
 
 def test_a_file_has_the_examples_of_its_run_and_of_no_other(make_run: Make, tmp_path: Path) -> None:

@@ -256,7 +256,8 @@ def test_recorded_steps_become_an_animation_with_fixed_axes(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "film.gif"
-    assert figure(run, "--panel", "spectrum,training", "--animate", "all", "-o", out) == 0
+    film = ("--panel", "spectrum,training", "--animate", "all", "--pages", "2", "-o", out)
+    assert figure(run, *film) == 0
     assert "2 pages of steps 0 to 45" in capsys.readouterr().out
     with Image.open(out) as film:
         assert film.n_frames == 2

@@ -42,6 +42,7 @@ def trojan(tmp_path: Path) -> str:
         ("inspect", "FILE", "--data", "digits", "--activation", "relu", "--scored", "0"),
         ("kernels", "FILE", "--inputs", "X", "--activation", "relu", "--only", "gates"),
         ("kernels", "NET", "--inputs", "X", "--activation", "relu", "--gates", "FILE"),
+        ("kernels", "FILE", "--inputs", "X", "--activation", "relu", "--gates", "FILE"),
         ("train", *RUN, *FEW, "--regime", "FL", "--gates-from", "FILE"),
         ("train", *RUN, *FEW, "--regime", "ReLU", "--weights-from", "FILE"),
     ],

@@ -157,6 +157,7 @@ figure first --panel spectrum -o a.bmp
 figure first --panel spectrum -o a.png --format svg
 figure first --panel spectrum --animate 5
 figure first --panel spectrum --animate 9:3
+figure first --panel spectrum --animate 6:6
 figure first --panel spectrum --animate all --pages 1
 figure first --panel spectrum --animate all --step 6
 figure first --panel spectrum --animate all --format png

@@ -335,6 +335,9 @@ def test_what_the_code_switches_off_is_on_for_kernels_and_as_it_was_after(folder
         arrays, _ = computed(f"user_other:{name}")
         assert torch.is_grad_enabled()
         np.testing.assert_allclose(arrays["ntk"], mean_kernel(made(name), inputs()), rtol=1e-9)
+    with torch.no_grad():
+        computed("user_other:Smooth")
+        assert not torch.is_grad_enabled()
 
 
 def test_the_memory_holds_for_k_alone(folder: Path) -> None:
