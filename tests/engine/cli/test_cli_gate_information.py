@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from dgn_engine.cli import gate_information, main
 from dgn_engine.cli.gate_information import EPOCHS, PATIENCE, SEEDS
@@ -21,6 +20,7 @@ from dgn_engine.experiments.report import document
 from dgn_engine.experiments.report.write_report import ReproductionTask
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.config_file import read_config
+from tests.engine.cli.saved_nets import pooled, saved
 from tests.refusals import refused_command
 
 FEW = ["--train-limit", "96", "--test-limit", "60", "--lr", "0.003", "--device", "cpu"]
@@ -90,7 +90,7 @@ def test_both_of_a_pair_begin_with_the_same_value_weights_and_only_the_gates_dif
             np.testing.assert_array_equal(of["FL-s1"][feature], file[value])
 
 
-def test_json_report_and_arrays_tell_the_same(
+def test_terminal_json_report_and_arrays_tell_the_same_without_a_column_of_print(
     trained: Path, measured: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = measured
@@ -118,14 +118,9 @@ def test_json_report_and_arrays_tell_the_same(
     for name in ("report.md", "report.html"):
         assert made.answer[0].partition(",")[0] in (out / name).read_text(encoding="utf-8")
     assert (out / "figures" / "learning.svg").exists()
-
-
-def test_the_terminal_answers_first_and_shows_no_column_of_print(
-    trained: Path, measured: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert measure(trained, measured, *LONG, "--report-only") == 0
+    assert measure(trained, out, *LONG, "--report-only") == 0
     printed = capsys.readouterr().out
-    assert printed.startswith(document.read(measured).answer[0])
+    assert printed.startswith(made.answer[0])
     assert "printed" not in printed
     assert "difference" not in printed
     assert "step 0.01, batch 32, 12 epochs" in printed
@@ -183,13 +178,6 @@ def test_the_help_states_the_defaults(capsys: pytest.CaptureFixture[str]) -> Non
         assert option not in told
 
 
-def test_a_setting_without_effect_is_said(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert measure(trained, tmp_path / "out", "--momentum", "0.9") == 0
-    assert "gate-information: --momentum " in capsys.readouterr().err
-
-
 def test_a_linear_network_has_no_gates_to_ask(tmp_path: Path) -> None:
     file = train(tmp_path, "--regime", "DLN")
     refusal = refused_command("gate-information", file, *FEW, "--out", tmp_path / "out")
@@ -233,13 +221,17 @@ def test_gates_stand_where_the_file_has_them(
     assert read_config(other / "config.toml").gating.value_input == "image"
 
 
-def test_biases_of_the_file_are_given_to_value_networks_too(tmp_path: Path) -> None:
+def test_layers_and_biases_of_a_network_without_a_name_are_those_of_the_value_networks(
+    tmp_path: Path,
+) -> None:
     torch.manual_seed(0)
-    net = nn.Sequential(nn.Linear(64, 9), nn.ReLU(), nn.Linear(9, 9), nn.ReLU(), nn.Linear(9, 10))
-    torch.save(net, tmp_path / "net.pt")
-    assert measure(tmp_path / "net.pt", tmp_path / "out") == 0
-    weights = tmp_path / "out" / "units" / "FR-II-s0" / "weights.safetensors"
-    assert "value.biases.0" in read_tensors(weights).arrays
+    assert measure(saved(tmp_path / "net.pt", pooled()), tmp_path / "out") == 0
+    held, random = (
+        read_tensors(tmp_path / "out" / "units" / unit / "weights.safetensors").arrays
+        for unit in ("FL-s0", "FR-II-s0")
+    )
+    assert held["feature.weights.1"].shape == (4, 3, 3, 3)
+    assert {"value.biases.0", "value.biases.2"} <= set(random)
 
 
 def test_a_run_that_diverges_is_named_and_left_out(
@@ -255,8 +247,11 @@ def test_a_run_that_diverges_is_named_and_left_out(
     assert "nan" not in printed.lower()
 
 
-def test_networks_that_learn_nothing_give_no_share(trained: Path, tmp_path: Path) -> None:
-    assert measure(trained, tmp_path / "out", "--lr", "1e-9") == 0
+def test_networks_that_learn_nothing_give_no_share_and_a_setting_without_effect_is_said(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert measure(trained, tmp_path / "out", "--lr", "1e-9", "--momentum", "0.9") == 0
+    assert "gate-information: --momentum " in capsys.readouterr().err
     details = document.read(tmp_path / "out").details
     assert (details["verdict"], details["left_out"]) == ("none", [])
 

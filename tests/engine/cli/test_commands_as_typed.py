@@ -234,16 +234,6 @@ def test_inspect_lists_a_network_and_shows_it_on_data(
     assert "Test accuracy" in shown.stdout
 
 
-@pytest.mark.nightly  # test_given_networks.py reads each by the same command
-@pytest.mark.parametrize("given", [a_module, own_code])
-def test_inspect_shows_every_network_on_data(
-    given: Callable[[Stranger], tuple[str | Path, ...]], stranger: Stranger
-) -> None:
-    shown = stranger.types("inspect", *given(stranger), "--data", "digits")
-    assert shown.returncode == 0, shown.stderr
-    assert "Test accuracy" in shown.stdout
-
-
 def test_kernels_of_a_run(stranger: Stranger, run: Path) -> None:
     done = stranger.types("kernels", run.name, "--examples", "probe")
     assert done.returncode == 0, done.stderr

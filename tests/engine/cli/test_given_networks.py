@@ -437,10 +437,3 @@ def test_a_value_that_is_not_finite_is_told_and_no_command_computes_with_it(
     ):
         assert "not finite" in str(refused_command(*words)), words
     assert not Path("out").exists()
-
-
-def test_a_part_that_there_is_not_is_refused(folder: Path) -> None:
-    torch.save({"model": dense().state_dict(), "ema": dense().state_dict()}, "both.pt")
-    for command in ("inspect", "gate-information"):
-        words = (command, "both.pt", "--part", "swa", "--data", "digits")
-        assert "'ema'" in str(refused_command(*words))

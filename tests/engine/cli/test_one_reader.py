@@ -182,15 +182,3 @@ def test_what_inspect_takes_for_a_network_it_shows_on_data_and_nothing_else(
     reads = main(["inspect", str(file), *shown]) == 0
     assert reads == (told["not_read_because"] is None)
     assert reads or not told["understood_as"].startswith("taken as")
-
-
-def test_gate_information_trains_behind_the_gates_of_a_network_that_has_no_name(
-    tmp_path: Path,
-) -> None:
-    torch.manual_seed(0)
-    file, out = saved(tmp_path / "net.pt", pooled()), tmp_path / "out"
-    asked = ["--epochs", "1", "--seeds", "1", "--train-limit", "64", "--batch", "32", "--quiet"]
-    asked += ["--executor", "serial"]
-    assert main(["gate-information", str(file), *asked, "--out", str(out)]) == 0
-    weights, *_ = sorted(out.rglob("weights.safetensors"))
-    assert read_tensors(weights).arrays["feature.weights.1"].shape == (4, 3, 3, 3)
