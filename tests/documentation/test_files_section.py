@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-import subprocess
-import sys
+import runpy
 from pathlib import Path
 
 import pytest
+import torch
 
 from dgn_engine.cli import main
 from documentation.shell_commands import ROOT
@@ -16,7 +17,7 @@ TEXT = (ROOT / "docs" / "guide" / "files.md").read_text("utf-8")
 SECTION = TEXT.split("\n## What a file does not say\n")[1].split("\n## ")[0]
 BLOCK = re.compile(r'^```(\w+)(?: title="(.+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 OPTIONS = re.compile(r"--activation \w+ --geometry \S+$", re.MULTILINE)
-QUICK = "--epochs 1 --seeds 1 --train-limit 96 --executor serial".split()  # else minutes
+QUICK = ["--epochs", "1", "--seeds", "1", "--train-limit", "96", "--executor", "serial"]
 
 
 def shown_commands() -> list[tuple[list[str], str]]:
@@ -32,7 +33,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("section")
     ((_, name, script),) = (found for found in BLOCK.findall(SECTION) if found[0] == "python")
     (folder / name).write_text(script, "utf-8")
-    subprocess.run([sys.executable, name], cwd=folder, check=True)
+    with contextlib.chdir(folder), torch.random.fork_rng(devices=[]):
+        runpy.run_path(name)
     return folder
 
 
