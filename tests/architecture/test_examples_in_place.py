@@ -65,7 +65,9 @@ def test_the_examples_keep_the_import_contracts(project: Path) -> None:
 
 @pytest.mark.slow
 def test_a_test_over_every_plug_in_of_a_kind_takes_the_example_of_that_kind(project: Path) -> None:
-    assert_each_is_taken(project, [path for path in said_of_each(project) if path.name in AT_A_PUSH])
+    assert_each_is_taken(
+        project, [path for path in said_of_each(project) if path.name in AT_A_PUSH]
+    )
 
 
 @pytest.mark.nightly
@@ -78,7 +80,9 @@ def test_what_is_true_of_every_plug_in_is_true_of_the_examples(project: Path) ->
 def said_of_each(project: Path) -> list[Path]:
     """The modules with tests over every plug-in of a kind."""
     said = re.compile(r"\beach\(")
-    return [path for path in (project / "tests").rglob("test_*.py") if said.search(path.read_text())]
+    return [
+        path for path in (project / "tests").rglob("test_*.py") if said.search(path.read_text())
+    ]
 
 
 def assert_each_is_taken(project: Path, tests: list[Path]) -> None:
