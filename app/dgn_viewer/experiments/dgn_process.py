@@ -27,13 +27,15 @@ class DgnProcess(QObject):
     progressed = Signal(object)
     ended = Signal(int, str)
 
-    def __init__(self, parent: QObject | None = None, program: Sequence[str] = ()) -> None:
+    def __init__(
+        self, parent: QObject | None = None, program: Sequence[str] = (), every: int = EVERY
+    ) -> None:
         """`program`: what is started with the arguments, in the place of `dgn`."""
         super().__init__(parent)
         self._program = program
         self._folder = Path()
         self._child: ChildProcess | None = None
-        self._timer = QTimer(self, interval=EVERY)
+        self._timer = QTimer(self, interval=every)
         self._timer.timeout.connect(self._poll)
         self._last: ReproductionProgress | None = None
 

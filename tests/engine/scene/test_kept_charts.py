@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dgn_engine.scene.chart_settings import PLAIN, ChartSettings
@@ -74,6 +74,7 @@ _JSON = st.recursive(
 _NAMES = ("last", "log_x", "log_y", "y_range", "smoothing", "span", "fixed", "ramp", "minus")
 
 
+@settings(max_examples=25)
 @given(st.dictionaries(st.sampled_from(_NAMES), _JSON))
 def test_nothing_that_json_can_say_is_raised_at(tree: dict[str, Any]) -> None:
     charts_of_json({"a": tree})

@@ -385,68 +385,39 @@ def in_menus(viewer: Viewer) -> set[str]:
     return found
 
 
-def test_space_pauses_and_goes_on_a_second_time_too(viewer: Viewer, qtbot: QtBot) -> None:
-    window = viewer.window
+def test_keys_and_the_palette_act_on_the_run_a_second_time_too_and_refusals_are_told(
+    viewer: Viewer, qtbot: QtBot
+) -> None:
+    window, registry = viewer.window, viewer.window.registry
+    palette = window.action_views.palette
+    both = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier
     qtbot.waitUntil(lambda: window.run_state.running)
-    toggle = window.registry["run.toggle"]
     for _ in range(2):
         QTest.keyClick(window, Qt.Key.Key_Space)
         qtbot.waitUntil(lambda: window.run_state.phase == "paused")
-        assert toggle.text() == "Run"
+        assert registry["run.toggle"].text() == "Run"
         QTest.keyClick(window, Qt.Key.Key_Space)
         qtbot.waitUntil(lambda: window.run_state.running)
-        assert toggle.text() == "Pause"
+        assert registry["run.toggle"].text() == "Pause"
 
-
-def test_keys_of_what_cannot_be_done_now_are_answered(viewer: Viewer, qtbot: QtBot) -> None:
-    window = viewer.window
-    qtbot.waitUntil(lambda: window.run_state.running)
     said = len(window.notices.recent)
-    assert not window.registry["edit.redo"].isEnabled()
-    QTest.keyClick(
-        window,
-        Qt.Key.Key_Z,
-        Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier,
-    )
+    assert not registry["edit.redo"].isEnabled()
+    QTest.keyClick(window, Qt.Key.Key_Z, both)
     shown = window.notices.shown()
     assert shown is not None
     assert shown.notice.kind == "info"
     assert "Redo" in shown.notice.text
     assert len(window.notices.recent) == said  # shown once, not kept
 
-
-def test_a_regime_action_swaps_the_regime(viewer: Viewer, qtbot: QtBot) -> None:
-    window = viewer.window
-    swapped: list[str] = []
-    for regime in ("FR-II", "ReLU"):
-        swapped.append(regime)
-        window.registry[f"regime.{regime}"].trigger()
-        qtbot.waitUntil(lambda regime=regime: window.run_state.regime == regime)
-        assert window.registry[f"regime.{regime}"].isChecked()
-        assert not window.registry["regime.DL"].isChecked()
-        assert [mark.label for mark in window.history.view({}).marks] == swapped
-        assert f"→ {regime}" in window.notices.recent[-1].text
-
-
-def test_the_palette_finds_and_does_an_action_and_another_one_after_it(
-    viewer: Viewer, qtbot: QtBot
-) -> None:
-    window = viewer.window
-    qtbot.waitUntil(lambda: window.run_state.running)
-    window.action_views.palette.open()
-    QTest.keyClicks(window.action_views.palette.query, "one step")  # the space is a letter there
-    assert window.action_views.palette.shown() == ("run.step",)
-    QTest.keyClick(window.action_views.palette.query, Qt.Key.Key_Escape)
-    assert not window.action_views.palette.isVisible()
+    palette.open()
+    QTest.keyClicks(palette.query, "one step")  # the space is a letter there
+    assert palette.shown() == ("run.step",)
+    QTest.keyClick(palette.query, Qt.Key.Key_Escape)
+    assert not palette.isVisible()
     assert window.run_state.running
-    QTest.keyClick(
-        window,
-        Qt.Key.Key_P,
-        Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier,
-    )
-    palette = window.action_views.palette
+    QTest.keyClick(window, Qt.Key.Key_P, both)
     assert palette.isVisible()
-    visible = {spec.id for spec in window.registry.rows if window.registry[spec.id].isVisible()}
+    visible = {spec.id for spec in registry.rows if registry[spec.id].isVisible()}
     assert set(palette.shown()) == visible - {"view.palette"}
     QTest.keyClicks(palette.query, "pau")
     assert "run.toggle" in palette.shown()
@@ -458,3 +429,13 @@ def test_the_palette_finds_and_does_an_action_and_another_one_after_it(
     QTest.keyClicks(palette.query, "one step")
     QTest.keyClick(palette.query, Qt.Key.Key_Return)
     qtbot.waitUntil(lambda: window.run_state.step == step + 1)
+
+    swapped: list[str] = []
+    for regime in ("FR-II", "ReLU"):
+        swapped.append(regime)
+        registry[f"regime.{regime}"].trigger()
+        qtbot.waitUntil(lambda regime=regime: window.run_state.regime == regime)
+        assert registry[f"regime.{regime}"].isChecked()
+        assert not registry["regime.DL"].isChecked()
+        assert [mark.label for mark in window.history.view({}).marks] == swapped
+        assert f"→ {regime}" in window.notices.recent[-1].text

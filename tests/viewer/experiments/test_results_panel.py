@@ -40,10 +40,12 @@ from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry
 from dgn_engine.protocol.experiments import Claim, Figure, PlottedLine, Printed
 from dgn_engine.scene.theme import DARK, LIGHT, Theme
 from dgn_viewer.application import Viewer
+from dgn_viewer.experiments import dgn_process
 from dgn_viewer.experiments.dgn_process import DgnProcess
 from dgn_viewer.experiments.results_panel import ResultsPanel
 from dgn_viewer.inspector.pages.experiment_page import ExperimentPage
 from dgn_viewer.plots.scene_view import SceneView
+from dgn_viewer.window import Window
 from tests.engine.confinement.trap_folder import BIN, TrapFolder, make_trap_folder
 from tests.plugins import each
 from tests.snapshots import Recorded
@@ -132,7 +134,6 @@ def test_a_result_at_a_reduced_scale_says_so_above_its_rows_and_in_its_verdicts(
     assert panel.answer.isVisible()
     assert panel.answer.text() == said
     assert "reduced" in panel.paper.text()
-    assert [label.text()[0] for label in panel.claims.verdicts] == ["✓", "✗", "○"]
     reduced = [label.text() for label in panel.claims.verdicts]
     panel.show_document(DONE)  # another result after it
     assert not panel.answer.isVisible()
@@ -143,18 +144,8 @@ def test_a_result_at_a_reduced_scale_says_so_above_its_rows_and_in_its_verdicts(
 
 def test_a_running_experiment_shows_how_far_it_is(panel: ResultsPanel) -> None:
     panel.show_beginning("ν falls", "[NPF] Figure 2")
-    now = ReproductionProgress(
-        "npf-nu",
-        "running",
-        6,
-        2,
-        1,
-        0.5,
-        30.0,
-        90.0,
-        RunningUnit("a", 1.0, 0.9731),
-        (RunningUnit("relu-s1", 0.4, 0.9),),
-    )
+    best, other = RunningUnit("a", 1.0, 0.9731), RunningUnit("relu-s1", 0.4, 0.9)
+    now = ReproductionProgress("npf-nu", "running", 6, 2, 1, 0.5, 30.0, 90.0, best, (other,))
     panel.show_progress(now)
     assert panel.words.text() == "2 of 6 done, 1 failed · 90 s left · best 97.31 %"
     assert panel.bar.value() == 500
@@ -178,11 +169,8 @@ def test_a_result_stands_beside_what_was_printed_and_verdicts_are_words(
     panel.show_document(DONE)
     cells = [panel.rows.item(0, column).text() for column in range(4)]  # type: ignore[union-attr]
     assert cells == ["ReLU", "97.60 ± 0.25 %", "98.14 ± 0.07", "−0.54"]
-    assert [label.text() for label in panel.claims.verdicts] == [
-        "✓ held",
-        "✗ not held",
-        "○ not decided",
-    ]
+    verdicts = [label.text() for label in panel.claims.verdicts]
+    assert verdicts == ["✓ held", "✗ not held", "○ not decided"]
     assert LIGHT.refused in panel.claims.verdicts[1].styleSheet()
     panel.set_theme(DARK)
     assert DARK.refused in panel.claims.verdicts[1].styleSheet()
@@ -296,15 +284,16 @@ def test_the_page_asks_for_what_is_filled_in_and_again_for_what_is_filled_in_the
     assert "GCONV/Adam" not in asked[1].arguments
 
 
-def test_an_experiment_is_carried_out_beside_the_run_and_stopped_with_the_window(
+def test_an_experiment_of_the_menu_is_carried_out_beside_the_run_and_stopped_with_the_window(
     make_viewer: Callable[..., Viewer],
     qtbot: QtBot,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("DGN_RESULTS_ROOT", str(tmp_path / "results"))
-    viewer = make_viewer()
-    window = viewer.window
+    result(tmp_path / "results" / "npf-table2-quick", "2026-11-02T10:00:00+00:00")
+    window = make_viewer().window
+    assert_by_paper_with_cost_and_result(window)
     experiments, results = window.experiments, window.experiments.results
     window.registry["experiment.npf-nu"].trigger()
     page = window.inspector.page
@@ -326,6 +315,8 @@ def test_an_experiment_is_carried_out_beside_the_run_and_stopped_with_the_window
     assert document.read(folder).state == "interrupted"
     assert results.panel.go_on.isVisible()
     assert window.run_state.run is run, "the live run is untouched"
+    waits = python_command("-c", "import sys; sys.stdin.read()")  # begins sooner than `dgn`
+    monkeypatch.setattr(dgn_process, "module_command", lambda _: waits)
     results.panel.go_on.click()
     assert experiments.running
     window.registry["experiments.stop"].trigger()
@@ -334,6 +325,21 @@ def test_an_experiment_is_carried_out_beside_the_run_and_stopped_with_the_window
     assert experiments.running
     window.close()
     assert not experiments.running
+
+
+def assert_by_paper_with_cost_and_result(window: Window) -> None:
+    menus = [action.menu() for action in window.menuBar().actions()]
+    top = next(menu for menu in menus if isinstance(menu, QMenu) and menu.title() == "Experiments")
+    top.aboutToShow.emit()
+    titles = [action.text() for action in top.actions() if action.menu() is not None]
+    known = [paper.title for paper in PAPERS.values()]
+    assert set(titles) <= {*known, OTHERS}
+    assert len(titles) >= 4
+    entry, action = ENTRIES["npf-table2"], window.registry["experiment.npf-table2"]
+    assert action.text().startswith(f"Table 2: {entry.title}…")
+    assert action.text().endswith("✓ result of 2026-11-02")
+    assert f"about {entry.quick_cost}" in action.text()
+    assert "✓" not in window.registry["experiment.npf-nu"].text()
 
 
 def test_cards_are_named_only_where_there_are_some(qtbot: QtBot) -> None:
@@ -383,29 +389,6 @@ def test_the_newest_result_of_each_experiment_is_found(tmp_path: Path) -> None:
     assert results_found(tmp_path / "nowhere", names) == {}
 
 
-def test_the_menu_groups_by_paper_and_says_cost_and_result(
-    make_viewer: Callable[..., Viewer],
-    qtbot: QtBot,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("DGN_RESULTS_ROOT", str(tmp_path / "results"))
-    result(tmp_path / "results" / "npf-table2-quick", "2026-11-02T10:00:00+00:00")
-    window = make_viewer(paused=True).window
-    menus = [action.menu() for action in window.menuBar().actions()]
-    top = next(menu for menu in menus if isinstance(menu, QMenu) and menu.title() == "Experiments")
-    top.aboutToShow.emit()
-    titles = [action.text() for action in top.actions() if action.menu() is not None]
-    known = [paper.title for paper in PAPERS.values()]
-    assert set(titles) <= {*known, OTHERS}
-    assert len(titles) >= 4
-    entry, action = ENTRIES["npf-table2"], window.registry["experiment.npf-table2"]
-    assert action.text().startswith(f"Table 2: {entry.title}…")
-    assert action.text().endswith("✓ result of 2026-11-02")
-    assert f"about {entry.quick_cost}" in action.text()
-    assert "✓" not in window.registry["experiment.npf-nu"].text()
-
-
 def test_the_progress_of_a_process_is_its_own_also_where_one_before_it_was_killed_there(
     tmp_path: Path, qtbot: QtBot
 ) -> None:
@@ -439,7 +422,7 @@ def test_the_end_of_a_process_is_its_code_and_its_last_words_and_another_can_be_
     tmp_path: Path, qtbot: QtBot, code: str, ended: list[object]
 ) -> None:
     command = python_command("-c", f"try: exec({code!r})\nexcept EOFError: pass")
-    process = DgnProcess(program=command)
+    process = DgnProcess(program=command, every=5)
     for _ in range(2):
         with qtbot.waitSignal(process.ended, timeout=60_000) as end:
             process.start([], tmp_path)
@@ -466,7 +449,8 @@ def traps(tmp_path_factory: pytest.TempPathFactory) -> TrapFolder:
     return make_trap_folder(tmp_path_factory.mktemp("start"))
 
 
-def typed(traps: TrapFolder, program: str, *words: str) -> None:
+def typed(traps: TrapFolder, line: str) -> None:
+    program, *words = line.split()
     done = subprocess.run(
         [str(BIN / program), *words],
         cwd=traps.folder,
@@ -484,16 +468,7 @@ def test_a_window_with_its_engine_in_a_process_runs_nothing_of_the_folder(
     traps: TrapFolder,
 ) -> None:
     picture = traps.safe / "window.png"
-    typed(
-        traps,
-        "dgn-viewer",
-        "--process",
-        "--offscreen",
-        "--steps",
-        "1",
-        "--screenshot",
-        str(picture),
-    )
+    typed(traps, f"dgn-viewer --process --offscreen --steps 1 --screenshot {picture}")
     assert json.loads(picture.with_suffix(".json").read_text())
 
 
@@ -501,23 +476,9 @@ def test_a_window_with_its_engine_in_a_process_runs_nothing_of_the_folder(
 @pytest.mark.faults
 def test_a_run_is_trained_and_drawn_with_no_settings_of_the_folder(traps: TrapFolder) -> None:
     run, out = traps.safe / "run", traps.safe / "figure.pdf"
-    typed(
-        traps,
-        "dgn",
-        "train",
-        "--data",
-        "digits",
-        "--width",
-        "4",
-        "--depth",
-        "3",
-        "--epochs",
-        "1",
-        "--quiet",
-        "--out",
-        str(run),
-    )
-    typed(traps, "dgn", "figure", str(run), "--panel", "training", "-o", str(out))
+    small = "--data digits --width 4 --depth 3 --epochs 1"
+    typed(traps, f"dgn train {small} --quiet --out {run}")
+    typed(traps, f"dgn figure {run} --panel training -o {out}")
     assert out.stat().st_size
 
 
@@ -528,7 +489,7 @@ def test_an_experiment_of_the_window_is_started_safely(
     monkeypatch.chdir(traps.folder)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", "."]))
     monkeypatch.setattr(sys, "path", [*sys.path, "", str(traps.folder)])
-    process = DgnProcess()
+    process = DgnProcess(every=5)
     with qtbot.waitSignal(process.ended, timeout=60_000) as ended:
         process.start(["reproduce", "--list"], Path(traps.safe))
     assert traps.marks == []

@@ -37,7 +37,7 @@ from dgn_engine.scene.elements import Mark
 from dgn_engine.scene.panel_spec import ComparedRun, View
 from dgn_engine.scene.theme import DARK, LIGHT
 from dgn_viewer.inspector.pages.changes_page import ChangesPage
-from dgn_viewer.inspector.pages.compare_page import ComparePage
+from dgn_viewer.inspector.pages.compare_page import LIST, ComparePage
 from dgn_viewer.inspector.pages.difference_table import DifferenceTable
 from dgn_viewer.style.chosen_numbers import choose_numbers
 from tests.engine.panels.pictures import series
@@ -196,14 +196,20 @@ def test_a_step_is_written_and_typed_in_the_chosen_style_of_numbers(
 
 
 def test_checkpoints_are_listed_again_while_the_page_is_seen(
-    page: ComparePage, sent: list[Command], qtbot: QtBot
+    page: ComparePage, sent: list[Command]
 ) -> None:
     bench = Bench(page)
+    assert not page._timer.isActive()
     page.show()
+    assert page._timer.isActive()
     before = sent.count(ListCheckpoints())
-    qtbot.waitUntil(lambda: sent.count(ListCheckpoints()) > before)
+    for _ in range(2 * LIST):
+        page._timer.timeout.emit()
+    assert sent.count(ListCheckpoints()) == before + 2
     bench.tell(CheckpointsListed(1, ((9, ""),), "/runs/p"))
     assert page.origin.count() == 2
+    page.hide()
+    assert not page._timer.isActive()
 
 
 def test_the_page_follows_the_branch(page: ComparePage, sent: list[Command]) -> None:

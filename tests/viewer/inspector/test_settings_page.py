@@ -15,29 +15,46 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.probe_choice import ProbeChoice, packed
 from dgn_engine.protocol.runs import RunsListed, ThinRuns
-from dgn_engine.protocol.training import StartRun
 from dgn_engine.protocol.watching import ProbeExamples, SetWatchShare
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.folder_layout import LIMITS
 from dgn_engine.storage.runs.storage_limits import StorageLimits, read_limits
+from dgn_viewer.actions.registry import Actions
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.examples_page import ExamplesPage
 from dgn_viewer.inspector.pages.settings_page import SettingsPage
 from dgn_viewer.inspector.pages.storage_section import StorageSection
-from dgn_viewer.settings import DEFAULT_BUDGET
+from dgn_viewer.settings import DEFAULT_BUDGET, Settings
 from dgn_viewer.widgets.drawing_canvas import DrawingCanvas
 from dgn_viewer.widgets.example_grid import ExampleGrid
 from tests.engine.panels.pictures import run
-from tests.viewer.conftest import small_run
+from tests.viewer.actions.action_bench import Bench, Desk
 from tests.viewer.gestures import commands_to_engine, press
 from tests.viewer.inspector.listed_rows import a_run
 
 Open = Callable[..., Viewer]
-START = StartRun(small_run(), paused=True)
 
 
 @pytest.fixture
-def page(viewer: Viewer) -> SettingsPage:
+def actions(qtbot: QtBot) -> Actions:
+    return Bench(qtbot, Desk()).actions
+
+
+@pytest.fixture
+def page(
+    qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, actions: Actions
+) -> SettingsPage:
+    """Without a window: beside actions with keys."""
+    monkeypatch.setenv("DGN_RUNS_ROOT", str(tmp_path / "mine"))
+    settings = Settings(tmp_path / "settings.ini")
+    nothing: Callable[..., None] = lambda *_: None  # noqa: E731
+    made = SettingsPage(settings, actions.keys, nothing, nothing, nothing, "light", nothing)
+    qtbot.addWidget(made)
+    made.show()
+    return made
+
+
+def opened(viewer: Viewer) -> SettingsPage:
     viewer.window.registry["edit.settings"].trigger()
     page = viewer.window.inspector.page
     assert isinstance(page, SettingsPage)
@@ -53,10 +70,7 @@ def test_other_keys_act_and_stand_in_tips_the_list_and_the_next_start(
     make_viewer: Open, qtbot: QtBot
 ) -> None:
     viewer = make_viewer(home="home", paused=True)
-    window = viewer.window
-    window.registry["edit.settings"].trigger()
-    page = window.inspector.page
-    assert isinstance(page, SettingsPage)
+    window, page = viewer.window, opened(viewer)
     page.choose("run.step")
     assign(page, "Ctrl+T")
     assert page.message.isHidden()
@@ -69,29 +83,29 @@ def test_other_keys_act_and_stand_in_tips_the_list_and_the_next_start(
     page.choose("run.epoch")
     page.no_keys.click()
     assert window.registry["run.epoch"].shortcuts() == []
+    assert window.registry.keys.assign("regime.FL", "Ctrl+Alt+F") == ""
     assert viewer.close()
-    window = make_viewer(home="home", paused=True).window
+    viewer = make_viewer(home="home", paused=True)
+    window = viewer.window
     assert window.registry["run.step"].shortcut() == QKeySequence("Ctrl+T")
     assert window.registry["run.epoch"].shortcuts() == []
-    window.registry["edit.settings"].trigger()
-    page = window.inspector.page
-    assert isinstance(page, SettingsPage)
-    page.all_own.click()
+    later = window.registry["regime.FL"]  # which the engine has named after the window began
+    assert later.shortcut() == QKeySequence("Ctrl+Alt+F")
+    opened(viewer).all_own.click()
     assert window.registry["run.step"].shortcut() == QKeySequence(".")
     assert window.context.settings.shortcuts == {}
 
 
 def test_keys_of_another_action_and_keys_that_move_are_refused_in_a_sentence(
-    viewer: Viewer, page: SettingsPage
+    actions: Actions, page: SettingsPage
 ) -> None:
-    registry = viewer.window.registry
     page.choose("run.step")
     assign(page, "Ctrl+E")
     assert all(part in page.message.text() for part in ("Ctrl+E", "'Export panel'"))
     assign(page, "Esc")
     assert "Esc" in page.message.text()
-    assert registry["run.step"].shortcut() == QKeySequence(".")
-    assert registry.keys.own == {}
+    assert actions["run.step"].shortcut() == QKeySequence(".")
+    assert actions.keys.own == {}
     assign(page, "Ctrl+T")
     page.choose("run.epoch")
     assign(page, ".")  # free now
@@ -103,21 +117,13 @@ def test_keys_of_another_action_and_keys_that_move_are_refused_in_a_sentence(
     page.own_keys.click()
     page.choose("run.step")
     page.own_keys.click()
-    assert registry.keys.own == {}
+    assert actions.keys.own == {}
 
 
-def test_keys_of_a_regime_that_comes_later_are_kept_too(make_viewer: Open) -> None:
-    viewer = make_viewer(home="home", paused=True)
-    assert viewer.window.registry.keys.assign("regime.FL", "Ctrl+Alt+F") == ""
-    assert viewer.close()
-    window = make_viewer(home="home", paused=True).window
-    assert window.registry["regime.FL"].shortcut() == QKeySequence("Ctrl+Alt+F")
-
-
-def test_theme_start_and_budget_hold_at_once(
-    viewer: Viewer, page: SettingsPage, qtbot: QtBot
+def test_theme_start_budget_and_the_style_of_numbers_hold_at_once(
+    viewer: Viewer, qtbot: QtBot
 ) -> None:
-    window, asked = viewer.window, commands_to_engine(viewer)
+    window, asked, page = viewer.window, commands_to_engine(viewer), opened(viewer)
     settings = window.context.settings
     assert page.budget.value() == DEFAULT_BUDGET
     assert "%" in page.budget.text()
@@ -131,13 +137,8 @@ def test_theme_start_and_budget_hold_at_once(
     shares = [one.share for one in asked if isinstance(one, SetWatchShare)]
     assert shares == [0.2, 0.3]
 
-
-def test_numbers_are_written_as_chosen_in_panels_and_status_bar(
-    viewer: Viewer, page: SettingsPage, qtbot: QtBot
-) -> None:
-    window = viewer.window
     page.numbers.pick("1 234,5")
-    assert window.context.settings.numbers == "1 234,5"
+    assert settings.numbers == "1 234,5"
     assert window.context.theme.now.numbers == "1 234,5"
     qtbot.waitUntil(lambda: "epoch" in window.run_views.status.text("epoch"))
     window.run_views.status.catch_up()
@@ -235,13 +236,7 @@ def test_the_window_says_once_that_all_runs_take_too_much_and_offers_what_helps(
     assert isinstance(window.inspector.page, SettingsPage)
 
 
-def test_the_page_of_settings_has_the_limits_of_the_users_runs(
-    viewer: Viewer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DGN_RUNS_ROOT", str(tmp_path / "mine"))
-    viewer.window.registry["edit.settings"].trigger()
-    page = viewer.window.inspector.page
-    assert isinstance(page, SettingsPage)
+def test_the_page_of_settings_has_the_limits_of_the_users_runs(page: SettingsPage) -> None:
     page.limits.run.setValue(700)
     assert read_limits(folder_layout.runs_root()).run == 700 << 20
 
