@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 from PySide6.QtCore import QRectF
+from PySide6.QtGui import QImage
+from PySide6.QtWidgets import QWidget
 
 from dgn_engine.scene.axes import Range
 from dgn_viewer.plots.scene_view import SceneView
@@ -18,3 +21,12 @@ def chips(view: SceneView, key: str) -> tuple[tuple[str, QRectF], ...]:
     """What the lane of a chart shows: the text of each chip, and where it is."""
     lane = view.charts.items[key].lane() if key in view.charts.shown_keys() else None
     return tuple((c.text, lane.chip_box(c)) for c in lane.chips) if lane is not None else ()
+
+
+def colours_in(seen: QWidget | QImage, every: int = 1) -> set[str]:
+    """The colours '#RRGGBB' of a widget or of a picture, of every so-manieth pixel both ways."""
+    image = seen if isinstance(seen, QImage) else seen.grab().toImage()
+    image = image.convertToFormat(QImage.Format.Format_RGB32)
+    size = image.height(), image.bytesPerLine() // 4
+    pixels = np.frombuffer(image.constBits(), np.uint32).reshape(size)[:, : image.width()]
+    return {f"#{pixel & 0xFFFFFF:06X}" for pixel in np.unique(pixels[::every, ::every]).tolist()}

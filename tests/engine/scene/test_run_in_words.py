@@ -10,6 +10,7 @@ from dgn_engine.config import DataConfig, NetConfig, RunConfig
 from dgn_engine.protocol.files import FileListed, FileUseCheck, LayerMatch, Purpose
 from dgn_engine.protocol.training import RunStarted
 from dgn_engine.scene.file_use_text import first_use, offer_of
+from dgn_engine.scene.number_style import NUMBERS, written
 from dgn_engine.scene.panel_spec import View
 from dgn_engine.scene.run_text import (
     ago,
@@ -23,6 +24,8 @@ from dgn_engine.scene.run_text import (
     short_names,
     weights_in_words,
 )
+from dgn_engine.scene.typeset import html, plain, runs
+from dgn_engine.text.printable import printable
 from tests.engine.panels.pictures import run
 from tests.snapshots import Recorded
 
@@ -147,3 +150,57 @@ def test_a_long_name_is_cut_in_its_middle() -> None:
     assert (cut, len(cut)) == ("resnet18-o…00-best.pth", 22)
     assert middle_cut("abcdefg", 5) == "ab…fg"
     assert middle_cut("abcdefg", 4) == "a…fg"
+
+
+# Mathematics in labels: runs of letters, plain text and HTML.
+
+LABELS = (
+    *("", "loss", "tr $K^V$ now", "$τ_{12}$", "$DD^T_2$", "|$K^X$|", "$2x$", "$x_{ab}c$"),
+    *("$x^{ab", "$x^", r"costs \$5 of $x$", "$x$$y$"),
+)
+
+
+def test_a_label_becomes_runs(recorded: Recorded) -> None:
+    recorded({label: [(r.text, r.level, r.italic) for r in runs(label)] for label in LABELS})
+
+
+def test_a_label_becomes_plain_text_and_html() -> None:
+    assert plain("trace $K^{V}_1$") == "trace K^V_1"
+    assert plain(r"{a} costs \$5 of $x_{12}$") == "{a} costs $5 of x_12"
+    assert (
+        html("a & $K^V$ of $x_1$") == "a &amp; <i>K</i><sup><i>V</i></sup> of <i>x</i><sub>1</sub>"
+    )
+
+
+# Numbers as the user writes them; names, versions and lists stay as they are.
+
+THIN = "\N{NARROW NO-BREAK SPACE}"
+
+
+@pytest.mark.parametrize(
+    ("text", "spaced", "plain"),
+    [
+        ("step 12,480 · epoch 7.5", f"step 12{THIN}480 · epoch 7,5", "step 12480 · epoch 7.5"),
+        ("1,234.5", f"1{THIN}234,5", "1234.5"),
+        ("7.5k", "7,5k", "7.5k"),
+        ("−2.1×10⁻³", "−2,1×10⁻³", "−2.1×10⁻³"),
+        ("93.06% of 1,000,000", f"93,06% of 1{THIN}000{THIN}000", "93.06% of 1000000"),
+        ("torch 2.13.0", "torch 2.13.0", "torch 2.13.0"),
+        ("net_1.5.pt and 1.5.pt", "net_1.5.pt and 1.5.pt", "net_1.5.pt and 1.5.pt"),
+        ("π 2,1,3", "π 2,1,3", "π 2,1,3"),
+        ("(0, 1)", "(0, 1)", "(0, 1)"),
+        ("--lr=0.5, '1,234.5', /runs/1.5/x", *2 * ("--lr=0.5, '1,234.5', /runs/1.5/x",)),
+        ("It ends at step 5.", "It ends at step 5.", "It ends at step 5."),
+    ],
+)
+def test_a_text_is_written_as_in_the_example(text: str, spaced: str, plain: str) -> None:
+    assert written(text, NUMBERS[0]) == text
+    assert written(text, NUMBERS[1]) == spaced
+    assert written(text, NUMBERS[2]) == plain
+    assert written(text, "nonsense") == text
+
+
+def test_a_narrow_space_between_figures_is_drawn_and_no_escape() -> None:
+    text = written("step 12,480", NUMBERS[1])
+    assert "".join(run.text for run in runs(text)) == f"step 12{THIN}480"
+    assert printable(text) == text

@@ -5,20 +5,33 @@ from __future__ import annotations
 import gc
 import itertools
 import weakref
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PySide6.QtCore import QEvent
+from PySide6.QtCore import QEvent, QObject
+from PySide6.QtGui import QColor
+from PySide6.QtTest import QSignalSpy
 from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
 
+from dgn_engine.figures.figure_style import TEXT, FigureStyle
+from dgn_engine.figures.provenance import FigurePanel, Provenance
 from dgn_engine.scene.chart_layout import GAP, Margins, arrange, spread
-from dgn_engine.scene.elements import Axis, Chart, Matrix
+from dgn_engine.scene.chart_settings import ChartSettings, adjusted
+from dgn_engine.scene.elements import Axis, Chart, Curve, Matrix, Scene
 from dgn_engine.scene.panel_spec import all_panels
 from dgn_engine.scene.theme import LIGHT
 from dgn_engine.scene.ticks import linear_ticks, log_ticks
 from dgn_viewer.docks.panel_dock import PanelDock
+from dgn_viewer.plots.chart_frame import bar_label
+from dgn_viewer.plots.rich_text import TextStyle
+from dgn_viewer.plots.scene_pointer import PacedCall
+from dgn_viewer.plots.scene_view import SceneView
+from tests.engine.figures.figure_panels import page
+from tests.viewer.seen_charts import visible_range
 
 
 @given(
@@ -92,3 +105,145 @@ def test_a_closed_panel_is_gone(qapp: QApplication) -> None:
     del host
     gc.collect()
     assert alive() is None
+
+
+# The label of a colour bar is whole, or the part of it that has room.
+
+
+@pytest.mark.parametrize(
+    ("whole", "head"),
+    [
+        ("overlap, normalised", "overlap"),
+        ("mean gate over places", "mean gate"),
+        ("share of the whole", "share"),
+    ],
+)
+def test_a_colour_bar_without_room_leaves_the_details_out(
+    qapp: QApplication, whole: str, head: str
+) -> None:
+    type_ = TextStyle(qapp.font().family(), 11)
+    assert bar_label(type_, whole, type_.width(whole)) == whole
+    assert bar_label(type_, whole, type_.width(head) - 8) == head
+    assert bar_label(type_, whole, 4.0) == ""
+
+
+# Calls that are asked for more often than a frame is drawn.
+
+
+def test_the_first_call_is_made_at_once_and_the_last_with_the_next_frame(
+    qapp: QApplication,
+) -> None:
+    owner, made = QObject(), list[int]()
+    count = 0
+    paced = PacedCall(lambda: made.append(count), owner, every=1)
+    frame_over = QSignalSpy(paced._timer.timeout)
+    for count in range(1, 6):  # noqa: B007  # read by the call
+        paced.ask()
+    assert made == [1]
+    assert frame_over.wait(2000)
+    assert made == [1, 5]
+    assert frame_over.wait(2000)
+    assert made == [1, 5], "nothing was asked for since"
+
+
+def test_what_was_asked_for_is_made_before_its_time_where_somebody_looks(
+    qapp: QApplication,
+) -> None:
+    owner, made = QObject(), list[str]()
+    paced = PacedCall(lambda: made.append("made"), owner, every=60_000)
+    paced.catch_up()
+    assert made == []
+    paced.ask()
+    paced.ask()
+    paced.catch_up()
+    assert len(made) == 2
+    paced.catch_up()
+    assert len(made) == 2
+    paced.now()
+    assert len(made) == 3
+
+
+# An estimated matrix has a corner on the screen, and an exact one has none.
+
+VALUES = np.random.default_rng(0).random((5, 5))
+PAIR = tuple(
+    Chart(
+        key,
+        key,
+        Axis(),
+        Axis(),
+        matrix=Matrix(key, VALUES, "sequential", 0.0, 1.0, "overlap", "example", "example"),
+        square=True,
+        column=column,
+    )
+    for column, key in enumerate(("active", "sensitive"))
+)
+
+
+def drawn(estimated: bool) -> Scene:
+    """Two matrices side by side, both estimates or both exact."""
+    return Scene(
+        tuple(
+            replace(one, matrix=replace(one.matrix, estimated=estimated))
+            for one in PAIR
+            if one.matrix is not None
+        )
+    )
+
+
+def test_the_corner_is_drawn_and_goes_with_the_exact_kernel(qtbot: QtBot) -> None:
+    view = SceneView(LIGHT)
+    qtbot.addWidget(view)
+    view.resize(640, 340)
+    pictures = []
+    for estimated in (False, True, False):
+        view.show_scene(drawn(estimated))
+        pictures.append(view.grab().toImage())
+    assert pictures[0] == pictures[2]
+    first, second = pictures[0], pictures[1]
+    differing = [
+        (x, y)
+        for x in range(first.width())
+        for y in range(first.height())
+        if QColor(first.pixel(x, y)) != QColor(second.pixel(x, y))
+    ]
+    assert 60 < len(differing) < 2 * 20 * 20  # two small corners
+
+
+# A figure shows the ranges that the screen shows, however they were set.
+
+X = np.arange(0, 3001)
+Y = 3.0 / np.sqrt(X + 1.0) + 0.3 * np.random.default_rng(0).random(X.size)
+LOSS = Chart(
+    "loss",
+    "Loss",
+    Axis("step", limits=(0.0, 3000.0)),
+    Axis(),
+    curves=(Curve("train", X, Y, role="muted"),),
+)
+SETTINGS = (
+    ChartSettings(last=200),
+    ChartSettings(log_x=True),
+    ChartSettings(log_x=True, last=500),
+    ChartSettings(log_y=True),
+    ChartSettings(y_range=(0.1, 0.7), smoothing=0.9),
+    ChartSettings(y_range=(0.1, 0.7), log_y=True),
+)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_paper_shows_the_ranges_of_the_screen(settings: ChartSettings, qtbot: QtBot) -> None:
+    scene = adjusted(Scene((LOSS,)), {"loss": settings})
+    view = SceneView(LIGHT)
+    qtbot.addWidget(view)
+    view.resize(500, 300)
+    view.show_scene(scene)
+    figure = page([FigurePanel("panel", scene, Provenance("Panel"))], FigureStyle(TEXT))
+    axes = next(one for one in figure.axes if str(one.get_gid()).endswith("loss"))
+    for seen, drawn, log in zip(
+        visible_range(view, "loss"),
+        (axes.get_xlim(), axes.get_ylim()),
+        (scene.charts[0].x.log, scene.charts[0].y.log),
+        strict=True,
+    ):
+        np.testing.assert_allclose(seen, np.log10(drawn) if log else drawn, rtol=1e-6, atol=1e-9)

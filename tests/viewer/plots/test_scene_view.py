@@ -14,6 +14,7 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.scene.elements import Axis, Chart, Curve, Mark, Matrix, Scene
 from dgn_engine.scene.theme import DARK, LIGHT
 from dgn_viewer.application import GuiGarbageCollector
+from dgn_viewer.plots.scene_pointer import FRAME_MS, TRAINING_MS
 from dgn_viewer.plots.scene_view import SceneView
 from tests.viewer.seen_charts import visible_range
 
@@ -229,3 +230,100 @@ def _colours(image: QImage) -> set[str]:
     return {
         image.pixelColor(x, y).name() for x in range(size.width()) for y in range(size.height())
     }
+
+
+# What follows the mouse is painted above the charts, which stay as they are.
+
+
+def scene(seed: int = 0) -> Scene:
+    values = np.random.default_rng(seed).random((8, 8))
+    matrix = Matrix("m", values, "sequential", 0.0, 1.0, row_name="row", column_name="column")
+    x = np.arange(100, dtype=np.int64)
+    curve = Curve("a", x, np.sin(x / 9.0 + seed), role="value")
+    return Scene(
+        (
+            Chart("m", "Matrix", Axis(), Axis(), matrix=matrix, square=True),
+            Chart("c", "Curve", Axis("step"), Axis(), curves=(curve,), column=1),
+        )
+    )
+
+
+@pytest.fixture
+def pointed(view: SceneView) -> SceneView:
+    view.show_scene(scene())
+    settle()
+    return view
+
+
+def settle() -> None:
+    for _ in range(3):
+        QApplication.processEvents()
+
+
+def move(view: SceneView, place: QPointF) -> None:
+    canvas, none = view.canvas(), Qt.MouseButton.NoButton
+    there = canvas.mapToGlobal(place)
+    kind, modifiers = QEvent.Type.MouseMove, Qt.KeyboardModifier.NoModifier
+    QApplication.sendEvent(canvas, QMouseEvent(kind, place, there, none, none, modifiers))
+    view.pointer.readout()  # the pace of the readout is not what is looked at here
+    settle()
+
+
+def leave(view: SceneView) -> None:
+    QApplication.sendEvent(view.canvas(), QEvent(QEvent.Type.Leave))
+    settle()
+
+
+def test_a_mouse_move_repaints_only_the_readout(pointed: SceneView) -> None:
+    before, read = pointed.grab().toImage(), set[tuple[str, ...]]()
+    move(
+        pointed, pointed.charts.area("m").topLeft() + QPointF(2, 2)
+    )  # now there is a picture to put back
+    painted = pointed._canvas.painted
+    for key in ("m", "c"):
+        box = pointed.charts.area(key)
+        for share in (0.2, 0.4, 0.6, 0.8):
+            move(pointed, box.topLeft() + QPointF(box.width(), box.height()) * share)
+            read.add(pointed.pointer.readout())
+    assert len(read) == 8
+    assert pointed._canvas.painted == painted
+    assert pointed.grab().toImage() != before, "lines and card are there"
+    leave(pointed)
+    assert pointed.pointer.readout() == ()
+    assert pointed.grab().toImage() == before
+
+
+def test_new_data_under_a_resting_mouse_are_painted(pointed: SceneView, qtbot: QtBot) -> None:
+    place = pointed.charts.area("m").center()
+    move(pointed, place)
+    move(pointed, place + QPointF(40, 20))
+    for seed, theme in ((1, LIGHT), (1, DARK), (2, DARK)):
+        painted = pointed._canvas.painted
+        pointed.set_theme(theme)
+        pointed.show_scene(scene(seed))
+        settle()
+        assert pointed._canvas.painted > painted
+        move(pointed, place + QPointF(seed, 5))
+    leave(pointed)
+    shown = pointed.grab().toImage()
+    fresh = SceneView(DARK)
+    qtbot.addWidget(fresh)
+    fresh.resize(pointed.size())
+    fresh.show_scene(scene(2))
+    assert shown == fresh.grab().toImage()
+
+
+def test_zooming_under_the_mouse_is_painted(pointed: SceneView) -> None:
+    move(pointed, pointed.charts.area("c").center())
+    move(pointed, pointed.charts.area("c").center() + QPointF(9, 0))
+    painted = pointed._canvas.painted
+    pointed.charts.items["c"].show_steps(20.0, 40.0)
+    settle()
+    assert pointed._canvas.painted > painted
+
+
+def test_the_mouse_is_followed_less_often_while_a_network_trains(pointed: SceneView) -> None:
+    pointed.pointer.slow_down(training=True)
+    assert pointed.pointer._paced._timer.interval() == TRAINING_MS > FRAME_MS
+    pointed.pointer.slow_down(training=False)
+    assert pointed.pointer._paced._timer.interval() == FRAME_MS

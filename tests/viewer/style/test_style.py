@@ -1,23 +1,40 @@
 """The look: readable in both themes, every icon drawn, every token filled in."""
 
 import re
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
-from PySide6.QtCore import QEvent, QObject, QSize
+import shiboken6
+from PySide6.QtCore import QCoreApplication, QEvent, QObject, QSize, Qt
 from PySide6.QtWidgets import (
     QApplication,
     QCheckBox,
     QLabel,
+    QLineEdit,
     QPushButton,
     QStatusBar,
     QStyle,
     QStyleOptionButton,
     QWidget,
 )
+from pytestqt.qtbot import QtBot
 
+from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.training import ChangesListed, ListedChange
+from dgn_engine.scene.number_style import NUMBERS
 from dgn_engine.scene.theme import DARK, LIGHT, Theme
+from dgn_viewer.event_filter import EventFilter
+from dgn_viewer.inspector.pages.changes_page import ChangesPage
+from dgn_viewer.inspector.pages.origin_field import OriginField
+from dgn_viewer.shell.statusbar import ChangingLabel
 from dgn_viewer.style import appearance, stylesheet
-from dgn_viewer.widgets.layouts import column
+from dgn_viewer.style.chosen_numbers import choose_numbers
+from dgn_viewer.style.stylesheet import plain_tip, tip
+from dgn_viewer.widgets.elided_label import ElidedLabel
+from dgn_viewer.widgets.form_fields import ListField, PickBox
+from dgn_viewer.widgets.layouts import PlainLabel, column, plain_label, push_button
+from dgn_viewer.widgets.number_field import NumberField
 
 THEMES = [LIGHT, DARK]
 ICONS = sorted(p.name.removesuffix(".svg") for p in stylesheet._ICONS.iterdir())
@@ -134,3 +151,158 @@ def colours_of(widget: QWidget) -> set[str]:
         for x in range(image.width())
         for y in range(image.height())
     }
+
+
+# Texts of fields that stand below each other begin at the same x.
+
+TEXT = "HHHH"
+
+
+def begins_at(field: QWidget) -> int:
+    """Return the x of the first pixel of the text of a field."""
+    picture = field.grab().toImage()
+    middle = picture.height() // 2
+    rows = range(middle - 5, middle + 5)
+    background = picture.pixelColor(3, middle).lightness()
+    return next(
+        x
+        for x in range(3, picture.width())
+        if any(abs(picture.pixelColor(x, y).lightness() - background) > 60 for y in rows)
+    )
+
+
+def test_the_text_of_every_kind_of_field_begins_at_the_same_x(
+    qapp: QApplication, qtbot: QtBot
+) -> None:
+    before = qapp.styleSheet()
+    appearance.apply(qapp, LIGHT)
+    try:
+        window = QWidget()
+        qtbot.addWidget(window)
+        line, listed, origin, number = (
+            QLineEdit(TEXT),
+            ListField("list", ""),
+            OriginField(),
+            NumberField(0.0, 10.0),
+        )
+        listed.setText(TEXT)
+        origin.setEditText(TEXT)
+        number.lineEdit().setText(TEXT)
+        fields = (line, listed, origin, number, PickBox([("", TEXT)]))
+        column(*fields, into=window)
+        window.resize(300, 300)
+        window.show()
+        assert len({begins_at(field) for field in fields}) == 1, [begins_at(f) for f in fields]
+    finally:
+        qapp.setStyleSheet(before)
+
+
+# Facts of the event filter: which events its callbacks get, and when it ends.
+
+
+class _Receiver(QObject):
+    """Keeps the types of the events that reach it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.received: list[QEvent.Type] = []
+
+    def event(self, event: QEvent) -> bool:
+        self.received.append(event.type())
+        return super().event(event)
+
+
+def _send(receiver: QObject, kind: QEvent.Type) -> None:
+    QCoreApplication.sendEvent(receiver, QEvent(kind))
+
+
+def test_only_the_chosen_types_reach_the_callback(qtbot: QtBot) -> None:
+    owner, watched = QObject(), _Receiver()
+    seen: list[QEvent.Type] = []
+    EventFilter(owner, {QEvent.Type.Show: lambda event: seen.append(event.type())}, watched)
+    _send(watched, QEvent.Type.Hide)
+    _send(watched, QEvent.Type.Show)
+    assert seen == [QEvent.Type.Show]
+    assert watched.received == [QEvent.Type.Hide, QEvent.Type.Show]
+
+
+def test_an_event_is_kept_from_the_watched_object_where_the_callback_says_so(
+    qtbot: QtBot,
+) -> None:
+    owner, watched = QObject(), _Receiver()
+    EventFilter(owner, {QEvent.Type.Show: lambda _event: True}, watched)
+    _send(watched, QEvent.Type.Show)
+    assert watched.received == []
+
+
+def test_several_objects_are_watched_until_it_is_stopped(qtbot: QtBot) -> None:
+    owner, first, second = QObject(), QObject(), QObject()
+    seen: list[QEvent.Type] = []
+    watching = EventFilter(owner, {QEvent.Type.Show: lambda event: seen.append(event.type())})
+    watching.watch(first, second)
+    _send(first, QEvent.Type.Show)
+    _send(second, QEvent.Type.Show)
+    assert len(seen) == 2
+    shiboken6.delete(second)
+    watching.stop()
+    _send(first, QEvent.Type.Show)
+    assert len(seen) == 2
+    watching.watch(first)
+    _send(first, QEvent.Type.Show)
+    assert len(seen) == 3
+
+
+def test_it_ends_with_its_owner(qtbot: QtBot) -> None:
+    owner, watched = QObject(), QObject()
+    seen: list[QEvent.Type] = []
+    EventFilter(owner, {QEvent.Type.Show: lambda event: seen.append(event.type())}, watched)
+    shiboken6.delete(owner)
+    _send(watched, QEvent.Type.Show)
+    assert seen == []
+
+
+# The style of numbers that is chosen in the settings, in the texts of the window.
+
+NUMBERED, SPACED = "step 1,234 · 0.25 s", "step 1\N{NARROW NO-BREAK SPACE}234 · 0,25 s"
+
+
+@pytest.fixture(autouse=True)
+def _usual_style(qapp: QApplication) -> Iterator[None]:
+    yield
+    choose_numbers(qapp, NUMBERS[0])
+
+
+def test_every_text_has_the_numbers_that_are_chosen(qapp: QApplication, qtbot: QtBot) -> None:
+    window = QWidget()
+    qtbot.addWidget(window)
+    plain, wrapped, elided = PlainLabel(NUMBERED), plain_label(NUMBERED), ElidedLabel(NUMBERED)
+    changing, copied = (
+        ChangingLabel(Qt.AlignmentFlag.AlignLeft),
+        plain_label(NUMBERED, selectable=True),
+    )
+    changing.setText(NUMBERED)
+    column(plain, wrapped, elided, changing, copied, into=window)
+
+    def shown() -> set[str]:
+        return {plain.text(), QLabel.text(wrapped), elided.shown(1000), changing.text()}
+
+    assert shown() == {NUMBERED}
+    choose_numbers(qapp, NUMBERS[1])  # what is shown is written anew
+    assert shown() == {plain_tip(NUMBERED), push_button(NUMBERED, lambda: None).text()} == {SPACED}
+    assert SPACED in tip(NUMBERED)
+    assert QLabel.text(copied) == NUMBERED  # it would be copied so
+    plain.setText(f"{NUMBERED} and 9,999")
+    assert plain.text() == f"{SPACED} and 9\N{NARROW NO-BREAK SPACE}999"
+    choose_numbers(qapp, NUMBERS[0])
+    assert plain.text() == f"{NUMBERED} and 9,999"
+
+
+def test_the_list_of_changes_follows_the_style(qapp: QApplication, qtbot: QtBot) -> None:
+    page = ChangesPage(lambda _: None, lambda _: None)
+    qtbot.addWidget(page)
+    changes = ChangesListed((ListedChange(1390, "learning rate 0.01 → 1×10⁻⁴"),))
+    page.on_event(changes, RunState(changes=changes))
+    choose_numbers(qapp, NUMBERS[1])
+    page.set_theme(replace(LIGHT, numbers=NUMBERS[1]))
+    words = "step 1\N{NARROW NO-BREAK SPACE}390  learning rate 0,01 → 1×10⁻⁴"
+    assert page.list.item(0).text() == words

@@ -13,10 +13,17 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.protocol.branches import ComparedFrames, CompareHeld, CompareRun
+from dgn_engine.protocol.messages import Command
+from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.runs import FramesRecorded, RecordingMended
 from dgn_engine.scene.elements import Mark
+from dgn_engine.scene.panel_spec import View
+from dgn_engine.storage.runs.held_frames import HeldFrames
+from dgn_engine.views.frame_source import Source
 from dgn_engine.views.history import History
-from dgn_viewer.timeline.past_reader import _moved
+from dgn_viewer.timeline.compared_cursor import ComparedCursor, compare_with_step
+from dgn_viewer.timeline.past_reader import PastReader, StepRequest, _moved
 from dgn_viewer.timeline.step_cursor import StepCursor
 from dgn_viewer.timeline.step_slider import StepSlider
 from dgn_viewer.timeline.time_bar import TimeBar
@@ -296,3 +303,63 @@ def test_actions_hear_of_looking_back_and_not_of_every_step(desk: Desk, arrives:
     desk.cursor.player.play()
     desk.cursor.player.stop()
     assert len(heard) > 2, "that it plays is shown"
+
+
+# The thread that reads recorded frames: when it looks at a folder again.
+
+
+def test_a_computer_that_sleeps_during_a_look_sees_new_steps_soon_after(qtbot: QtBot) -> None:
+    now, looks = [100.0], [0]
+
+    class Sleepy(HeldFrames):
+        def renew(self) -> bool:
+            looks[0] += 1
+            if looks[0] == 1:
+                now[0] += 3600.0
+            return False
+
+    reader = PastReader(clock=lambda: now[0])
+    request = StepRequest(Source(held=Sleepy()), frame=False)
+    # The first look is no renewal; a look that took long is not repeated at once.
+    for after, seen in ((0.0, 0), (1.0, 1), (1.0, 1), (5.0, 2)):
+        now[0] += after
+        with qtbot.waitSignal(reader.found, timeout=60_000):
+            reader.ask(request)
+        assert looks[0] == seen
+    reader.close()
+
+
+# The step of B, where its frames are held in memory.
+
+
+def test_steps_of_an_unrecorded_run_are_shown_as_b(
+    qtbot: QtBot, make_view: Callable[..., View]
+) -> None:
+    run = make_view("fc").run
+    assert run is not None
+    held = HeldFrames()
+    for step in (2, 5, 9):
+        held.add(frame(step))
+    cursor = ComparedCursor(History(), ("gates",), lambda _: None, lambda: Source(held=held))
+    cursor.on_event(ComparedFrames("this run", "", run, (), 5), RunState())
+    qtbot.waitUntil(lambda: cursor.steps == (2, 5, 9))
+    assert (cursor.step, cursor.name, cursor.has_network) == (5, "this run", False)
+    cursor.move(1)
+    qtbot.waitUntil(lambda: cursor.step == 9)
+    cursor.close()
+
+
+def test_a_step_becomes_b_from_its_folder_or_from_memory(qtbot: QtBot) -> None:
+    asked: list[Command] = []
+    a = StepCursor(History(), ("gates",), lambda _: None, lambda: True)
+    compare_with_step(a, asked.append)
+    assert asked == []  # it is live
+    for source, command in (
+        (Source(held=HeldFrames()), CompareHeld(4)),
+        (Source("runs/first"), CompareRun("runs/first", 4)),
+    ):
+        a.source, a._wanted.step = source, 4
+        compare_with_step(a, asked.append)
+        assert asked[-1] == command
+        assert a.step is None
+    a.close()
