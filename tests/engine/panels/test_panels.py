@@ -225,31 +225,6 @@ def test_every_scene_can_be_exported_as_tables_with_headings(
 # Beside another network.
 
 
-@pytest.mark.parametrize(
-    ("panel", "options"),
-    [
-        ("gate_maps", {}),
-        ("overlap", {}),
-        ("overlap", {"kind": "sensitive"}),
-        ("spectrum", {"show": "kernel"}),
-        ("ntk", {"scale": "raw"}),
-    ],
-)
-def test_matrices_of_both_have_one_scale_and_their_difference(
-    panel: str, options: dict[str, str], make_view: MakeView, compared: Compare
-) -> None:
-    scene = shown(panel, replace(compared(make_view("soft")), choices=options))
-    matrices = [chart.matrix for chart in scene.charts if chart.matrix is not None]
-    assert len(matrices) == (2 if panel == "gate_maps" else 3)
-    first, second = matrices[:2]
-    assert (first.low, first.high, first.ramp) == (second.low, second.high, second.ramp)
-    assert not np.array_equal(first.values, second.values)
-    for third in matrices[2:]:
-        slow = np.array(first.values, np.float64) - np.array(second.values, np.float64)
-        np.testing.assert_array_equal(third.values, slow)
-        assert (third.name, third.ramp, third.low) == ("A - B", "diverging", -third.high)
-
-
 def of_other_examples(view: View, other: View) -> View:
     assert view.compared is not None
     return replace(view, compared=replace(view.compared, readings=other.readings))
@@ -284,19 +259,6 @@ def test_sizes_of_kernels_of_different_numbers_of_examples_are_not_drawn_togethe
         view = of_other_examples(make_view("soft", n=8), make_view("soft", n=n))
         names = {curve.name for curve in shown("ntk", view).charts[0].curves}
         assert bool({name for name in names if name.startswith("B")}) == bool(lines)
-
-
-def test_the_eigenvalues_of_both_are_inside_the_axes(
-    make_view: MakeView, compared: Compare
-) -> None:
-    view = compared(make_view("hard"))
-    assert view.compared is not None
-    reading = view.compared.readings["npk"]
-    larger = {**reading.arrays, "eigenvalues": 50 * reading.arrays["eigenvalues"]}
-    other = replace(view, readings={"npk": replace(reading, arrays=larger)})
-    limits = shown("spectrum", of_other_examples(view, other)).charts[0].y.limits
-    assert limits is not None
-    assert limits[1] > larger["eigenvalues"][0]
 
 
 def test_panels_load_neither_torch_nor_qt() -> None:

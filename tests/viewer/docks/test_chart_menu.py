@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QColor, QContextMenuEvent, QGuiApplication, QImage
+from PySide6.QtGui import QContextMenuEvent, QGuiApplication
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMenu, QWidget
 from pytestqt.qtbot import QtBot
@@ -26,7 +26,7 @@ from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.docks.range_popup import RangePopup
 from dgn_viewer.plots.scene_view import SceneView
 from tests.snapshots import Recorded
-from tests.viewer.seen_charts import visible_range
+from tests.viewer.seen_charts import colours_in, visible_range
 
 MakeView = Callable[..., View]
 MakeHost = Callable[[str], PanelDock]
@@ -97,14 +97,6 @@ def _chart(host: PanelDock, key: str) -> Chart:
     shown = host.shown()
     assert isinstance(shown, Scene)
     return next(chart for chart in shown.charts if chart.key == key)
-
-
-def _colours(image: QImage) -> set[str]:
-    return {
-        QColor(image.pixel(x, y)).name()
-        for x in range(0, image.width(), 2)
-        for y in range(0, image.height(), 2)
-    }
 
 
 def test_the_right_button_opens_what_applies_to_the_chart(
@@ -182,12 +174,12 @@ def test_a_map_recolours_every_matrix_under_the_bar(make_host: MakeHost) -> None
     host = make_host("overlap")
     host.set_choice("scale", "unit")
     _choose(_on(host, "active"), "Colours", "Grey")
-    grey = {f"#{r:02x}{g:02x}{b:02x}" for r, g, b, _ in ramps.table("grey", LIGHT)[:-1].tolist()}
+    grey = {f"#{r:02X}{g:02X}{b:02X}" for r, g, b, _ in ramps.table("grey", LIGHT)[:-1].tolist()}
     for key in ("active", "sensitive"):
         view = host.charts.view
         inside = view.charts.area(key).toRect().adjusted(3, 3, -3, -3)
-        lines = {LIGHT.panel.lower(), LIGHT.line.lower()}
-        assert _colours(view.grab(inside).toImage()) <= grey | lines
+        lines = {LIGHT.panel, LIGHT.line}
+        assert colours_in(view.grab(inside).toImage(), 2) <= grey | lines
 
 
 def test_a_difference_takes_the_place_of_the_matrix(make_host: MakeHost) -> None:
@@ -273,7 +265,7 @@ def test_the_picture_that_is_copied_is_the_chart(make_host: MakeHost) -> None:
     image = QGuiApplication.clipboard().image()
     area = view.charts.area("active")
     assert area.width() < image.width() / image.devicePixelRatio() < area.width() + 200
-    assert len(_colours(image)) > 20
+    assert len(colours_in(image, 2)) > 20
 
 
 def test_entries_ask_the_window_for_more(make_host: MakeHost, qtbot: QtBot) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import QEvent, QPoint
 from PySide6.QtGui import QHelpEvent
-from PySide6.QtWidgets import QApplication, QToolTip, QWidget
+from PySide6.QtWidgets import QApplication, QToolTip
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.frames import MISFIT, Reading
@@ -23,6 +23,7 @@ from dgn_viewer.docks.panel_message import (
 )
 from dgn_viewer.docks.text_line import FactsLine, TextLine
 from tests.engine.panels.pictures import run
+from tests.viewer.seen_charts import colours_in
 
 EMPTY = Empty("Why there is none.")
 SPEC = PanelSpec("Panel", ("npk", "ntk"), lambda _: EMPTY, About("About."))
@@ -202,15 +203,6 @@ def test_a_line_is_whole_in_its_tooltip_and_for_screen_readers(qtbot: QtBot) -> 
     assert not line.grab().isNull()
 
 
-def colours(line: QWidget) -> set[str]:
-    image = line.grab().toImage()
-    return {
-        image.pixelColor(x, y).name().upper()
-        for x in range(image.width())
-        for y in range(image.height())
-    }
-
-
 def test_names_are_muted_and_values_are_not_in_every_theme_that_follows(qtbot: QtBot) -> None:
     note, facts = TextLine(LIGHT), FactsLine(LIGHT)
     for line in (note, facts):
@@ -221,12 +213,12 @@ def test_names_are_muted_and_values_are_not_in_every_theme_that_follows(qtbot: Q
     for theme, other in ((LIGHT, DARK), (DARK, LIGHT), (LIGHT, DARK)):
         note.set_theme(theme)
         facts.set_theme(theme)
-        noted.append(colours(note))
+        noted.append(colours_in(note))
         assert theme.text not in noted[-1]
         for value in ("", "HHH"):
             facts.set_facts((Fact("HHH", value),))
-            assert (theme.text in colours(facts)) == bool(value)
-            assert other.text not in colours(facts)
+            assert (theme.text in colours_in(facts)) == bool(value)
+            assert other.text not in colours_in(facts)
     assert noted[0] == noted[2] != noted[1]
     note.resize(30, 24)
     assert note.toolTip() == "a note, HHH"

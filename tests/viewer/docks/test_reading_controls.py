@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TypeVar
 
 import pytest
 from PySide6.QtCore import Qt
@@ -31,6 +32,7 @@ def draw(view: View) -> Shown:
     return Scene((Chart("c", "Chart", Axis("step"), Axis()),), step=reading.step)
 
 
+Part = TypeVar("Part", bound=QWidget)
 SPEC = PanelSpec("Panel", ("npk", "ntk"), draw, About("."))
 RESTING = Reading("npk", 3)
 REFINED = Reading("npk", 3, progress=0.4, left=12.3)
@@ -54,24 +56,19 @@ def bar(qtbot: QtBot) -> Iterator[RefinementBar]:
     host.close()
 
 
-def part(bar: QWidget, kind: type[QWidget]) -> QWidget:
+def part(bar: QWidget, kind: type[Part]) -> Part:
     found = bar.findChild(kind)
     assert isinstance(found, kind)
     return found
 
 
-def test_nothing_is_under_way_and_nothing_is_seen(bar: RefinementBar) -> None:
-    bar.show_view(seeing(RESTING), picture=True)
-    assert not bar.isVisible()
-    assert bar.words() == ""
-
-
 def test_a_better_reading_shows_its_share_and_the_time_that_is_left(bar: RefinementBar) -> None:
+    bar.show_view(seeing(RESTING), picture=True)
+    assert (bar.isVisible(), bar.words()) == (False, "")
     bar.show_view(seeing(REFINED), picture=True)
     assert bar.isVisible()
     assert bar.words() == "12 s left"
-    progress = bar.findChild(QProgressBar)
-    assert isinstance(progress, QProgressBar)
+    progress = part(bar, QProgressBar)
     assert (progress.value(), progress.maximum()) == (400, 1000)
     assert progress.toolTip().startswith("40 % ")
     assert not part(bar, QPushButton).isVisible()
@@ -140,16 +137,12 @@ def panel(qtbot: QtBot) -> PanelDock:
 
 def test_a_panel_asks_the_engine_to_cancel_and_to_go_on(panel: PanelDock, qtbot: QtBot) -> None:
     panel.show_view(seeing(REFINED))
-    cancel = panel.findChild(QToolButton, "cancel_reading")
-    assert isinstance(cancel, QToolButton)
     with qtbot.waitSignal(panel.command_wanted) as asked:
-        cancel.click()
+        panel.findChild(QToolButton, "cancel_reading").click()
     assert asked.args == [CancelReading(("npk", "ntk"))]
     panel.show_view(seeing(replace(RESTING, cancelled=True)))
-    go_on = panel.findChild(QPushButton, "resume_reading")
-    assert isinstance(go_on, QPushButton)
     with qtbot.waitSignal(panel.command_wanted) as asked:
-        go_on.click()
+        panel.findChild(QPushButton, "resume_reading").click()
     assert asked.args == [GoOnReading(("npk", "ntk"))]
 
 
@@ -185,12 +178,17 @@ def test_what_is_being_refined_or_was_cancelled_is_as_stale_as_any_picture(qtbot
         assert panel.state() == "stale"
 
 
+def dial_of(panel: PanelDock) -> ProbeExamplesDial:
+    dial = panel.findChild(ProbeExamplesDial)
+    assert isinstance(dial, ProbeExamplesDial)
+    return dial
+
+
 def test_the_dial_offers_what_the_data_has_and_asks_for_what_is_chosen(
     panel: PanelDock, qtbot: QtBot
 ) -> None:
     panel.show_view(seeing(RESTING))
-    dial = panel.findChild(ProbeExamplesDial)
-    assert isinstance(dial, ProbeExamplesDial)
+    dial = dial_of(panel)
     assert dial.isVisible()
     assert dial.currentText() == "64 examples"
     assert dial.accessibleName().startswith("Panel: ")
@@ -204,8 +202,7 @@ def test_the_dial_offers_what_the_data_has_and_asks_for_what_is_chosen(
 
 def test_a_narrow_dial_shows_its_number_alone(panel: PanelDock, qtbot: QtBot) -> None:
     panel.show_view(seeing(RESTING))
-    dial = panel.findChild(ProbeExamplesDial)
-    assert isinstance(dial, ProbeExamplesDial)
+    dial = dial_of(panel)
     dial.resize(dial.sizeHint())
     assert dial.shown_text() == "64 examples"
     dial.resize(dial.minimumSizeHint())
@@ -216,8 +213,7 @@ def test_a_narrow_dial_shows_its_number_alone(panel: PanelDock, qtbot: QtBot) ->
 def test_the_dial_offers_no_more_than_there_is_room_for(panel: PanelDock) -> None:
     large = replace(run((1 << 21,)), train_examples=10_000)
     panel.show_view(replace(seeing(RESTING), run=large))
-    dial = panel.findChild(ProbeExamplesDial)
-    assert isinstance(dial, ProbeExamplesDial)
+    dial = dial_of(panel)
     assert dial.itemData(dial.count() - 1) == 128
 
 
@@ -226,9 +222,7 @@ def test_a_panel_without_probes_has_no_dial(qtbot: QtBot) -> None:
     qtbot.addWidget(panel)
     panel.show()
     panel.show_view(seeing())
-    dial = panel.findChild(ProbeExamplesDial)
-    assert isinstance(dial, ProbeExamplesDial)
-    assert not dial.isVisible()
+    assert not dial_of(panel).isVisible()
 
 
 @pytest.mark.parametrize(

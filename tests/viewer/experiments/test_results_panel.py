@@ -17,7 +17,6 @@ import pytest
 from matplotlib.image import imread
 from matplotlib.patches import Polygon
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QColor
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMenu
 from pytestqt.qtbot import QtBot
@@ -49,7 +48,7 @@ from dgn_viewer.window import Window
 from tests.engine.confinement.trap_folder import BIN, TrapFolder, make_trap_folder
 from tests.plugins import each
 from tests.snapshots import Recorded
-from tests.viewer.seen_charts import visible_range
+from tests.viewer.seen_charts import colours_in, visible_range
 
 ENTRY = ExperimentEntry(
     "npf-nu", "ν falls", "[NPF] Figure 2", "About.", ("as-published",), "30 s", "2 h"
@@ -225,15 +224,10 @@ def test_boxes_and_points_are_drawn_in_both_themes(qtbot: QtBot, theme: Theme) -
     view.resize(520, 320)
     view.show()
     view.show_scene(scene_of((BOXES,)))
-    picture = view.grab().toImage()
-    seen = {
-        QColor(picture.pixel(x, y)).name()
-        for x in range(picture.width())
-        for y in range(picture.height())
-    }
-    assert QColor(theme.role("value")).name() in seen, "points"
-    assert QColor(theme.role("text")).name() in seen, "medians"
-    assert QColor(theme.panel).name() in seen
+    seen = colours_in(view)
+    assert theme.role("value") in seen, "points"
+    assert theme.role("text") in seen, "medians"
+    assert theme.panel in seen
 
 
 def test_the_page_asks_for_what_is_filled_in_and_again_for_what_is_filled_in_then(

@@ -55,6 +55,13 @@ from tests.viewer.inspector.inspected import (
 )
 
 
+def page_of(inspector: Inspector, event: FileListed) -> FilePage:
+    tell(inspector, EngineReady(CATALOGUE, "2"))
+    tell(inspector, event)
+    assert isinstance(inspector.page, FilePage)
+    return inspector.page
+
+
 def test_nothing_that_a_file_says_is_read_as_markup(inspector: Inspector) -> None:
     tell(inspector, LISTED)
     assert inspector.page is not None
@@ -69,9 +76,7 @@ def test_nothing_that_a_file_says_is_read_as_markup(inspector: Inspector) -> Non
 def test_copy_gates_asks_for_them_and_the_page_goes_when_it_is_done(
     inspector: Inspector, sent: list[Command], qtbot: QtBot
 ) -> None:
-    tell(inspector, LISTED)
-    page = inspector.page
-    assert isinstance(page, FilePage)
+    page = page_of(inspector, LISTED)
     press(page.go)
     assert sent == [TakeGates(7, restart_value=True)]
     assert inspector.page is page
@@ -82,22 +87,20 @@ def test_copy_gates_asks_for_them_and_the_page_goes_when_it_is_done(
 def test_a_file_that_does_not_fit_can_only_be_closed(
     inspector: Inspector, sent: list[Command]
 ) -> None:
-    tell(inspector, replace(LISTED, fits=False))
-    assert isinstance(inspector.page, FilePage)
-    press(inspector.page.go)
+    page = page_of(inspector, replace(LISTED, fits=False))
+    press(page.go)
     assert sent == []
-    press(inspector.page.close_file)
+    press(page.close_file)
     assert sent == [CloseFile(7)]
 
 
 def test_each_use_of_a_file_has_its_verdict_and_its_command(
     inspector: Inspector, sent: list[Command], qtbot: QtBot
 ) -> None:
-    tell(inspector, EngineReady(CATALOGUE, "2"))
     weights = FileUseCheck(False, "Its weights do not fit.", LISTED.matches)
-    tell(inspector, replace(LISTED, weights=weights, network=FileUseCheck(True, "A network.")))
-    page = inspector.page
-    assert isinstance(page, FilePage)
+    page = page_of(
+        inspector, replace(LISTED, weights=weights, network=FileUseCheck(True, "A network."))
+    )
     assert page.purpose == "gates"
     QTest.keyClick(page.uses["weights"], Qt.Key.Key_Space)
     assert page.purpose == "weights"
@@ -112,9 +115,7 @@ def test_each_use_of_a_file_has_its_verdict_and_its_command(
 
 def test_what_a_file_would_run_is_seen_before_anything_is_chosen(inspector: Inspector) -> None:
     names = ("os.system", "<b>eval</b>", *(f"x.f{i}" for i in range(9)))
-    tell(inspector, replace(LISTED, would_call=names, would_import=("antigravity",)))
-    page = inspector.page
-    assert isinstance(page, FilePage)
+    page = page_of(inspector, replace(LISTED, would_call=names, would_import=("antigravity",)))
     assert page.warning.isVisible()
     assert page.warning.property("role") == "refused"
     lines = page.warning.text().splitlines()
@@ -127,14 +128,12 @@ def test_what_a_file_would_run_is_seen_before_anything_is_chosen(inspector: Insp
 
 
 def network_page(inspector: Inspector) -> FilePage:
-    tell(inspector, EngineReady(CATALOGUE, "2"))
     refused = FileUseCheck(False, "It takes images with 3 channels.")
-    tell(inspector, replace(LISTED, fits=False, network=refused))
-    assert isinstance(inspector.page, FilePage)
-    assert inspector.page.purpose == "network"  # nothing else fits, but other data may
-    assert inspector.page.verdict.text() == "It takes images with 3 channels."
-    assert not inspector.page.go.isEnabled()
-    return inspector.page
+    page = page_of(inspector, replace(LISTED, fits=False, network=refused))
+    assert page.purpose == "network"  # nothing else fits, but other data may
+    assert page.verdict.text() == "It takes images with 3 channels."
+    assert not page.go.isEnabled()
+    return page
 
 
 def test_the_verdict_on_a_network_follows_the_data_that_are_filled_in(
@@ -142,11 +141,8 @@ def test_the_verdict_on_a_network_follows_the_data_that_are_filled_in(
 ) -> None:
     page = network_page(inspector)
     section = page.data.section
-    assert [section.name.itemText(i) for i in range(section.name.count())] == [
-        "digits",
-        "MNIST",
-        "folder of images",
-    ]
+    offered = [section.name.itemText(i) for i in range(section.name.count())]
+    assert offered == ["digits", "MNIST", "folder of images"]
     section.name.pick("folder")
     qtbot.waitUntil(lambda: page.verdict.text() != "It takes images with 3 channels.")
     assert sent == []
@@ -188,9 +184,7 @@ def test_one_button_begins_a_run_with_biases_and_takes_them(
     inspector: Inspector, sent: list[Command]
 ) -> None:
     weights = FileUseCheck(False, "It has biases.", LISTED.matches, with_biases=True)
-    tell(inspector, replace(LISTED, weights=weights, with_biases=True))
-    page = inspector.page
-    assert isinstance(page, FilePage)
+    page = page_of(inspector, replace(LISTED, weights=weights, with_biases=True))
     assert not page.with_biases.isHidden()
     assert not page.go.isHidden()  # gates may have biases in a run without any
     press(page.with_biases)
@@ -227,9 +221,7 @@ def test_tensors_are_picked_among_those_that_have_the_shape(
     tensors = tuple(TensorInfo(f"t{i}", (64, 64), "float32") for i in range(3))
     rows = tuple(LayerMatch(f"layer {i + 1}", (64, 64), f"t{i}", (64, 64), True) for i in range(2))
     listed = replace(LISTED, tensors=(*tensors, TensorInfo("b", (64,), "float32")), matches=rows)
-    tell(inspector, listed)
-    page = inspector.page
-    assert isinstance(page, FilePage)
+    page = page_of(inspector, listed)
     page.pick.setChecked(True)
     box = page.table.boxes[0]
     assert [box.itemText(i) for i in range(box.count())] == ["–", "t0", "t1", "t2"]
@@ -265,18 +257,15 @@ def test_leaving_the_page_forgets_the_file(inspector: Inspector, sent: list[Comm
 
 def test_a_file_with_very_many_tensors_is_cut_short(inspector: Inspector) -> None:
     many = tuple(TensorInfo(f"w{i}", (1,), "float32") for i in range(5000))
-    tell(inspector, replace(LISTED, tensors=many, ignored=("optimizer",)))
-    assert isinstance(inspector.page, FilePage)
-    lines = inspector.page.tensors.toPlainText().splitlines()
+    page = page_of(inspector, replace(LISTED, tensors=many, ignored=("optimizer",)))
+    lines = page.tensors.toPlainText().splitlines()
     assert "3,000 more" in lines[-2]
     assert lines[-1].endswith(": optimizer")
 
 
 def test_names_that_are_only_looked_up_are_in_the_warning(inspector: Inspector) -> None:
     names = ("torch.serialization.os.system", "mine.layers.helper")
-    tell(inspector, replace(LISTED, would_look_up=names, would_import=("mine.layers",)))
-    page = inspector.page
-    assert isinstance(page, FilePage)
+    page = page_of(inspector, replace(LISTED, would_look_up=names, would_import=("mine.layers",)))
     assert page.warning.isVisible()
     assert page.warning.text().splitlines()[1:3] == [
         "look up torch.serialization.os.system",
@@ -296,13 +285,6 @@ def listed(*about: Unsaid, reading: FileReading = NOTHING) -> FileListed:
     return replace(
         LISTED, fits=False, purpose="network", network=fits, questions=questions, reading=reading
     )
-
-
-def page_of(inspector: Inspector, event: FileListed) -> FilePage:
-    tell(inspector, EngineReady(CATALOGUE, "2"))
-    tell(inspector, event)
-    assert isinstance(inspector.page, FilePage)
-    return inspector.page
 
 
 def shown(page: FilePage) -> set[str]:
@@ -329,15 +311,11 @@ def test_a_field_is_there_for_each_question_and_no_answer_is_filled_in(
     tell(inspector, replace(listed("activation"), ticket=8))
     assert isinstance(inspector.page, FilePage)
     assert shown(inspector.page) == {"activation"}
+    page = page_of(inspector, replace(listed(), ticket=9))  # which says everything
+    assert (page.reading.isHidden(), page.go.isEnabled()) == (True, True)
     assert set(ACTIVATIONS) < {
         str(inspector.page.reading.activation.itemData(n)) for n in range(len(ACTIVATIONS) + 1)
     }
-
-
-def test_a_file_that_says_everything_has_no_such_part(inspector: Inspector) -> None:
-    page = page_of(inspector, listed())
-    assert page.reading.isHidden()
-    assert page.go.isEnabled()
 
 
 def test_what_is_filled_in_is_said_one_answer_after_the_other(

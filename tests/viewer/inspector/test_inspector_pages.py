@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QColor
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLabel, QStyleOptionViewItem
 from pytestqt.qtbot import QtBot
@@ -54,6 +55,7 @@ from tests.viewer.inspector.inspected import (
     press,
     tell,
 )
+from tests.viewer.seen_charts import colours_in
 
 # one page at a time
 
@@ -73,21 +75,14 @@ def test_a_page_opens_in_place_of_the_other(inspector: Inspector, qtbot: QtBot) 
 # the form of a run
 
 
-def test_what_is_filled_in_comes_back_unchanged(form: RunPage) -> None:
+def test_what_is_filled_in_comes_back_unchanged_and_a_net_asks_its_own_questions(
+    form: RunPage,
+) -> None:
     form.form.fill(CONFIG)
     assert form.form.config() == CONFIG
-
-
-def test_a_net_asks_its_own_questions(form: RunPage) -> None:
     form.form.net.name.pick("cnn4")
-    options = dict(form.form.config().net.options)
-    assert options == {
-        "channels": 128,
-        "scale": 0.5,
-        "pool": "average",
-        "wrap": True,
-        "note": "",
-    }
+    asked = {"channels": 128, "scale": 0.5, "pool": "average", "wrap": True, "note": ""}
+    assert dict(form.form.config().net.options) == asked
 
 
 def test_rows_that_do_not_matter_are_hidden(form: RunPage) -> None:
@@ -201,13 +196,7 @@ def test_formulas_are_drawn_in_the_colour_of_the_theme(inspector: Inspector) -> 
     assert isinstance(inspector.page, AboutPage)
     formula = inspector.page.formulas[0]
     assert formula.accessibleName() == "Λ"  # read out as a letter, not as TeX
-    image = formula.grab().toImage()
-    light = [
-        image.pixelColor(x, y).lightness()
-        for x in range(image.width())
-        for y in range(image.height())
-    ]
-    assert max(light) > 200
+    assert max(QColor(one).lightness() for one in colours_in(formula)) > 200
 
 
 @pytest.mark.discovery

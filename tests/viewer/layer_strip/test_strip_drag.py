@@ -89,14 +89,9 @@ def test_a_chip_let_go_beside_the_slots_goes_back(strip: Strip, sent: list[Comma
     QTest.mousePress(chip, LEFT, NONE, chip.rect().center())
     QTest.mouseMove(chip, chip.rect().center() + chip.mapFromParent(QPointF(20, 5)).toPoint())
     QTest.mouseRelease(chip, LEFT, NONE, chip.mapFromParent(QPointF(20, 5)).toPoint())
+    QTest.mouseClick(widget.canvas.chips[0], LEFT)  # without a move
     assert sent == []
     assert chip.geometry() == before
-
-
-def test_a_click_without_a_move_asks_for_nothing(strip: Strip, sent: list[Command]) -> None:
-    widget = strip()
-    QTest.mouseClick(widget.canvas.chips[0], LEFT)
-    assert sent == []
 
 
 def test_an_illegal_slot_says_why_and_asks_for_nothing(strip: Strip, sent: list[Command]) -> None:
@@ -127,16 +122,12 @@ def test_the_keyboard_moves_a_chip(
     strip: Strip, sent: list[Command], modifier: Qt.KeyboardModifier
 ) -> None:
     widget = strip()
+    QTest.keyClick(widget.canvas.chips[0], Qt.Key.Key_Left, modifier)  # it is at the end
+    assert sent == []
     QTest.keyClick(widget.canvas.chips[1], Qt.Key.Key_Right, modifier)
     assert sent == [Rewire((0, 2, 1, 3))]
     QTest.keyClick(widget.canvas.chips[1], Qt.Key.Key_Right, modifier)  # before the answer
     assert sent[-1] == Rewire((0, 2, 3, 1))
-
-
-def test_a_chip_at_the_end_stays_there(strip: Strip, sent: list[Command]) -> None:
-    widget = strip()
-    QTest.keyClick(widget.canvas.chips[0], Qt.Key.Key_Left, Qt.KeyboardModifier.ControlModifier)
-    assert sent == []
 
 
 def test_an_illegal_key_says_why(strip: Strip, sent: list[Command]) -> None:
@@ -279,30 +270,29 @@ def wheel(dense_strip: LayersStrip, feature: int, notches: int, held: Qt.Keyboar
     QApplication.sendEvent(chip, event)
 
 
-def menu_of(dense_strip: LayersStrip, feature: int) -> RotationMenu:
-    chip = dense_strip.canvas.chips[feature]
+def ask_for_menu(strip: LayersStrip, feature: int) -> None:
+    chip = strip.canvas.chips[feature]
     at = chip.rect().center()
     reason = QContextMenuEvent.Reason.Mouse
     QApplication.sendEvent(chip, QContextMenuEvent(reason, at, chip.mapToGlobal(at)))
-    return dense_strip.menu
+
+
+def menu_of(strip: LayersStrip, feature: int) -> RotationMenu:
+    ask_for_menu(strip, feature)
+    return strip.menu
 
 
 def test_the_wheel_with_ctrl_turns_a_gate_layer_by_one_unit(
     dense_strip: LayersStrip, sent: list[Command]
 ) -> None:
+    wheel(dense_strip, 1, 1, Qt.KeyboardModifier.NoModifier)  # it passes by
+    assert sent == []
     wheel(dense_strip, 1, 1, CTRL)
     assert sent == [Rotate((0, 1, 0, 0))]
     wheel(dense_strip, 1, 1, CTRL)  # before the answer
     assert sent[-1] == Rotate((0, 2, 0, 0))
     wheel(dense_strip, 1, -1, CTRL | SHIFT)
     assert sent[-1] == Rotate((0, -8, 0, 0))
-
-
-def test_a_wheel_that_passes_by_turns_nothing(
-    dense_strip: LayersStrip, sent: list[Command]
-) -> None:
-    wheel(dense_strip, 1, 1, Qt.KeyboardModifier.NoModifier)
-    assert sent == []
 
 
 def test_keys_turn_the_gates_of_the_chip_with_the_focus(
@@ -372,10 +362,7 @@ def test_home_puts_order_and_turns_back(dense_strip: LayersStrip, sent: list[Com
     tell(dense_strip, Rewired(1, (1, 0, 2, 3), (3, 0, 0, 0)))
     QTest.keyClick(dense_strip.canvas.chips[1], Qt.Key.Key_Home)
     assert sent == [Rewire((0, 1, 2, 3)), Rotate((0, 0, 0, 0))]
-
-
-def test_a_run_that_begins_turned_is_shown_so(dense_strip: LayersStrip) -> None:
-    tell(dense_strip, replace(started(), rotation=(0, 0, 2, 0)))
+    tell(dense_strip, replace(started(), rotation=(0, 0, 2, 0)))  # a run that begins so
     assert dense_strip.sentence == "Turned: G3\N{NO-BREAK SPACE}↻2"
 
 
@@ -384,9 +371,6 @@ def test_a_network_with_its_own_gates_turns_nothing(
 ) -> None:
     tell(dense_strip, RegimeSwapped(1, "DL", "ReLU", (), (), (), ()))
     wheel(dense_strip, 1, 1, CTRL)
-    chip = dense_strip.canvas.chips[1]
-    at = QPoint(5, 5)
-    reason = QContextMenuEvent.Reason.Mouse
-    QApplication.sendEvent(chip, QContextMenuEvent(reason, at, chip.mapToGlobal(at)))
+    ask_for_menu(dense_strip, 1)
     assert sent == []
     assert dense_strip.findChild(RotationMenu) is None

@@ -7,7 +7,7 @@ import gc
 import numpy as np
 import pytest
 from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, Qt
-from PySide6.QtGui import QImage, QMouseEvent, QWheelEvent
+from PySide6.QtGui import QMouseEvent, QWheelEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
@@ -16,7 +16,7 @@ from dgn_engine.scene.theme import DARK, LIGHT
 from dgn_viewer.application import GuiGarbageCollector
 from dgn_viewer.plots.scene_pointer import FRAME_MS, TRAINING_MS
 from dgn_viewer.plots.scene_view import SceneView
-from tests.viewer.seen_charts import visible_range
+from tests.viewer.seen_charts import colours_in, visible_range
 
 
 def _matrix(n: int = 8, seed: int = 0, **more: object) -> Chart:
@@ -176,8 +176,8 @@ def test_a_theme_recolours_what_is_shown(view: SceneView) -> None:
     dark = view.grab().toImage()
     assert light.pixelColor(2, 2).name().upper() == LIGHT.panel
     assert dark.pixelColor(2, 2).name().upper() == DARK.panel
-    assert DARK.value.lower() in _colours(dark)
-    assert LIGHT.value.lower() not in _colours(dark)
+    assert DARK.value in colours_in(dark)
+    assert LIGHT.value not in colours_in(dark)
 
 
 def test_nan_is_drawn_as_empty(view: SceneView) -> None:
@@ -223,13 +223,6 @@ def test_the_collector_of_the_gui_stops_with_its_parent(qapp: QApplication) -> N
     assert gc.isenabled()
     if not enabled:
         gc.disable()
-
-
-def _colours(image: QImage) -> set[str]:
-    size = image.size()
-    return {
-        image.pixelColor(x, y).name() for x in range(size.width()) for y in range(size.height())
-    }
 
 
 # What follows the mouse is painted above the charts, which stay as they are.

@@ -35,6 +35,7 @@ from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.form_fields import ListField, PickBox
 from dgn_viewer.widgets.layouts import PlainLabel, column, plain_label, push_button
 from dgn_viewer.widgets.number_field import NumberField
+from tests.viewer.seen_charts import colours_in
 
 THEMES = [LIGHT, DARK]
 ICONS = sorted(p.name.removesuffix(".svg") for p in stylesheet._ICONS.iterdir())
@@ -119,8 +120,8 @@ def test_another_theme_recolours_what_is_shown_and_what_is_hidden_but_moves_noth
         events = _EventKinds()
         button.installEventFilter(events)
         appearance.apply(qapp, DARK)
-        assert colours_of(button) >= {DARK.accent, stylesheet.on_accent(DARK)}
-        assert colours_of(later) >= {DARK.panel, DARK.text}
+        assert colours_in(button) >= {DARK.accent, stylesheet.on_accent(DARK)}
+        assert colours_in(later) >= {DARK.panel, DARK.text}
         assert said.palette().windowText().color().name().upper() == DARK.muted
         in_bar = bar.findChild(QPushButton)
         assert in_bar is not None
@@ -142,15 +143,6 @@ class _EventKinds(QObject):
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         self.kinds.append(event.type())
         return False
-
-
-def colours_of(widget: QWidget) -> set[str]:
-    image = widget.grab().toImage()
-    return {
-        image.pixelColor(x, y).name().upper()
-        for x in range(image.width())
-        for y in range(image.height())
-    }
 
 
 # Texts of fields that stand below each other begin at the same x.
