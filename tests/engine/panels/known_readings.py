@@ -160,12 +160,7 @@ READINGS = (
         feature_moved=array(0.25, 0.5, 0.75),
     ),
     reading(
-        "kernel_theory",
-        value=SIZES,
-        expected=2 * SIZES,
-        distance=0.5,
-        cosine=0.96,
-        traces=0.75,
+        "kernel_theory", value=SIZES, expected=2 * SIZES, distance=0.5, cosine=0.96, traces=0.75
     ),
     reading(
         "layer_kernels",

@@ -17,15 +17,7 @@ from dgn_engine.scene.matrix_difference import difference
 from dgn_engine.scene.panel_spec import ComparedRun, View
 from dgn_engine.scene.readout import describe
 from dgn_engine.text.written_numbers import plus_minus
-from tests.engine.panels.pictures import (
-    LABELS,
-    chart,
-    chosen,
-    drawn,
-    run,
-    symmetric,
-    with_reading,
-)
+from tests.engine.panels.pictures import LABELS, chart, chosen, drawn, run, symmetric, with_reading
 
 KERNEL = symmetric(5, 1.0, [0.412, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5])
 ERRORS = symmetric(5, 0.0, [0.013, 0.01, 0.01, 0.02, 0.02, 0.02, 0.02, 0.02, 0.02, 0.02])

@@ -10,15 +10,7 @@ import pytest
 from dgn_engine.protocol.frames import Array, Reading
 from dgn_engine.scene.elements import Matrix, Scene
 from dgn_engine.scene.panel_spec import ComparedRun, View, all_panels
-from tests.engine.panels.known_readings import (
-    BOTH,
-    CONV_VIEW,
-    FIRST,
-    MAPS,
-    MEANS,
-    SECOND,
-    A,
-)
+from tests.engine.panels.known_readings import BOTH, CONV_VIEW, FIRST, MAPS, MEANS, SECOND, A
 from tests.engine.panels.pictures import (
     LABELS,
     B,

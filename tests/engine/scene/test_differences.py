@@ -58,11 +58,7 @@ def test_numbers_are_of_the_newest_step_that_both_have() -> None:
     view = View(
         series={("training", "train_loss"): a, ("npk", "nu"): series({3: 10.0, 7: 12.0})},
         compared=ComparedRun(
-            "b",
-            series={
-                ("training", "train_loss"): b,
-                ("npk", "nu"): series({5: 20.0}),
-            },
+            "b", series={("training", "train_loss"): b, ("npk", "nu"): series({5: 20.0})}
         ),
     )
     [loss] = differences(view, None).scores

@@ -41,10 +41,7 @@ OVERLAP = Reading(
     facts={"kappa": "κ"},
 )
 VIEW = View(
-    run=run((4,), (3,)),
-    step=7,
-    readings={"gates": GATES, "overlap": OVERLAP},
-    pictures=PICTURES,
+    run=run((4,), (3,)), step=7, readings={"gates": GATES, "overlap": OVERLAP}, pictures=PICTURES
 )
 
 

@@ -119,10 +119,7 @@ def test_overviews_of_each_step_have_a_row_and_pairs_stand_below_them() -> None:
 
 # The gates of two recorded steps against each other: gate by gate, or refused.
 
-LAYERS = (
-    LayerInfo(0, "dense 1", "dense", (4,)),
-    LayerInfo(1, "dense 2", "dense", (3,)),
-)
+LAYERS = (LayerInfo(0, "dense 1", "dense", (4,)), LayerInfo(1, "dense 2", "dense", (3,)))
 CONV = (LayerInfo(0, "conv 1", "conv", (4, 5, 5)), LAYERS[1])
 
 

@@ -25,12 +25,7 @@ from dgn_viewer.actions.shortcuts import ShortcutSheet
 from dgn_viewer.application import Viewer
 from dgn_viewer.style import stylesheet
 from tests.snapshots import Recorded
-from tests.viewer.actions.action_bench import (
-    CATALOGUE,
-    REGIMES,
-    STATES,
-    Bench,
-)
+from tests.viewer.actions.action_bench import CATALOGUE, REGIMES, STATES, Bench
 
 
 def test_keys_are_refused_with_the_reason_while_their_action_is_disabled(bench: Bench) -> None:

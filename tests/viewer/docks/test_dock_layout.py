@@ -330,11 +330,7 @@ def test_the_panel_in_front_is_that_with_the_keyboard_else_the_first(
 
 
 def test_tabs_within_a_panel_are_not_those_of_the_docks(docks: PanelDocks, qtbot: QtBot) -> None:
-    tree = {
-        "across": True,
-        "shares": [0.5, 0.5],
-        "parts": [{"tabs": ["a", "b"]}, {"tabs": ["c"]}],
-    }
+    tree = {"across": True, "shares": [0.5, 0.5], "parts": [{"tabs": ["a", "b"]}, {"tabs": ["c"]}]}
     assert docks.arrangement.put_layout({"tree": tree})
     qtbot.waitUntil(lambda: alike(docks.arrangement.layout()["tree"], tree))
     before = docks.arrangement.layout()

@@ -114,9 +114,7 @@ def test_while_the_window_is_deleted_no_panel_is_marked(qtbot: QtBot) -> None:
     assert not faults
 
 
-def test_a_window_that_is_deleted_while_it_is_seen_says_nothing_of_its_panels(
-    qtbot: QtBot,
-) -> None:
+def test_a_window_that_is_deleted_while_it_is_seen_says_nothing_of_its_panels(qtbot: QtBot) -> None:
     window = QMainWindow()
     found = PanelDocks(window, SPECS, LIGHT)
     found.changed.connect(lambda: window.tabifiedDockWidgets(found.docks()[0]))

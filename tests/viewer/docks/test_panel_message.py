@@ -53,9 +53,7 @@ def test_every_panel_says_at_which_step_the_run_diverged(
     qtbot.waitUntil(lambda: window.run_state.step > 5)
     assert window.run_state.diverged is None
     qtbot.waitUntil(
-        lambda: (
-            not any("diverged" in host.footer().lower() for host in window.docks.hosts.values())
-        ),
+        lambda: not any("diverged" in host.footer().lower() for host in window.docks.hosts.values())
     )
 
 
@@ -78,9 +76,7 @@ def test_a_panel_says_that_its_probe_batch_was_halved(
     fakes = {"npk": replace(known["npk"], read=read), "gates": replace(known["gates"], read=never)}
     monkeypatch.setattr(probe_schedule, "all_probes", lambda: {**known, **fakes})
     hosts = make_viewer(RUN).window.docks.hosts
-    qtbot.waitUntil(
-        lambda: " 10: out of memory" in hosts["spectrum"].footer(),
-    )
+    qtbot.waitUntil(lambda: " 10: out of memory" in hosts["spectrum"].footer())
     qtbot.waitUntil(lambda: hosts["gate_maps"].message.words()[0] == "Out of memory")
     qtbot.waitUntil(lambda: hosts["ntk"].footer() != "")
     assert "halved" not in hosts["ntk"].footer()

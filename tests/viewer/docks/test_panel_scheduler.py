@@ -317,10 +317,7 @@ def test_only_the_probes_of_visible_panels_are_watched_each_once(stage: Stage) -
     stage.docks.changed.emit()
     stage.turn()
     both = Watch(
-        (
-            ProbeRequest("gates", (("layer", 1), ("unit", 3))),
-            ProbeRequest("npk", (("layer", 2),)),
-        )
+        (ProbeRequest("gates", (("layer", 1), ("unit", 3))), ProbeRequest("npk", (("layer", 2),)))
     )
     assert stage.sent == [both]
     for seen in (["gates"], [], ["npk"], list(SPECS)):  # a layout is put back, all at once

@@ -83,9 +83,7 @@ def test_a_message_stands_in_the_middle_with_what_it_has(told: PanelMessage) -> 
     assert not offer.isVisible()
 
 
-def test_details_stay_closed_until_they_are_asked_for_and_can_be_copied(
-    told: PanelMessage,
-) -> None:
+def test_details_stay_closed_until_they_are_asked_for_and_can_be_copied(told: PanelMessage) -> None:
     details = told.findChild(QPlainTextEdit)
     assert isinstance(details, QPlainTextEdit)
     more, copy = button(told, "Details"), button(told, "Copy")

@@ -15,12 +15,7 @@ from dgn_engine.scene.elements import Empty, Fact, Scene
 from dgn_engine.scene.panel_readings import readings_of
 from dgn_engine.scene.panel_spec import About, ComparedRun, PanelSpec, View
 from dgn_engine.scene.theme import DARK, LIGHT
-from dgn_viewer.docks.panel_message import (
-    State,
-    footer,
-    is_pending,
-    message,
-)
+from dgn_viewer.docks.panel_message import State, footer, is_pending, message
 from dgn_viewer.docks.text_line import FactsLine, TextLine
 from tests.engine.panels.pictures import run
 from tests.viewer.seen_charts import colours_in

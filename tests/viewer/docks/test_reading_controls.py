@@ -17,11 +17,7 @@ from dgn_engine.scene.elements import Axis, Chart, Empty, Scene, Shown
 from dgn_engine.scene.panel_spec import About, ComparedRun, PanelSpec, View
 from dgn_engine.scene.theme import LIGHT
 from dgn_viewer.docks.panel_dock import PanelDock
-from dgn_viewer.docks.reading_controls import (
-    ProbeExamplesDial,
-    RefinementBar,
-    offered_examples,
-)
+from dgn_viewer.docks.reading_controls import ProbeExamplesDial, RefinementBar, offered_examples
 from tests.engine.panels.pictures import run
 
 

@@ -4,20 +4,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QToolButton, QWidget
 
-from dgn_engine.config import (
-    DataConfig,
-    GatingConfig,
-    NetConfig,
-    RunConfig,
-    TrainingConfig,
-)
-from dgn_engine.protocol.catalogue import (
-    Catalogue,
-    DataEntry,
-    NetEntry,
-    RegimeEntry,
-    Setting,
-)
+from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.protocol.catalogue import Catalogue, DataEntry, NetEntry, RegimeEntry, Setting
 from dgn_engine.protocol.files import FileListed, LayerMatch, TensorInfo
 from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.training import LayerInfo, RunStarted

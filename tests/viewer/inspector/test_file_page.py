@@ -8,11 +8,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.config import (
-    DataConfig,
-    NetConfig,
-    RunConfig,
-)
+from dgn_engine.config import DataConfig, NetConfig, RunConfig
 from dgn_engine.importing.reading_text import about_readings, fitting_in_words, reading_in_words
 from dgn_engine.protocol.branches import CompareFile
 from dgn_engine.protocol.file_reading import (
@@ -191,10 +187,7 @@ def test_one_button_begins_a_run_with_biases_and_takes_them(
     page.choose("weights")
     assert page.go.isHidden()
     press(page.with_biases)
-    assert sent == [
-        BeginWithBiases(7, "gates", restart_value=True),
-        BeginWithBiases(7, "weights"),
-    ]
+    assert sent == [BeginWithBiases(7, "gates", restart_value=True), BeginWithBiases(7, "weights")]
     page.choose("network")
     assert page.with_biases.isHidden()
     tell(inspector, FileClosed(7))

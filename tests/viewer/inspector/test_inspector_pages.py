@@ -10,22 +10,10 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLabel, QStyleOptionViewItem
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.config import (
-    DataConfig,
-    GatingConfig,
-    NetConfig,
-    RunConfig,
-    TrainingConfig,
-)
+from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.panels.overlap import PANEL as OVERLAP
 from dgn_engine.panels.spectrum import PANEL as SPECTRUM
-from dgn_engine.protocol.catalogue import (
-    Catalogue,
-    DataEntry,
-    NetEntry,
-    RegimeEntry,
-    Setting,
-)
+from dgn_engine.protocol.catalogue import Catalogue, DataEntry, NetEntry, RegimeEntry, Setting
 from dgn_engine.protocol.messages import Command, Refused, Working
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.runs import RunsListed
@@ -47,14 +35,7 @@ from dgn_viewer.inspector.pages.run_page import RunPage
 from dgn_viewer.inspector.run_form import RunForm
 from dgn_viewer.widgets.listed_item import GROUP
 from tests.refusals import refused
-from tests.viewer.inspector.inspected import (
-    CONFIG,
-    SPEC,
-    STARTED,
-    close_button,
-    press,
-    tell,
-)
+from tests.viewer.inspector.inspected import CONFIG, SPEC, STARTED, close_button, press, tell
 from tests.viewer.seen_charts import colours_in
 
 # one page at a time

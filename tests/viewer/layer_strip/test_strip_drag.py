@@ -258,14 +258,7 @@ def wheel(dense_strip: LayersStrip, feature: int, notches: int, held: Qt.Keyboar
     at = QPointF(chip.rect().center())
     way, none = QPoint(0, 120 * notches), Qt.MouseButton.NoButton
     event = QWheelEvent(
-        at,
-        chip.mapToGlobal(at),
-        QPoint(),
-        way,
-        none,
-        held,
-        Qt.ScrollPhase.NoScrollPhase,
-        False,
+        at, chip.mapToGlobal(at), QPoint(), way, none, held, Qt.ScrollPhase.NoScrollPhase, False
     )
     QApplication.sendEvent(chip, event)
 

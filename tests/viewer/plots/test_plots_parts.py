@@ -34,11 +34,7 @@ from tests.engine.figures.figure_panels import page
 from tests.viewer.seen_charts import visible_range
 
 
-@given(
-    st.floats(-1e9, 1e9, allow_nan=False),
-    st.floats(1e-6, 1e9),
-    st.integers(2, 5),
-)
+@given(st.floats(-1e9, 1e9, allow_nan=False), st.floats(1e-6, 1e9), st.integers(2, 5))
 def test_ticks_are_few_and_inside(low: float, span: float, most: int) -> None:
     high = low + span
     ticks = linear_ticks(low, high, most)
@@ -60,12 +56,7 @@ def _square(key: str, column: int, n: int = 8) -> Chart:
     return Chart(key, key, Axis(), Axis(), matrix=matrix, square=True, column=column)
 
 
-@given(
-    st.floats(100, 3000),
-    st.floats(60, 2000),
-    st.integers(1, 4),
-    st.booleans(),
-)
+@given(st.floats(100, 3000), st.floats(60, 2000), st.integers(1, 4), st.booleans())
 def test_charts_stay_inside_and_apart(
     width: float, height: float, squares: int, curve: bool
 ) -> None:

@@ -218,9 +218,7 @@ def test_only_the_chosen_types_reach_the_callback(qtbot: QtBot) -> None:
     assert watched.received == [QEvent.Type.Hide, QEvent.Type.Show]
 
 
-def test_an_event_is_kept_from_the_watched_object_where_the_callback_says_so(
-    qtbot: QtBot,
-) -> None:
+def test_an_event_is_kept_from_the_watched_object_where_the_callback_says_so(qtbot: QtBot) -> None:
     owner, watched = QObject(), _Receiver()
     EventFilter(owner, {QEvent.Type.Show: lambda _event: True}, watched)
     _send(watched, QEvent.Type.Show)
