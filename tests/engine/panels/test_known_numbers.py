@@ -14,7 +14,7 @@ from dgn_engine.protocol.runs import RunCurves
 from dgn_engine.scene.axes import chart_range
 from dgn_engine.scene.chart_settings import ChartSettings, adjusted
 from dgn_engine.scene.elements import Chart, Scene
-from dgn_engine.scene.overlaid import overlaid_runs
+from dgn_engine.scene.overlaid import alike, overlaid_runs
 from dgn_engine.scene.panel_spec import PanelSpec, Series, View, all_panels
 from tests.engine.panels import known_readings as known
 from tests.engine.panels.pictures import assert_same, chosen, drawn
@@ -452,7 +452,11 @@ def test_curves_of_recorded_runs_are_each_their_own() -> None:
     assert traces["over_steps: one $K^V$"] == (steps, [1, 2, 3])
     assert traces["over_steps: train $K^V$"] == (steps, [10, 20, 30])
     assert "over_steps: few $K^V$" not in traces  # a sum over other examples
-    assert "few (3)" in drawn("ntk", view).note
+    left_out = " few (3)."
+    assert alike(view, "ntk")[0] == view.overlaid[:2]
+    assert alike(view, "ntk")[1].endswith(left_out)
+    assert drawn("ntk", view).note.endswith(left_out)
+    assert alike(replace(view, traced={}), "ntk") == (view.overlaid, "")
     charts = drawn("training", view).charts
     looks = {(curve.role, curve.dash) for curve in charts[0].curves}
     assert len(looks) == len(charts[0].curves)

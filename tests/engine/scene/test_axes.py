@@ -132,25 +132,16 @@ def test_examples_are_named_with_their_class() -> None:
 TWELVE = np.array([3.0, 1, 2, 5, 4, 0, 9, 7, 8, 6, 6.5, 7.5])
 
 
-def test_a_thinned_curve_keeps_least_and_greatest_of_each_bin() -> None:
+def test_a_thinned_curve_keeps_least_and_greatest_of_each_bin_and_what_fills_none() -> None:
     x, y = thinned(np.arange(12), TWELVE, -1, 99, most=4)  # two bins of six
     assert x.tolist() == [3, 5, 6, 9]
     assert y.tolist() == [5, 0, 9, 6]
-
-
-def test_what_does_not_fill_a_bin_is_kept() -> None:
     x, _ = thinned(np.arange(13), np.append(TWELVE, 1.0), -1, 99, most=6)  # two bins of five
     assert x.tolist() == [1, 3, 5, 6, 10, 11, 12]
-
-
-def test_as_many_points_as_fit_are_not_thinned() -> None:
     x, y = thinned(np.arange(12), TWELVE, -1, 99, most=12)
     assert x.tolist() == list(range(12))
     assert y is not None
     assert len(thinned(np.arange(12), TWELVE, -1, 99, most=11)[0]) < 12
-
-
-def test_values_that_are_missing_do_not_hide_the_others() -> None:
     gaps = TWELVE.copy()
     gaps[[0, 3, 5]] = np.nan
     x, _ = thinned(np.arange(12), gaps, -1, 99, most=4)
@@ -259,12 +250,9 @@ def test_labels_that_would_touch_are_left_out(
     assert spaced([(0.0, "")] * len(places), places, gap) == kept
 
 
-def test_an_axis_is_named_with_its_unit() -> None:
+def test_an_axis_has_its_unit_and_the_ticks_of_its_visible_part() -> None:
     assert axis_label(Axis("time", "s")) == "time (s)"
     assert axis_label(Axis("loss")) == "loss"
-
-
-def test_ticks_of_an_axis_are_those_of_its_visible_part() -> None:
     assert axis_ticks(Axis(), (10.0, 0.0), 3) == ((0.0, "0"), (5.0, "5"), (10.0, "10"))
     logarithmic = axis_ticks(Axis(log=True), (-3.0, 0.0), 5)
     assert [text for _, text in logarithmic] == ["10⁻³", "10⁻²", "10⁻¹", "1"]

@@ -158,6 +158,7 @@ def test_in_a_tall_room_squares_take_their_second_place() -> None:
 
 def test_without_charts_there_is_no_place() -> None:
     assert arrange([], {}, 100, 100) == {}
+    assert fitted((), room, 100, 100).places == {}
 
 
 @pytest.mark.parametrize(
@@ -270,7 +271,7 @@ def test_a_matrix_keeps_its_least_size() -> None:
     assert (low.width, low.height) == LEAST_MATRIX
 
 
-def test_a_matrix_alone_has_the_scale_and_the_names_that_it_shared() -> None:
+def test_a_matrix_alone_has_the_names_and_the_scale_that_it_shared_and_no_other_scale() -> None:
     pair = (framed("a"), framed("b", 1, bar="overlap", named=False))
     first = fitted(pair, room, 200, 200, "a").charts[0]
     second = fitted(pair, room, 200, 200, "b").charts[0]
@@ -278,9 +279,6 @@ def test_a_matrix_alone_has_the_scale_and_the_names_that_it_shared() -> None:
         assert chart.matrix is not None
         assert chart.matrix.bar == "overlap"
         assert (chart.y.label, chart.y.ticks) == (CLASSES.label, CLASSES.ticks)
-
-
-def test_a_scale_of_other_numbers_is_not_borrowed() -> None:
     other = framed("b", 1, bar="kernel value")
     assert other.matrix is not None
     other = replace(other, matrix=replace(other.matrix, high=7.0))
@@ -299,7 +297,3 @@ def test_overviews_stand_elsewhere_and_leave_no_rows_behind() -> None:
     alone = fitted((*small, large), room, 700, 300)
     assert alone.tabs == ()
     assert alone.places["large"].box.height == 300 - 40
-
-
-def test_nothing_has_no_places() -> None:
-    assert fitted((), room, 100, 100).places == {}

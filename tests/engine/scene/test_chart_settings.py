@@ -57,12 +57,9 @@ def test_smoothing_is_that_of_a_plain_loop(weight: float, count: int) -> None:
     )
 
 
-def test_what_is_not_finite_is_passed_over() -> None:
+def test_what_is_not_finite_is_passed_over_and_integers_are_left_alone() -> None:
     values = [1.0, math.nan, 3.0, math.inf, 5.0]
     np.testing.assert_allclose(smoothed(np.array(values), 0.5), looped(values, 0.5))
-
-
-def test_integers_are_smoothed_as_numbers_and_are_left_alone() -> None:
     values = np.array([0, 1, 0, 1])
     np.testing.assert_allclose(smoothed(values, 0.9), looped([0.0, 1.0, 0.0, 1.0], 0.9))
     assert values.tolist() == [0, 1, 0, 1]
@@ -95,17 +92,16 @@ def test_every_value_stays_in_the_scene_whatever_is_visible() -> None:
     np.testing.assert_array_equal(chart.curves[0].y, before.curves[0].y)
 
 
-def test_a_logarithmic_time_axis_begins_at_the_first_step() -> None:
+def test_a_logarithmic_axis_begins_at_the_first_step_and_needs_something_positive() -> None:
     chart = _one(_loss(), log_x=True)
     assert chart.x.log
     assert chart.x.limits == (1.0, 2000.0)
-
-
-def test_a_logarithmic_axis_needs_something_positive() -> None:
     curve = Curve("a", np.array([0, 0]), np.array([-1.0, 0.0]))
     chart = _one(Chart("c", "", Axis("step"), Axis(), curves=(curve,)), log_x=True, log_y=True)
     assert not chart.x.log
     assert not chart.y.log
+    chart = Chart("c", "", Axis("step"), Axis(log=True), curves=_loss().curves)
+    assert not _one(chart, log_y=False).y.log
 
 
 def test_a_fixed_range_holds_and_a_logarithm_of_it_needs_positive_ends() -> None:
@@ -117,18 +113,16 @@ def test_a_fixed_range_holds_and_a_logarithm_of_it_needs_positive_ends() -> None
     assert both.limits[0] > 0
 
 
-def test_a_logarithm_of_the_panel_can_be_taken_back() -> None:
-    chart = Chart("c", "", Axis("step"), Axis(log=True), curves=_loss().curves)
-    assert not _one(chart, log_y=False).y.log
-
-
-def test_a_smoothed_line_lies_over_the_raw_one() -> None:
+def test_a_smoothed_line_lies_over_the_raw_one_where_there_is_a_curve_over_steps() -> None:
     chart = _one(_loss(), smoothing=0.9)
     raw, line = chart.curves
     assert (raw.faint, raw.thick, raw.smoothed) == (True, False, 0.0)
     assert (line.faint, line.thick, line.smoothed) == (False, True, 0.9)
     assert raw.name == line.name == "train"
     np.testing.assert_allclose(line.y, looped(raw.y.tolist(), 0.9))
+    chart = Chart("loss", "", Axis("index"), Axis(), curves=_loss().curves)
+    assert _one(chart, smoothing=0.9, last=100) == chart
+    assert len(_one(_loss(2), smoothing=0.9).curves) == 1
 
 
 def test_the_note_says_that_lines_are_smoothed() -> None:
@@ -136,15 +130,6 @@ def test_the_note_says_that_lines_are_smoothed() -> None:
     scene = adjusted(Scene((_loss(),), note="Square loss."), wanted)
     assert " 0.9; " in scene.note
     assert scene.note.endswith(". Square loss.")
-
-
-def test_only_time_axes_are_smoothed_and_cut() -> None:
-    chart = Chart("loss", "", Axis("index"), Axis(), curves=_loss().curves)
-    assert _one(chart, smoothing=0.9, last=100) == chart
-
-
-def test_two_points_are_no_curve_to_smooth() -> None:
-    assert len(_one(_loss(2), smoothing=0.9).curves) == 1
 
 
 def test_small_pictures_have_no_settings() -> None:

@@ -77,7 +77,7 @@ def test_an_entry_of_the_overlap_shows_both_images_and_what_they_share() -> None
     assert readout.in_words.startswith("example 1, class cat and example 2, class dog. Active Λ: ")
 
 
-def test_the_diagonal_is_one_example_and_a_layer_has_its_own_gates_alone() -> None:
+def test_the_diagonal_is_one_example_and_one_without_an_active_path_shares_none() -> None:
     readout = told("overlap", "active", 4, 4)
     assert [one.place for one in readout.examples] == [4]
     assert readout.gates[0].words == "2 of 4 open"
@@ -85,9 +85,6 @@ def test_the_diagonal_is_one_example_and_a_layer_has_its_own_gates_alone() -> No
     readout = told("overlap", "active", 1, 0, view)
     assert [rows.name for rows in readout.gates] == ["G1"]
     assert readout.lines == ("Active $τ_{1}$: 0.2",)
-
-
-def test_an_example_without_an_active_path_shares_none() -> None:
     readout = told("overlap", "active", 3, 0)
     assert readout.lines[1] == "Shared active paths: 0 of 4 and 0"
 

@@ -26,14 +26,14 @@ def width(text: str) -> float:
     return 6.0 * len(text)
 
 
-def test_marks_that_stand_apart_are_named_where_they_stand() -> None:
+def test_marks_apart_have_a_name_each_and_close_ones_share_one_over_the_newest() -> None:
     placed = mark_names([(20.0, "DL"), (80.0, "FL")], width, 100.0)
     assert [(name.text, name.left) for name in placed] == [("FL", 74.0), ("DL", 14.0)]
-
-
-def test_marks_that_stand_close_share_a_name_oldest_first() -> None:
     (name,) = mark_names([(50.0, "FR-II"), (53.0, "π")], width, 200.0)
     assert name.text == "FR-II, π"
+    (name,) = mark_names([(50.0, "FL"), (51.0, "DL"), (52.0, "DL")], width, 200.0)
+    assert name == MarkName(34.0, "FL, DL")  # 36 wide around 52
+    assert mark_names([], width, 100.0) == []
 
 
 def test_no_name_leaves_the_frame_or_covers_another() -> None:
@@ -62,15 +62,6 @@ def test_a_name_stays_within_the_frame_and_clear_of_the_name_on_its_right() -> N
     apart = mark_names([(63.0, "DL"), (80.0, "FL")], width, 100.0)
     assert apart == [MarkName(74.0, "FL"), MarkName(57.0, "DL")]
     assert mark_names([(64.0, "DL"), (80.0, "FL")], width, 100.0)[1] == MarkName(58.0, "DL")
-
-
-def test_a_shared_name_stands_over_the_newest_mark_and_says_nothing_twice() -> None:
-    (name,) = mark_names([(50.0, "FL"), (51.0, "DL"), (52.0, "DL")], width, 200.0)
-    assert name == MarkName(34.0, "FL, DL")  # 36 wide around 52
-
-
-def test_without_marks_there_is_no_name() -> None:
-    assert mark_names([], width, 100.0) == []
 
 
 def chips(*places: float, room: float = 200.0, label: str = "FL") -> list[Chip]:

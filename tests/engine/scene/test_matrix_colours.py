@@ -101,15 +101,12 @@ def test_what_lies_beyond_the_colours_is_known() -> None:
     assert ranged(matrix, 0.0, 0.9).beyond == (False, True)
 
 
-def test_a_diverging_map_stays_centred_on_zero() -> None:
+def test_a_diverging_map_stays_centred_on_zero_and_another_may_leave_it() -> None:
     chart = _chart("a", np.array([[-1.0, 3.0]]), "bar", "diverging", (-3.0, 3.0))
     matrix = _matrix(adjusted(Scene((chart,)), _spans("a", span="whole")), 0)
     assert (matrix.low, matrix.high, matrix.beyond) == (-3.0, 3.0, (False, False))
     cut = _matrix(adjusted(Scene((chart,)), _spans("a", span="fixed", fixed=(-0.5, 2.0))), 0)
     assert (cut.low, cut.high, cut.beyond) == (-2.0, 2.0, (False, True))
-
-
-def test_another_map_may_leave_the_centre() -> None:
     chart = _chart("a", np.array([[-1.0, 3.0]]), "bar", "diverging", (-3.0, 3.0))
     matrix = _matrix(adjusted(Scene((chart,)), _spans("a", span="whole", ramp="grey")), 0)
     assert (matrix.ramp, matrix.low, matrix.high) == ("grey", -1.0, 3.0)
@@ -127,15 +124,12 @@ def test_matrices_under_one_bar_stay_under_one_bar() -> None:
     assert SPANS["pairs"] in after.note
 
 
-def test_matrices_with_a_bar_each_have_a_range_each() -> None:
+def test_matrices_with_a_bar_each_have_a_range_each_and_no_other_chart_has_one() -> None:
     scene = Scene((_chart("a", _alike(), "x"), _chart("b", 0.5 * _alike(), "x")))
     assert sharing(scene.charts, "a") == ("a",)
     after = adjusted(scene, _spans("a"))
     assert _matrix(after, 0).low > 0.8
     assert after.charts[1] is scene.charts[1]
-
-
-def test_sharing_is_about_matrices() -> None:
     scene = Scene((_chart("a", _alike()), Chart("c", "", Axis(), Axis())))
     assert sharing(scene.charts, "c") == ()
     assert sharing(scene.charts, "gone") == ()
@@ -292,16 +286,13 @@ def test_it_is_said_how_both_are_normalised() -> None:
     assert _minus(unknown, "a", "b").note == "A − B: both as shown."
 
 
-def test_other_examples_and_other_sizes_are_refused() -> None:
+def test_other_examples_other_sizes_and_what_is_gone_are_refused() -> None:
     scene = Scene((_tagged("a", A), _tagged("b", B, tags=("dog", "cat"))))
     after = _minus(scene, "a", "b")
     assert after.charts == scene.charts
     assert " A: B " in after.note
     larger = _minus(Scene((_tagged("a", A), _tagged("b", np.eye(3)))), "a", "b")
     assert " A: B has 3 × 3, not 2 × 2." in larger.note
-
-
-def test_what_is_gone_is_said() -> None:
     scene = Scene((_tagged("a", A),))
     after = _minus(scene, "a", "b")
     assert after.charts == scene.charts
@@ -321,12 +312,9 @@ def test_a_matrix_of_another_choice_of_the_panel_can_be_subtracted() -> None:
     np.testing.assert_array_equal(_matrix(gone).values, A)
 
 
-def test_whole_numbers_are_subtracted_as_numbers() -> None:
+def test_whole_numbers_are_subtracted_as_numbers_and_no_difference_has_a_range_too() -> None:
     gates = np.array([[0, 1]], dtype=np.uint8)
     scene = Scene((_tagged("a", gates, tags=()), _tagged("b", gates[:, ::-1], tags=())))
     np.testing.assert_array_equal(_matrix(_minus(scene, "a", "b")).values, [[-1.0, 1.0]])
-
-
-def test_equal_matrices_differ_by_zero_in_a_range_that_can_be_drawn() -> None:
     matrix = _matrix(_minus(Scene((_tagged("a", A), _tagged("b", A))), "a", "b"))
     assert (matrix.low, matrix.high) == (-1.0, 1.0)

@@ -160,7 +160,9 @@ def test_a_chosen_range_takes_a_zoomed_chart_back(make_host: MakeHost) -> None:
     assert visible_range(view, "loss")[0][0] == 0.0  # step 1, as a power of ten
 
 
-def test_smoothing_draws_one_more_line_over_a_pale_one(make_host: MakeHost) -> None:
+def test_smoothing_draws_one_more_line_over_a_pale_one_and_values_are_copied_in_full(
+    make_host: MakeHost,
+) -> None:
     host = make_host("training")
     before = len(_chart(host, "loss").curves)
     _choose(_on(host, "loss"), "Smoothing", "0.9")
@@ -168,6 +170,12 @@ def test_smoothing_draws_one_more_line_over_a_pale_one(make_host: MakeHost) -> N
     assert len(curves) == 2 * before
     assert "smoothed 0.9" in host.footer()
     assert "Smoothing" in _texts(_on(host, "loss"))
+    _choose(_on(host, "loss"), "Copy values")
+    lines = QGuiApplication.clipboard().text().splitlines()
+    assert lines[0] == "curve\tstep\tLoss (raw; shown smoothed 0.9)"
+    series = host.drawn.view.series["training", "train_loss"]
+    values = [line.split("\t") for line in lines if line.startswith("train\t")]
+    assert [float(value[2]) for value in values] == series.values.tolist()
 
 
 def test_a_map_recolours_every_matrix_under_the_bar(make_host: MakeHost) -> None:
@@ -245,17 +253,6 @@ def test_one_range_is_asked_for_at_a_time(make_host: MakeHost) -> None:
     open_ = [one for one in host.window().findChildren(RangePopup) if one.isVisible()]
     assert [one.accessibleName() for one in open_] == ["Accuracy, %, y"]
     open_[0].close()
-
-
-def test_values_are_copied_as_a_table_in_full(make_host: MakeHost) -> None:
-    host = make_host("training")
-    _choose(_on(host, "loss"), "Smoothing", "0.9")
-    _choose(_on(host, "loss"), "Copy values")
-    lines = QGuiApplication.clipboard().text().splitlines()
-    assert lines[0] == "curve\tstep\tLoss (raw; shown smoothed 0.9)"
-    series = host.drawn.view.series["training", "train_loss"]
-    values = [line.split("\t") for line in lines if line.startswith("train\t")]
-    assert [float(value[2]) for value in values] == series.values.tolist()
 
 
 def test_the_picture_that_is_copied_is_the_chart(make_host: MakeHost) -> None:

@@ -139,7 +139,7 @@ def test_rooms_are_as_the_shares_to_the_pixel(
     qtbot.waitUntil(exact)
 
 
-def test_a_floating_panel_keeps_its_place_and_a_closed_one_is_absent(
+def test_a_floating_panel_keeps_its_place_until_the_first_layout_docks_it(
     docks: PanelDocks, qtbot: QtBot
 ) -> None:
     tree = {"tabs": ["a"]}
@@ -150,13 +150,6 @@ def test_a_floating_panel_keeps_its_place_and_a_closed_one_is_absent(
     assert layout["floating"]["b"] == [40, 60, 320, 240]
     assert set(layout["floating"]) == {"b"}
     assert not docks.arrangement.is_open("c")
-
-
-def test_the_first_layout_docks_what_floats(docks: PanelDocks, qtbot: QtBot) -> None:
-    assert docks.arrangement.put_layout(
-        {"tree": {"tabs": ["a"]}, "floating": {"b": [40, 60, 320, 240]}}
-    )
-    qtbot.waitUntil(lambda: "b" in docks.arrangement.layout()["floating"])
     docks.arrangement.arrange()
     assert docks.arrangement.layout()["floating"] == {}
     assert shape(docks.arrangement.layout()["tree"]) == (["a", "b"], ["c", "d"])

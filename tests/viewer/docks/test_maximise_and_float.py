@@ -126,7 +126,7 @@ def test_a_window_that_is_deleted_while_it_is_seen_says_nothing_of_its_panels(qt
     assert not faults
 
 
-def test_the_button_of_a_title_maximises_and_shows_the_way_back(
+def test_the_button_of_a_title_shows_the_way_back_and_what_is_seen_is_told_once(
     docks: PanelDocks, qtbot: QtBot
 ) -> None:
     button = title_of(docks, "training").findChildren(QToolButton)[0]
@@ -137,9 +137,6 @@ def test_the_button_of_a_title_maximises_and_shows_the_way_back(
     button.click()
     assert docks.arrangement.maximised == ""
     assert button.icon().pixmap(12).toImage() == plain
-
-
-def test_what_is_seen_is_told_once_when_a_panel_is_maximised(docks: PanelDocks) -> None:
     told: list[tuple[str, ...]] = []
     docks.changed.connect(lambda: told.append(docks.visible()))
     docks.toggle_maximised("ntk")
@@ -178,7 +175,9 @@ def test_a_maximised_panel_that_is_closed_leaves_the_others(
     qtbot.waitUntil(lambda: docks.visible() == wanted)
 
 
-def test_opening_another_panel_ends_it(docks: PanelDocks, qtbot: QtBot) -> None:
+def test_opening_another_panel_ends_it_and_what_was_opened_beside_it_stays(
+    docks: PanelDocks, qtbot: QtBot
+) -> None:
     docks.toggle_maximised("ntk")
     docks.toggle("training")
     assert docks.arrangement.maximised == ""
@@ -191,9 +190,6 @@ def test_opening_another_panel_ends_it(docks: PanelDocks, qtbot: QtBot) -> None:
     docks.toggle_maximised("ntk")
     docks.arrangement.arrange("gates")
     assert docks.arrangement.maximised == ""
-
-
-def test_what_was_opened_beside_a_maximised_panel_stays(docks: PanelDocks) -> None:
     column = QDockWidget("Inspector", docks.window)
     column.setObjectName("dock.inspector")
     docks.window.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, column)

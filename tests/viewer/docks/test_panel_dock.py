@@ -10,7 +10,6 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QToolButton
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.watching import ProbeRequest
 from dgn_engine.scene.chart_settings import ChartSettings
 from dgn_engine.scene.elements import Scene
@@ -254,16 +253,6 @@ def test_zoom_survives_the_next_frames_of_a_panel(
         host.show_view(grown(view, more))
     assert visible_range(picture, "loss") == seen
     assert visible_range(picture, "accuracy")[0] == (0.0, 1230.0)
-
-
-def test_a_probe_that_failed_is_not_said_to_be_missing_in_the_regime(
-    make_host: MakeHost, make_view: MakeView
-) -> None:
-    view = make_view("hard")
-    broken = Reading("ntk", 3, facts={"fault": "ValueError"}, absent="It failed at step 3.")
-    host = make_host("ntk")
-    host.show_view(replace(view, readings={**view.readings, "ntk": broken}))
-    assert host.message.words()[:2] == ("No reading", "It failed at step 3.")
 
 
 def test_settings_of_a_chart_outlive_frames_and_charts_that_come_and_go(

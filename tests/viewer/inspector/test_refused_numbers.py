@@ -84,21 +84,8 @@ def test_a_field_in_red_says_why_at_enter_and_under_the_pointer(rate: NumberFiel
 @pytest.mark.parametrize(
     "typed",
     [
-        "200000",
-        "1",
-        "1.5",
-        "abc",
-        "1e99",
-        "-3",
-        "nan",
-        "1,000",
-        "inf",
-        "1_000",
-        "٦٤",
-        "١,٠٠٠",
-        "6 4",
-        "0x40",
-        "e3",
+        *("200000", "1", "1.5", "abc", "1e99", "-3", "nan", "1,000"),
+        *("inf", "1_000", "٦٤", "١,٠٠٠", "6 4", "0x40", "e3"),
     ],
 )
 def test_what_cannot_be_taken_stays_and_is_refused(width: IntegerField, typed: str) -> None:
@@ -115,15 +102,14 @@ def test_what_cannot_be_taken_stays_and_is_refused(width: IntegerField, typed: s
     assert (width.problem, told[-1], value_of(width)) == ("", "", 64)
 
 
-def test_an_emptied_field_asks_for_a_number(width: IntegerField) -> None:
+def test_an_emptied_field_asks_for_a_number_and_escape_and_the_arrows_bring_it_back(
+    width: IntegerField,
+) -> None:
     width.lineEdit().selectAll()
     QTest.keyClick(width.lineEdit(), Qt.Key.Key_Delete)
     assert width.problem
     QTest.keyClick(width, Qt.Key.Key_Return)
     assert (width.text(), width.value()) == ("", 128)
-
-
-def test_escape_and_the_arrows_bring_the_number_back(width: IntegerField) -> None:
     fill(width, "abc")
     QTest.keyClick(width, Qt.Key.Key_Escape)
     assert (width.text(), width.problem) == ("128", "")

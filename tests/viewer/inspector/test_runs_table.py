@@ -15,7 +15,6 @@ from PySide6.QtWidgets import QLineEdit
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.branches import CompareRun
-from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.messages import Command
 from dgn_engine.protocol.runs import (
     ContinueRun,
@@ -28,20 +27,16 @@ from dgn_engine.protocol.runs import (
 )
 from dgn_engine.scene.elements import OVERLAYS
 from dgn_engine.scene.overlaid import (
-    alike,
     overlaid_runs,
     scalar_curves,
     short_name,
     spectrum_curves,
     spectrum_steps,
 )
-from dgn_engine.scene.panel_spec import OverlaidRun, Series, View
 from dgn_engine.scene.theme import LIGHT
 from dgn_engine.storage.runs.index import list_runs
 from dgn_viewer.inspector.pages.run_table import COLUMNS, NAME, words_of
 from dgn_viewer.inspector.pages.runs_page import RunsPage, why_not
-from tests.engine.panels.pictures import LABELS, drawn
-from tests.engine.panels.pictures import run as begun
 from tests.faults import hostile_runs
 from tests.viewer.inspector.listed_rows import a_run, show_every_cell
 
@@ -224,32 +219,6 @@ def test_a_thousand_runs_keep_the_chosen_one_in_sight_of_a_new_list(page: RunsPa
     chosen = page.table.current()
     assert chosen is not None
     assert chosen.name == "run 700"
-
-
-def test_traces_of_other_numbers_of_examples_are_not_drawn_over_those_of_the_run() -> None:
-    """tr K is a sum over the examples: a run that was read on twice as many looks like another."""
-    scalars = {("ntk", "trace_value"): (np.array([1, 2]), np.array([5.0, 6.0]))}
-    runs = overlaid_runs(
-        tuple(
-            RunCurves(name, name, scalars, examples={"ntk": n}) for name, n in (("a", 5), ("b", 8))
-        )
-    )
-    view = beside_runs(runs)
-    drawn_runs, left_out = alike(view, "ntk")
-    assert drawn_runs == runs[:1]
-    assert left_out.endswith(": b (8).")
-    scene = drawn("ntk", view)
-    assert [curve.name for curve in scene.charts[0].curves] == ["a $K^V$", "$K^V$"]
-    assert scene.note.endswith(left_out)
-    assert alike(dataclasses.replace(view, traced={}), "ntk") == (runs, "")
-
-
-def beside_runs(runs: tuple[OverlaidRun, ...]) -> View:
-    reading = Reading("ntk", 2, arrays={"labels": LABELS, "value": np.eye(5)})
-    own = {("ntk", "trace_value"): Series(np.array([1, 2]), np.array([5.0, 4.0]))}
-    return View(
-        run=begun((4,)), readings={"ntk": reading}, series=own, overlaid=runs, traced={"ntk": 5}
-    )
 
 
 def test_a_spectrum_that_is_drawn_over_another_says_how_exact_it_is() -> None:

@@ -92,7 +92,7 @@ def test_new_frames_keep_the_zoom_of_the_user(view: SceneView) -> None:
         np.testing.assert_allclose(visible_range(view, key), seen)
 
 
-def test_a_double_click_follows_again(view: SceneView, qtbot: QtBot) -> None:
+def test_a_double_click_and_the_button_follow_again(view: SceneView, qtbot: QtBot) -> None:
     view.show_scene(Scene((_curve(points=100),)))
     place = view.charts.area("c").center()
     _wheel(view, place)
@@ -101,11 +101,8 @@ def test_a_double_click_follows_again(view: SceneView, qtbot: QtBot) -> None:
         _mouse(view, kind, place)
     assert view.charts.items["c"].following
     assert visible_range(view, "c")[0] == (0.0, 99.0)
-
-
-def test_the_button_follow_takes_the_chart_back(view: SceneView, qtbot: QtBot) -> None:
-    view.show_scene(Scene((_curve(points=100),)))
-    _wheel(view, view.charts.area("c").center())
+    _wheel(view, place)
+    assert not view.charts.items["c"].following
     corner = view.charts.area("c").topRight().toPoint() + QPoint(-16, 12)
     qtbot.mouseClick(view.canvas(), Qt.MouseButton.LeftButton, pos=corner)
     assert view.charts.items["c"].following
