@@ -24,9 +24,10 @@ def chips(view: SceneView, key: str) -> tuple[tuple[str, QRectF], ...]:
 
 
 def colours_in(seen: QWidget | QImage, every: int = 1) -> set[str]:
-    """The colours '#RRGGBB' of a widget or of a picture, of every so-manieth pixel both ways."""
+    """The opaque colours '#RRGGBB' of a widget or a picture, of every so-manieth pixel each way."""
     image = seen if isinstance(seen, QImage) else seen.grab().toImage()
-    image = image.convertToFormat(QImage.Format.Format_RGB32)
+    image = image.convertToFormat(QImage.Format.Format_ARGB32)
     size = image.height(), image.bytesPerLine() // 4
     pixels = np.frombuffer(image.constBits(), np.uint32).reshape(size)[:, : image.width()]
-    return {f"#{pixel & 0xFFFFFF:06X}" for pixel in np.unique(pixels[::every, ::every]).tolist()}
+    found = np.unique(pixels[::every, ::every]).tolist()
+    return {f"#{pixel & 0xFFFFFF:06X}" for pixel in found if pixel >> 24 == 0xFF}

@@ -13,6 +13,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.protocol.messages import Command
 from dgn_engine.protocol.probe_choice import ProbeChoice, packed
 from dgn_engine.protocol.runs import RunsListed, ThinRuns
 from dgn_engine.protocol.watching import ProbeExamples, SetWatchShare
@@ -27,6 +28,7 @@ from dgn_viewer.inspector.pages.storage_section import StorageSection
 from dgn_viewer.settings import DEFAULT_BUDGET, Settings
 from dgn_viewer.widgets.drawing_canvas import DrawingCanvas
 from dgn_viewer.widgets.example_grid import ExampleGrid
+from dgn_viewer.window import Window
 from tests.engine.panels.pictures import run
 from tests.viewer.actions.action_bench import Bench, Desk
 from tests.viewer.gestures import commands_to_engine, press
@@ -67,10 +69,22 @@ def assign(page: SettingsPage, keys: str) -> None:
 
 
 def test_other_keys_act_and_stand_in_tips_the_list_and_the_next_start(
-    make_viewer: Open, qtbot: QtBot
+    make_viewer: Open, qtbot: QtBot, tmp_path: Path
 ) -> None:
+    file = tmp_path / "home" / "settings.ini"
+    file.parent.mkdir()
+    kept = {"run.step": "Ctrl+J", "run.epoch": "", "regime.FL": "Ctrl+Alt+F"}
+    Settings(file).shortcuts = kept  # by an earlier start
     viewer = make_viewer(home="home", paused=True)
     window, page = viewer.window, opened(viewer)
+    assert window.registry["run.step"].shortcut() == QKeySequence("Ctrl+J")
+    assert window.registry["run.epoch"].shortcuts() == []
+    later = window.registry["regime.FL"]  # which the engine has named after the window began
+    assert later.shortcut() == QKeySequence("Ctrl+Alt+F")
+    page.all_own.click()
+    assert window.registry["run.step"].shortcut() == QKeySequence(".")
+    assert window.context.settings.shortcuts == {}
+
     page.choose("run.step")
     assign(page, "Ctrl+T")
     assert page.message.isHidden()
@@ -83,17 +97,8 @@ def test_other_keys_act_and_stand_in_tips_the_list_and_the_next_start(
     page.choose("run.epoch")
     page.no_keys.click()
     assert window.registry["run.epoch"].shortcuts() == []
-    assert window.registry.keys.assign("regime.FL", "Ctrl+Alt+F") == ""
     assert viewer.close()
-    viewer = make_viewer(home="home", paused=True)
-    window = viewer.window
-    assert window.registry["run.step"].shortcut() == QKeySequence("Ctrl+T")
-    assert window.registry["run.epoch"].shortcuts() == []
-    later = window.registry["regime.FL"]  # which the engine has named after the window began
-    assert later.shortcut() == QKeySequence("Ctrl+Alt+F")
-    opened(viewer).all_own.click()
-    assert window.registry["run.step"].shortcut() == QKeySequence(".")
-    assert window.context.settings.shortcuts == {}
+    assert Settings(file).shortcuts == {"run.step": "Ctrl+T", "run.epoch": ""}
 
 
 def test_keys_of_another_action_and_keys_that_move_are_refused_in_a_sentence(
@@ -120,7 +125,7 @@ def test_keys_of_another_action_and_keys_that_move_are_refused_in_a_sentence(
     assert actions.keys.own == {}
 
 
-def test_theme_start_budget_and_the_style_of_numbers_hold_at_once(
+def test_theme_start_budget_and_the_style_of_numbers_hold_at_once_and_too_large_runs_are_said(
     viewer: Viewer, qtbot: QtBot
 ) -> None:
     window, asked, page = viewer.window, commands_to_engine(viewer), opened(viewer)
@@ -147,6 +152,8 @@ def test_theme_start_budget_and_the_style_of_numbers_hold_at_once(
     assert any(f"epoch {said.replace('.', ',')}" in text for text in labels)
     page.numbers.pick("1,234.5")
     assert window.context.theme.now.numbers == "1,234.5"
+    window.inspector.leave()
+    assert_said_once_that_all_runs_take_too_much(window, asked)
 
 
 GIB = 1 << 30
@@ -213,10 +220,8 @@ def listed(size: int, limit: int = 20 * GIB) -> RunsListed:
     return RunsListed("runs", (a_run("a", bytes=size),), limit)
 
 
-def test_the_window_says_once_that_all_runs_take_too_much_and_offers_what_helps(
-    viewer: Viewer,
-) -> None:
-    window, sent = viewer.window, commands_to_engine(viewer)
+def assert_said_once_that_all_runs_take_too_much(window: Window, sent: list[Command]) -> None:
+    """With what helps: to thin runs out, or other limits."""
     entries = window.notices.entries
     entries.clear()
     window.recorded.on_event(listed(19 * GIB))

@@ -64,13 +64,7 @@ def test_the_style_sheet_has_no_open_token_and_only_files_that_exist() -> None:
 @pytest.mark.parametrize("name", ICONS)
 def test_an_icon_is_drawn_in_the_colour_of_the_theme(qapp, name: str) -> None:
     for theme in THEMES:
-        image = stylesheet.icon(name, theme, 96).pixmap(QSize(96, 96)).toImage()
-        colours = {
-            image.pixelColor(x, y).name().upper()
-            for x in range(96)
-            for y in range(96)
-            if image.pixelColor(x, y).alpha() == 255
-        }
+        colours = colours_in(stylesheet.icon(name, theme, 96).pixmap(QSize(96, 96)).toImage())
         assert colours, "nothing was drawn"
         if "currentColor" in (stylesheet._ICONS / f"{name}.svg").read_text():
             assert theme.text in colours
