@@ -59,6 +59,9 @@ def test_a_first_share_over_steps_is_a_point_and_without_one_there_is_no_chart_o
     one = replace(BOTH, series={("agreement", "equal"): series([3], [0.5])})
     (curve,) = chart(drawn("agreement", chosen(one, left="steps")), "over_steps").curves
     assert curve.marker
+    left, _ = all_panels()["agreement"].options
+    for cursor, offered in ((None, ["layers", "steps"]), (3, ["layers"])):  # looking back
+        assert [value for value, _ in left.values(replace(one, cursor=cursor))] == offered
     none = drawn("agreement", chosen(replace(BOTH, series={}), left="steps"))
     assert [one.key for one in none.charts] == ["by_layer", "difference"]
 

@@ -182,6 +182,7 @@ def test_a_montage_has_an_example_in_each_tile_and_none_between() -> None:
     assert selection_at(unit, 3, 1).examples == (1,)
     assert selection_at(unit, 2, 0).examples == ()
     assert selection_at(unit, 3, 4).examples == (4,)
+    assert selection_at(unit, 6, 4).examples == ()  # there is no sixth
 
 
 # What the cursor says of curves and matrices; panels' own pictures are tested with the panels.

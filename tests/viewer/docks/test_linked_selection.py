@@ -195,6 +195,14 @@ def test_a_layer_and_a_unit_are_lit_in_every_panel_and_pinned_by_a_click(
     qtbot.waitUntil(lambda: graph.links.lit.of("layer") == (1,))
 
 
+def test_a_panel_that_joins_later_is_lit_at_once(qtbot: QtBot) -> None:
+    linked, view = LinkedSelection(), SceneView(LIGHT)
+    qtbot.addWidget(view)
+    linked.show((3,))
+    linked.join(view)
+    assert view.links.lit.examples == (3,)
+
+
 def test_the_paths_of_the_pair_that_is_pinned_are_shown_unless_another_is_chosen_by_hand(
     panels: Panels,
 ) -> None:

@@ -112,6 +112,11 @@ def test_what_each_chart_showed_before_the_first_shared_zoom_is_put_back(
         assert second.charts.items["loss"].following
         steps.put(zoomed)
         assert visible_range(first, "loss")[0] == pytest.approx((10.0, 40.0))
+    for _ in range(2):  # parted, and linked a second time
+        steps.toggle()
+    second.steps_zoomed.emit(30.0, 40.0)
+    steps.put(at_first)
+    assert visible_range(first, "loss")[0] == pytest.approx((20.0, 60.0))
 
 
 def test_showing_all_steps_again_is_undone_too(

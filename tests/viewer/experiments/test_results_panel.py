@@ -143,11 +143,12 @@ def test_a_result_at_a_reduced_scale_says_so_above_its_rows_and_in_its_verdicts(
 
 def test_a_running_experiment_shows_how_far_it_is(panel: ResultsPanel) -> None:
     panel.show_beginning("ν falls", "[NPF] Figure 2")
+    assert panel.bar.maximum() == 0  # it loads
     best, other = RunningUnit("a", 1.0, 0.9731), RunningUnit("relu-s1", 0.4, 0.9)
     now = ReproductionProgress("npf-nu", "running", 6, 2, 1, 0.5, 30.0, 90.0, best, (other,))
     panel.show_progress(now)
     assert panel.words.text() == "2 of 6 done, 1 failed · 90 s left · best 97.31 %"
-    assert panel.bar.value() == 500
+    assert (panel.bar.value(), panel.bar.maximum()) == (500, 1000)
     (line,) = panel.running.lines
     told = (line.name.text(), line.share.text(), line.score.text())
     assert told == ("relu-s1", "40 %", "90.00 %")
@@ -176,6 +177,17 @@ def test_a_result_stands_beside_what_was_printed_and_verdicts_are_words(
     assert panel.figures.isVisible()
     assert not panel.stop.isVisible()
     assert not panel.go_on.isVisible()
+
+
+def test_an_experiment_without_a_result_has_no_report_of_the_one_before(
+    panel: ResultsPanel,
+) -> None:
+    panel.show_document(DONE)
+    assert panel.report.isVisible()
+    panel.show_beginning("another", "[NPF] Table 1")
+    panel.show_trouble("It broke.")
+    assert (panel.report.isVisible(), panel.bar.isVisible()) == (False, False)
+    assert panel.trouble.text() == "It broke."
 
 
 def test_an_interrupted_result_can_be_gone_on_with(panel: ResultsPanel, qtbot: QtBot) -> None:

@@ -248,5 +248,10 @@ def test_overlaid_curves_have_names_colours_and_dashes_of_their_own() -> None:
     assert [curve.name for curve in curves] == [run.name for run in runs[:2]]
     assert curves[1].y.tolist() == [1.0, 0.5]
     assert len({(curve.role, curve.dash) for curve in curves}) == 2
+    first = {("training", "train_loss"): (steps[:1], values[:1])}
+    (point,) = scalar_curves(
+        overlaid_runs((RunCurves("d", "d", first),)), "training", ("train_loss",)
+    )
+    assert [curve.marker for curve in (point, *curves)] == [True, False, False]
     (line,) = spectrum_curves(runs, "eigenvalues")
     assert line.x.tolist() == [1, 2]

@@ -23,7 +23,7 @@ from dgn_engine.storage.runs.held_frames import HeldFrames
 from dgn_engine.views.frame_source import Source
 from dgn_engine.views.history import History
 from dgn_viewer.timeline.compared_cursor import ComparedCursor, compare_with_step
-from dgn_viewer.timeline.past_reader import PastReader, StepRequest, _moved
+from dgn_viewer.timeline.past_reader import PastReader, StepFound, StepRequest, _moved
 from dgn_viewer.timeline.step_cursor import StepCursor
 from dgn_viewer.timeline.step_slider import StepSlider
 from dgn_viewer.timeline.time_bar import TimeBar
@@ -160,8 +160,10 @@ def test_it_plays_to_the_end_and_is_live_again(desk: Desk, arrives: Goes) -> Non
 
 
 def test_without_recorded_frames_it_says_why(desk: Desk, tmp_path: Path, arrives: Goes) -> None:
+    desk.cursor.choose_reach(10, 40)
     desk.history.on_event(started())
     desk.cursor.on_event(started(), desk.history.state)
+    assert desk.cursor.reach is None
     assert "Nothing was read yet" in desk.cursor.why_not
     for act in (desk.cursor.first, desk.cursor.player.play, lambda: desk.cursor.go_to(3)):
         act()
@@ -182,6 +184,19 @@ def test_a_folder_that_was_moved_is_followed(desk: Desk, tmp_path: Path, arrives
     desk.cursor.go_to(10)
     arrives(10)
     assert desk.seen == 10.0
+    desk.tell(FramesRecorded("elsewhere", foreign=True))
+    desk.tell(RecordingMended("It was renamed.", 3, "there"))
+    assert desk.cursor.source == Source("there", foreign=True)
+
+
+def test_what_comes_late_of_an_earlier_run_is_not_shown(desk: Desk, arrives: Goes) -> None:
+    found: list[StepFound] = []
+    desk.cursor._reader.found.connect(found.append)
+    desk.cursor.go_to(10)
+    arrives(10)
+    desk.cursor.on_event(started(), desk.history.state)
+    desk.cursor._found(found[-1])
+    assert (desk.cursor.steps, desk.cursor.step, desk.history.past) == ((), None, None)
 
 
 def test_a_damaged_frame_is_told_in_every_panel(desk: Desk, tmp_path: Path, arrives: Goes) -> None:
