@@ -11,7 +11,7 @@ from dgn_engine.config import GatingConfig, RunConfig, TrainingConfig
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.training import Measured
 from dgn_engine.scene.compared import b_name, compared_reading, compared_view, why_not_compared
-from dgn_engine.scene.differences import Difference, differences
+from dgn_engine.scene.differences import Difference, Measurement, Side, differences
 from dgn_engine.scene.elements import Mark
 from dgn_engine.scene.panel_spec import ComparedRun, Series, View
 from tests.engine.panels.pictures import layers, run
@@ -109,6 +109,15 @@ def test_two_runs_are_compared_as_far_as_both_have_come(
     compared = ComparedRun("b", series={key: series(theirs)})
     [row] = differences(View(series={key: series(ours)}, compared=compared), None).scores
     assert numbers(row) == shown
+
+
+@pytest.mark.parametrize(("step", "run_", "said"), [(3, "a", ""), (4, "a", "4"), (3, "b", "run")])
+def test_a_number_of_a_later_step_or_another_run_is_none_of_this_side(
+    step: int, run_: str, said: str
+) -> None:
+    number = Measurement(0.5, run_, step, ("training", "train_loss"))
+    reason = Side("B", "x", "a", at=3).reason_against(number, "train loss", 3)
+    assert (said in reason, bool(reason)) == (True, bool(said))
 
 
 def test_shares_are_percent_and_their_difference_is_in_points() -> None:

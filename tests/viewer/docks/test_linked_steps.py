@@ -68,6 +68,8 @@ def test_clicks_with_shift_mark_two_steps_and_the_third_begins_anew(
     assert [round(step, -1) for step in steps.marks] == [20, 80]
     steps.mark(7)
     assert steps.marks == (7,)
+    steps.mark(-3)  # left of the axis
+    assert steps.marks == (7, 0)
     steps.clear()
     assert steps.marks == ()
 

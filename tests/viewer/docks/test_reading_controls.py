@@ -192,6 +192,12 @@ def test_the_dial_offers_what_the_data_has_and_asks_for_what_is_chosen(
     with qtbot.waitSignal(panel.command_wanted) as asked:
         dial.activated.emit(dial.setCurrentIndex(place) or place)
     assert asked.args == [SetProbeExamples(16)]
+    dial.showPopup()
+    for _ in range(2):  # an open list is left in peace
+        shown = dial.currentText()
+        panel.show_view(replace(seeing(RESTING), probe_examples=32))
+        assert dial.currentText() == (shown if dial.view().isVisible() else "32 examples")
+        dial.hidePopup()
     panel.show_view(replace(seeing(RESTING), probe_examples=0))
     assert not dial.isVisible(), "of a recorded run they cannot be chosen"
 

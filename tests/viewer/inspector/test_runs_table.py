@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QItemSelectionModel, Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLineEdit
 from pytestqt.qtbot import QtBot
@@ -166,6 +166,22 @@ def test_notes_are_kept_when_another_run_is_chosen(page: RunsPage, sent: list[Co
     assert len(sent) == 1  # nothing was changed
 
 
+def test_a_name_and_notes_that_come_while_notes_are_written_are_not_lost(
+    page: RunsPage, sent: list[Command]
+) -> None:
+    def listed(name: str, notes: str) -> None:
+        page.show_runs(RunsListed("runs", (a_run("a", given_name=name, notes=notes), a_run("b"))))
+
+    listed("mine", "")
+    page.table.choose("a")
+    listed("mine", "by another")
+    assert page.notes.toPlainText() == "by another"
+    page.notes.setPlainText("β = 4 was better")
+    listed("renamed", "by another")
+    page.table.choose("b")
+    assert sent == [NoteRun("a", "renamed", "β = 4 was better")]
+
+
 def test_ticked_runs_are_drawn_six_at_most_and_each_in_its_colour(
     page: RunsPage, sent: list[Command]
 ) -> None:
@@ -206,6 +222,10 @@ def test_deleting_asks_in_place_and_takes_no_for_an_answer(
     page.ask_for_good(("a",))
     page.deletion.yes.click()
     assert sent == [DeleteRun("a")]
+    page.table.choose("c")
+    rows = QItemSelectionModel.SelectionFlag.Select | QItemSelectionModel.SelectionFlag.Rows
+    page.table.selectionModel().select(page.table.shown.index(0, NAME), rows)
+    assert [run.name for run in page.table.selected()] == ["a", "c"]  # from the top
     page.table.choose("b")
     page.ask_to_delete()
     assert not page.deletion.sentence.isVisible()
