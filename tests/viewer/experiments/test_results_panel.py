@@ -304,6 +304,7 @@ def test_an_experiment_of_the_menu_is_carried_out_beside_the_run_and_stopped_wit
     window.registry["experiment.npf-nu"].trigger()
     page = window.inspector.page
     assert isinstance(page, ExperimentPage)
+    page.advanced.executor.pick("serial")  # no more processes than the one that is stopped
     page.begin.click()
     assert experiments.running
     assert not results.isHidden()
