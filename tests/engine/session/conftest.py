@@ -26,6 +26,9 @@ from dgn_engine.session.thread_session import ThreadSession
 from dgn_engine.session.training_loop import MOMENT, TrainingLoop
 from dgn_engine.training.recording import Recording
 from dgn_engine.training.run import Run
+from tests.engine.files_read_here import files_read_here
+
+__all__ = ["files_read_here"]
 
 RELU = FileReading(activation="relu")
 RESNET = FileReading(geometry="torchvision")
@@ -186,6 +189,11 @@ class Talk:
 
     def step(self) -> int:
         return 0 if self.frame is None else int(self.frame.step)
+
+
+@pytest.fixture(autouse=True)
+def _read_here(files_read_here: None) -> None:
+    """Sessions read small files over and over."""
 
 
 @pytest.fixture
