@@ -12,6 +12,7 @@ import pytest
 from dgn_engine.storage.checkpoints import checkpoint_reader, reader_child
 from dgn_engine.storage.session_file import session_reader, unpack_child
 
+
 @pytest.fixture
 def files_read_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a child would answer is written and received as through its pipe, which saves a fifth of

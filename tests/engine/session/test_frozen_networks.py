@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -32,10 +31,9 @@ from dgn_engine.protocol.messages import Event, Failed
 from dgn_engine.protocol.training import Rewire, RunStarted, StartRun
 from dgn_engine.protocol.watching import ProbeExamples, ProbeRequest, ProbeScalars, Watch
 from dgn_engine.regimes import find_regime
-from dgn_engine.session import frozen_network, opened_files
+from dgn_engine.session import frozen_network
 from dgn_engine.session.comparison import Comparison, of_listing
 from dgn_engine.session.frozen_network import FrozenNetwork, ProbeInputs
-from dgn_engine.storage.checkpoints import reader_child, wire
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.training.layer_infos import layer_infos
 from dgn_engine.training.readings.executor_choice import ExecutorChoice
@@ -232,28 +230,6 @@ def test_what_is_watched_of_the_run_is_watched_beside_it(comparison: Comparison)
 
 
 @pytest.fixture
-def files_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are read without a child process."""
-
-    def read(path: Path, cancelled: threading.Event, warned: bool) -> CheckpointContents:
-        parsed = reader_child.tidy(reader_child.read(path.read_bytes()))
-        arrays = {
-            name: wire.decoded(array, parsed.dtypes[name]) for name, array in parsed.arrays.items()
-        }
-        return CheckpointContents(
-            path.name,
-            arrays,
-            parsed.dtypes,
-            parsed.ignored,
-            parsed.metadata,
-            parsed.kind,
-            parsed.layers,
-        )
-
-    monkeypatch.setattr(opened_files, "read_tensors", read)
-
-
-@pytest.fixture
 def saved(tmp_path: Path) -> Callable[[str], Path]:
     def save(regime: str) -> Path:
         desk = Desk()
@@ -268,7 +244,6 @@ def saved(tmp_path: Path) -> Callable[[str], Path]:
     return save
 
 
-@pytest.mark.usefixtures("files_at_once")
 @pytest.mark.parametrize("regime", ["ReLU", "DL"])
 def test_an_inspected_network_says_what_it_is_and_how_good(
     desk: Desk, saved: Callable[[str], Path], regime: str
@@ -323,7 +298,6 @@ def _headless(inspected: frozen_network.InspectedNetwork) -> bool:
     return len(inspected.network.feature.weights) == 3
 
 
-@pytest.mark.usefixtures("files_at_once")
 def test_an_inspected_network_is_compared_with_another_and_both_are_in_a_frame(
     desk: Desk, saved: Callable[[str], Path]
 ) -> None:
@@ -341,7 +315,6 @@ def test_an_inspected_network_is_compared_with_another_and_both_are_in_a_frame(
     assert [event.number for event in opened] == [1, 2]  # it goes over to the run
 
 
-@pytest.mark.usefixtures("files_at_once")
 def test_a_fault_while_an_inspected_network_is_read_is_told(
     desk: Desk, saved: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -357,7 +330,6 @@ def test_a_fault_while_an_inspected_network_is_read_is_told(
     assert "a fault made for the test" in event.what
 
 
-@pytest.mark.usefixtures("files_at_once")
 def test_a_network_with_other_outputs_or_of_images_is_scored_as_far_as_it_can_be(
     desk: Desk, tmp_path: Path
 ) -> None:

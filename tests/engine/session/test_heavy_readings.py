@@ -30,7 +30,8 @@ from dgn_engine.protocol.watching import (
 )
 from dgn_engine.training.readings import probe_schedule, reading_sizes
 from dgn_engine.training.readings.process_readings import ProcessReadings, ReadingProcess
-from tests.engine.session.conftest import Desk, small
+from dgn_engine.training.run import Run
+from tests.engine.session.conftest import PATIENT, Desk, small
 
 KERNELS = Watch(tuple(ProbeRequest(name) for name in ("gates", "overlap", "npk", "ntk")))
 
@@ -44,6 +45,12 @@ def all_heavy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def reading(desk: Desk, probe: str = "npk") -> Reading | None:
     return desk.frames[-1].readings.get(probe) if desk.frames else None
+
+
+def shown(desk: Desk, probe: str = "npk") -> Reading:
+    found = reading(desk, probe)
+    assert found is not None
+    return found
 
 
 def exact(desk: Desk, probe: str = "npk") -> bool:
@@ -71,19 +78,27 @@ def gone(pid: int) -> bool:
         return True
 
 
+def wait_until_gone(pid: int) -> None:
+    end = time.monotonic() + PATIENT
+    while not gone(pid):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 def traced(desk: Desk) -> set[str]:
     """Probes whose scalars of step 0 were told."""
     return {e.probe for e in desk.events if isinstance(e, ProbeScalars) if e.step == 0}
 
 
 @pytest.mark.usefixtures("all_heavy")
-def test_a_reading_process_reads_what_would_be_read_here(desk: Desk) -> None:
+def test_a_reading_process_reads_what_would_be_read_here_and_training_does_not_notice(
+    desk: Desk,
+) -> None:
     desk.do(KERNELS, StartRun(small(), paused=True))
     desk.until(lambda: all(exact(desk, probe) for probe in ("overlap", "npk", "ntk")))
     run = desk.run
     for name in ("overlap", "npk", "ntk"):
-        found = reading(desk, name)
-        assert found is not None
+        found = shown(desk, name)
         assert (found.step, found.error, found.examples) == (0, 0.0, 0)
         assert found.remark == "20 probe examples, exact"
         here = probe_schedule.all_probes()[name].read(run.probed.context(), {}, None)
@@ -91,42 +106,50 @@ def test_a_reading_process_reads_what_would_be_read_here(desk: Desk) -> None:
         for key, array in here.arrays.items():
             np.testing.assert_allclose(found.arrays[key], array, rtol=1e-4, atol=1e-5)
     desk.until(lambda: {"npk", "ntk"} <= traced(desk))  # told when the job is over
+    desk.train(5)
+    desk.do(SetProbeExamples(30))
+    desk.train(15)
+    alone = Run(1, small(), lambda _: None, lambda *_: None, live=False)
+    for _ in range(20):
+        alone.step()
+    assert all(map(torch.equal, desk.value(), alone.trainer.network.value.weights))
     pid = child_of(desk).pid
     desk.engine.close()
     assert gone(pid)
 
 
 @pytest.mark.usefixtures("all_heavy")
-def test_a_reading_process_that_is_killed_is_a_sentence_and_training_goes_on(desk: Desk) -> None:
+def test_a_cancelled_reading_goes_on_and_one_whose_process_is_killed_is_a_sentence(
+    desk: Desk,
+) -> None:
     desk.do(Watch((ProbeRequest("npk"),)), StartRun(small(), paused=True))
     desk.until(lambda: exact(desk))
-    desk.train(3)
-    assert reading(desk) is not None
-    desk.do(SwapRegime("FR-II"))
-    assert reading(desk) is None, "nothing of the old network is shown, from this moment on"
-    child = child_of(desk)
-    os.kill(child.pid, signal.SIGSTOP)  # it must not be quicker than we are
-    desk.turn(1)
-    pending = reading(desk)
-    assert pending is not None
-    assert pending.pending
+    for regime in ("FR-II", "FR-DI"):
+        child = child_of(desk)
+        os.kill(child.pid, signal.SIGSTOP)  # it must not be quicker than we are
+        desk.do(SwapRegime(regime))
+        assert reading(desk) is None, "nothing of the old network is shown, from this moment on"
+        desk.turn(1)
+        assert shown(desk).pending
+        if regime == "FR-II":
+            desk.do(CancelReading(("npk",)))
+            desk.turn(1)
+            assert (shown(desk).cancelled, shown(desk).pending) == (True, False)
+            os.kill(child.pid, signal.SIGCONT)
+            desk.do(GoOnReading(("npk",)))
+            desk.until(lambda: exact(desk))
+            desk.train(3)
     child._process.kill()
-
-    def told_so() -> bool:
-        found = reading(desk)
-        return found is not None and "no picture" in found.absent
-
-    desk.until(told_so)
-    found = reading(desk)
-    assert found is not None
-    assert "memory" in found.absent
-    assert found.cancelled
+    desk.until(lambda: "no picture" in shown(desk).absent)
+    assert "memory" in shown(desk).absent
+    assert shown(desk).cancelled
     desk.train(2)
     desk.do(GoOnReading(("npk",)))
     desk.until(lambda: exact(desk))
-    found = reading(desk)
-    assert found is not None
-    assert found.step == 5
+    assert shown(desk).step == 5
+    child = child_of(desk)
+    child._process.stdin.close()  # as when its parent is killed
+    wait_until_gone(child.pid)
 
 
 def test_the_process_is_there_before_a_network_that_will_need_it_and_not_beside_a_small_one(
@@ -143,37 +166,7 @@ def test_the_process_is_there_before_a_network_that_will_need_it_and_not_beside_
     assert worker._process is None
 
 
-@pytest.mark.usefixtures("all_heavy")
-def test_cancel_keeps_the_picture_and_go_on_makes_it_better(desk: Desk) -> None:
-    desk.do(Watch((ProbeRequest("npk"),)), StartRun(small(), paused=True))
-    desk.turn(1)
-    desk.do(CancelReading(("npk",)))
-    desk.turn(1)
-    found = reading(desk)
-    assert found is not None
-    assert (found.cancelled, found.pending) == (True, False)
-    desk.do(GoOnReading(("npk",)))
-    desk.until(lambda: exact(desk))
-
-
-@pytest.mark.usefixtures("all_heavy")
-def test_training_is_the_same_bit_for_bit_with_readings_and_other_probe_examples() -> None:
-    weights = []
-    for watching in (True, False):
-        desk = Desk()
-        try:
-            desk.do(*([KERNELS] if watching else []), StartRun(small(), paused=True))
-            desk.train(5)
-            if watching:
-                desk.until(lambda: exact(desk))  # noqa: B023 - called at once
-                desk.do(SetProbeExamples(30))
-            desk.train(15)
-            weights.append(desk.value())
-        finally:
-            desk.engine.close()
-    assert all(map(torch.equal, *weights))
-
-
+@pytest.mark.nightly
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 and /proc")
 def test_a_reading_process_does_not_outlive_a_parent_that_is_killed() -> None:
     script = (
@@ -192,10 +185,7 @@ def test_a_reading_process_does_not_outlive_a_parent_that_is_killed() -> None:
     finally:
         parent.kill()
         parent.communicate()
-    end = time.monotonic() + 60
-    while not gone(pid):
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_until_gone(pid)
 
 
 # other probe examples
@@ -217,9 +207,7 @@ def test_other_probe_examples_are_those_that_a_run_with_this_number_begins_with(
     changed = desk.last(ProbeSetChanged)
     assert changed == ProbeSetChanged(2, 40, run.probed.probe_set.digest)
     desk.until(lambda: exact(desk))
-    found = reading(desk)
-    assert found is not None
-    assert found.arrays["npk"].shape == (40, 40)
+    assert shown(desk).arrays["npk"].shape == (40, 40)
     scalars = [e for e in desk.events if isinstance(e, ProbeScalars) if e.probe == "npk"]
     assert (scalars[0].examples, scalars[-1].examples) == (0, 40)
     told_so_far = len(desk.events)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -32,6 +33,7 @@ from dgn_engine.protocol.runs import ListRuns
 from dgn_engine.protocol.training import (
     Advance,
     EstimateRun,
+    Finished,
     Measured,
     Pause,
     Redo,
@@ -119,14 +121,15 @@ class Trainer:
         self.parent = Path(arguments[arguments.index("--branch-from") + 1])
         self.code: int | None = None
         self.paces: list[float] = []
+        self.step = 0
         self._words = words
 
-    def begin(self, changes: BranchChanges, steps: int) -> None:
-        headless = HeadlessRun(self, lambda: False, checkpoint_every=1e9)
+    def begin(self, changes: BranchChanges, steps: int, until: float = math.inf) -> None:
+        headless = HeadlessRun(self, lambda: self.step >= until, checkpoint_every=1e9)
         headless.branch_off(self.parent, None, changes, self.folder, steps)
 
     def stepped(self, step: int) -> None:
-        """Nobody looks."""
+        self.step = step
 
     def on_event(self, event: Event) -> None:
         """Nobody listens."""
@@ -241,6 +244,23 @@ def test_a_second_branch_is_compared_in_the_place_of_the_first(
         assert status(desk).step == 3 + 2 * number
         assert not is_followed()
     assert children[0].folder != children[1].folder
+
+
+def test_a_finished_run_is_branched_and_its_branch_goes_on(
+    replaced: Desk, children: list[Trainer]
+) -> None:
+    desk, changes = replaced, BranchChanges(learning_rate=0.002)
+    desk.do(StartRun(small(epochs=1)))
+    desk.until(lambda: not desk.engine.running)
+    end = desk.last(Finished).step
+    desk.do(StartBranch(changes))
+    assert status(desk).command.endswith(" --steps 0")  # without an end
+    desk.until(lambda: bool(children), LIMIT)
+    children[0].begin(changes, 0, until=end + 3)
+    desk.until(lambda: status(desk).step == end + 3, LIMIT)
+    assert status(desk).phase == "training"
+    assert desk.last(ComparisonOpened).step >= end
+    assert RunReader(children[0].folder).checkpoint().step == end + 3
 
 
 def test_a_branch_that_cannot_be_compared_says_why_and_is_trained_all_the_same(

@@ -42,6 +42,7 @@ from dgn_engine.session.process_session import ProcessSession
 from dgn_engine.session.thread_session import ThreadSession
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.run_reader import RunReader
+from tests.daily import nightly
 from tests.engine.session.conftest import Desk, Talk, small
 
 CONFIG = RunConfig(
@@ -66,17 +67,17 @@ def start(request, tmp_path):
     assert not [t for t in threading.enumerate() if t.name.startswith("dgn-")]
 
 
-@pytest.mark.parametrize("start", [ThreadSession, ProcessSession], indirect=True)
+@pytest.mark.parametrize("start", [ThreadSession, *nightly(ProcessSession)], indirect=True)
 def test_a_run_is_recorded_and_goes_on_in_another_session(start, tmp_path):
     talk = start()
     talk.session.send(Watch((ProbeRequest("gates"),)))
     talk.session.send(StartRun(CONFIG))
-    talk.wait_until(lambda: talk.step() > 40)
+    talk.wait_until(lambda: talk.step() > 10)
     talk.session.send(SwapRegime("FR-II"))
     talk.session.send(Rewire((2, 0, 1)))
     talk.wait_for(Rewired)
     there = talk.step()
-    talk.wait_until(lambda: talk.step() > there + 20)
+    talk.wait_until(lambda: talk.step() > there + 5)
     talk.session.send(Pause())
     last = talk.wait_for(Paused).step
     assert talk.session.close(60.0)
@@ -100,7 +101,7 @@ def test_a_run_is_recorded_and_goes_on_in_another_session(start, tmp_path):
     before = again.wait_for(HistoryReplayed).events
     assert [event for event in before if isinstance(event, RegimeSwapped)] == swaps
     assert not [event for event in again.events if isinstance(event, RegimeSwapped)]
-    again.wait_until(lambda: again.step() > last + 20)
+    again.wait_until(lambda: again.step() > last + 5)
 
 
 def test_every_run_of_a_session_has_its_folder(start, tmp_path):
@@ -135,12 +136,12 @@ def test_a_session_is_saved_while_training_goes_on_and_opened_elsewhere(start, t
     talk = start()
     talk.session.send(Watch((ProbeRequest("gates"),)))
     talk.session.send(StartRun(CONFIG))
-    talk.wait_until(lambda: talk.step() > 40)
+    talk.wait_until(lambda: talk.step() > 10)
     file = tmp_path / "there" / "a.dgn"
     file.parent.mkdir()
     talk.session.send(SaveSession(str(file), '{"theme": "dark"}'))
     saved = talk.wait_for(SessionSaved)
-    talk.wait_until(lambda: talk.step() > saved.step + 20)
+    talk.wait_until(lambda: talk.step() > saved.step + 5)
     talk.session.send(SaveSession(str(tmp_path / "no" / "a.dgn")))
     assert "a.dgn" in talk.wait_for(Refused).what
 

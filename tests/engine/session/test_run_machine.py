@@ -62,10 +62,11 @@ from dgn_engine.protocol.training import (
     Undo,
 )
 from dgn_engine.protocol.watching import ProbeExamples
-from dgn_engine.session import opened_files, undo
+from dgn_engine.session import opened_files
 from dgn_engine.session.engine import Engine
 from dgn_engine.training import evaluation_schedule, initial_weights, metrics
 from dgn_engine.training import run as run_module
+from tests.daily import nightly
 from tests.engine.session.drawn_runs import (
     IMAGE,
     INPUTS,
@@ -107,7 +108,7 @@ class RunMachine(RuleBasedStateMachine):
         self.now = 100.0
         self.patch = pytest.MonkeyPatch()
         clock = SimpleNamespace(monotonic=lambda: self.now, thread_time=lambda: self.now)
-        for module in (evaluation_schedule, undo, run_module):  # nothing costs time by these
+        for module in (evaluation_schedule, run_module):  # nothing costs time by these
             self.patch.setattr(module, "time", clock)
         self.patch.setattr(metrics, "CHUNK_VALUES", 1)  # so that chunks are of 32 examples
         self.place = Path(
@@ -121,7 +122,6 @@ class RunMachine(RuleBasedStateMachine):
         self.events: list[Event] = []
         self.engine: Engine | None = None
         self.slow: SlowRun | None = None
-        self.copied: tuple[Path, SlowRun] | None = None
         self.tickets = self.copies = 0
 
     # Set up and down
@@ -153,6 +153,7 @@ class RunMachine(RuleBasedStateMachine):
 
     def _open(self) -> None:
         self.engine = Engine(self.events.append, lambda _: None, runs_root=str(self.place / "runs"))
+        self.engine._undo._clock = lambda: self.now
 
     def teardown(self) -> None:
         if self.engine is not None:
@@ -456,8 +457,9 @@ def run_machine(examples: int, steps: int, *more: Phase) -> None:
 
 @pytest.mark.discovery
 @pytest.mark.timeout(900)  # seconds of work, minutes on a machine that does much else
-def test_random_changes_in_a_row_do_what_the_theory_says() -> None:
-    run_machine(15, 12)
+@pytest.mark.parametrize("examples", [8, *nightly(30)])
+def test_random_changes_in_a_row_do_what_the_theory_says(examples: int) -> None:
+    run_machine(examples, 12)
 
 
 @pytest.mark.faults

@@ -14,14 +14,10 @@ import torch
 from dgn_engine.config import DataConfig, NetConfig
 from dgn_engine.data import load_examples
 from dgn_engine.protocol.branches import (
-    BranchChanges,
-    BranchStatus,
     CloseComparison,
     CompareFile,
     CompareRun,
     ComparisonOpened,
-    StartBranch,
-    StopBranch,
 )
 from dgn_engine.protocol.files import (
     CheckNetwork,
@@ -35,7 +31,6 @@ from dgn_engine.protocol.files import (
 from dgn_engine.protocol.runs import OpenSession, RunShown, SaveSession, SessionSaved
 from dgn_engine.protocol.training import (
     Advance,
-    Finished,
     Measured,
     SetLearningRate,
     StartRun,
@@ -260,25 +255,3 @@ def test_a_session_that_went_on_is_saved_and_opened_once_more(
     for _ in range(10):
         alone.step()
     assert all(map(torch.equal, recorded.value(), alone.trainer.network.value.weights))
-
-
-# a branch of a finished run, by a real child
-
-
-def test_a_finished_run_is_branched_and_its_branch_goes_on(recorded: Desk) -> None:
-    recorded.do(StartRun(small(epochs=1)))
-    recorded.until(lambda: not recorded.engine.running)
-    (end,) = recorded.all_of(Finished)
-    recorded.do(StartBranch(BranchChanges(learning_rate=0.002)))
-
-    def goes_on_or_ends() -> bool:
-        status = recorded.last(BranchStatus)
-        return status.step > end.step or status.phase not in ("starting", "training")
-
-    recorded.until(goes_on_or_ends, LIMIT)
-    assert recorded.last(BranchStatus).phase == "training"
-    assert recorded.all_of(ComparisonOpened)[-1].step >= end.step
-    recorded.do(StopBranch())
-    status = recorded.all_of(BranchStatus)[-1]
-    recorded.engine.close()
-    assert RunReader(Path(status.folder)).checkpoint().step > end.step

@@ -97,5 +97,7 @@ def test_a_process_that_dies_with_commands_unread_names_them(heard: Heard) -> No
     os.kill(heard.pid, signal.SIGKILL)
     (failed,) = heard.wait_for(Failed)
     assert isinstance(failed, Failed)
+    assert "died" in failed.what
     assert ": advance, undo." in failed.what
     assert len(heard.wait_for(Stopped)) == 1
+    assert heard.session.close(60.0)
