@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dgn_engine.storage.checkpoints import checkpoint_reader, reader_child
+from dgn_engine.storage.inner_path import FilePath
+from dgn_engine.storage.regular_files import read_regular
 from dgn_engine.storage.session_file import session_reader, unpack_child
 
 
@@ -22,14 +24,14 @@ def files_read_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _here(ask: Callable[..., Any], child: Any) -> Callable[..., Any]:
-    def read(path: Any, command: list[str], receive: Callable[..., Any], *more: Any) -> Any:
-        whole = child.__name__ in command and command[-1].isdecimal()  # no part of it
-        if whole and isinstance(path, Path) and path.is_file():
-            content, pipe = path.read_bytes(), io.BytesIO()
-            child.answer(content, pipe)
-            if not pipe.getvalue().startswith(b'{"refused"'):
-                pipe.seek(0)
-                return receive(pipe, len(content))
+    def read(path: FilePath, command: list[str], receive: Callable[..., Any], *more: Any) -> Any:
+        if child.__name__ in command and command[-1].isdecimal():  # all of it
+            with contextlib.suppress(OSError, ValueError):
+                content, pipe = read_regular(path), io.BytesIO()
+                child.answer(content, pipe)
+                if not pipe.getvalue().startswith(b'{"refused"'):
+                    pipe.seek(0)
+                    return receive(pipe, len(content))
         return ask(path, command, receive, *more)
 
     return read

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from dgn_engine.config import DataConfig, NetConfig
+from dgn_engine.config import DataConfig
 from dgn_engine.data import load_examples
 from dgn_engine.protocol.branches import (
     CloseComparison,
@@ -39,6 +39,7 @@ from dgn_engine.protocol.training import (
 )
 from dgn_engine.protocol.watching import ProbeRequest, Watch
 from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.training import metrics
 from dgn_engine.training.run import Run
 from tests.engine.session.conftest import PROBES, Desk, small
 
@@ -138,10 +139,12 @@ def test_each_score_is_of_the_steps_since_the_one_before(desk: Desk) -> None:
         assert one.train_loss == pytest.approx(loss)
 
 
-def test_an_undo_within_a_test_pass_leaves_no_score_of_two_networks(desk: Desk) -> None:
-    net = NetConfig("fc", (("depth", 2), ("width", 12_000)))  # its test pass takes two chunks
+def test_an_undo_within_a_test_pass_leaves_no_score_of_two_networks(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics, "CHUNK_VALUES", 1)  # so that a pass takes several chunks
     data = DataConfig("digits", train_limit=96)
-    desk.do(StartRun(replace(small(), net=net, data=data), paused=True))
+    desk.do(StartRun(replace(small(), data=data), paused=True))
     desk.train(2)
     desk.do(SetLearningRate(0.5), Advance(1))
     run = desk.run
