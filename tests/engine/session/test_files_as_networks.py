@@ -50,8 +50,9 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def resnet(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, nn.Module]:
-    """torchvision's ResNet-18, narrow, as a state dict of float32; and the module."""
-    network = narrow_resnet("BasicBlock", (2, 2, 2, 2)).float().eval()
+    """A narrow ResNet of torchvision, as a state dict of float32; and the module."""
+    torch.manual_seed(3)
+    network = narrow_resnet("BasicBlock", (1, 1, 1, 1)).float().eval()
     path = tmp_path_factory.mktemp("files") / "resnet18.pth"
     torch.save(network.state_dict(), path)
     return path, network
@@ -102,7 +103,7 @@ def test_a_resnet_is_a_network_of_coloured_images_of_any_size(
     for size, sides in ((0, "3×20×24"), (32, "3×32×32 ")):
         event = checked(paused, ticket, folder(images, image_size=size))
         assert event.network.fits
-        for part in ("17 gate layers", sides, "5 outputs", "3×20×24 and 5 classes"):
+        for part in ("9 gate layers", sides, "5 outputs", "3×20×24 and 5 classes"):
             assert part in event.network.verdict
         assert event.fitted == event.data
     assert any(isinstance(one, CheckProgress) for one in paused.events)
@@ -291,7 +292,7 @@ def test_a_resnet_trains_on_from_its_logits_and_as_torch_would(
         apart = min(
             float((weight.detach() - p).abs().max()) for p in moved if p.shape == weight.shape
         )
-        assert apart < 1e-3 * step, tuple(weight.shape)
+        assert apart < max(1e-3 * step, 3e-7), tuple(weight.shape)  # roundings of a weight
 
 
 def test_a_plain_network_takes_the_step_that_torch_takes(
