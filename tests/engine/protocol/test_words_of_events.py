@@ -109,12 +109,27 @@ def sample(kind: type[Command]) -> Command:
 
 def test_every_command_has_words_and_says_how_it_is_undone(recorded: Recorded) -> None:
     commands = {kind.__name__: sample(kind) for kind in Command.__subclasses__()}
+    assert all(kind.title for kind in Command.__subclasses__())
     recorded(
         {
             name: [one.in_words(), one.undo and list(dataclasses.asdict(one.undo).values())]
             for name, one in sorted(commands.items())
         }
     )
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (runs.ContinueRun("/runs/20260101-a"), "continue 20260101-a"),
+        (files.OpenFile("/tmp/{x}.pt"), "open {x}.pt"),
+        (branches.CompareRun("/runs/20260101-a/"), "compare with 20260101-a"),
+    ],
+)
+def test_a_command_in_words_names_the_file_and_not_where_it_is(
+    command: Command, words: str
+) -> None:
+    assert command.in_words() == words
 
 
 def kinds_of(module: Any) -> list[type[Any]]:

@@ -16,17 +16,20 @@ from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.protocol.files import FileListed, OpenFile, Purpose, SaveWeights, SayReading
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.messages import Command, Event, Failed, Refused
-from dgn_engine.protocol.training import Advance, RunStarted, StartRun
-from dgn_engine.protocol.watching import ProbeRequest, ProbeSet
+from dgn_engine.protocol.training import Advance, StartRun
+from dgn_engine.protocol.watching import ProbeRequest
 from dgn_engine.session.engine import Engine
 from dgn_engine.session.live_branch import Branches
 from dgn_engine.session.process_session import ProcessSession
 from dgn_engine.session.session_state import SessionState
 from dgn_engine.session.thread_session import ThreadSession
 from dgn_engine.session.training_loop import MOMENT, TrainingLoop
+from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.recording import Recording
+from dgn_engine.training.replay import recorded_run_at
 from dgn_engine.training.run import Run
 from tests.engine.files_read_here import files_read_here
+from tests.engine.views.begun_run import started
 
 __all__ = ["files_read_here"]
 
@@ -37,23 +40,7 @@ PATIENT = 500.0  # seconds: a hang, not a slow machine
 PROBES = tuple(ProbeRequest(name) for name in ("gates", "npk", "agreement"))
 
 
-STARTED = RunStarted(
-    run=1,
-    config=RunConfig(),
-    regime="DL",
-    device="cpu",
-    layers=(),
-    wiring=(),
-    parameters_value=0,
-    parameters_feature=0,
-    train_examples=1,
-    test_examples=1,
-    classes=2,
-    steps_per_epoch=1,
-    total_steps=0,
-    probe_set=ProbeSet((), (), (), ""),
-    paused=False,
-)
+STARTED = started(layers=())
 
 
 def small(regime: str = "DL", seed: int = 0, bias: bool = False, epochs: int = 0) -> RunConfig:
@@ -156,6 +143,13 @@ class Desk:
         self.until(lambda: any(isinstance(event, kind) for event in self.events[after:]))
         return self.last(kind)
 
+    @property
+    def refusal(self) -> tuple[str, str]:
+        """Kind and value of what was refused last, which nothing has followed."""
+        refused = self.events[-1]
+        assert isinstance(refused, Refused), refused
+        return refused.kind, refused.value
+
     def value(self) -> list[torch.Tensor]:
         return [w.detach().clone() for w in self.run.trainer.network.value.weights]
 
@@ -201,6 +195,27 @@ def desk() -> Iterator[Desk]:
     made = Desk()
     yield made
     made.engine.close()
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[Desk]:
+    """Its runs are recorded in `runs`."""
+    made = Desk(str(tmp_path / "runs"))
+    yield made
+    made.engine.close()
+
+
+def alone(config: RunConfig, steps: int) -> Run:
+    """A run that nobody watches, records or changes, after so many steps."""
+    run = Run(1, config, lambda _: None, lambda *_: None, live=False)
+    for _ in range(steps):
+        run.step()
+    return run
+
+
+def had_again(folder: Path, step: int, **how: bool) -> Run:
+    """A step of a recorded run, computed from its checkpoints."""
+    return recorded_run_at(RunReader(folder), step, lambda _: None, lambda *_: None, **how).run
 
 
 @pytest.fixture(scope="module")

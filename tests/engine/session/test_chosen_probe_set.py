@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from dgn_engine.config import DataConfig, RunConfig
 from dgn_engine.data import load_examples
 from dgn_engine.protocol.messages import Failed, Refused
 from dgn_engine.protocol.probe_choice import ProbeChoice, packed
-from dgn_engine.protocol.runs import ContinueRun
+from dgn_engine.protocol.runs import ContinueRun, ShowRun
 from dgn_engine.protocol.training import (
     ChangesListed,
     Redo,
@@ -38,11 +37,10 @@ from dgn_engine.protocol.watching import (
     SetProbeExamples,
     Watch,
 )
-from dgn_engine.session.run_library import recorded_examples
+from dgn_engine.session import run_library
 from dgn_engine.storage.session_file.loaded_run import read_run
 from dgn_engine.training.probes import all_probes
-from dgn_engine.training.run import Run
-from tests.engine.session.conftest import Desk, small
+from tests.engine.session.conftest import Desk, alone, small
 
 DIGIT = np.zeros((1, 8, 8), np.uint8)
 DIGIT[0, 1:7, 3:5] = 255, 128
@@ -58,13 +56,6 @@ GATES = Watch(
 )
 
 
-def headless(config: RunConfig, steps: int) -> list[torch.Tensor]:
-    run = Run(1, config, lambda _: None, lambda *_: None, live=False)
-    for _ in range(steps):
-        run.step()
-    return [weight.detach() for weight in run.trainer.network.value.weights]
-
-
 def test_a_drawn_digit_is_the_last_row_without_a_label_and_training_does_not_notice(
     desk: Desk,
 ) -> None:
@@ -77,8 +68,8 @@ def test_a_drawn_digit_is_the_last_row_without_a_label_and_training_does_not_not
     desk.do(ChooseProbeSet())
     desk.train(5)
     assert not desk.all_of(Refused)
-    for ours, theirs in zip(desk.value(), headless(small("FR-II"), 20), strict=True):
-        assert torch.equal(ours, theirs)
+    undisturbed = alone(small("FR-II"), 20).trainer.network.value.weights
+    assert all(map(torch.equal, desk.value(), undisturbed))
 
 
 def test_what_the_panels_are_told_of_a_drawn_digit(desk: Desk) -> None:
@@ -170,28 +161,22 @@ def test_the_misclassified_are_those_that_the_network_gets_wrong(desk: Desk) -> 
     assert len(run.probed.probe_set.indices) == 12
 
 
-def test_a_choice_outlives_reset_resume_and_the_disk(tmp_path: Path) -> None:
+def test_a_choice_outlives_reset_resume_and_the_disk(kept: Desk) -> None:
     choice = str(ProbeChoice(rows=(5, 9, 30), drawn=(packed(DIGIT),)))
-    desk = Desk(str(tmp_path))
-    try:
-        desk.do(StartRun(small(), paused=True))
-        desk.train(2)
-        desk.do(ChooseProbeSet(choice))
-        desk.train(2)
-        digest = desk.run.probed.probe_set.digest
-        shown = desk.last(ProbeExamples)
-        folder = next(tmp_path.iterdir())
-        desk.do(Reset())
-        started = desk.last(RunStarted)
-        assert (started.probe_set.digest, started.config.probe_set) == (digest, choice)
-        loaded = read_run(folder)
-        assert loaded.config.probe_set == choice
-        assert recorded_examples(loaded) == shown
-        desk.do(ContinueRun(str(folder), paused=True))
-        assert desk.run.probed.probe_set.digest == digest
-        assert desk.run.step_count == 4
-    finally:
-        desk.engine.close()
+    kept.do(StartRun(small(), paused=True))
+    kept.train(2)
+    kept.do(ChooseProbeSet(choice))
+    kept.train(2)
+    digest, shown = kept.run.probed.probe_set.digest, kept.last(ProbeExamples)
+    folder = kept.recording.path
+    kept.do(Reset())
+    started = kept.last(RunStarted)
+    assert (started.probe_set.digest, started.config.probe_set) == (digest, choice)
+    loaded = read_run(folder)
+    assert loaded.config.probe_set == choice
+    assert run_library.recorded_examples(loaded) == shown
+    kept.do(ContinueRun(str(folder), paused=True))
+    assert (kept.run.probed.probe_set.digest, kept.run.step_count) == (digest, 4)
 
 
 @pytest.mark.parametrize(
@@ -257,3 +242,52 @@ def test_a_chosen_probe_set_is_undone_in_its_place_among_the_changes(desk: Desk)
     assert not [event for event in desk.events if isinstance(event, (Failed, Refused))]
     for before, now in zip(weights, desk.value(), strict=True):
         assert torch.equal(before, now)
+
+
+# Pictures of the probe examples
+
+
+def test_a_run_shows_its_probe_examples_and_those_that_are_chosen_later(desk: Desk) -> None:
+    desk.do(StartRun(small(), paused=True))
+    started = desk.last(RunStarted)
+    assert desk.last(ProbeExamples).probe_set == started.probe_set
+    data = load_examples(small().data)
+    stored = data.train_x[list(started.probe_set.indices), 0]
+    np.testing.assert_array_equal(
+        desk.last(ProbeExamples).images, np.rint(255 * stored.astype(float))
+    )
+    desk.do(SetProbeExamples(12))
+    changed = desk.last(ProbeSetChanged)
+    assert desk.last(ProbeExamples).probe_set.digest == changed.digest
+    assert len(desk.last(ProbeExamples).probe_set.indices) == 12
+
+
+def test_a_recorded_run_shows_them_where_the_data_are_the_same(kept: Desk) -> None:
+    kept.do(StartRun(small(), paused=True), SetProbeExamples(12))
+    kept.train(2)
+    whole, first = kept.last(ProbeExamples), kept.recording.path
+    kept.do(StartRun(small("FR-II"), paused=True), ShowRun(str(first)))
+    assert kept.wait_for(ProbeExamples, len(kept.events)) == whole
+    loaded = read_run(first)
+    other = replace(loaded.started, config=replace(small(), seed=1))
+    found = run_library.recorded_examples(replace(loaded, started=other))
+    assert found.images is None
+    assert "digits" in found.missing
+
+
+@pytest.mark.parametrize(
+    ("data", "foreign", "why"),
+    [
+        (DataConfig("nowhere"), False, "'nowhere'"),
+        (DataConfig("folder:/x"), True, " "),
+        (DataConfig("mnist", root="/nowhere"), False, "mnist"),
+        (DataConfig("digits", root="/x"), True, " "),
+        (DataConfig("digits"), True, ""),
+    ],
+)
+def test_nothing_is_read_that_is_not_here_or_that_a_stranger_names(
+    data: DataConfig, foreign: bool, why: str
+) -> None:
+    found = run_library._why_not_read(replace(small(), data=data), foreign)
+    assert why in found
+    assert bool(why) == bool(found)

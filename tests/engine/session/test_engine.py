@@ -75,20 +75,6 @@ def begun(desk: Desk) -> Desk:
     return desk
 
 
-@pytest.fixture
-def recorded(tmp_path: Path) -> Any:
-    made = Desk(str(tmp_path / "runs"))
-    yield made
-    made.engine.close()
-
-
-def refusal(desk: Desk) -> tuple[str, str]:
-    """Kind and value of what was refused last."""
-    refused = desk.events[-1]
-    assert isinstance(refused, Refused)
-    return refused.kind, refused.value
-
-
 def shown(desk: Desk, folder: Path) -> None:
     """Show a recorded run, once it is read."""
     desk.do(ShowRun(str(folder)))
@@ -125,8 +111,12 @@ def test_without_a_run_every_change_and_every_file_asks_for_one(
     desk: Desk, command: Command
 ) -> None:
     desk.do(command)
-    kind, value = refusal(desk)
+    kind, value = desk.refusal
     assert (kind, value) == ("no-run", command.in_words() if value else "")
+
+
+def test_the_engine_has_a_handler_for_every_command_and_no_other(desk: Desk) -> None:
+    assert set(desk.engine.handlers) == set(Command.__subclasses__())
 
 
 def test_without_a_run_nothing_advances(desk: Desk) -> None:
@@ -218,7 +208,7 @@ def test_a_diverged_run_does_not_go_on(begun: Desk) -> None:
             break
     begun.last(Diverged)
     begun.do(Resume())
-    assert refusal(begun) == ("diverged", str(run.step_count))
+    assert begun.refusal == ("diverged", str(run.step_count))
     assert not begun.engine.running
 
 
@@ -271,27 +261,27 @@ def test_probes_that_nobody_watches_any_more_are_told(begun: Desk) -> None:
 
 
 def test_a_fault_of_ours_stops_the_run_and_its_record(
-    recorded: Desk, monkeypatch: pytest.MonkeyPatch
+    kept: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recorded.do(StartRun(small()))
-    recorded.turn(3)
-    recording, run = recorded.recording, recorded.run
+    kept.do(StartRun(small()))
+    kept.turn(3)
+    recording, run = kept.recording, kept.run
 
     def fault() -> bool:
         raise RuntimeError("a fault made for the test")
 
     monkeypatch.setattr(run, "advance", fault)
-    recorded.turn(1)
-    failed, paused = recorded.events[-2:]
+    kept.turn(1)
+    failed, paused = kept.events[-2:]
     assert isinstance(failed, Failed)
     assert "a fault made for the test" in failed.what
     assert paused == Paused(run.step_count)
-    assert not recorded.engine.running
-    assert recorded.engine.state.recording is None
+    assert not kept.engine.running
+    assert kept.engine.state.recording is None
     reader = RunReader(recording.path)
     assert reader.status == "failed"
-    recorded.do(StartRun(small(), paused=True), ContinueRun(str(recording.path), paused=True))
-    recorded.train(2)  # what it recorded is sound
+    kept.do(StartRun(small(), paused=True), ContinueRun(str(recording.path), paused=True))
+    kept.train(2)  # what it recorded is sound
 
 
 def test_a_fault_in_a_command_is_told_by_its_words_and_the_session_lives(
@@ -309,61 +299,61 @@ def test_a_fault_in_a_command_is_told_by_its_words_and_the_session_lives(
     begun.train(1)
 
 
-def test_frames_with_new_readings_are_recorded(recorded: Desk) -> None:
-    recorded.do(Watch(PROBES[:1]), StartRun(small(), paused=True))
-    recorded.train(3)
-    recorded.turn(2)
-    recording = recorded.recording
+def test_frames_with_new_readings_are_recorded(kept: Desk) -> None:
+    kept.do(Watch(PROBES[:1]), StartRun(small(), paused=True))
+    kept.train(3)
+    kept.turn(2)
+    recording = kept.recording
     folder = recording.path
-    recorded.engine.close()
-    assert recorded.engine.run is None
+    kept.engine.close()
+    assert kept.engine.run is None
     frames = RunReader(folder).frames
     assert frames
     assert frames[-1].step == 3
 
 
-def test_a_recorded_run_is_shown_reset_and_gone_on_with(recorded: Desk) -> None:
-    recorded.do(Watch(PROBES[:1]), StartRun(small("FR-II"), paused=True))
-    recorded.train(4)
-    recording = recorded.recording
+def test_a_recorded_run_is_shown_reset_and_gone_on_with(kept: Desk) -> None:
+    kept.do(Watch(PROBES[:1]), StartRun(small("FR-II"), paused=True))
+    kept.train(4)
+    recording = kept.recording
     folder = recording.path
-    recorded.do(StartRun(small(), paused=True))
-    second = recorded.recording
-    shown(recorded, folder)
-    event = recorded.last(RunShown)
+    kept.do(StartRun(small(), paused=True))
+    second = kept.recording
+    shown(kept, folder)
+    event = kept.last(RunShown)
     assert event == RunShown(folder.name, "stopped", 4, "", "", "null", str(second.path))
-    assert recorded.engine.state.recording is None
-    assert recorded.engine.run is None
-    frame = recorded.frames[-1]
+    assert kept.engine.state.recording is None
+    assert kept.engine.run is None
+    frame = kept.frames[-1]
     assert (frame.run, frame.step) == (3, 4)
-    recorded.do(SwapRegime("DL"))
-    assert refusal(recorded) == ("only-shown", folder.name)
-    recorded.do(Watch(PROBES[:2]))
-    assert recorded.frames[-1].readings["npk"].facts["fault"] == "not recorded"
-    assert recorded.frames[-1].run == 3
-    recorded.do(Reset())
-    again = recorded.last(RunStarted)
+    kept.do(SwapRegime("DL"))
+    assert kept.refusal == ("only-shown", folder.name)
+    kept.do(Watch(PROBES[:2]))
+    assert kept.frames[-1].readings["npk"].facts["fault"] == "not recorded"
+    assert kept.frames[-1].run == 3
+    kept.do(Reset())
+    again = kept.last(RunStarted)
     assert (again.run, again.regime, again.config) == (4, "FR-II", small("FR-II"))
-    shown(recorded, folder)
-    assert recorded.last(RunShown) != event  # another run was replaced
-    recorded.do(Advance(2))
-    continued = recorded.last(RunContinued)
+    shown(kept, folder)
+    assert kept.last(RunShown) != event  # another run was replaced
+    kept.do(Advance(2))
+    continued = kept.last(RunContinued)
     assert continued.step == 4
-    while recorded.engine.running:
-        recorded.turn(1)
-    assert recorded.last(Paused) == Paused(6)
-    recorded.last(HistoryReplayed)
-    assert recorded.engine.state.library.shown is None
+    while kept.engine.running:
+        kept.turn(1)
+    assert kept.last(Paused) == Paused(6)
+    kept.last(HistoryReplayed)
+    assert kept.engine.state.library.shown is None
 
 
 def test_a_run_that_nobody_records_is_asked_about_before_it_is_given_up(
-    desk: Desk, recorded: Desk, tmp_path: Path
+    desk: Desk, kept: Desk, tmp_path: Path
 ) -> None:
-    recorded.do(StartRun(small(), paused=True))
-    recorded.train(2)
-    recording = recorded.recording
+    kept.do(StartRun(small(), paused=True))
+    kept.train(2)
+    recording = kept.recording
     folder = recording.path
-    recorded.engine.close()
+    kept.engine.close()
     desk.do(StartRun(small(), paused=True))
     ending: list[Command] = [
         ShowRun(str(folder)),
@@ -398,7 +388,7 @@ def test_a_place_that_cannot_be_written_leaves_the_run_unrecorded(tmp_path: Path
 
 def test_a_session_is_saved_of_a_recorded_run_only(begun: Desk) -> None:
     begun.do(SaveSession("/x/a.dgn"))
-    assert refusal(begun)[0] == "not-recorded"
+    assert begun.refusal[0] == "not-recorded"
 
 
 # recorded runs

@@ -29,7 +29,6 @@ from dgn_engine.protocol.files import (
     TrainingOffered,
     TrainOn,
 )
-from dgn_engine.protocol.messages import Refused
 from dgn_engine.protocol.runs import ContinueRun, RunContinued
 from dgn_engine.protocol.training import Reset, RunStarted, StartRun
 from dgn_engine.protocol.watching import Watch
@@ -86,11 +85,6 @@ def checked(desk: Desk, ticket: int, data: DataConfig) -> NetworkChecked:
     event = desk.wait_for(NetworkChecked, told)
     assert (event.ticket, event.data) == (ticket, data)
     return event
-
-
-def refusal(desk: Desk) -> tuple[str, str]:
-    refused = desk.last(Refused)
-    return refused.kind, refused.value
 
 
 # on which data
@@ -315,9 +309,9 @@ def test_a_plain_network_takes_the_step_that_torch_takes(
 
 
 def test_a_run_of_a_file_is_recorded_reset_and_gone_on_with(
-    tmp_path: Path, dense: tuple[Path, nn.Sequential]
+    kept: Desk, dense: tuple[Path, nn.Sequential]
 ) -> None:
-    desk = Desk(str(tmp_path / "runs"))
+    desk = kept
     sgd(desk)
     desk.do(InspectFile(desk.open(dense[0], reading=RELU).ticket), TrainOn("ReLU", paused=True))
     desk.train(3)
@@ -329,18 +323,17 @@ def test_a_run_of_a_file_is_recorded_reset_and_gone_on_with(
     desk.do(ContinueRun(str(place), paused=True))
     assert isinstance(desk.last(RunContinued), RunContinued)
     assert all(map(torch.equal, desk.value(), weights))
-    desk.engine.close()
 
 
 def test_what_cannot_be_trained_on_says_why_and_stays_as_it_is(
     desk: Desk, resnet: tuple[Path, nn.Module], dense: tuple[Path, nn.Sequential], tmp_path: Path
 ) -> None:
     desk.do(StartRun(small("DL"), paused=True), TrainOn("ReLU"))
-    assert refusal(desk) == ("not-inspected", "")
+    assert desk.refusal == ("not-inspected", "")
     made = tmp_path / "made.safetensors"
     desk.do(SaveWeights(str(made)))
     desk.do(InspectFile(desk.open(resnet[0], reading=RESNET).ticket), TrainOn("ReLU"))
-    assert refusal(desk) == ("no-choice", "ReLU")
+    assert desk.refusal == ("no-choice", "ReLU")
     desk.do(InspectFile(desk.open(made).ticket))
     offered = desk.last(TrainingOffered)
     assert offered.regimes == ()
@@ -348,13 +341,13 @@ def test_what_cannot_be_trained_on_says_why_and_stays_as_it_is(
     changed = tmp_path / "changed.pt"
     torch.save(dense[1].state_dict(), changed)
     desk.do(InspectFile(desk.open(changed, reading=RELU).ticket), TrainOn("DL"))
-    assert refusal(desk) == ("no-choice", "DL")
+    assert desk.refusal == ("no-choice", "DL")
     with torch.no_grad():
         other = in_use(copy.deepcopy(dense[1]), 1)
         other.float()[0].weight.add_(1.0)  # type: ignore[index]
     torch.save(other.state_dict(), changed)
     desk.do(TrainOn("ReLU"))
-    assert refusal(desk) == ("changed", "changed.pt")
+    assert desk.refusal == ("changed", "changed.pt")
     started = desk.last(RunStarted)
     assert started.inspected == "changed.pt"
 

@@ -31,9 +31,8 @@ from dgn_engine.protocol.training import (
 from dgn_engine.protocol.watching import ProbeRequest, SetProbeExamples, Watch
 from dgn_engine.storage.runs.run_checkpoints import load
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.training.replay import recorded_run_at
 from dgn_engine.training.run import Run
-from tests.engine.session.conftest import Desk, small
+from tests.engine.session.conftest import Desk, had_again, small
 
 CNN = NetConfig("cnn4")
 SGD = TrainingConfig(optimiser="sgd", learning_rate=1e3, loss="squared")
@@ -138,9 +137,9 @@ def test_the_step_that_diverged_is_not_the_last_finite_one_once_it_was_left(desk
 
 
 def test_steps_after_going_back_to_a_checkpoint_are_had_again_once_that_is_gone(
-    tmp_path: Path,
+    kept: Desk,
 ) -> None:
-    desk = Desk(str(tmp_path))
+    desk = kept
     desk.do(StartRun(small("DL"), paused=True))
     run, recording = desk.run, desk.recording
     live: dict[int, list[torch.Tensor]] = {}
@@ -159,8 +158,7 @@ def test_steps_after_going_back_to_a_checkpoint_are_had_again_once_that_is_gone(
     reader = RunReader(recording.path)
     assert [one.step for one in reader.checkpoints] == [25, 30]
     for step in (8, 14, 20):
-        again = recorded_run_at(reader, step, lambda _: None, lambda *_: None).run
-        ours = again.trainer.network.value.weights
+        ours = had_again(recording.path, step).trainer.network.value.weights
         assert all(map(torch.equal, ours, live[step]))
 
 
@@ -237,8 +235,8 @@ def test_what_was_undone_is_not_gone_back_to(desk: Desk) -> None:
     assert (run.trainer.regime.name, run.step_count) == ("FR-II", 8)
 
 
-def test_a_checkpoint_is_gone_back_to_where_it_is_newer(tmp_path: Path) -> None:
-    desk = Desk(str(tmp_path))
+def test_a_checkpoint_is_gone_back_to_where_it_is_newer(kept: Desk) -> None:
+    desk = kept
     desk.do(StartRun(small("DL"), paused=True))
     desk.train(5)
     recording = desk.recording

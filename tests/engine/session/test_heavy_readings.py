@@ -30,8 +30,7 @@ from dgn_engine.protocol.watching import (
 )
 from dgn_engine.training.readings import probe_schedule, reading_sizes
 from dgn_engine.training.readings.process_readings import ProcessReadings, ReadingProcess
-from dgn_engine.training.run import Run
-from tests.engine.session.conftest import PATIENT, Desk, small
+from tests.engine.session.conftest import PATIENT, Desk, alone, small
 
 KERNELS = Watch(tuple(ProbeRequest(name) for name in ("gates", "overlap", "npk", "ntk")))
 
@@ -109,10 +108,7 @@ def test_a_reading_process_reads_what_would_be_read_here_and_training_does_not_n
     desk.train(5)
     desk.do(SetProbeExamples(30))
     desk.train(15)
-    alone = Run(1, small(), lambda _: None, lambda *_: None, live=False)
-    for _ in range(20):
-        alone.step()
-    assert all(map(torch.equal, desk.value(), alone.trainer.network.value.weights))
+    assert all(map(torch.equal, desk.value(), alone(small(), 20).trainer.network.value.weights))
     pid = child_of(desk).pid
     desk.engine.close()
     assert gone(pid)
@@ -222,46 +218,21 @@ def test_other_probe_examples_are_those_that_a_run_with_this_number_begins_with(
     assert scalars[-1].examples == 0
 
 
-def test_chosen_probe_examples_outlive_reset_undo_and_resume(tmp_path: Path) -> None:
-    desk = Desk(str(tmp_path))
-    try:
-        desk.do(StartRun(small(), paused=True))
-        desk.train(3)
-        desk.do(SetProbeExamples(30), SwapRegime("FR-II"), Undo())
-        run = desk.run
-        assert len(run.probed.probe_set.indices) == 30
-        digest = run.probed.probe_set.digest
-        desk.train(2)
-        folder = desk.recording.path
-    finally:
-        desk.engine.close()
-    desk = Desk(str(tmp_path))
-    try:
-        desk.do(ContinueRun(str(folder), paused=True))
-        run = desk.run
-        assert (run.config.probe_examples, run.probed.probe_set.digest) == (30, digest)
-        started = desk.last(RunStarted)
-        assert started.config.probe_examples == 30
-        desk.do(Reset())
-        assert desk.run.probed.probe_set.digest == digest
-    finally:
-        desk.engine.close()
-
-
-def test_a_run_that_goes_on_with_other_probe_examples_says_with_how_many_it_began(
-    tmp_path: Path,
-) -> None:
-    desk = Desk(str(tmp_path))
-    desk.do(StartRun(small(), paused=True))
-    desk.train(2)
-    desk.do(SetProbeExamples(8))
-    desk.engine.close()
-    (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
-    desk = Desk(str(tmp_path))
-    desk.do(ContinueRun(str(folder), paused=True))
-    started = desk.last(RunStarted)
-    assert (len(started.probe_set.indices), started.began_with) == (8, 20)
-    desk.do(SetProbeExamples(20), Reset())
-    started = desk.last(RunStarted)
+def test_chosen_probe_examples_outlive_reset_undo_and_resume(kept: Desk) -> None:
+    kept.do(StartRun(small(), paused=True))
+    kept.train(3)
+    kept.do(SetProbeExamples(30), SwapRegime("FR-II"), Undo())
+    assert len(kept.run.probed.probe_set.indices) == 30
+    digest = kept.run.probed.probe_set.digest
+    kept.train(2)
+    folder = kept.recording.path
+    kept.do(StartRun(small(), paused=True), ContinueRun(str(folder), paused=True))
+    run = kept.run
+    assert (run.config.probe_examples, run.probed.probe_set.digest) == (30, digest)
+    started = kept.last(RunStarted)
+    assert (started.config.probe_examples, started.began_with) == (30, 20)
+    kept.do(Reset())
+    assert kept.run.probed.probe_set.digest == digest
+    kept.do(SetProbeExamples(20), Reset())
+    started = kept.last(RunStarted)
     assert (len(started.probe_set.indices), started.began_with) == (20, 0)
-    desk.engine.close()

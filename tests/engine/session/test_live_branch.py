@@ -54,10 +54,9 @@ from dgn_engine.training import headless_run
 from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.readings.overhead_meter import Overhead
 from dgn_engine.training.recording import Recording, continue_run
-from dgn_engine.training.replay import recorded_run_at
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture, restore
-from tests.engine.session.conftest import Desk, small
+from tests.engine.session.conftest import Desk, alone, had_again, small
 
 LIMIT = 500.0  # seconds that a child may take on a machine with much else to do
 
@@ -179,12 +178,9 @@ def test_a_branch_trains_beside_the_run_is_compared_and_changes_nothing_of_it(de
     assert all(torch.equal(last.tensors[n], t) for n, t in again.trainer.tensors().items())
 
     # The run itself: as if there had never been a branch.
-    alone = Run(1, run.config, lambda _: None, lambda *_: None, live=False)
-    while alone.step_count < run.step_count:
-        alone.step()
-    ours = run.trainer.tensors()
+    ours, undisturbed = run.trainer.tensors(), alone(run.config, run.step_count).trainer.tensors()
     assert run.step_count > at
-    assert all(torch.equal(ours[n], tensor) for n, tensor in alone.trainer.tensors().items())
+    assert all(torch.equal(ours[n], tensor) for n, tensor in undisturbed.items())
 
 
 def test_what_the_branch_writes_is_shown_as_it_comes(
@@ -382,8 +378,7 @@ def test_any_step_is_had_after_changes_and_their_undo(desk: Desk) -> None:
     listed = {one.step for one in RunReader(recording.path).checkpoints}
     assert listed & set(range(18)) == {8, 10, 12}  # those right after an undo have gone
     for step in (5, 9, 11, 14, 17, 21):
-        again = recorded_run_at(RunReader(recording.path), step, lambda _: None, lambda *_: None)
-        ours, theirs = capture(again.run), states[step]
+        ours, theirs = capture(had_again(recording.path, step)), states[step]
         assert ours is not None
         assert ours.state == theirs.state
         assert all(torch.equal(ours.tensors[n], t) for n, t in theirs.tensors.items())
@@ -402,11 +397,8 @@ def test_a_branch_at_a_step_is_from_before_its_changes_unless_it_begins_now(repl
     recording.checkpoint()
     assert recording.mark().done.wait(LIMIT)
     for after_changes, rate in ((False, 1e-3), (True, 0.004)):
-        reader = RunReader(recording.path)
-        again = recorded_run_at(
-            reader, 2, lambda _: None, lambda *_: None, after_changes=after_changes
-        )
-        assert again.run.trainer.optimizer.learning_rate == rate
+        again = had_again(recording.path, 2, after_changes=after_changes)
+        assert again.trainer.optimizer.learning_rate == rate
 
 
 def test_the_checkpoint_that_a_form_or_a_branch_needs_stays_and_goes_afterwards(
@@ -492,8 +484,7 @@ def test_a_step_is_of_the_probe_set_from_before_it_was_changed_there(desk: Desk)
     desk.do(SetProbeExamples(8))
     recording.checkpoint()
     assert recording.mark().done.wait(LIMIT)
-    state = recorded_run_at(RunReader(recording.path), 7, lambda _: None, lambda *_: None)
-    assert state.run.config.probe_examples == 20
+    assert had_again(recording.path, 7).config.probe_examples == 20
 
 
 def test_what_a_page_asks_for_leaves_the_viewer_overhead_known(desk: Desk) -> None:

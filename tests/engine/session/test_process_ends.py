@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dgn_engine.confinement import child_entry
 from dgn_engine.protocol.files import OpenFile
-from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.protocol.messages import (
     Command,
     EngineReady,
@@ -44,7 +47,9 @@ from dgn_engine.session import process_session
 from dgn_engine.session.process_session import (
     MOST,
     TAKEN,
+    FrameCompletion,
     FrameDifference,
+    FrameReduction,
     ProcessSession,
     serve_engine,
 )
@@ -514,3 +519,43 @@ def test_a_process_that_cannot_be_started_is_told(
     assert "[Errno 11]" in failed.what
     assert stopped == Stopped()
     assert session.close(1.0)
+
+
+# frames cross: each reading once, and the same object from then on
+
+
+def reading(probe: str, step: int) -> Reading:
+    return Reading(probe, step, arrays={"a": np.full((3, 3), float(step))})
+
+
+def crossed(difference: FrameDifference) -> FrameDifference:
+    copy: FrameDifference = pickle.loads(pickle.dumps(difference))
+    return copy
+
+
+def test_a_reading_crosses_once_and_stays_the_same_object() -> None:
+    gates, npk, other = reading("gates", 1), reading("npk", 1), reading("npk", 1)
+    first = Frame(1, 1, 0.0, 0.0, None, {"gates": gates, "npk": npk}, {"npk": other})
+    second = replace(first, step=2, readings={"gates": gates, "npk": reading("npk", 2)})
+    third = replace(second, step=3, readings={"gates": gates}, compared={})
+    fourth = replace(first, step=4)
+    sender, receiver = FrameReduction(), FrameCompletion()
+    sent = [crossed(sender.reduced(frame)) for frame in (first, second, third, fourth)]
+    assert [sorted(one.frame.readings) for one in sent] == [["gates", "npk"], ["npk"], [], ["npk"]]
+    assert [sorted(one.frame.compared) for one in sent] == [["npk"], [], [], ["npk"]]
+    got = [receiver.whole(one) for one in sent]
+    for frame, there in zip((first, second, third, fourth), got, strict=True):
+        assert there.step == frame.step
+        for mine, theirs in ((frame.readings, there.readings), (frame.compared, there.compared)):
+            assert mine.keys() == theirs.keys()
+            for name, one in mine.items():
+                np.testing.assert_array_equal(theirs[name].arrays["a"], one.arrays["a"])
+    assert got[1].readings["gates"] is got[0].readings["gates"]
+    assert got[1].compared["npk"] is got[0].compared["npk"]
+    assert got[1].readings["npk"] is not got[0].readings["npk"]
+
+
+def test_arrays_cannot_be_written_to_after_they_crossed() -> None:
+    frame = Frame(1, 1, 0.0, 0.0, None, {"gates": reading("gates", 1)})
+    whole = FrameCompletion().whole(crossed(FrameReduction().reduced(frame)))
+    assert not whole.readings["gates"].arrays["a"].flags.writeable

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,17 +39,9 @@ from dgn_engine.protocol.training import (
 from dgn_engine.protocol.watching import ProbeRequest, Watch
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training import metrics
-from dgn_engine.training.run import Run
-from tests.engine.session.conftest import PROBES, Desk, small
+from tests.engine.session.conftest import PROBES, Desk, alone, small
 
 LIMIT = 500.0  # seconds for a child or a thread on a machine with much else to do
-
-
-@pytest.fixture
-def recorded(tmp_path: Path) -> Iterator[Desk]:
-    desk = Desk(str(tmp_path / "runs"))
-    yield desk
-    desk.engine.close()
 
 
 def save(desk: Desk, path: Path) -> Path:
@@ -68,26 +59,26 @@ def gates_of(desk: Desk, layer: int = 0) -> np.ndarray:
 
 
 def test_b_is_headed_by_the_step_of_its_weights_and_not_of_the_newest_line(
-    recorded: Desk, tmp_path: Path
+    kept: Desk, tmp_path: Path
 ) -> None:
-    recorded.do(StartRun(small("ReLU"), paused=True))
-    recorded.train(4)
-    recorded.do(SwapRegime("soft-ReLU"))  # the checkpoint before it stays
-    recorded.train(6)  # the log goes on
-    folder = recorded.recording.path
-    assert recorded.recording.mark().done.wait(LIMIT)
+    kept.do(StartRun(small("ReLU"), paused=True))
+    kept.train(4)
+    kept.do(SwapRegime("soft-ReLU"))  # the checkpoint before it stays
+    kept.train(6)  # the log goes on
+    folder = kept.recording.path
+    assert kept.recording.mark().done.wait(LIMIT)
     for one in RunReader(folder).checkpoints:
         if one.step != 4:
             shutil.rmtree(one.path.whole)
     assert (RunReader(folder).checkpoint().step, RunReader(folder).step) == (4, 10)
-    weights = save(recorded, tmp_path / "at_10.safetensors")
-    recorded.do(CompareRun(str(folder)), CompareRun(str(folder), 4))
-    recorded.train(2)
-    recorded.do(CompareFile(recorded.open(weights).ticket))
-    recorded.recording.checkpoint()
-    assert recorded.recording.mark().done.wait(LIMIT)
-    recorded.do(CompareRun(str(folder)))
-    opened = recorded.all_of(ComparisonOpened)
+    weights = save(kept, tmp_path / "at_10.safetensors")
+    kept.do(CompareRun(str(folder)), CompareRun(str(folder), 4))
+    kept.train(2)
+    kept.do(CompareFile(kept.open(weights).ticket))
+    kept.recording.checkpoint()
+    assert kept.recording.mark().done.wait(LIMIT)
+    kept.do(CompareRun(str(folder)))
+    opened = kept.all_of(ComparisonOpened)
     assert [(one.number, one.step) for one in opened] == [(1, 4), (2, 4), (3, 10), (4, 12)]
 
 
@@ -122,7 +113,7 @@ def test_the_second_b_is_read_anew_and_nothing_is_read_after_the_last(
 
 
 def test_each_score_is_of_the_steps_since_the_one_before(desk: Desk) -> None:
-    twin = Run(1, small(), lambda _: None, lambda *_: None, live=False)
+    twin = alone(small(), 0)
     steps = []
     for _ in range(14):
         twin.trainer.step()
@@ -233,28 +224,24 @@ def test_a_file_of_ours_is_scored_on_examples_that_it_was_not_trained_on(
 # the second time that a session file is opened
 
 
-def test_a_session_that_went_on_is_saved_and_opened_once_more(
-    recorded: Desk, tmp_path: Path
-) -> None:
+def test_a_session_that_went_on_is_saved_and_opened_once_more(kept: Desk, tmp_path: Path) -> None:
     def opened(path: Path) -> None:
-        shown = len(recorded.all_of(RunShown))
-        recorded.do(OpenSession(str(path)))
-        recorded.until(lambda: len(recorded.all_of(RunShown)) > shown)
+        shown = len(kept.all_of(RunShown))
+        kept.do(OpenSession(str(path)))
+        kept.until(lambda: len(kept.all_of(RunShown)) > shown)
 
-    recorded.do(Watch(PROBES[:1]), StartRun(small("ReLU", seed=3), paused=True))
+    kept.do(Watch(PROBES[:1]), StartRun(small("ReLU", seed=3), paused=True))
     for place, step in enumerate((4, 9), 1):
-        recorded.train(step - recorded.run.step_count)
-        recorded.turn(2)
-        weights, file = recorded.value(), tmp_path / f"{place}.dgn"
-        recorded.do(SaveSession(str(file)))
-        recorded.until(lambda count=place: len(recorded.all_of(SessionSaved)) == count)  # type: ignore[misc]
+        kept.train(step - kept.run.step_count)
+        kept.turn(2)
+        weights, file = kept.value(), tmp_path / f"{place}.dgn"
+        kept.do(SaveSession(str(file)))
+        kept.until(lambda count=place: len(kept.all_of(SessionSaved)) == count)  # type: ignore[misc]
         opened(file)
-        assert recorded.all_of(RunShown)[-1].step == step
-        recorded.do(Advance(1))
-        assert recorded.engine.running
-        assert all(map(torch.equal, recorded.value(), weights))
-        recorded.until(lambda: not recorded.engine.running)
-    alone = Run(1, small("ReLU", seed=3), lambda _: None, lambda *_: None, live=False)
-    for _ in range(10):
-        alone.step()
-    assert all(map(torch.equal, recorded.value(), alone.trainer.network.value.weights))
+        assert kept.all_of(RunShown)[-1].step == step
+        kept.do(Advance(1))
+        assert kept.engine.running
+        assert all(map(torch.equal, kept.value(), weights))
+        kept.until(lambda: not kept.engine.running)
+    undisturbed = alone(small("ReLU", seed=3), 10)
+    assert all(map(torch.equal, kept.value(), undisturbed.trainer.network.value.weights))

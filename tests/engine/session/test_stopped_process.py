@@ -22,7 +22,7 @@ from dgn_engine.protocol.messages import (
 )
 from dgn_engine.protocol.training import Advance, Paused, Undo
 from dgn_engine.session import process_session
-from dgn_engine.session.process_session import MOST, ProcessSession
+from dgn_engine.session.process_session import LOADING, MOST, SILENT, AnswerWatch, ProcessSession
 from tests.engine.session.quiet_engine import serve_quietly
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGSTOP")
@@ -101,3 +101,66 @@ def test_a_process_that_dies_with_commands_unread_names_them(heard: Heard) -> No
     assert ": advance, undo." in failed.what
     assert len(heard.wait_for(Stopped)) == 1
     assert heard.session.close(60.0)
+
+
+# When silence is told
+
+
+class WatchBench:
+    """A watch that is looked at every tenth of a second."""
+
+    def __init__(self) -> None:
+        self.now = 500.0
+        self.watch = AnswerWatch(lambda: self.now)
+        self.told: list[EngineSilent | EngineAnswered] = []
+
+    def look(self, seconds: float) -> None:
+        for _ in range(round(seconds / 0.1)):
+            self.now += 0.1
+            event = self.watch.look()
+            if event is not None:
+                self.told.append(event)
+
+
+@pytest.fixture
+def ready() -> WatchBench:
+    bench = WatchBench()
+    bench.watch.heard(ready=True)
+    return bench
+
+
+def test_a_process_that_says_something_now_and_then_is_not_silent(ready: WatchBench) -> None:
+    for _ in range(10):
+        ready.look(SILENT - 1.0)
+        ready.watch.heard()
+    assert ready.told == []
+
+
+def test_silence_and_its_end_are_told_once_each(ready: WatchBench) -> None:
+    ready.look(60.0)
+    (silent,) = ready.told
+    assert silent == EngineSilent(pytest.approx(SILENT, abs=0.3))
+    ready.watch.heard()
+    ready.look(1.0)
+    assert ready.told[1:] == [EngineAnswered(pytest.approx(60.0, abs=0.3))]
+    ready.look(SILENT + 1.0)
+    assert len(ready.told) == 3
+
+
+def test_who_was_stopped_itself_blames_nobody(ready: WatchBench) -> None:
+    ready.look(1.0)
+    for _ in range(5):
+        ready.now += 3600.0  # a laptop was closed, say
+        ready.look(0.5)
+    assert ready.told == []
+
+
+def test_a_process_may_take_long_to_load_torch() -> None:
+    bench = WatchBench()
+    bench.look(LOADING - 1.0)
+    assert bench.told == []
+    bench.look(2.0)
+    assert len(bench.told) == 1
+    bench.watch.begin()  # another in its place
+    bench.look(LOADING - 1.0)
+    assert [type(one) for one in bench.told] == [EngineSilent, EngineAnswered]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,10 +38,9 @@ from dgn_engine.protocol.watching import SetProbeExamples
 from dgn_engine.session import undo
 from dgn_engine.storage.runs.run_checkpoints import read_state
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.training.replay import recorded_run_at
 from dgn_engine.training.run_snapshot import capture
 from dgn_engine.training.trainer import Trainer
-from tests.engine.session.conftest import Desk, small
+from tests.engine.session.conftest import Desk, had_again, small
 
 
 @pytest.fixture
@@ -52,19 +50,9 @@ def begun(desk: Desk) -> Desk:
     return desk
 
 
-def refused(desk: Desk) -> tuple[str, str]:
-    """Kind and value of the last refusal."""
-    event = desk.last(Refused)
-    return event.kind, event.value
-
-
 def whole(desk: Desk) -> dict[str, Tensor]:
     """All that is learnt or drawn, optimiser state included."""
     return {name: t.detach().clone() for name, t in desk.run.trainer.tensors().items()}
-
-
-def silent(*_: object) -> None:
-    """Reports and events go nowhere."""
 
 
 def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
@@ -93,11 +81,7 @@ def change(desk: Desk, path: Path, part: str) -> None:
 
 
 @pytest.mark.parametrize("part", ["gates", "gates alone", "weights", "regime"])
-def test_what_is_undone_at_once_was_never_done(
-    begun: Desk,
-    trained: Path,
-    part: str,
-) -> None:
+def test_what_is_undone_at_once_was_never_done(begun: Desk, trained: Path, part: str) -> None:
     before = whole(begun)
     change(begun, trained, part)
     assert not same(whole(begun), before)
@@ -109,8 +93,7 @@ def test_what_is_undone_at_once_was_never_done(
 
 
 def test_steps_are_not_taken_back_and_redo_returns_to_what_was_learnt(
-    begun: Desk,
-    trained: Path,
+    begun: Desk, trained: Path
 ) -> None:
     before = whole(begun)
     change(begun, trained, "gates")
@@ -146,10 +129,7 @@ def test_an_undo_knows_whose_gates_are_in_force_again(begun: Desk, trained: Path
     assert owner() == ""
 
 
-def test_biases_that_came_with_gates_go_with_them(
-    desk: Desk,
-    tmp_path: Path,
-) -> None:
+def test_biases_that_came_with_gates_go_with_them(desk: Desk, tmp_path: Path) -> None:
     biased = tmp_path / "biased.pt"
     torch.manual_seed(3)
     parts = [torch.nn.Linear(a, b) for a, b in ((64, 16), (16, 16), (16, 16), (16, 10))]
@@ -249,12 +229,12 @@ def test_a_new_change_leaves_nothing_to_redo_and_a_new_run_nothing_to_undo(
     begun: Desk,
 ) -> None:
     begun.do(SwapRegime("ReLU"), Undo(), SetBeta(2.0), Redo())
-    assert refused(begun) == ("empty", "redo")
+    assert begun.refusal == ("empty", "redo")
     begun.do(SwapRegime("no such regime"))  # refused: not remembered
     begun.do(Undo(), Undo())
-    assert refused(begun) == ("empty", "undo")
+    assert begun.refusal == ("empty", "undo")
     begun.do(SwapRegime("ReLU"), StartRun(small("DL"), paused=True), Undo())
-    assert refused(begun) == ("empty", "undo")
+    assert begun.refusal == ("empty", "undo")
 
 
 def test_a_setting_that_made_the_run_diverge_is_undone_and_it_trains_again(begun: Desk) -> None:
@@ -275,22 +255,15 @@ def test_a_setting_that_made_the_run_diverge_is_undone_and_it_trains_again(begun
     assert same(whole(begun), twin)
 
 
-@pytest.fixture
-def recorded(tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(str(tmp_path / "runs"))
-    yield made
-    made.engine.close()
-
-
-def test_the_record_tells_of_the_undo_and_keeps_what_it_left(recorded: Desk) -> None:
-    recorded.do(StartRun(small("DL"), paused=True))
-    recorded.train(7)
-    recorded.do(SwapRegime("FR-II"))
-    recorded.train(5)
-    recorded.do(Undo())
-    recording = recorded.recording
+def test_the_record_tells_of_the_undo_and_keeps_what_it_left(kept: Desk) -> None:
+    kept.do(StartRun(small("DL"), paused=True))
+    kept.train(7)
+    kept.do(SwapRegime("FR-II"))
+    kept.train(5)
+    kept.do(Undo())
+    recording = kept.recording
     folder = recording.path
-    recorded.engine.close()
+    kept.engine.close()
     reader = RunReader(folder)
     told = [event.undone for event in reader.events if isinstance(event, RegimeSwapped)]
     assert told == ["", "Undo regime FR-II"]
@@ -301,24 +274,24 @@ def test_the_record_tells_of_the_undo_and_keeps_what_it_left(recorded: Desk) -> 
 
 
 def test_an_undone_setting_stands_in_the_record_and_the_run_goes_on_as_without_it(
-    recorded: Desk,
+    kept: Desk,
 ) -> None:
-    recorded.do(StartRun(small("DL"), paused=True))
-    recorded.train(7)
-    recorded.do(SetLearningRate(0.5), Rewire((1, 0, 2)))
-    recorded.train(5)
-    recording = recorded.recording
+    kept.do(StartRun(small("DL"), paused=True))
+    kept.train(7)
+    kept.do(SetLearningRate(0.5), Rewire((1, 0, 2)))
+    kept.train(5)
+    recording = kept.recording
     recording._every = 1e9
-    recorded.do(UndoMany(2))
+    kept.do(UndoMany(2))
     while recording._recorder.saving:
         time.sleep(0.01)
-    recorded.turn(1)
+    kept.turn(1)
     assert recording._recorder.mark().done.wait(60)
     folder = recording.path
     last = RunReader(folder).checkpoint()  # a kill would not bring back what was undone
     assert read_state(last.path)["dials"]["learning_rate"] == 1e-3
-    recorded.train(3)
-    recorded.engine.close()
+    kept.train(3)
+    kept.engine.close()
     changes = [
         event
         for event in RunReader(folder).events
@@ -338,22 +311,22 @@ def test_an_undone_setting_stands_in_the_record_and_the_run_goes_on_as_without_i
         12, 1e-3, small().gating.beta, "image", 0.0
     )
     for step, steps in ((9, None), (13, 8), (14, 9)):  # a branch begins at any of its steps
-        run = recorded_run_at(RunReader(folder), step, silent, silent).run
+        run = had_again(folder, step)
         assert run.trainer.undone_steps == (0 if steps is None else 5)
         if steps is not None:
             found = {name: t.detach().clone() for name, t in run.trainer.tensors().items()}
             assert same(found, undisturbed(steps - 7))
-    recorded.do(ContinueRun(str(folder), paused=True))
-    assert recorded.run.step_count == 15
-    recorded.train(20)
-    assert same(whole(recorded), undisturbed(23))
+    kept.do(ContinueRun(str(folder), paused=True))
+    assert kept.run.step_count == 15
+    kept.train(20)
+    assert same(whole(kept), undisturbed(23))
 
 
 def test_a_recorded_run_is_copied_once_at_a_swap_and_once_at_its_undo(
-    recorded: Desk, monkeypatch: pytest.MonkeyPatch
+    kept: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recorded.do(StartRun(small("DL"), paused=True))
-    recorded.train(7)
+    kept.do(StartRun(small("DL"), paused=True))
+    kept.train(7)
     copies: list[int] = []
     tensors = Trainer.tensors
 
@@ -362,7 +335,7 @@ def test_a_recorded_run_is_copied_once_at_a_swap_and_once_at_its_undo(
         return tensors(trainer)
 
     monkeypatch.setattr(Trainer, "tensors", counted)
-    recorded.do(SwapRegime("FR-II"))
+    kept.do(SwapRegime("FR-II"))
     assert copies == [7]
-    recorded.do(Undo())
+    kept.do(Undo())
     assert copies == [7, 7]

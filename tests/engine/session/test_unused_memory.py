@@ -8,7 +8,6 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -65,9 +64,9 @@ def no_collector() -> Iterator[None]:
 
 
 def test_a_run_that_was_replaced_is_freed_without_the_collector(
-    tmp_path: Path, no_collector: None
+    kept: Desk, no_collector: None
 ) -> None:
-    desk = Desk(str(tmp_path))
+    desk = kept
     desk.do(Watch(PROBES), StartRun(small(seed=1)))
     desk.turn(3)
     gc.collect()  # what torch imported at the first step holds on to its frames
@@ -84,16 +83,15 @@ def test_a_run_that_was_replaced_is_freed_without_the_collector(
     del run
     desk.do(StartRun(small(seed=3)))
     assert [name for name, one in held.items() if one() is not None] == []
-    desk.engine.close()
 
 
 def test_memory_is_given_back_after_a_run_was_replaced_and_once_more_a_while_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kept: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[int] = []
     now = 100.0
     monkeypatch.setattr(unused_memory, "give_back", lambda: given.append(1))
-    desk = Desk(str(tmp_path))
+    desk = kept
     desk.engine.state.unused = unused_memory.UnusedMemory(lambda: now)
     for number in (0, 2):
         desk.do(StartRun(small(seed=number)))
@@ -105,7 +103,6 @@ def test_memory_is_given_back_after_a_run_was_replaced_and_once_more_a_while_lat
         now += unused_memory.AGAIN / 2
         desk.turn(3)
         assert len(given) == number + 2
-    desk.engine.close()
 
 
 def test_both_are_harmless_where_the_c_library_is_another(

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from dgn_engine.protocol.frames import Frame
-from dgn_engine.protocol.training import Measured, Running, StartRun
+from dgn_engine.protocol.training import Measured, Running, SetBeta, SetPace, StartRun
 from dgn_engine.protocol.watching import ReportWindow, SetWatchShare, Watch
 from dgn_engine.session import training_loop
 from dgn_engine.session.engine import Engine
 from dgn_engine.session.mailbox import Mailbox
+from dgn_engine.training.readings.overhead_meter import PACED, TOO_FEW, Overhead, OverheadMeter
 from dgn_engine.training.readings.watch_budget import DRAWING
-from dgn_engine.training.run import Run
-from tests.engine.session.conftest import PROBES, Desk, small
+from tests.engine.session.conftest import PROBES, Desk, alone, small
 
 FRAME = Frame(1, 2, 0.0, 0.0, None)
 
@@ -33,21 +33,13 @@ class Charges:
 
 
 def test_a_watched_and_recorded_run_has_the_weights_of_a_headless_one_bit_for_bit(
-    tmp_path: object,
+    kept: Desk,
 ) -> None:
-    desk = Desk(runs=str(tmp_path))
-    try:
-        desk.do(Watch(PROBES), StartRun(small(), paused=True), SetWatchShare(0.9))
-        for _ in range(20):
-            desk.do(ReportWindow(0.1, 0.1, os.getpid()))
-            desk.train(1)
-        watched = desk.value()
-    finally:
-        desk.engine.close()
-    alone = Run(1, small(), lambda _: None, lambda *_: None, live=False)
+    kept.do(Watch(PROBES), StartRun(small(), paused=True), SetWatchShare(0.9))
     for _ in range(20):
-        alone.step()
-    assert all(map(torch.equal, watched, alone.trainer.network.value.weights))
+        kept.do(ReportWindow(0.1, 0.1, os.getpid()))
+        kept.train(1)
+    assert all(map(torch.equal, kept.value(), alone(small(), 20).trainer.network.value.weights))
 
 
 def test_a_frozen_window_does_not_slow_training() -> None:
@@ -80,31 +72,62 @@ def test_a_frozen_window_does_not_slow_training() -> None:
     ],
 )
 def test_a_window_is_charged_where_it_delays_training(
-    monkeypatch: pytest.MonkeyPatch, another: int, cores: int, charged: bool
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, another: int, cores: int, charged: bool
 ) -> None:
     monkeypatch.setattr(training_loop.os, "cpu_count", lambda: cores)
     monkeypatch.setattr(training_loop.torch, "get_num_threads", lambda: 1)
     process = os.getpid() + another
-    desk = Desk()
-    try:
-        desk.do(ReportWindow(1.0, 1.0, process))  # there is no run yet
-        desk.do(StartRun(small(), paused=True))
-        charges = Charges(desk, monkeypatch)
-        desk.do(ReportWindow(0.25, 0.5, process))
-        assert charges.noted == ({DRAWING: 0.25, "window": 0.5} if charged else {})
-    finally:
-        desk.engine.close()
+    desk.do(ReportWindow(1.0, 1.0, process))  # there is no run yet
+    desk.do(StartRun(small(), paused=True))
+    charges = Charges(desk, monkeypatch)
+    desk.do(ReportWindow(0.25, 0.5, process))
+    assert charges.noted == ({DRAWING: 0.25, "window": 0.5} if charged else {})
 
 
-def test_a_share_holds_for_the_runs_that_follow() -> None:
-    desk = Desk()
-    try:
-        desk.do(SetWatchShare(0.2), StartRun(small(), paused=True))
-        assert desk.run.budget.share == 0.2
-        desk.do(SetWatchShare(0.0))
-        assert desk.run.budget.share == 0.2
-    finally:
-        desk.engine.close()
+def test_a_share_holds_for_the_runs_that_follow(desk: Desk) -> None:
+    desk.do(SetWatchShare(0.2), StartRun(small(), paused=True))
+    assert desk.run.budget.share == 0.2
+    desk.do(SetWatchShare(0.0))
+    assert desk.run.budget.share == 0.2
+
+
+# Quiet stretches: nothing is done but steps
+
+
+@pytest.fixture
+def trains(desk: Desk) -> Desk:
+    desk.do(StartRun(small()), Watch(PROBES[:1]))
+    desk.turn(1)
+    return desk
+
+
+def test_in_a_quiet_stretch_steps_are_taken_and_nothing_is_read_or_published(
+    trains: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OverheadMeter, "is_quiet", lambda _meter: True)
+    trains.frames.clear()
+    trains.run.probe_schedule.invalidate()  # it is due
+    before = trains.run.step_count
+    while trains.run.step_count < before + 5:
+        trains.turn(1)
+    assert trains.run.budget.overhead.steps == trains.run.step_count
+    assert not trains.frames
+    monkeypatch.undo()
+    trains.do(ReportWindow(0.0, 0.0, 0))  # looks at what is due
+    trains.turn(1)
+    assert trains.frames
+
+
+def test_what_was_measured_is_forgotten_when_the_user_changes_something(trains: Desk) -> None:
+    overhead = trains.run.budget.overhead
+    for command, kept in ((ReportWindow(0.0, 0.0, 0), True), (SetBeta(3.0), False)):
+        overhead.measured, overhead.reason = Overhead(0.04, 0.01), ""
+        trains.do(command)
+        assert (overhead.measured is not None) == kept
+    assert overhead.reason == TOO_FEW
+    trains.do(SetPace(1000.0))
+    trains.turn(1)
+    assert overhead.reason == PACED
 
 
 # What wakes the window up
