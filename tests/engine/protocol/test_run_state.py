@@ -29,11 +29,10 @@ from dgn_engine.protocol.training import (
     RegimeSwapped,
     Rewired,
     Running,
-    RunStarted,
     SettingChanged,
     UndoChanged,
 )
-from dgn_engine.protocol.watching import ProbeSet
+from tests.engine.views.begun_run import started
 
 CATALOGUE = Catalogue(
     (
@@ -51,22 +50,13 @@ CONFIG = RunConfig(
     gating=GatingConfig(regime="DL", beta=4.0, value_input="ones", gates_from="/data/net.pt"),
     training=TrainingConfig(learning_rate=0.25, pace=30.0),
 )
-BEGUN = RunStarted(
+BEGUN = replace(
+    started(layers=()),
     run=3,
     config=CONFIG,
-    regime="DL",
-    device="cpu",
-    layers=(),
     wiring=(0, 1, 2),
-    parameters_value=10,
     parameters_feature=9,
-    train_examples=100,
-    test_examples=10,
-    classes=10,
     steps_per_epoch=12,
-    total_steps=0,
-    probe_set=ProbeSet((), (), (), ""),
-    paused=False,
     rotation=(0, 1, 0),
     shift=(2, 0, 0),
 )
@@ -80,15 +70,7 @@ STATE = RunState(  # READY, BEGUN
     rotation=(0, 1, 0),
     shift=(2, 0, 0),
     settings=SETTINGS,
-    gates_source="",
     parameters_feature=9,
-    step=0,
-    working="",
-    recorded=None,
-    diverged=None,
-    comparison=None,
-    undo="",
-    redo="",
     probe_examples=64,
 )
 TO_FL = RegimeSwapped(5, "DL", "FL", (), (), (), (), source="net.pt", parameters_feature=7)

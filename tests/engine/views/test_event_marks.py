@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
+from dgn_engine.figures.provenance import context_of
+from dgn_engine.panels.training import PANEL
 from dgn_engine.protocol.files import WeightsTaken
 from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.runs import RunContinued
 from dgn_engine.protocol.training import Diverged, Paused, RegimeSwapped, Rewired, SettingChanged
-from dgn_engine.scene.elements import Mark
+from dgn_engine.scene.axes import step_axis
+from dgn_engine.scene.elements import Curve, Mark, Scene
+from dgn_engine.scene.panel_spec import View
 from dgn_engine.views.event_marks import changes_network, marks_of
 from dgn_engine.views.history import History
 from tests.engine.panels.pictures import run
@@ -92,3 +99,30 @@ def test_what_is_seen_happening_has_a_time_and_what_was_recorded_has_none() -> N
     history.on_event(SWAP, replayed=True)
     history.on_event(WeightsTaken(9, "x.pt", 2))
     assert [mark.time for mark in history.view({}).marks] == ["", "14:03:20"]
+
+
+# divergence
+
+
+WENT_BACK = RegimeSwapped(7, "DL", "DL", (), (), (), (), undone="Back from divergence", of_step=5)
+
+
+def test_only_a_state_of_before_takes_the_divergence_back() -> None:
+    state = BEFORE.after(Diverged(7, back_to=5))
+    assert (state.diverged, state.back_to) == (7, 5)
+    swapped = state.after(replace(WENT_BACK, undone=""))
+    assert (swapped.diverged, swapped.back_to) == (7, 5)
+    back = state.after(WENT_BACK)
+    assert (back.diverged, back.back_to) == (None, None)
+    assert [(mark.label, mark.kind, mark.x) for mark in marks_of(WENT_BACK, state)] == [
+        ("going back", "undo", 7.0)
+    ]
+
+
+def test_figures_and_time_axes_name_the_step_of_the_divergence() -> None:
+    sound, lost = View(run=BEFORE.run, step=5), View(run=BEFORE.run, step=5, diverged=7)
+    scene = Scene((), (), 5)
+    assert "diverged" not in context_of(sound, PANEL, scene).caption
+    assert "step 5, diverged at step 7" in context_of(lost, PANEL, scene).caption
+    curve = Curve("train", np.array([1, 5]), np.array([1.0, 0.5]))
+    assert [step_axis([curve], view).limits for view in (sound, lost)] == [(0.0, 5.0), (0.0, 7.0)]

@@ -7,57 +7,26 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dgn_engine.config import RunConfig
 from dgn_engine.protocol.frames import Frame, Reading, freeze
-from dgn_engine.protocol.runs import HistoryReplayed
-from dgn_engine.protocol.training import (
-    Measured,
-    RunStarted,
-    SettingChanged,
-)
-from dgn_engine.protocol.watching import ProbeScalars, ProbeSet, ProbeSetChanged, ProbesLeft
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.runs import HistoryReplayed, RunContinued
+from dgn_engine.protocol.training import Measured, SettingChanged
+from dgn_engine.protocol.watching import ProbeScalars, ProbeSetChanged, ProbesLeft
+from dgn_engine.scene.panel_spec import View
 from dgn_engine.views import history as history_module
 from dgn_engine.views.history import MOST_GAPS, MOST_MARKS, History
+from tests.engine.panels.pictures import run
 
 
-def run_started(run: int = 1, paused: bool = False) -> RunStarted:
-    return RunStarted(
-        run=run,
-        config=RunConfig(),
-        regime="DL",
-        device="cpu",
-        layers=(),
-        wiring=(0, 1, 2),
-        parameters_value=1,
-        parameters_feature=1,
-        train_examples=100,
-        test_examples=10,
-        classes=10,
-        steps_per_epoch=10,
-        total_steps=0,
-        probe_set=ProbeSet((), (), (), ""),
-        paused=paused,
-    )
-
-
-def frame(run: int, step: int, *readings: Reading) -> Frame:
-    return Frame(run, step, step / 10, 50.0, None, {r.probe: r for r in readings})
+def frame(number: int, step: int, *readings: Reading) -> Frame:
+    return Frame(number, step, step / 10, 50.0, None, {r.probe: r for r in readings})
 
 
 @pytest.fixture
 def history() -> History:
     history = History()
-    history.on_event(run_started())
+    history.on_event(run((2,)))
     return history
-
-
-def test_nobody_can_write_to_a_series(history: History) -> None:
-    history.on_event(ProbeScalars(1, "ntk", {"trace": 1.0}))
-    series = history.view({}).series[("ntk", "trace")]
-    with pytest.raises(ValueError, match="read-only"):
-        series.values[0] = 2.0
-    history.on_event(ProbeScalars(2, "ntk", {"trace": 2.0}))
-    assert history.view({}).series[("ntk", "trace")].values.tolist() == [1.0, 2.0]
 
 
 def test_the_readings_are_those_of_the_newest_frame(history: History) -> None:
@@ -101,10 +70,10 @@ def test_a_share_of_the_probe_examples_is_no_smaller_probe_set(history: History)
     assert view.series["ntk", "trace"].steps.tolist() == [3]
     assert view.traced == {"ntk": 32}
     history.on_event(ProbeScalars(4, "ntk", {"trace": 4.0}))
-    run = history.state.run
-    assert run is not None
-    assert history.view({}).traced == {"ntk": len(run.probe_set.indices)}
-    history.on_event(replace(run, began_with=20))
+    begun = history.state.run
+    assert begun is not None
+    assert history.view({}).traced == {"ntk": len(begun.probe_set.indices)}
+    history.on_event(replace(begun, began_with=20))
     history.on_event(ProbeScalars(4, "ntk", {"trace": 4.0}))
     assert history.view({}).traced == {"ntk": 20}
 
@@ -144,3 +113,66 @@ def test_gaps_of_a_probe_are_bounded(history: History) -> None:
     gaps = history.view({}).gaps["ntk"]
     assert len(gaps) == MOST_GAPS
     assert gaps[-1][1] == 100 * (3 * MOST_GAPS - 1)
+
+
+# a trace is broken where nobody watched its probe
+
+
+def traced(*happened: Event) -> View:
+    history = History()
+    for event in (run((2,)), *happened):
+        history.on_event(event)
+    return history.view({})
+
+
+def read(*steps: int, probe: str = "ntk", examples: int = 0) -> tuple[ProbeScalars, ...]:
+    return tuple(ProbeScalars(step, probe, {"trace": 2.0 * step}, examples) for step in steps)
+
+
+def points(view: View) -> list[tuple[int, float]]:
+    series = view.series["ntk", "trace"]
+    return list(zip(series.steps.tolist(), series.values.tolist(), strict=True))
+
+
+def test_a_trace_is_broken_where_its_panel_was_closed() -> None:
+    view = traced(*read(10, 20, 30), ProbesLeft(34, ("ntk",)), *read(130, 140))
+    assert view.gaps == {"ntk": ((30, 130),)}
+    steps, values = zip(*points(view), strict=True)
+    assert steps == (10, 20, 30, 80, 130, 140)
+    assert np.isnan(values[3])
+    assert np.isfinite([*values[:3], *values[4:]]).all()
+
+
+@pytest.mark.parametrize("next_step", [30, 31, 40, 50])
+def test_a_panel_that_was_closed_for_a_moment_leaves_no_gap(next_step: int) -> None:
+    view = traced(*read(10, 20, 30), ProbesLeft(30, ("ntk",)), *read(next_step))
+    assert view.gaps == {}
+    assert len(points(view)) == 4
+
+
+def test_only_the_probe_that_was_left_has_a_gap() -> None:
+    view = traced(
+        *read(10, 20),
+        *read(10, 20, probe="npk"),
+        ProbesLeft(21, ("npk",)),
+        *read(90),
+        *read(90, probe="npk"),
+    )
+    assert view.gaps == {"npk": ((20, 90),)}
+    assert len(points(view)) == 3
+
+
+def test_a_probe_with_several_traces_has_one_gap_each_time() -> None:
+    def both(step: int) -> ProbeScalars:
+        return ProbeScalars(step, "ntk", {"trace": 1.0, "norm": 2.0})
+
+    left = ProbesLeft(3, ("ntk",))
+    view = traced(both(2), left, both(50), both(60), left, both(200))
+    assert view.gaps == {"ntk": ((2, 50), (60, 200))}
+    assert {len(series.steps) for series in view.series.values()} == {6}
+
+
+def test_a_run_that_goes_on_is_broken_where_it_was_not_watched_at_first() -> None:
+    on = RunContinued(30)
+    assert traced(*read(10, 20, 30), on, *read(33)).gaps == {}
+    assert traced(*read(10, 20, 30), on, *read(200)).gaps == {"ntk": ((30, 200),)}
