@@ -198,6 +198,12 @@ def desk() -> Iterator[Desk]:
 
 
 @pytest.fixture
+def paused(desk: Desk) -> Desk:
+    desk.do(StartRun(small(), paused=True))
+    return desk
+
+
+@pytest.fixture
 def kept(tmp_path: Path) -> Iterator[Desk]:
     """Its runs are recorded in `runs`."""
     made = Desk(str(tmp_path / "runs"))

@@ -16,7 +16,7 @@ from dgn_engine.protocol.training import CancelLoading, Pause, Paused, RunStarte
 from dgn_engine.session.engine import Engine
 from dgn_engine.session.thread_session import ThreadSession
 from dgn_engine.training import run as run_module
-from tests.engine.session.conftest import small
+from tests.engine.session.conftest import Desk, small
 
 
 class EndlessData:
@@ -98,14 +98,11 @@ def test_cancelling_where_nothing_is_read_changes_nothing() -> None:
     engine.close()
 
 
-def test_only_what_reads_data_says_that_it_can_be_cancelled(tmp_path: Path) -> None:
-    heard: list[Event] = []
-    engine = Engine(heard.append, lambda _frame: None)
-    engine.obey(short())
-    working = [event for event in heard if isinstance(event, Working)]
+def test_only_what_reads_data_says_that_it_can_be_cancelled(desk: Desk) -> None:
+    desk.do(short())
+    working = desk.all_of(Working)
     assert working
     assert all(event.can_cancel for event in working)
-    engine.close()
     reading = RunState().after(working[0])
     assert (reading.working, reading.can_cancel) == (working[0].sentence, True)
     assert RunState().after(Working("Saving")).can_cancel is False

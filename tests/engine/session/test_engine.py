@@ -69,12 +69,6 @@ from dgn_engine.storage.session_file.loaded_run import LoadedRun, drawn_history
 from tests.engine.session.conftest import PROBES, STARTED, Desk, small
 
 
-@pytest.fixture
-def begun(desk: Desk) -> Desk:
-    desk.do(StartRun(small(), paused=True))
-    return desk
-
-
 def shown(desk: Desk, folder: Path) -> None:
     """Show a recorded run, once it is read."""
     desk.do(ShowRun(str(folder)))
@@ -143,46 +137,46 @@ def test_the_engine_tells_what_it_knows_and_which_torch_it_has(desk: Desk) -> No
 # steps
 
 
-def test_advancing_takes_so_many_steps_and_at_least_one_then_stands(begun: Desk) -> None:
+def test_advancing_takes_so_many_steps_and_at_least_one_then_stands(paused: Desk) -> None:
     for steps, step in ((3, 3), (0, 4), (-2, 5)):
-        begun.do(Advance(steps))
-        assert begun.events[-1] == Running(step - max(1, steps))
-        assert begun.engine.next_step_in() is not None
-        while begun.engine.running:
-            begun.turn(1)
-        assert begun.last(Paused) == Paused(step)
-        assert begun.engine.next_step_in() is None
-    begun.turn(5)
-    assert begun.run.step_count == 5
+        paused.do(Advance(steps))
+        assert paused.events[-1] == Running(step - max(1, steps))
+        assert paused.engine.next_step_in() is not None
+        while paused.engine.running:
+            paused.turn(1)
+        assert paused.last(Paused) == Paused(step)
+        assert paused.engine.next_step_in() is None
+    paused.turn(5)
+    assert paused.run.step_count == 5
 
 
-def test_a_pause_takes_back_how_far_it_was_to_go(begun: Desk) -> None:
-    begun.do(Advance(3))
-    begun.turn(1)
-    begun.do(Pause(), Resume())
-    begun.turn(20)
-    assert begun.run.step_count > 3
-    assert begun.engine.running
+def test_a_pause_takes_back_how_far_it_was_to_go(paused: Desk) -> None:
+    paused.do(Advance(3))
+    paused.turn(1)
+    paused.do(Pause(), Resume())
+    paused.turn(20)
+    assert paused.run.step_count > 3
+    assert paused.engine.running
 
 
-def test_the_rate_counts_steps_that_were_taken(begun: Desk) -> None:
-    begun.do(Resume())
-    begun.turn(4)
-    run = begun.run
-    assert len(begun.engine._loop._publisher.rate._times) == run.step_count > 0
-    begun.do(Pause(), Resume())
-    assert len(begun.engine._loop._publisher.rate._times) == 0  # counted anew
+def test_the_rate_counts_steps_that_were_taken(paused: Desk) -> None:
+    paused.do(Resume())
+    paused.turn(4)
+    run = paused.run
+    assert len(paused.engine._loop._publisher.rate._times) == run.step_count > 0
+    paused.do(Pause(), Resume())
+    assert len(paused.engine._loop._publisher.rate._times) == 0  # counted anew
 
 
-def test_a_pace_makes_steps_wait(begun: Desk) -> None:
-    begun.do(SetPace(0.01), Resume())
-    assert begun.engine.next_step_in() == 0.0
-    begun.turn(1)
-    wait = begun.engine.next_step_in()
+def test_a_pace_makes_steps_wait(paused: Desk) -> None:
+    paused.do(SetPace(0.01), Resume())
+    assert paused.engine.next_step_in() == 0.0
+    paused.turn(1)
+    wait = paused.engine.next_step_in()
     assert wait is not None
     assert 60 < wait <= 100
-    begun.do(StartRun(small()))
-    assert begun.engine.next_step_in() == 0.0  # another run waits for no step of this one
+    paused.do(StartRun(small()))
+    assert paused.engine.next_step_in() == 0.0  # another run waits for no step of this one
 
 
 def test_a_finished_run_goes_on_until_it_is_stopped(desk: Desk) -> None:
@@ -197,64 +191,64 @@ def test_a_finished_run_goes_on_until_it_is_stopped(desk: Desk) -> None:
     assert desk.events.count(end) == 1
 
 
-def test_a_diverged_run_does_not_go_on(begun: Desk) -> None:
-    run = begun.run
+def test_a_diverged_run_does_not_go_on(paused: Desk) -> None:
+    run = paused.run
     with torch.no_grad():
         run.trainer.network.value.weights[0].fill_(float("nan"))
-    begun.do(Resume())
+    paused.do(Resume())
     for _ in range(200):
-        begun.turn(1)
-        if not begun.engine.running:
+        paused.turn(1)
+        if not paused.engine.running:
             break
-    begun.last(Diverged)
-    begun.do(Resume())
-    assert begun.refusal == ("diverged", str(run.step_count))
-    assert not begun.engine.running
+    paused.last(Diverged)
+    paused.do(Resume())
+    assert paused.refusal == ("diverged", str(run.step_count))
+    assert not paused.engine.running
 
 
-def test_a_reset_begins_the_run_anew_as_it_stood(begun: Desk) -> None:
-    first = begun.value()
-    begun.train(3)
-    begun.do(Reset())
-    again = begun.last(RunStarted)
+def test_a_reset_begins_the_run_anew_as_it_stood(paused: Desk) -> None:
+    first = paused.value()
+    paused.train(3)
+    paused.do(Reset())
+    again = paused.last(RunStarted)
     assert (again.run, again.paused, again.config) == (2, True, small())
-    assert all(map(torch.equal, begun.value(), first))
-    begun.do(Resume(), Reset())
-    again = begun.last(RunStarted)
+    assert all(map(torch.equal, paused.value(), first))
+    paused.do(Resume(), Reset())
+    again = paused.last(RunStarted)
     assert (again.run, again.paused) == (3, False)
-    assert begun.engine.running
+    assert paused.engine.running
 
 
-def test_a_run_that_cannot_begin_leaves_the_one_before(begun: Desk) -> None:
-    run = begun.engine.run
-    begun.do(StartRun(replace(small(), net=NetConfig("nonsense"))))
-    assert isinstance(begun.events[-1], Refused)
-    assert begun.engine.run is run
-    begun.do(StartRun(small(seed=1), paused=True))
-    started = begun.last(RunStarted)
+def test_a_run_that_cannot_begin_leaves_the_one_before(paused: Desk) -> None:
+    run = paused.engine.run
+    paused.do(StartRun(replace(small(), net=NetConfig("nonsense"))))
+    assert isinstance(paused.events[-1], Refused)
+    assert paused.engine.run is run
+    paused.do(StartRun(small(seed=1), paused=True))
+    started = paused.last(RunStarted)
     assert started.run == 2
-    assert isinstance(begun.events[-1], SettingChanged)  # the dials show it
+    assert isinstance(paused.events[-1], SettingChanged)  # the dials show it
 
 
-def test_what_is_watched_is_watched_of_the_next_run_as_well(begun: Desk) -> None:
-    begun.do(Watch(PROBES[:1]))
-    begun.turn(1)
-    assert set(begun.frames[-1].readings) == {"gates"}
-    begun.do(StartRun(small(seed=1), paused=True))
-    begun.turn(1)
-    frame = begun.frames[-1]
+def test_what_is_watched_is_watched_of_the_next_run_as_well(paused: Desk) -> None:
+    paused.do(Watch(PROBES[:1]))
+    paused.turn(1)
+    assert set(paused.frames[-1].readings) == {"gates"}
+    paused.do(StartRun(small(seed=1), paused=True))
+    paused.turn(1)
+    frame = paused.frames[-1]
     assert (frame.run, set(frame.readings)) == (2, {"gates"})
-    begun.do(Watch((ProbeRequest("nothing"),)))
-    assert "'nothing'" in begun.events[-1].reason  # type: ignore[attr-defined]
+    paused.do(Watch((ProbeRequest("nothing"),)))
+    assert "'nothing'" in paused.events[-1].reason  # type: ignore[attr-defined]
 
 
-def test_probes_that_nobody_watches_any_more_are_told(begun: Desk) -> None:
-    begun.do(Watch(PROBES[:2]))
-    begun.do(Watch(PROBES[1:2]))
-    left = begun.all_of(ProbesLeft)
+def test_probes_that_nobody_watches_any_more_are_told(paused: Desk) -> None:
+    paused.do(Watch(PROBES[:2]))
+    paused.do(Watch(PROBES[1:2]))
+    left = paused.all_of(ProbesLeft)
     assert left == [ProbesLeft(0, (PROBES[0].probe,))]
-    begun.do(Watch(PROBES[:2]))  # to watch one again says nothing
-    assert begun.all_of(ProbesLeft) == left
+    paused.do(Watch(PROBES[:2]))  # to watch one again says nothing
+    assert paused.all_of(ProbesLeft) == left
 
 
 # what is recorded, shown and lost
@@ -285,18 +279,18 @@ def test_a_fault_of_ours_stops_the_run_and_its_record(
 
 
 def test_a_fault_in_a_command_is_told_by_its_words_and_the_session_lives(
-    begun: Desk, monkeypatch: pytest.MonkeyPatch
+    paused: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fault(_: float) -> None:
         raise RuntimeError("a fault made for the test")
 
-    monkeypatch.setattr(begun.run.control, "set_beta", fault)
-    begun.do(SetBeta(2.0))
-    failed, paused = begun.events[-2:]
+    monkeypatch.setattr(paused.run.control, "set_beta", fault)
+    paused.do(SetBeta(2.0))
+    failed, said = paused.events[-2:]
     assert isinstance(failed, Failed)
     assert SetBeta(2.0).in_words() in failed.what
-    assert paused == Paused(0)
-    begun.train(1)
+    assert said == Paused(0)
+    paused.train(1)
 
 
 def test_frames_with_new_readings_are_recorded(kept: Desk) -> None:
@@ -386,9 +380,9 @@ def test_a_place_that_cannot_be_written_leaves_the_run_unrecorded(tmp_path: Path
     desk.engine.close()
 
 
-def test_a_session_is_saved_of_a_recorded_run_only(begun: Desk) -> None:
-    begun.do(SaveSession("/x/a.dgn"))
-    assert begun.refusal[0] == "not-recorded"
+def test_a_session_is_saved_of_a_recorded_run_only(paused: Desk) -> None:
+    paused.do(SaveSession("/x/a.dgn"))
+    assert paused.refusal[0] == "not-recorded"
 
 
 # recorded runs
@@ -448,14 +442,14 @@ def test_a_session_is_known_by_its_name_or_its_content(tmp_path: Path) -> None:
 
 
 def test_an_earlier_step_of_an_unrecorded_run_is_compared_until_another_run_begins(
-    begun: Desk,
+    paused: Desk,
 ) -> None:
-    begun.train(3)
-    begun.do(CompareHeld(2))
-    opened, frames = begun.last(ComparisonOpened), begun.last(ComparedFrames)
+    paused.train(3)
+    paused.do(CompareHeld(2))
+    opened, frames = paused.last(ComparisonOpened), paused.last(ComparedFrames)
     assert (opened.name, opened.step, opened.about) == ("this run", 2, "held in memory")
     assert (frames.folder, frames.step) == ("", 2)
     assert frames.started.run == 1
-    begun.do(StartRun(small(), paused=True))
-    closed = begun.last(ComparisonClosed)
+    paused.do(StartRun(small(), paused=True))
+    closed = paused.last(ComparisonClosed)
     assert closed.reason

@@ -78,12 +78,6 @@ def saved(tmp_path: Path) -> Callable[[nn.Module], Path]:
     return save
 
 
-@pytest.fixture
-def paused(desk: Desk) -> Desk:
-    desk.do(StartRun(small(), paused=True))
-    return desk
-
-
 def asked(listed: FileListed) -> set[str]:
     return {question.about for question in listed.questions}
 

@@ -69,12 +69,6 @@ def dense(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, nn.Sequential
     return path, network
 
 
-@pytest.fixture
-def paused(desk: Desk) -> Desk:
-    desk.do(StartRun(small(), paused=True))
-    return desk
-
-
 def folder(images: Path, **changes: Any) -> DataConfig:
     return replace(DataConfig(f"folder:{images}"), **changes)
 

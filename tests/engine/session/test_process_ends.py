@@ -293,11 +293,28 @@ class Processes:
         self.made.append(MadeUpProcess(**given))
         return self.made[-1]
 
+    @property
+    def second(self) -> MadeUpProcess:
+        """The one in the place of the first, once it is there."""
+        until = time.monotonic() + 60
+        while len(self.made) < 2 or not hasattr(self.made[1], "pipe"):
+            assert time.monotonic() < until
+            time.sleep(0.001)
+        return self.made[1]
+
 
 @pytest.fixture
 def processes(monkeypatch: pytest.MonkeyPatch) -> Processes:
     made = Processes()
     monkeypatch.setattr(process_session, "SPAWN", made)
+    return made
+
+
+@pytest.fixture
+def session(processes: Processes) -> ProcessSession:
+    """One whose process, `processes.made[0]`, is started."""
+    made = ProcessSession()
+    made.start()
     return made
 
 
@@ -336,9 +353,9 @@ def test_frames_are_asked_for_one_by_one_and_events_come_in_order(processes: Pro
     assert session.drain() == []  # it ended because it was asked to: no failure
 
 
-def test_a_process_that_does_not_end_is_killed_and_that_is_told(processes: Processes) -> None:
-    session = ProcessSession()
-    session.start()
+def test_a_process_that_does_not_end_is_killed_and_that_is_told(
+    session: ProcessSession, processes: Processes
+) -> None:
     (process,) = processes.made
     assert not session.close(0.01)
     assert process.killed
@@ -349,10 +366,8 @@ def test_a_process_that_does_not_end_is_killed_and_that_is_told(processes: Proce
 
 
 def test_a_death_without_a_recorded_run_is_told_and_nothing_is_started(
-    processes: Processes,
+    session: ProcessSession, processes: Processes
 ) -> None:
-    session = ProcessSession()
-    session.start()
     processes.made[0].pipe.send(Measured(12, 1.0, 0.5, 0.5))
     processes.made[0].die(-11)
     measured, failed, stopped = listen(session, 3)
@@ -366,10 +381,8 @@ def test_a_death_without_a_recorded_run_is_told_and_nothing_is_started(
 
 
 def test_a_recorded_run_goes_on_in_another_process_and_old_frames_are_forgotten(
-    processes: Processes,
+    session: ProcessSession, processes: Processes
 ) -> None:
-    session = ProcessSession()
-    session.start()
     watch = Watch((ProbeRequest("npk"),))
     session.send(watch)
     first = processes.made[0]
@@ -380,11 +393,7 @@ def test_a_recorded_run_goes_on_in_another_process_and_old_frames_are_forgotten(
     assert session.left == "/runs/a"
     first.die(-9)
     assert isinstance(*listen(session, 1), Working)
-    until = time.monotonic() + 60
-    while len(processes.made) < 2 or not hasattr(processes.made[1], "pipe"):
-        assert time.monotonic() < until
-        time.sleep(0.001)
-    second = processes.made[1]
+    second = processes.second
     assert second.pipe.recv() == watch
     assert second.pipe.recv() == ContinueRun("/runs/a", paused=False)
     assert session.latest() is None
@@ -404,10 +413,8 @@ def test_a_recorded_run_goes_on_in_another_process_and_old_frames_are_forgotten(
 
 
 def test_a_command_that_the_engine_does_not_take_is_refused_and_nobody_waits(
-    processes: Processes,
+    session: ProcessSession, processes: Processes
 ) -> None:
-    session = ProcessSession()
-    session.start()
     process = processes.made[0]  # it reads nothing
     big = OpenFile("x" * 10_000)
     for _ in range(MOST):
@@ -433,10 +440,8 @@ def test_a_command_that_the_engine_does_not_take_is_refused_and_nobody_waits(
 
 
 def test_what_is_asked_while_a_process_is_replaced_is_asked_of_the_next(
-    processes: Processes, monkeypatch: pytest.MonkeyPatch
+    session: ProcessSession, processes: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = ProcessSession()
-    session.start()
     first = processes.made[0]
     first.pipe.send(RunContinued(380, "", "/runs/a"))
     first.pipe.send(Running(380))
@@ -453,11 +458,7 @@ def test_what_is_asked_while_a_process_is_replaced_is_asked_of_the_next(
     assert first.pipe.recv() == SwapRegime("FL")
     first.die(-9)
     assert isinstance(*listen(session, 1), Working)
-    until = time.monotonic() + 60
-    while len(processes.made) < 2 or not hasattr(processes.made[1], "pipe"):
-        assert time.monotonic() < until
-        time.sleep(0.001)
-    second = processes.made[1]
+    second = processes.second
     assert second.pipe.recv() == ContinueRun("/runs/a", paused=False)
     assert second.pipe.recv() == Undo()
     second.pipe.send(RunContinued(380, "", "/runs/a"))
@@ -484,10 +485,8 @@ class Crooked:
 
 
 def test_a_fault_between_process_and_window_is_told_with_its_traceback(
-    processes: Processes,
+    session: ProcessSession, processes: Processes
 ) -> None:
-    session = ProcessSession()
-    session.start()
     process = processes.made[0]
     process.pipe.send(RunContinued(380, "", "/runs/a"))
     listen(session, 1)

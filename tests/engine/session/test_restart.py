@@ -63,9 +63,17 @@ def training(restart: EngineRestart) -> None:
     restart.on_event(Measured(412, 1.0, 0.5, 0.5), 77)
 
 
-def test_the_run_that_the_dead_process_recorded_goes_on_with_what_was_watched(folder: Path) -> None:
-    restart = EngineRestart(str(folder.parent), Clock())
-    training(restart)
+@pytest.fixture
+def restart(folder: Path) -> EngineRestart:
+    """Of a process that trains, at step 412, with a clock that stands."""
+    made = EngineRestart(str(folder.parent), Clock())
+    training(made)
+    return made
+
+
+def test_the_run_that_the_dead_process_recorded_goes_on_with_what_was_watched(
+    restart: EngineRestart, folder: Path
+) -> None:
     assert restart.after_death("signal 9") == (WATCH, ContinueRun(str(folder), paused=False))
     other = replace(STARTED, regime="FR-II")
     assert restart.on_event(other, 78) is None
@@ -144,9 +152,9 @@ def test_each_change_that_is_not_in_force_any_more_is_named() -> None:
     assert changes_undone(RunState(), before) == ("regime ",)
 
 
-def test_the_step_that_was_reached_is_the_last_that_was_heard_of(folder: Path) -> None:
-    restart = EngineRestart(str(folder.parent), Clock())
-    training(restart)
+def test_the_step_that_was_reached_is_the_last_that_was_heard_of(
+    restart: EngineRestart, folder: Path
+) -> None:
     heard: list[Event] = [
         Measured(500, 1.0, 0.5, 0.5),
         ProbeScalars(600, "npk", {}),
@@ -168,9 +176,9 @@ def test_the_step_that_was_reached_is_the_last_that_was_heard_of(folder: Path) -
     assert "at step 41." in restart.final_failure("x").what
 
 
-def test_a_run_that_goes_on_after_a_fault_trains_again_after_a_death(folder: Path) -> None:
-    restart = EngineRestart(str(folder.parent), Clock())
-    training(restart)
+def test_a_run_that_goes_on_after_a_fault_trains_again_after_a_death(
+    restart: EngineRestart, folder: Path
+) -> None:
     restart.on_event(Failed("a fault of ours", ""), 77)
     restart.on_event(Running(5), 77)
     assert restart.after_death("signal 9")[-1] == ContinueRun(str(folder), paused=False)
@@ -193,9 +201,9 @@ def test_a_lock_from_before_the_machine_was_started_again_is_not_this_process(
     assert restart.after_death("signal 9") == ()
 
 
-def test_what_the_dead_process_had_not_done_is_named_and_not_asked_again(folder: Path) -> None:
-    restart = EngineRestart(str(folder.parent), Clock())
-    training(restart)
+def test_what_the_dead_process_had_not_done_is_named_and_not_asked_again(
+    restart: EngineRestart, folder: Path
+) -> None:
     asked = [SwapRegime("FL"), WATCH, Pause(), Pause(), Shutdown()]
     assert restart.after_death("signal 9", asked) == (
         WATCH,
@@ -224,9 +232,7 @@ def test_a_run_dies_and_goes_on_twice(folder: Path) -> None:
         clock.now += AT_MOST_EVERY
 
 
-def test_a_death_is_forgotten_once_another_run_was_begun(folder: Path) -> None:
-    restart = EngineRestart(str(folder.parent), Clock())
-    training(restart)
+def test_a_death_is_forgotten_once_another_run_was_begun(restart: EngineRestart) -> None:
     assert restart.after_death("signal 9")
     restart.on_event(STARTED, 78)  # the one that died could not go on
     assert restart.on_event(DIALS, 78) is None

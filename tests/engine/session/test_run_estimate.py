@@ -9,33 +9,26 @@ import pytest
 
 from dgn_engine import data
 from dgn_engine.config import DataConfig, NetConfig, RunConfig
-from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.training import EstimateRun, RunEstimated, RunStarted, StartRun
-from dgn_engine.session.engine import Engine
 from dgn_engine.session.training_loop import estimate_run
 from dgn_engine.training import memory_needed
 from dgn_engine.training.run import Run
-from tests.engine.session.conftest import small
+from tests.engine.session.conftest import Desk, small
 
 
-def test_the_engine_answers_with_what_the_run_has_once_it_begins() -> None:
-    heard: list[Event] = []
-    engine = Engine(heard.append, lambda _: None)
-    config = replace(small(), device="cpu")
-    engine.obey(EstimateRun(config))
-    assert engine.run is None
-    said = next(event for event in heard if isinstance(event, RunEstimated))
-    engine.obey(StartRun(config, paused=True))
-    started = next(event for event in heard if isinstance(event, RunStarted))
-    assert said.config == config
+def test_the_engine_answers_with_what_the_run_has_once_it_begins(desk: Desk) -> None:
+    desk.do(EstimateRun(small()))
+    assert desk.engine.run is None
+    said = desk.last(RunEstimated)
+    desk.do(StartRun(small(), paused=True))
+    started = desk.last(RunStarted)
+    assert said.config == small()
     assert said.weights == started.parameters_value + started.parameters_feature
-    assert engine.run is not None
-    assert said.memory == engine.run.memory.total
-    engine.close()
+    assert said.memory == desk.run.memory.total
 
 
 def test_a_measured_time_is_that_of_the_run_in_progress_only() -> None:
-    config = replace(small(), device="cpu")
+    config = small()
     run = Run(1, config, lambda _: None, lambda *_: None, live=True)
     same = estimate_run(config, run, recorded=False, seconds=0.25)
     assert (same.seconds, same.measured) == (0.25, True)
@@ -81,76 +74,54 @@ def test_nothing_is_drawn_or_read_for_an_estimate(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("other", [False, True])
 def test_start_refuses_what_the_estimate_refuses(
-    other: bool, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, other: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the same data as the run in progress, and of others: to a byte."""
-    heard: list[Event] = []
-    engine = Engine(heard.append, lambda _: None)
-    config = replace(small(), device="cpu")
-    if other:
-        engine.obey(StartRun(replace(config, data=DataConfig("xor")), paused=True))
-    else:
-        engine.obey(StartRun(config, paused=True))
-    before = engine.run
-    assert before is not None
+    config = small()
+    desk.do(StartRun(replace(config, data=DataConfig("xor")) if other else config, paused=True))
+    before = desk.run
     wanted = replace(config, seed=5)
     needed = estimate_run(wanted, before, False, None).memory
-    given_back = before.memory.lasting
     at_hand = 0 if other else before.memory.data
-    least = needed - given_back - at_hand
+    least = needed - before.memory.lasting - at_hand
     for free, fits in ((least - 1, False), (least, True)):
         # What a second copy of the data would take is no longer free once they were loaded.
         monkeypatch.setattr(memory_needed, "free_memory", lambda free=free: free)
-        heard.clear()
-        engine.obey(EstimateRun(wanted))
-        estimated = next(event for event in heard if isinstance(event, RunEstimated))
-        assert bool(estimated.refusal) != fits
+        desk.do(EstimateRun(wanted))
+        assert bool(desk.last(RunEstimated).refusal) != fits
         if other:
             loaded = data.load_examples(wanted.data)
             parts = (loaded.train_x, loaded.train_y, loaded.test_x, loaded.test_y)
             taken = sum(part.nbytes for part in parts)
             monkeypatch.setattr(memory_needed, "free_memory", lambda f=free, t=taken: f - t)
-        engine.obey(StartRun(wanted, paused=True))
-        assert (engine.run is not before) == fits
-    engine.close()
+        desk.do(StartRun(wanted, paused=True))
+        assert (desk.run is not before) == fits
 
 
 def test_another_run_of_the_same_data_takes_those_at_hand(
-    monkeypatch: pytest.MonkeyPatch,
+    paused: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = Engine(lambda _: None, lambda _: None)
-    config = replace(small(), device="cpu")
-    engine.obey(StartRun(config, paused=True))
-    first = engine.run
-    assert first is not None
+    first = paused.run
 
     def load(*_: object) -> data.Examples:
         raise AssertionError("data were loaded")
 
     monkeypatch.setattr("dgn_engine.training.run.load_examples", load)
-    engine.obey(StartRun(replace(config, seed=9), paused=True))
-    assert engine.run is not None
-    assert engine.run is not first
-    assert engine.run.trainer.data.train_x.data_ptr() == first.trainer.data.train_x.data_ptr()
-    fewer = replace(config.data, train_limit=20)
-    assert first.examples_for(fewer) is None
-    engine.close()
+    paused.do(StartRun(small(seed=9), paused=True))
+    assert paused.run is not first
+    assert paused.run.trainer.data.train_x.data_ptr() == first.trainer.data.train_x.data_ptr()
+    assert first.examples_for(replace(small().data, train_limit=20)) is None
 
 
-def test_a_step_is_measured_without_the_waiting_that_a_pace_makes() -> None:
-    heard: list[Event] = []
-    engine = Engine(heard.append, lambda _: None)
-    config = replace(small(), device="cpu")
-    config = replace(config, training=replace(config.training, pace=5.0))
-    engine.obey(StartRun(config, paused=False))
-    engine.obey(EstimateRun(config))
+def test_a_step_is_measured_without_the_waiting_that_a_pace_makes(desk: Desk) -> None:
+    config = replace(small(), training=replace(small().training, pace=5.0))
+    desk.do(StartRun(config, paused=False), EstimateRun(config))
     for _ in range(3):
-        engine.advance()
+        desk.turn(1)
         time.sleep(0.2)
-    engine.obey(EstimateRun(config))
-    first, second = (event for event in heard if isinstance(event, RunEstimated))
+    desk.do(EstimateRun(config))
+    first, second = desk.all_of(RunEstimated)
     assert not first.measured
     assert second.measured
     assert second.seconds is not None
     assert second.seconds < 0.2  # a step of 50 weights; between two of them lie 0.2 s
-    engine.close()
