@@ -174,6 +174,18 @@ def test_a_comparison_says_what_it_compares_with(
     assert opened(events).step == 12
 
 
+def test_another_network_beside_the_run_has_no_scalars_of_the_one_before(
+    comparison: Comparison,
+) -> None:
+    comparison.watch((ProbeRequest("npk"),))
+    comparison.open(of_listing(contents()), inputs(8))
+    assert comparison.read_next()
+    comparison.open(of_listing(contents("y.npz")), inputs(8))
+    assert comparison.take_scalars() == ()
+    assert comparison.read_next()
+    assert len(comparison.take_scalars()) == 1
+
+
 def test_a_comparison_that_is_refused_leaves_the_one_before(
     comparison: Comparison, events: list[Event]
 ) -> None:

@@ -106,6 +106,10 @@ def test_turns_of_one_dial_within_a_second_are_one_change_from_the_run_before_th
     history.history.undo(history.run)
     history.do(SetBeta(5.0), SetBeta(6.0))  # right after an undo a turn begins anew
     assert history.kept == 1
+    history.do(SwapRegime("FR-II"))
+    history.history.undo(history.run)
+    history.do(SetBeta(7.0))  # … also of a dial that the undo has uncovered
+    assert history.kept == 2
 
 
 def test_so_many_changes_are_kept_and_so_much_memory(desk: Desk) -> None:

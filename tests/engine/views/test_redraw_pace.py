@@ -37,7 +37,9 @@ def test_the_window_reports_once_a_second_what_drawing_took_and_what_the_rest() 
     assert pace.report(11.0, 3.125) == ReportWindow(
         pytest.approx(0.03), pytest.approx(0.095), os.getpid()
     )
-    assert pace.report(12.0, 3.125) == ReportWindow(0.0, 0.0, os.getpid())
+    pace.took_elsewhere(0.25)
+    for wall, rest in ((12.0, 0.25), (13.0, 0.0)):
+        assert pace.report(wall, 3.125) == ReportWindow(0.0, rest, os.getpid())
     pace.drawn(5.0)
     pace.follow(None)
     assert pace.report(20.0, 9.0) is None, "what was drawn while nothing trained delayed nothing"
