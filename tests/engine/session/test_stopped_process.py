@@ -161,6 +161,8 @@ def test_a_process_may_take_long_to_load_torch() -> None:
     assert bench.told == []
     bench.look(2.0)
     assert len(bench.told) == 1
+    bench.watch.heard(ready=True)
+    bench.look(1.0)
     bench.watch.begin()  # another in its place
     bench.look(LOADING - 1.0)
     assert [type(one) for one in bench.told] == [EngineSilent, EngineAnswered]
