@@ -147,16 +147,15 @@ def test_traces_of_two_sets_of_one_size_are_two_traces(desk: Desk) -> None:
     assert [event.choice for event in changed] == ["classes 3", ""]
 
 
-def test_the_misclassified_are_those_that_the_network_gets_wrong(desk: Desk) -> None:
-    desk.do(StartRun(small(), paused=True))
-    desk.train(20)
-    desk.do(ChooseMisclassified())
-    run = desk.run
+def test_the_misclassified_are_those_that_the_network_gets_wrong(paused: Desk) -> None:
+    paused.train(20)
+    paused.do(ChooseMisclassified())
+    run = paused.run
     data = run.trainer.data
     wrong = run.trainer.network(data.train_x).argmax(dim=1) != data.train_y
     assert len(run.probed.probe_set.indices) == min(20, int(wrong.sum()))
     assert all(bool(wrong[row]) for row in run.probed.probe_set.indices)
-    desk.do(SetProbeExamples(12))  # by hand gives way to a number
+    paused.do(SetProbeExamples(12))  # by hand gives way to a number
     assert run.config.probe_set == ""
     assert len(run.probed.probe_set.indices) == 12
 
@@ -247,19 +246,18 @@ def test_a_chosen_probe_set_is_undone_in_its_place_among_the_changes(desk: Desk)
 # Pictures of the probe examples
 
 
-def test_a_run_shows_its_probe_examples_and_those_that_are_chosen_later(desk: Desk) -> None:
-    desk.do(StartRun(small(), paused=True))
-    started = desk.last(RunStarted)
-    assert desk.last(ProbeExamples).probe_set == started.probe_set
+def test_a_run_shows_its_probe_examples_and_those_that_are_chosen_later(paused: Desk) -> None:
+    started = paused.last(RunStarted)
+    assert paused.last(ProbeExamples).probe_set == started.probe_set
     data = load_examples(small().data)
     stored = data.train_x[list(started.probe_set.indices), 0]
     np.testing.assert_array_equal(
-        desk.last(ProbeExamples).images, np.rint(255 * stored.astype(float))
+        paused.last(ProbeExamples).images, np.rint(255 * stored.astype(float))
     )
-    desk.do(SetProbeExamples(12))
-    changed = desk.last(ProbeSetChanged)
-    assert desk.last(ProbeExamples).probe_set.digest == changed.digest
-    assert len(desk.last(ProbeExamples).probe_set.indices) == 12
+    paused.do(SetProbeExamples(12))
+    changed = paused.last(ProbeSetChanged)
+    assert paused.last(ProbeExamples).probe_set.digest == changed.digest
+    assert len(paused.last(ProbeExamples).probe_set.indices) == 12
 
 
 def test_a_recorded_run_shows_them_where_the_data_are_the_same(kept: Desk) -> None:

@@ -70,16 +70,15 @@ def test_weights_of_a_file_become_the_value_network_and_its_optimiser_starts_afr
 
 
 def test_weights_that_do_not_fit_are_refused_in_a_sentence_and_nothing_changes(
-    desk: Desk, chain: Path
+    paused: Desk, chain: Path
 ) -> None:
-    desk.do(StartRun(small(), paused=True))
-    before = desk.value()
-    listed = desk.open(chain, reading=RELU)
-    desk.do(TakeWeights(listed.ticket))
-    refused = desk.last(Refused)
+    before = paused.value()
+    listed = paused.open(chain, reading=RELU)
+    paused.do(TakeWeights(listed.ticket))
+    refused = paused.last(Refused)
     assert (refused.kind, refused.reason) == ("no-fit", listed.weights.verdict)
     assert "layer 1: 24 units, 16" in refused.reason
-    assert all(map(torch.equal, before, desk.value()))
+    assert all(map(torch.equal, before, paused.value()))
 
 
 def biased_file(place: Path) -> tuple[Path, nn.Sequential]:
@@ -250,22 +249,21 @@ def test_a_comparison_does_not_alter_the_run(trained: Path) -> None:
 
 
 def test_a_comparison_goes_over_to_the_next_run_or_says_why_it_ends(
-    desk: Desk, trained: Path, chain: Path
+    paused: Desk, trained: Path, chain: Path
 ) -> None:
-    desk.do(StartRun(small(), paused=True))
-    desk.do(CompareFile(desk.open(trained).ticket))
-    desk.do(StartRun(small("FR-II", seed=3), paused=True))
-    opened = desk.all_of(ComparisonOpened)
+    paused.do(CompareFile(paused.open(trained).ticket))
+    paused.do(StartRun(small("FR-II", seed=3), paused=True))
+    opened = paused.all_of(ComparisonOpened)
     assert [event.name for event in opened] == [trained.name, trained.name]
     other = RunConfig(
         data=DataConfig("digits"), net=NetConfig("cnn4", (("channels", 2),)), device="cpu"
     )
-    desk.do(StartRun(other, paused=True))
+    paused.do(StartRun(other, paused=True))
     # 64 inputs in a row, or 8×8: the same
-    desk.do(CompareFile(desk.open(chain, reading=RELU).ticket))
-    assert isinstance(desk.last(ComparisonOpened), ComparisonOpened)
-    desk.do(CloseComparison())
-    assert desk.events[-1] == ComparisonClosed()
+    paused.do(CompareFile(paused.open(chain, reading=RELU).ticket))
+    assert isinstance(paused.last(ComparisonOpened), ComparisonOpened)
+    paused.do(CloseComparison())
+    assert paused.events[-1] == ComparisonClosed()
 
 
 def test_a_recorded_run_is_compared_with_its_scores_and_its_network(tmp_path: Path) -> None:

@@ -93,46 +93,43 @@ def test_a_run_that_does_not_diverge_never_says_so(desk: Desk) -> None:
     assert isinstance(desk.events[-1], Refused)
 
 
-def test_what_is_not_in_force_after_going_back_cannot_be_undone(desk: Desk) -> None:
-    desk.do(StartRun(small("DL"), paused=True))
-    desk.train(3)
-    desk.do(SetBeta(4.0))
-    desk.train(9)
-    diverge(desk)
-    assert desk.last(UndoChanged) == UndoChanged("learning rate", "")
-    desk.do(GoBack())
-    assert desk.last(UndoChanged) == UndoChanged("β", "")
-    desk.do(Undo())
-    assert desk.last(UndoChanged) == UndoChanged("", "β")
-    assert diverge(desk).back_to is not None
+def test_what_is_not_in_force_after_going_back_cannot_be_undone(paused: Desk) -> None:
+    paused.train(3)
+    paused.do(SetBeta(4.0))
+    paused.train(9)
+    diverge(paused)
+    assert paused.last(UndoChanged) == UndoChanged("learning rate", "")
+    paused.do(GoBack())
+    assert paused.last(UndoChanged) == UndoChanged("β", "")
+    paused.do(Undo())
+    assert paused.last(UndoChanged) == UndoChanged("", "β")
+    assert diverge(paused).back_to is not None
 
 
-def test_changes_below_one_of_the_probe_set_cannot_be_undone_either(desk: Desk) -> None:
-    desk.do(StartRun(small("DL"), paused=True))
-    desk.train(5)
-    desk.do(SetBeta(4.0))
-    desk.train(1)
-    desk.do(SetProbeExamples(8))
-    overflow(desk)
-    desk.do(GoBack())
-    run = desk.run
+def test_changes_below_one_of_the_probe_set_cannot_be_undone_either(paused: Desk) -> None:
+    paused.train(5)
+    paused.do(SetBeta(4.0))
+    paused.train(1)
+    paused.do(SetProbeExamples(8))
+    overflow(paused)
+    paused.do(GoBack())
+    run = paused.run
     assert run.put_backs == ((7, 5),)
-    assert desk.last(UndoChanged).undo == "number of probe examples"
-    desk.train(10)
-    desk.do(Undo())
+    assert paused.last(UndoChanged).undo == "number of probe examples"
+    paused.train(10)
+    paused.do(Undo())
     assert run.put_backs == ((7, 5),)  # nothing that was trained is lost
-    assert desk.last(UndoChanged).undo == ""
+    assert paused.last(UndoChanged).undo == ""
 
 
-def test_the_step_that_diverged_is_not_the_last_finite_one_once_it_was_left(desk: Desk) -> None:
-    desk.do(StartRun(small("DL"), paused=True))
-    desk.train(5)
-    desk.do(SetBeta(4.0))
-    desk.train(2)
-    overflow(desk)
-    desk.do(GoBack())
-    overflow(desk)
-    said = desk.all_of(Diverged)
+def test_the_step_that_diverged_is_not_the_last_finite_one_once_it_was_left(paused: Desk) -> None:
+    paused.train(5)
+    paused.do(SetBeta(4.0))
+    paused.train(2)
+    overflow(paused)
+    paused.do(GoBack())
+    overflow(paused)
+    said = paused.all_of(Diverged)
     assert [(one.step, one.last_finite) for one in said] == [(8, 7), (9, 7)]
 
 

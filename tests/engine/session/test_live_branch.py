@@ -351,9 +351,8 @@ def test_a_branch_whose_command_fails_says_why(
     assert status(desk).phase == "starting"
 
 
-def test_any_step_is_had_after_changes_and_their_undo(desk: Desk) -> None:
-    desk.do(StartRun(small(), paused=True))
-    run, recording = desk.run, desk.recording
+def test_any_step_is_had_after_changes_and_their_undo(paused: Desk) -> None:
+    run, recording = paused.run, paused.recording
     recording._every = 1e9  # none comes by itself, however slow the machine is
     states: dict[int, Any] = {}
     later: dict[int, Command] = {
@@ -372,8 +371,8 @@ def test_any_step_is_had_after_changes_and_their_undo(desk: Desk) -> None:
             recording.checkpoint("before more")
             run.control.before_change = lambda _: None
         if step in later:
-            desk.do(later[step])
-        desk.train(1)
+            paused.do(later[step])
+        paused.train(1)
     assert recording.mark().done.wait(LIMIT)
     listed = {one.step for one in RunReader(recording.path).checkpoints}
     assert listed & set(range(18)) == {8, 10, 12}  # those right after an undo have gone
@@ -431,15 +430,14 @@ def test_the_checkpoint_that_a_form_or_a_branch_needs_stays_and_goes_afterwards(
     assert kept_after(1) == {10, 11}
 
 
-def test_a_run_that_is_left_with_a_held_checkpoint_goes_out_of_memory(desk: Desk) -> None:
-    desk.do(StartRun(small(), paused=True))
-    desk.train(2)
-    recording = desk.recording
+def test_a_run_that_is_left_with_a_held_checkpoint_goes_out_of_memory(paused: Desk) -> None:
+    paused.train(2)
+    recording = paused.recording
     assert recording.mark().done.wait(LIMIT)
-    desk.do(HoldCheckpoint(2))
+    paused.do(HoldCheckpoint(2))
     left = weakref.ref(recording)
     del recording
-    desk.do(StartRun(small(), paused=True))
+    paused.do(StartRun(small(), paused=True))
     gc.collect()
     assert left() is None
 
@@ -477,23 +475,21 @@ def test_a_branch_keeps_the_pace_of_its_run_when_another_run_begins(
     assert children[0].paces == [40.0]
 
 
-def test_a_step_is_of_the_probe_set_from_before_it_was_changed_there(desk: Desk) -> None:
-    desk.do(StartRun(small(), paused=True))
-    desk.train(7)
-    recording = desk.recording
-    desk.do(SetProbeExamples(8))
+def test_a_step_is_of_the_probe_set_from_before_it_was_changed_there(paused: Desk) -> None:
+    paused.train(7)
+    recording = paused.recording
+    paused.do(SetProbeExamples(8))
     recording.checkpoint()
     assert recording.mark().done.wait(LIMIT)
     assert had_again(recording.path, 7).config.probe_examples == 20
 
 
-def test_what_a_page_asks_for_leaves_the_viewer_overhead_known(desk: Desk) -> None:
-    desk.do(StartRun(small(), paused=True))
-    meter = desk.run.budget.overhead
+def test_what_a_page_asks_for_leaves_the_viewer_overhead_known(paused: Desk) -> None:
+    meter = paused.run.budget.overhead
     meter.measured = known = Overhead(0.04, 0.01)
-    desk.do(ListCheckpoints(), HoldCheckpoint(None), ListRuns(), EstimateRun(small()))
+    paused.do(ListCheckpoints(), HoldCheckpoint(None), ListRuns(), EstimateRun(small()))
     assert meter.measured is known
-    desk.do(Watch((ProbeRequest("gates"),)))
+    paused.do(Watch((ProbeRequest("gates"),)))
     assert meter.measured is None
 
 

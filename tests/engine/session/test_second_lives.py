@@ -191,13 +191,12 @@ def test_two_files_of_one_name_are_two_files(desk: Desk, tmp_path: Path) -> None
 
 
 def test_closing_one_file_leaves_the_data_that_are_read_for_another(
-    desk: Desk, trained: Path
+    paused: Desk, trained: Path
 ) -> None:
-    desk.do(StartRun(small(), paused=True))
-    first, second = (desk.open(trained).ticket for _ in range(2))
-    desk.do(CheckNetwork(second, DataConfig("digits", train_limit=50)), CloseFile(first))
-    desk.until(lambda: bool(desk.all_of(NetworkChecked)))
-    (checked,) = desk.all_of(NetworkChecked)
+    first, second = (paused.open(trained).ticket for _ in range(2))
+    paused.do(CheckNetwork(second, DataConfig("digits", train_limit=50)), CloseFile(first))
+    paused.until(lambda: bool(paused.all_of(NetworkChecked)))
+    (checked,) = paused.all_of(NetworkChecked)
     assert (checked.ticket, checked.network.fits) == (second, True)
 
 
