@@ -96,7 +96,7 @@ UNSEEN = (
     SettingsIgnored,  # test_ignored_settings
     ChangesListed,  # test_undo_history
     FramesRecorded,  # test_recorded_steps
-    ProbeExamples,  # test_probe_examples
+    ProbeExamples,  # test_chosen_probe_set
 )
 
 
