@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +14,14 @@ from dgn_engine.config import RunConfig
 from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.protocol.messages import Event, Refused
 from dgn_engine.protocol.runs import HistoryReplayed, RunShown, ShowRun
-from dgn_engine.protocol.training import Finished, LayerInfo, Measured, RunStarted
-from dgn_engine.protocol.watching import ProbeRequest, ProbeSet, Watch
+from dgn_engine.protocol.training import Finished, LayerInfo, Measured
+from dgn_engine.protocol.watching import ProbeRequest, Watch
 from dgn_engine.session.engine import Engine
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs.log import log_word
 from dgn_engine.storage.runs.recorded_log import LogTail
 from dgn_engine.storage.runs.run_folder import RunFolder
+from tests.engine.views.begun_run import started
 
 
 @dataclass
@@ -39,21 +41,8 @@ def written(tmp_path: Path) -> Iterator[RunFolder]:
     """A run that is open for writing, as by another process."""
     folder = RunFolder.create(tmp_path / "mine", RunConfig())
     layers = (LayerInfo(0, "dense 1", "dense", (3,)),)
-    probe = ProbeSet((0, 1), (0, 1), ("a", "b"), "")
-    sizes = (0, 0, 0, 0, 2, 0, 0)  # parameters, examples, classes, steps of an epoch and in all
-    started = RunStarted(
-        1,
-        folder.info.config,
-        "ReLU",
-        "cpu",
-        layers,
-        (0,),
-        *sizes,
-        probe,
-        False,
-        watched="Net of a.py",
-    )
-    folder.info.begin(started, "", 1)
+    begun = replace(started(layers, "ReLU"), config=folder.info.config, watched="Net of a.py")
+    folder.info.begin(begun, "", 1)
     yield folder
     folder.close()
 
@@ -67,21 +56,24 @@ def frame(step: int) -> Frame:
     return Frame(1, step, 0.0, 0.0, None, {"gates": reading}, regime="ReLU")
 
 
-def shown(folder: RunFolder) -> tuple[Engine, Told]:
+@contextmanager
+def shown(folder: RunFolder) -> Iterator[tuple[Engine, Told]]:
     told = Told()
     engine = Engine(told.events.append, told.frames.append)
     engine.obey(Watch((ProbeRequest("gates"), ProbeRequest("npk"))))
     engine.obey(ShowRun(str(folder.path)))
-    while not told.frames:
-        engine.advance()
-    return engine, told
+    try:
+        while not told.frames:
+            engine.advance()
+        yield engine, told
+    finally:
+        engine.close()
 
 
 def test_what_is_written_is_told_once_and_the_end_too(written: RunFolder) -> None:
     note(written, Measured(5, 0.0, 1.0, 0.5))
     written.add_frame(frame(5))
-    engine, told = shown(written)
-    try:
+    with shown(written) as (engine, told):
         assert told.shown().live
         engine.advance()
         before = len(told.frames)
@@ -105,29 +97,23 @@ def test_what_is_written_is_told_once_and_the_end_too(written: RunFolder) -> Non
         count = len(told.events)
         engine.advance()
         assert told.events[count:] == []
-    finally:
-        engine.close()
 
 
 def test_a_folder_that_goes_away_ends_the_following_in_a_sentence(written: RunFolder) -> None:
     written.add_frame(frame(1))
-    engine, told = shown(written)
-    try:
+    with shown(written) as (engine, told):
         written.path.rename(written.path.with_name("elsewhere"))
         engine.advance()
         refusals = [one for one in told.events if isinstance(one, Refused)]
         assert "not followed any more" in refusals[0].reason
         engine.advance()
         assert len(refusals) == 1
-    finally:
-        engine.close()
 
 
 def test_a_run_that_goes_on_from_a_checkpoint_is_read_anew(written: RunFolder) -> None:
     note(written, Measured(5, 0.0, 1.0, 0.5))
     written.add_frame(frame(5))
-    engine, told = shown(written)
-    try:
+    with shown(written) as (engine, told):
         written.go_on({"step": 0})
         note(written, Measured(2, 0.0, 1.0, 0.5))
         while len([one for one in told.events if isinstance(one, RunShown)]) < 2:
@@ -135,8 +121,6 @@ def test_a_run_that_goes_on_from_a_checkpoint_is_read_anew(written: RunFolder) -
         replayed = [one for one in told.events if isinstance(one, HistoryReplayed)]
         assert [getattr(one, "step", 0) for one in replayed[-1].events] == [2]
         assert told.shown().live
-    finally:
-        engine.close()
 
 
 def test_a_tail_tells_whole_lines_once_also_of_a_file_that_was_replaced(
