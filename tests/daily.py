@@ -58,14 +58,11 @@ def _values(item: pytest.Item) -> set[tuple[str, object]]:
     parameters = getattr(item, "callspec", None)
     if parameters is None:
         return set()
-    return {
-        (name, _identity(value, parameters.indices[name]))
-        for name, value in parameters.params.items()
-    }
+    return {(name, _identity(value)) for name, value in parameters.params.items()}
 
 
-def _identity(value: object, index: int) -> object:
-    """Return what tells a value from others: itself, its name, or else where it stands."""
+def _identity(value: object) -> object:
+    """Return what tells a value from others: itself, its name, or else which object it is."""
     if value is None or isinstance(value, (str, int, float)):
         return value
-    return getattr(value, "__qualname__", index)
+    return getattr(value, "__qualname__", id(value))
