@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +16,7 @@ from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.protocol.watching import ProbeRequest
 from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.training import out_of_memory
 from dgn_engine.training.out_of_memory import is_out_of_memory
 from dgn_engine.training.probes import ProbeContext, ProbeResult
 from dgn_engine.training.run import Run, batch_that_fits
@@ -51,6 +54,16 @@ def test_a_real_allocation_that_is_too_large_is_known() -> None:
     with pytest.raises(RuntimeError) as caught:
         torch.empty(1 << 60, dtype=torch.uint8)
     assert is_out_of_memory(caught.value)
+
+
+def test_what_only_garbage_holds_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(out_of_memory, "gc", gc)
+    ring: list[object] = [large := torch.zeros(8)]
+    ring.append(ring)
+    held = weakref.ref(large)
+    del ring, large
+    out_of_memory.free_memory()
+    assert held() is None
 
 
 def hungry(run: Run, probe: str, most: int) -> None:

@@ -43,8 +43,21 @@ READING: dict[str, Callable[[], ReadingExecutor]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def reading_process() -> Iterator[ProcessReadings]:
+    """One for all tests: it takes a second to start."""
+    made = ProcessReadings()
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def executor(request: pytest.FixtureRequest) -> Iterator[ReadingExecutor]:
+def executor(
+    request: pytest.FixtureRequest, reading_process: ProcessReadings
+) -> Iterator[ReadingExecutor]:
+    if request.param is ProcessReadings:
+        yield reading_process
+        return
     made: ReadingExecutor = request.param()
     yield made
     made.close()

@@ -29,7 +29,7 @@ BASE = RunConfig.from_dict(
     {
         "net": {"options": {"width": 6, "depth": 4}},
         "gating": {"regime": "DL", "beta": 2.0},
-        "training": {"batch": 4, "epochs": 3, "learning_rate": 0.02},
+        "training": {"batch": 4, "epochs": 2, "learning_rate": 0.02},
         "device": "cpu",
         "probe_examples": 4,
     }
@@ -57,7 +57,7 @@ SLOW: dict[str, dict[str, Any]] = {
     "training.momentum": {"training": {"optimiser": "sgd", "momentum": 0.7}},
     "training.smoothing": {"training": {"optimiser": "rmsprop", "smoothing": 0.75}},
     "training.batch": {"training": {"batch": 5}},
-    "training.epochs": {"training": {"epochs": 2}},
+    "training.epochs": {"training": {"epochs": 3}},
     "training.until": {"training": {"epochs": 40, "until": 0.6}},
     "seed": {"seed": 5},
 }

@@ -24,7 +24,7 @@ BASE = RunConfig(
     probe_examples=20,
 )
 PACKED = [regime.name for regime in all_regimes() if not regime.drawn_gates]
-STEPS = 60
+STEPS = 30
 SOURCES = SharedData()
 
 

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from dgn_engine.cli import main
-from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
+from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.runs import run_checkpoints
 from dgn_engine.storage.runs.folder_layout import CHECKPOINTS, WEIGHTS
@@ -25,6 +25,7 @@ from tests.engine.training.run_watchers import Nobody
 from tests.refusals import refused
 
 BASE = RunConfig(
+    data=DataConfig(train_limit=320),
     net=NetConfig(options=(("width", 8), ("depth", 3))),
     training=TrainingConfig(epochs=3, learning_rate=3e-3, batch=64),
     probe_examples=20,
@@ -88,7 +89,7 @@ def test_a_packed_network_leaves_the_folder_of_a_run_of_its_own(tmp_path):
             assert ours.test_loss == pytest.approx(theirs.test_loss, rel=1e-3)
 
 
-@pytest.mark.parametrize("asked", [1, 2, 30, 75])
+@pytest.mark.parametrize("asked", [1, 2, 8, 18])
 def test_an_interrupted_pack_goes_on_bit_for_bit(tmp_path, asked):
     whole = train_pack(jobs_in(tmp_path / "whole"))
     jobs = jobs_in(tmp_path / "broken")
@@ -106,7 +107,7 @@ def test_an_interrupted_pack_goes_on_bit_for_bit(tmp_path, asked):
 def test_a_kill_between_the_checkpoints_of_a_stack_is_mended(tmp_path):
     whole = train_pack(jobs_in(tmp_path / "whole"))
     jobs = jobs_in(tmp_path / "broken")
-    train_pack(jobs, interrupted=after_steps(60), checkpoint_every=0.0)
+    train_pack(jobs, interrupted=after_steps(13), checkpoint_every=0.0)
     first, second = (job.folder for job in jobs[:2])
     newest = run_checkpoints.scan(second / CHECKPOINTS)[-1]
     run_checkpoints.remove(newest)  # as if its turn had not come
@@ -117,7 +118,7 @@ def test_a_kill_between_the_checkpoints_of_a_stack_is_mended(tmp_path):
 
 def test_a_network_of_a_pack_can_go_on_by_itself(tmp_path, capsys):
     jobs = jobs_in(tmp_path / "packed")
-    train_pack(jobs, interrupted=after_steps(30))
+    train_pack(jobs, interrupted=after_steps(8))
     assert main(["train", "--resume", str(jobs[0].folder), "--quiet"]) == 0
     finished, *others = train_pack(jobs)
     assert {one.status for one in (finished, *others)} == {"finished"}
@@ -129,7 +130,7 @@ def test_a_network_of_a_pack_can_go_on_by_itself(tmp_path, capsys):
 def test_networks_that_end_early_do_not_disturb_the_others(tmp_path):
     steady = [config_of("ReLU", seed) for seed in (0, 1)]
     wild = config_of("ReLU", learning_rate=1e30)
-    early = config_of("ReLU", seed=2, until=0.2)
+    early = config_of("ReLU", seed=2, until=0.2, learning_rate=0.02)
     configs = [wild, steady[0], early, steady[1]]
     jobs = [Job(config, tmp_path / str(place)) for place, config in enumerate(configs)]
     lost, first, soon, second = train_pack(jobs)
@@ -162,8 +163,7 @@ def test_networks_of_a_pack_stop_when_flat_as_by_themselves_also_after_a_stop(tm
 
 
 def whole_epoch(config):
-    examples = config.data.train_limit or 1437
-    return -(-examples // config.training.batch)
+    return -(-config.data.train_limit // config.training.batch)
 
 
 def test_what_is_done_is_skipped(tmp_path):

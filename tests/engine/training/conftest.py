@@ -1,0 +1,23 @@
+"""What tests of training share."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from dgn_engine.training import out_of_memory
+from tests.engine.checkpoints_read_here import checkpoints_read_here
+
+__all__ = ["checkpoints_read_here"]
+
+
+@pytest.fixture(autouse=True)
+def _read_here(checkpoints_read_here: None) -> None:
+    """Runs read their own checkpoints over and over."""
+
+
+@pytest.fixture(autouse=True)
+def _garbage_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever runs out of memory here collects garbage: that of all tests before takes long."""
+    monkeypatch.setattr(out_of_memory, "gc", SimpleNamespace(collect=lambda: 0))
