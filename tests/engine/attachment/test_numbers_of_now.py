@@ -298,7 +298,6 @@ def test_examples_are_those_meant_where_bfloat16_is_the_default(tmp_path: Path) 
 def test_a_step_that_is_compiled_is_counted(tmp_path: Path) -> None:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(6, 4), nn.GELU(), nn.Linear(4, 3))
-    optimiser = torch.optim.SGD(net.parameters(), 0.05)
     x, y = examples()
     with (
         warnings.catch_warnings(),
@@ -308,15 +307,12 @@ def test_a_step_that_is_compiled_is_counted(tmp_path: Path) -> None:
 
         def step() -> Tensor:
             loss = F.cross_entropy(net(x), y)
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
             w.step(loss=loss)
             w.test(loss=loss)
             return loss
 
         compiled = torch.compile(step, backend="eager")
-        for _ in range(5):
+        for _ in range(3):
             compiled()
     assert w.trouble == ""
-    assert w.steps == 5
+    assert w.steps == 3

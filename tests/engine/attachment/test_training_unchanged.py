@@ -24,7 +24,7 @@ from tests.engine.attachment.loops import (
 )
 from tests.engine.attachment.user_loops import LOOPS, UserLoop
 
-STEPS = 6
+STEPS = 4
 
 
 def digest_of(name: str, made: UserLoop) -> str:

@@ -14,6 +14,7 @@ from torch.nn.utils import prune
 
 from dgn_engine.model.adapt.module_outputs import output_tensor
 from dgn_engine.protocol.frames import Reading
+from tests.daily import nightly
 from tests.engine.attachment.loops import last_reading, watch_closely
 from tests.engine.kernels.unusual_modules import (
     ENDS,
@@ -29,7 +30,7 @@ from tests.engine.kernels.unusual_modules import (
     unusual_examples,
 )
 
-STEPS, N = 2, 6
+STEPS, N = 2, 4
 
 
 def probe(name: str) -> tuple[Tensor, Tensor]:
@@ -76,7 +77,10 @@ def check_kernel(
     np.testing.assert_allclose(found, kernel, rtol=1e-4, atol=1e-4 * np.abs(kernel).max())
 
 
-@pytest.mark.parametrize("name", list(UNUSUAL))
+SLOW = {"GRU", "LSTM both ways"}  # of the kind of LSTM
+
+
+@pytest.mark.parametrize("name", [*sorted(UNUSUAL.keys() - SLOW), *nightly(*sorted(SLOW))])
 def test_k_of_an_unusual_module_is_recorded(name: str, tmp_path: Path) -> None:
     module = make_unusual(name)
     hooks = [list(part._forward_pre_hooks.values()) for part in module.modules()]
@@ -99,6 +103,7 @@ def test_what_is_pruned_while_it_is_watched_counts_as_pruned(tmp_path: Path) -> 
     check_kernel(reading, module)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", list(ENDS))
 @pytest.mark.parametrize("act", [nn.GELU, nn.ReLU])
 def test_a_softmax_at_the_end_is_left_out_and_said(

@@ -12,7 +12,11 @@ from dgn_engine.config import DataConfig
 from dgn_engine.data import load_examples, split_of
 from dgn_engine.data._split import resplit
 from dgn_engine.errors import UserError
+from tests.engine.checkpoints_read_here import checkpoints_read_here
 from tests.refusals import refused
+
+__all__ = ["checkpoints_read_here"]
+read_here = pytest.mark.usefixtures("checkpoints_read_here")
 
 
 def rows(images: np.ndarray) -> set[bytes]:
@@ -80,6 +84,7 @@ NO_SPLIT: list[tuple[object, str]] = [
 ]
 
 
+@read_here
 def test_a_file_that_names_no_split_is_refused(tmp_path: Path) -> None:
     whole = load_examples(DataConfig())
     for place, (numbers, kind) in enumerate(NO_SPLIT):
@@ -101,6 +106,7 @@ def test_a_seed_beside_a_file_or_beyond_a_generator_is_refused(tmp_path: Path) -
         DataConfig(split_seed=10**22)
 
 
+@read_here
 def test_the_split_of_one_configuration_is_not_that_of_the_next(tmp_path: Path) -> None:
     np.save(tmp_path / "test.npy", np.arange(10))
     configs = [
@@ -120,6 +126,7 @@ def test_the_split_of_one_configuration_is_not_that_of_the_next(tmp_path: Path) 
     assert len(again[2].test_y) == 20
 
 
+@read_here
 def test_a_set_with_its_own_test_part_has_no_seed_but_can_be_split_anew(tmp_path: Path) -> None:
     options = (("dim", 3), ("n", 6))
     with refused("contradiction"):

@@ -20,7 +20,10 @@ from dgn_engine.model.stack import Stack, run
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture, restore
 from dgn_engine.training.weight_keeper import save_trainer
+from tests.engine.checkpoints_read_here import checkpoints_read_here
 from tests.refusals import refused
+
+__all__ = ["checkpoints_read_here"]
 
 TINY = RunConfig(
     data=DataConfig(train_limit=96, test_limit=20),
@@ -231,6 +234,7 @@ def test_a_resumed_run_has_the_same_statistics_bit_for_bit(tiny: Make, regime: s
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
+@pytest.mark.usefixtures("checkpoints_read_here")
 def test_gates_and_weights_of_a_checkpoint_are_taken_with_their_normalisation(
     tiny: Make, make_run: Make, tmp_path: Path
 ) -> None:

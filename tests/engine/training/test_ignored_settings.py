@@ -6,7 +6,6 @@ the last bit has not been changed by the setting, and only that may be said to b
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -34,7 +33,7 @@ BASE = RunConfig.from_dict(
     {
         "data": {"train_limit": 30, "test_limit": 20},
         "net": {"options": {"width": 5, "depth": 4}},
-        "training": {"batch": 8, "epochs": 2, "learning_rate": 0.02},
+        "training": {"batch": 8, "epochs": 1, "learning_rate": 0.02},
         "device": "cpu",
         "probe_examples": 10,
     }
@@ -60,7 +59,7 @@ OTHER: dict[str, Any] = {
     "gating.rotation": (1, 0, 2),
     "gating.tiling": (1, 2, 1),
     "gating.gate_probability": 0.3,
-    "gating.pretrain_epochs": 1,
+    "gating.pretrain_epochs": 2,
     "training.loss": "squared",
     "training.optimiser": "sgd",
     "training.learning_rate": 0.03,
@@ -68,7 +67,7 @@ OTHER: dict[str, Any] = {
     "training.smoothing": 0.5,
     "training.batch": 7,
     "training.precision": "bf16",
-    "training.epochs": 3,
+    "training.epochs": 2,
     "seed": 1,
     "probe_examples": 8,
     "probe_set": "classes 1,2",
@@ -130,7 +129,7 @@ def in_regime(regime: str, **settings: object) -> RunConfig:
 
 
 def situations() -> Iterator[Any]:
-    for optimiser, init in itertools.product(("sgd", "rmsprop"), ("bernoulli", "kaiming")):
+    for optimiser, init in (("sgd", "bernoulli"), ("rmsprop", "kaiming")):
         config = in_regime("DL", training__optimiser=optimiser, net__init=init)
         yield pytest.param(config, id=f"{optimiser}-{init}")
     yield pytest.param(in_regime("DL", data__label_noise=0.5), id="noise")
@@ -162,14 +161,18 @@ def test_a_setting_changes_a_regime_or_is_said_to_be_ignored(regime: str) -> Non
 def test_a_setting_changes_what_a_drawn_set_gives_or_is_said_to_be_ignored(name: str) -> None:
     sizes = {option.name: 12 for option in data_sets()[name].options if option.name == "n"}
     data = DataConfig(name, options=tuple(sizes.items()))
-    assert list(wrong_settings(replace(in_regime("FR-II"), data=data))) == []
+    parts = ("data.", "probe", "training.loss")
+    assert list(wrong_settings(replace(in_regime("FR-II"), data=data), parts)) == []
 
 
-def wrong_settings(config: RunConfig) -> Iterator[tuple[str, object, str]]:
-    """Settings that change the result and are said to be ignored, or change nothing in silence."""
+def wrong_settings(
+    config: RunConfig, parts: tuple[str, ...] = ("",)
+) -> Iterator[tuple[str, object, str]]:
+    """Settings that change the result and are said to be ignored, or change nothing in silence;
+    those whose names begin so."""
     for place, value in OTHER.items():
         changed = with_setting(config, place, value)
-        if changed == config:
+        if changed == config or not place.startswith(parts):
             continue
         try:
             same = result_of(changed) == base_result(config)
@@ -269,10 +272,10 @@ def _used_weights(config: RunConfig) -> list[bytes]:
 
 
 def test_weights_of_an_epoch_that_never_comes_are_refused() -> None:
-    late = with_setting(BASE, "training.keep_epochs", (1, 3))
-    with refused("contradiction", place="training.keep_epochs", value=3):
+    late = with_setting(BASE, "training.keep_epochs", (1, 2))
+    with refused("contradiction", place="training.keep_epochs", value=2):
         Run(1, late, lambda _: None, lambda *_: None, live=False)
-    learnt = with_setting(late, "gating.regime", "FL")  # two epochs of ReLU come first
+    learnt = with_setting(late, "gating.regime", "FL")  # an epoch of ReLU comes first
     Run(1, learnt, lambda _: None, lambda *_: None, live=False)
 
 

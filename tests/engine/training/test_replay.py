@@ -150,8 +150,7 @@ def test_any_step_is_what_the_run_was_there_and_goes_on_as_it_did(parent: Path) 
 
 def test_a_step_of_a_network_of_maps_is_too(tmp_path: Path) -> None:
     path = record(tmp_path / "maps", MAPS)
-    for step in (13, 19):
-        check_step(path, step, MAPS)
+    check_step(path, 19, MAPS)
 
 
 def test_a_branch_between_two_checkpoints_has_the_log_of_its_parent_until_there(
