@@ -96,21 +96,17 @@ def test_what_is_recorded_is_that_of_the_module(tmp_path: Path) -> None:
     assert [one.train_loss for one in scores[:-1]] == pytest.approx(losses)
 
 
-def test_scores_of_the_last_steps_are_recorded_at_the_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stop", [None, KeyError("theirs"), KeyboardInterrupt()])
+def test_scores_of_the_last_steps_are_recorded_however_a_loop_ends(
+    stop: BaseException | None, tmp_path: Path
+) -> None:
     """None of them was noted before: the loop was quicker than the clock of points."""
-    with Watcher(mlp(), examples(), tmp_path / "run", pace=SELDOM) as w:
-        for loss in (1.0, 2.0, 6.0):
-            w.step(loss=loss, accuracy=loss / 8)
+    w = Watcher(mlp(), examples(), tmp_path / "run", pace=SELDOM).start()
+    for loss in (1.0, 2.0, 6.0):
+        w.step(loss=loss, accuracy=loss / 8)
+    w.close(stop)
     (last,) = RunReader(tmp_path / "run").measured
     assert (last.step, last.train_loss, last.train_accuracy) == (3, 3.0, 0.375)
-
-
-@pytest.mark.parametrize("stop", [None, KeyError("theirs"), KeyboardInterrupt()])
-def test_scores_are_kept_however_a_loop_ends(stop: BaseException | None, tmp_path: Path) -> None:
-    w = Watcher(mlp(), examples(), tmp_path / "run", pace=SELDOM).start()
-    w.step(loss=1.0)
-    w.close(stop)
-    assert [one.train_loss for one in RunReader(tmp_path / "run").measured] == [1.0]
 
 
 def spread(model: nn.Module) -> tuple[Tensor, Tensor]:

@@ -9,8 +9,9 @@ from dgn_engine.protocol.training import Measured, RegimeSwapped
 from dgn_engine.regimes import all_regimes, find_regime
 from dgn_engine.regimes._regime import GROUPS
 from dgn_engine.session.known_plug_ins import regime_entries
-from tests.plugins import each
+from tests.plugins import each, own
 from tests.refusals import refused
+from tests.snapshots import Recorded
 
 REGIMES = {regime.name: regime for regime in all_regimes()}
 
@@ -23,19 +24,11 @@ def same(a, b):
     return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-@pytest.mark.discovery
-@pytest.mark.parametrize(
-    ("group", "names"),
-    [
-        ("One network", ["ReLU", "soft-ReLU", "DLN"]),
-        ("Fixed gates", ["FR-II", "FR-DI", "FL", "FRG", "FR-II-soft"]),
-        ("Learnt gates", ["DL", "gates-only"]),
-        ("Linear features", ["DL-linear", "FL-linear", "FR-linear"]),
-    ],
-)
-def test_every_row_of_the_table_is_there_in_order(group, names):
-    offered = [entry.id for entry in regime_entries() if entry.group == group]
-    assert [name for name in offered if name in names] == names
+def test_every_row_of_the_table_is_there_in_order_and_begins_as_the_theory_says(
+    recorded: Recorded,
+) -> None:
+    entries = [entry for entry in regime_entries() if entry.id in own(REGIMES)]
+    recorded([(one.group, one.id, REGIMES[one.id].on_entry) for one in entries])
 
 
 @pytest.mark.discovery
@@ -119,70 +112,6 @@ def test_fl_learns_its_gates_first_and_then_restarts_the_value_network(
     assert swap.redrawn == ("value weights",)
     assert len(swap.copied) == (name == "FL")
     assert run.step_count == 2 * run.trainer.steps_per_epoch
-
-
-@pytest.mark.wide
-@pytest.mark.parametrize("before", each(REGIMES))
-@pytest.mark.parametrize("after", each(REGIMES))
-def test_a_swap_keeps_redraws_and_copies_what_the_theory_says(make_run, events, before, after):
-    if before == after:
-        pytest.skip("no swap")
-    run = make_run("ReLU")
-    if before != "ReLU":
-        run.control.swap(before, restart_value=False)
-    for _ in range(3):
-        run.step()
-    network = run.trainer.network
-    value, feature = weights(network.value), weights(network.feature)
-    run.control.swap(after, restart_value=True)
-    left, entered, told = REGIMES[before], REGIMES[after], events[-1]
-    redrawn = {
-        "redraw": ("feature weights",),
-        "share-redrawn": ("value weights",),
-        "redraw-both": ("feature weights", "value weights"),
-    }.get(entered.on_entry, ("value weights",) if entered.takes_gates else ())
-    assert told.redrawn == redrawn
-    assert same(value, weights(network.value)) == ("value weights" not in redrawn)
-    match entered.on_entry:
-        case "aside":
-            assert same(feature, weights(network.feature))
-        case "keep":
-            learnt = value if left.own_gates else feature
-            assert same(learnt, weights(network.feature))
-        case "share-redrawn":
-            assert same(weights(network.value), weights(network.feature))
-        case "redraw" | "redraw-both":
-            assert not same(feature, weights(network.feature))
-    assert ("value weights" in told.frozen) == (not entered.trains_value)
-    for _ in range(3):
-        run.step()
-
-
-@pytest.mark.parametrize(
-    ("entry", "names"),
-    [
-        ("aside", ["ReLU", "soft-ReLU", "DLN", "FRG"]),
-        ("keep", ["FL", "FL-linear", "DL", "DL-linear"]),
-        ("redraw", ["FR-II", "FR-II-soft", "FR-linear"]),
-        ("share-redrawn", ["FR-DI"]),
-        ("redraw-both", ["gates-only"]),
-    ],
-)
-def test_the_regimes_of_the_papers_begin_as_the_theory_says(entry, names):
-    assert {REGIMES[name].on_entry for name in names} == {entry}
-
-
-def test_a_redrawn_group_loses_its_optimiser_state_and_no_other(make_run):
-    run = make_run("DL")
-    for _ in range(3):
-        run.step()
-    network, state = run.trainer.network, run.trainer.optimizer.torch.state
-    assert all(p in state for p in network.value.parameters())
-    run.control.swap("FR-II", restart_value=True)
-    assert all(p in state for p in network.value.parameters())
-    assert not any(p in state for p in network.feature.parameters())
-    run.control.swap("FR-DI", restart_value=True)
-    assert not any(p in state for p in network.value.parameters())
 
 
 def test_frg_throws_each_coin_once_and_shows_no_test_score(make_run, events):

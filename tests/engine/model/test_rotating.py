@@ -81,11 +81,6 @@ def test_a_run_that_is_put_back_says_how_its_gates_are_turned(make_run):
     restore(again, capture(run))
     started = again.started(paused=True)
     assert (started.rotation, started.shift) == ((0, 3, 0), ())
-    for _ in range(3):
-        run.step()
-        again.step()
-    weights = zip(run.trainer.tensors().values(), again.trainer.tensors().values(), strict=True)
-    assert all(torch.equal(a, b) for a, b in weights)
 
 
 def test_a_rotation_survives_the_log():

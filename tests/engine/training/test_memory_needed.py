@@ -31,7 +31,12 @@ from dgn_engine.sweep.unit import Training
 from dgn_engine.training import memory_needed as module
 from dgn_engine.training.device_data import to_device
 from dgn_engine.training.headless_run import HeadlessRun
-from dgn_engine.training.memory_needed import RunUse, check_memory, memory_needed
+from dgn_engine.training.memory_needed import (
+    MemoryNeeded,
+    RunUse,
+    check_memory,
+    memory_needed,
+)
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture
 from dgn_engine.training.trainer import Trainer
@@ -78,6 +83,14 @@ def small(net: str, regime: str, **training: object) -> RunConfig:
     )
 
 
+def needed_by(
+    config: RunConfig, use: RunUse = UNRECORDED, sizes: DataSizes | None = None
+) -> MemoryNeeded:
+    sizes = sizes or SIZES
+    architecture = architecture_for(config.net, sizes.shape, sizes.classes)
+    return memory_needed(config, architecture, sizes, use)
+
+
 def peak_bytes(work: Callable[[], object]) -> int:
     """The most that torch's allocator gave out at a time, beyond what it had before."""
     gc.disable()  # what was garbage before would count as given back
@@ -103,7 +116,7 @@ def test_the_bytes_of_the_weights_are_exact(net: str, bias: bool) -> None:
     config = replace(config, net=replace(config.net, bias=bias))
     trainer = trainer_of(config)
     held = [t.nbytes for name, t in trainer.network.state_dict().items() if name != "random_input"]
-    assert memory_needed(config, trainer.control.base, SIZES, UNRECORDED).weights == sum(held)
+    assert needed_by(config).weights == sum(held)
 
 
 @pytest.mark.wide
@@ -120,8 +133,7 @@ def test_the_estimate_is_near_what_torch_allocates(net: str, regime: str) -> Non
             trainer.test_score()
         return trainer
 
-    architecture = architecture_for(config.net, SIZES.shape, SIZES.classes)
-    needed = memory_needed(config, architecture, SIZES, UNRECORDED)
+    needed = needed_by(config)
     found = peak_bytes(work)  # data are numpy's, and no probes are read
     estimated = needed.total - needed.data - needed.probes
     assert (found - ALWAYS) / WITHIN < estimated < found * WITHIN
@@ -139,8 +151,7 @@ def test_gates_of_many_examples_are_not_counted_beside_their_drawing(
         trainer.step()
         return trainer
 
-    architecture = architecture_for(config.net, SIZES.shape, SIZES.classes)
-    needed = memory_needed(config, architecture, SIZES, UNRECORDED)
+    needed = needed_by(config)
     found = peak_bytes(work)
     assert needed.total - needed.data - needed.probes == pytest.approx(found, rel=0.2)
 
@@ -163,7 +174,7 @@ def test_moments_are_those_of_the_optimiser(training: dict[str, object], moments
         for name, t in trainer.optimizer.tensors(trainer.network).items()
         if not name.endswith(".step")
     )
-    needed = memory_needed(config, trainer.control.base, SIZES, UNRECORDED)
+    needed = needed_by(config)
     assert needed.optimiser == moments * needed.weights
     # The output layer of the feature network, which makes no gates, never moves.
     assert held == pytest.approx(needed.optimiser, rel=0.05)
@@ -227,11 +238,7 @@ def test_what_a_refusal_offers_fits_and_a_little_more_does_not(
 
     width = offered(refusal(wide(60_000)), "net.options.width")
     for fits in (width, 60_000):
-        config = wide(fits)
-        needed = memory_needed(
-            config, architecture_for(config.net, SIZES.shape, 10), SIZES, UNRECORDED
-        )
-        assert (needed.total <= 1e9) == (fits == width)
+        assert (needed_by(wide(fits)).total <= 1e9) == (fits == width)
     assert offered(refusal(wide(math.ceil(1.1 * width))), "net.options.width") == width
 
 
@@ -337,11 +344,11 @@ def test_a_record_a_window_and_probes_need_more() -> None:
     architecture = architecture_for(config.net, SIZES.shape, SIZES.classes)
     gates = sum(math.prod(shape) for shape in architecture.gated_shapes)
     kernels = 64 * len(architecture.gated_shapes)
-    bare = memory_needed(config, architecture, SIZES, UNRECORDED)
-    unread = memory_needed(config, architecture, SIZES, RunUse())
-    read = memory_needed(config, architecture, SIZES, RunUse(probed=True))
+    bare, unread, read, shown = (
+        needed_by(config, use)
+        for use in (UNRECORDED, RunUse(), RunUse(probed=True), RunUse(live=True))
+    )
     assert (unread.probes, read.probes) == (0, 4 * 64 * (gates + kernels))
-    shown = memory_needed(config, architecture, SIZES, RunUse(live=True))
     assert shown.probes == read.probes + 2 * shown.weights
     assert bare.checkpoints == 0 < unread.checkpoints < shown.checkpoints
     assert bare.total < unread.total < shown.total

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -166,3 +167,25 @@ def test_a_run_sets_the_threads_for_its_layers(
     monkeypatch.setattr(torch, "set_num_threads", found.append)
     make_run("DL")
     assert found == [1]
+
+
+def smallest_kept(prepare: Callable[[], object]) -> float:
+    """2⁻¹⁴⁰ through one multiplication, in a thread of its own."""
+    found: list[float] = []
+
+    def work() -> None:
+        prepare()
+        found.append(float(torch.full((64,), 2.0**-70) @ torch.full((64,), 2.0**-70)))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def test_numbers_too_small_for_a_normalised_float_are_zero_where_a_run_trains() -> None:
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor cannot flush subnormal numbers")
+    torch.set_flush_denormal(False)
+    assert smallest_kept(lambda: torch.set_flush_denormal(False)) > 0
+    assert smallest_kept(lambda: set_threads(DENSE)) == 0

@@ -147,6 +147,10 @@ def test_what_a_swap_overwrites_loses_its_optimiser_state_and_nothing_else(
         assert made.regime == REGIMES[after]
         said = {name.split()[0] for name in (*change.redrawn, *change.copied)}
         assert said == overwritten
+        copied = {"keep": value, "share-redrawn": weights(made.network.value)}
+        if "feature" in overwritten and (own := copied.get(REGIMES[after].on_entry)) is not None:
+            assert same(own, weights(made.network.feature))
+        stepped(made)
 
 
 @pytest.mark.parametrize("name", each(REGIMES))

@@ -45,13 +45,17 @@ def test_layers_of_different_shape_cannot_be_exchanged(make_run):
 
 
 def test_training_lowers_the_loss_in_every_net(make_run):
-    for name in ("fc", "cnn4", "gconv", "vconv"):
-        options = {"fc": (("width", 16), ("depth", 4)), "cnn4": (("channels", 8),)}.get(name, ())
+    for name, options in (
+        ("fc", (("width", 16), ("depth", 4))),
+        ("cnn4", (("channels", 8),)),
+        ("gconv", (("stride", 4),)),
+        ("vconv", (("stride", 4),)),
+    ):
         base = make_run().config
         config = replace(
             base,
             net=NetConfig(name=name, options=options),
-            data=DataConfig(train_limit=200),
+            data=DataConfig(train_limit=200, test_limit=50),
             training=replace(base.training, learning_rate=3e-3),
         )
         run = make_run("ReLU", config)

@@ -77,21 +77,6 @@ def test_weights_that_are_moved_in_mid_run_are_followed() -> None:
     assert_equal_steps(*pair, steps=3)
 
 
-def test_a_run_by_hand_goes_on_from_its_state_bit_for_bit() -> None:
-    whole, first = trainer("DL"), trainer("DL")
-    for _ in range(4):
-        whole.step()
-        first.step()
-    kept = {name: tensor.clone() for name, tensor in first.tensors().items()}
-    second = trainer("DL")
-    second.restore(kept, first.counters())
-    for _ in range(4):
-        whole.step()
-        second.step()
-    expected = whole.tensors()
-    assert all(torch.equal(tensor, expected[name]) for name, tensor in second.tensors().items())
-
-
 def test_it_follows_swaps_orders_dials_and_imported_biases() -> None:
     """One run by hand and one by autograd through everything that a user may change."""
     pair = [trainer("DL"), trainer("DL")]
