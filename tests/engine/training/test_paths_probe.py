@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from dgn_engine.config import DataConfig, NetConfig, RunConfig
-from dgn_engine.training.probes import ProbeContext, paths
+from dgn_engine.training.probes import paths
 from dgn_engine.training.run import Run
+from tests.engine.training.probe_cases import in_float64
 
 DENSE = NetConfig("fc", (("depth", 4), ("width", 3)))
+RESIDUAL = NetConfig("resnet_fc", (("blocks", 2), ("width", 4)))
 XOR = DataConfig(name="xor", options=(("n", 20), ("noise", 0.1)))
+
+
+def value_of(weights: list[Any], logit: int, start: int, units: list[int]) -> float:
+    """The product of the weights along a path."""
+    value: float = weights[-1][logit][units[-1]] * weights[0][units[0]][start]
+    for layer in (1, 2):
+        value *= weights[layer][units[layer]][units[layer - 1]]
+    return value
 
 
 @pytest.mark.parametrize("regime", ["DL", "FR-II"])
@@ -22,9 +34,8 @@ XOR = DataConfig(name="xor", options=(("n", 20), ("noise", 0.1)))
 def test_counts_and_sums_are_those_of_all_paths_one_by_one(
     make_run: Callable[..., Run], regime: str, example: int
 ) -> None:
-    given = make_run(regime, RunConfig(data=XOR, net=DENSE, probe_examples=6)).probed.context()
-    network = given.network.double()
-    context = ProbeContext(network, given.x.double(), given.labels, given.regime)
+    context = in_float64(make_run(regime, RunConfig(data=XOR, net=DENSE, probe_examples=6)))
+    network = context.network
     found = paths.PROBE.read(context, {"example": example}, None)
     gates = [layer[example].tolist() for layer in context.gates]
     slopes = [layer[example].tolist() for layer in context.kernels.sensitivities]
@@ -36,9 +47,7 @@ def test_counts_and_sums_are_those_of_all_paths_one_by_one(
     listed: dict[tuple[int, ...], float] = {}
     for start, *units in itertools.product(range(3), repeat=4):
         open_ = [gates[layer][unit] for layer, unit in enumerate(units)]
-        value = weights[-1][logit][units[-1]] * weights[0][units[0]][start]
-        for layer in (1, 2):
-            value *= weights[layer][units[layer]][units[layer - 1]]
+        value = value_of(weights, logit, start, units)
         activity = float(np.prod(open_))
         own = x[start] * activity * value
         total, active, output = total + 1, active + activity, output + own
@@ -67,9 +76,8 @@ def test_counts_and_sums_are_those_of_all_paths_one_by_one(
 def test_every_path_has_its_feature_and_its_value_and_two_examples_share_some(
     make_run: Callable[..., Run], regime: str
 ) -> None:
-    given = make_run(regime, RunConfig(data=XOR, net=DENSE, probe_examples=6)).probed.context()
-    network = given.network.double()
-    context = ProbeContext(network, given.x.double(), given.labels, given.regime)
+    context = in_float64(make_run(regime, RunConfig(data=XOR, net=DENSE, probe_examples=6)))
+    network = context.network
     found = paths.PROBE.read(context, {"example": 1, "second": "4"}, None)
     assert found.facts["second"] == "4"
     gates = [[layer[place].tolist() for layer in context.gates] for place in (1, 4)]
@@ -82,9 +90,7 @@ def test_every_path_has_its_feature_and_its_value_and_two_examples_share_some(
         mine, theirs = (
             float(np.prod([own[layer][unit] for layer, unit in enumerate(units)])) for own in gates
         )
-        value = weights[-1][logit][units[-1]] * weights[0][units[0]][start]
-        for layer in (1, 2):
-            value *= weights[layer][units[layer]][units[layer - 1]]
+        value = value_of(weights, logit, start, units)
         features.append(x[start] * mine)
         values.append(value)
         second, shared = second + theirs, shared + mine * theirs
@@ -111,8 +117,7 @@ def test_every_path_has_its_feature_and_its_value_and_two_examples_share_some(
 def test_what_sub_networks_add_is_found_by_dropping_their_blocks(
     make_run: Callable[..., Run],
 ) -> None:
-    net = NetConfig("resnet_fc", (("blocks", 2), ("width", 4)))
-    context = make_run("DL", RunConfig(data=XOR, net=net, probe_examples=6)).probed.context()
+    context = make_run("DL", RunConfig(data=XOR, net=RESIDUAL, probe_examples=6)).probed.context()
     found = paths.PROBE.read(context, {"example": 3}, None)
     gates = [layer[3].double() for layer in context.gates]
     weights = [weight.detach().double() for weight in context.network.value.weights]
@@ -137,8 +142,9 @@ def test_what_sub_networks_add_is_found_by_dropping_their_blocks(
 def test_a_residual_network_has_the_shares_of_its_sub_networks(
     make_run: Callable[..., Run],
 ) -> None:
-    net = NetConfig("resnet_fc", (("blocks", 2), ("width", 4)))
-    context = make_run("FR-II", RunConfig(data=XOR, net=net, probe_examples=6)).probed.context()
+    context = make_run(
+        "FR-II", RunConfig(data=XOR, net=RESIDUAL, probe_examples=6)
+    ).probed.context()
     found = paths.PROBE.read(context, {}, None)
     assert found.facts["blocks"] == ",1,2,1 2"
     tau = [(gate.double() @ gate.double().T).diagonal() for gate in context.gates]
@@ -149,13 +155,18 @@ def test_a_residual_network_has_the_shares_of_its_sub_networks(
     np.testing.assert_allclose(found.arrays["shares"], traces / traces.sum(), rtol=1e-6)
 
 
-def test_where_there_are_no_paths_to_count_that_is_said(make_run: Callable[..., Run]) -> None:
-    maps = RunConfig(data=DataConfig(train_limit=40), net=NetConfig("cnn4", (("channels", 2),)))
-    assert "convolution" in paths.PROBE.read(make_run("DL", maps).probed.context(), {}, None).absent
-    many = RunConfig(data=XOR, net=NetConfig("resnet_fc", (("blocks", 7), ("width", 3))))
-    assert "too many" in paths.PROBE.read(make_run("DL", many).probed.context(), {}, None).absent
-    biased = RunConfig(data=XOR, net=NetConfig("fc", DENSE.options, bias=True))
-    assert "biases" in paths.PROBE.read(make_run("DL", biased).probed.context(), {}, None).absent
+@pytest.mark.parametrize(
+    ("config", "word"),
+    [
+        (RunConfig(net=NetConfig("cnn4", (("channels", 2),))), "convolution"),
+        (RunConfig(data=XOR, net=replace(RESIDUAL, options=(("blocks", 7),))), "too many"),
+        (RunConfig(data=XOR, net=replace(DENSE, bias=True)), "biases"),
+    ],
+)
+def test_where_there_are_no_paths_to_count_that_is_said(
+    make_run: Callable[..., Run], config: RunConfig, word: str
+) -> None:
+    assert word in paths.PROBE.read(make_run("DL", config).probed.context(), {}, None).absent
 
 
 def test_a_large_network_is_summed_and_not_listed(make_run: Callable[..., Run]) -> None:
@@ -169,7 +180,7 @@ def test_a_large_network_is_summed_and_not_listed(make_run: Callable[..., Run]) 
     )
 
 
-@pytest.mark.parametrize("net", [DENSE, NetConfig("resnet_fc", (("blocks", 2), ("width", 4)))])
+@pytest.mark.parametrize("net", [DENSE, RESIDUAL])
 def test_where_each_nth_example_is_read_a_chosen_one_is_the_same_or_the_nearest_before(
     make_run: Callable[..., Run], net: NetConfig
 ) -> None:

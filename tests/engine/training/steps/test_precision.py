@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -54,20 +55,25 @@ def as_with_a_card(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert switches() == before
 
 
+@contextmanager
+def switches_put_back() -> Iterator[None]:
+    before = switches()
+    try:
+        yield
+    finally:
+        precision._set_switches(*before)
+
+
 def test_a_step_has_the_products_that_it_asks_for_and_leaves_what_was_there() -> None:
     with step_precision("tf32", CUDA):
         assert switches() == ("tf32", "tf32")
         with products("ieee"):
             assert switches() == ("ieee", "ieee")
         assert switches() == ("tf32", "tf32")
-    before = switches()
-    try:
+    with switches_put_back():
         use_full_products()  # as a trainer on a card does; cuDNN's own choice would be TF32
         with step_precision("float32", CUDA):
             assert switches() == ("ieee", "ieee")
-    finally:
-        torch.backends.cuda.matmul.fp32_precision = before[0]
-        torch.backends.cudnn.conv.fp32_precision = before[1]  # type: ignore[attr-defined]
 
 
 def test_every_kernel_of_a_network_is_computed_in_full_float32(
@@ -127,26 +133,19 @@ def test_the_kernel_of_recurrent_layers_is_computed_in_the_process_of_a_card() -
     """torch refuses `cudnn.flags` where convolutions alone were switched to full products."""
     torch.manual_seed(0)
     module, x = Recurrent(), torch.randn(3, 4, 2)
-    expected, before = kernels.empirical_ntk(module, x), switches()
-    try:
+    expected = kernels.empirical_ntk(module, x)
+    with switches_put_back():
         use_full_products()
         torch.testing.assert_close(kernels.empirical_ntk(module, x), expected)
         assert torch.backends.cudnn.enabled
-    finally:
-        torch.backends.cuda.matmul.fp32_precision = before[0]
-        torch.backends.cudnn.conv.fp32_precision = before[1]  # type: ignore[attr-defined]
 
 
 def test_what_holds_outside_is_not_undone_by_a_reading_that_began_before() -> None:
-    before = switches()
-    try:
+    with switches_put_back():
         with products("tf32"):
             use_full_products()
             assert switches() == ("tf32", "tf32")
         assert switches() == ("ieee", "ieee")
-    finally:
-        torch.backends.cuda.matmul.fp32_precision = before[0]
-        torch.backends.cudnn.conv.fp32_precision = before[1]  # type: ignore[attr-defined]
 
 
 def test_steps_in_bf16_are_near_those_in_float32_and_not_the_same(make_run: Make) -> None:
