@@ -49,12 +49,16 @@ def test_a_pair_of_classes_keeps_just_those_two_first_is_0(digits: Examples) -> 
     assert pair.fingerprint != digits.fingerprint
 
 
-def test_a_training_limit_is_balanced_and_leaves_the_test_set_whole(digits: Examples) -> None:
-    few = load_examples(DataConfig(train_limit=100))
-    assert np.bincount(few.train_y).tolist() == [10] * 10
-    assert few.test_x.shape == digits.test_x.shape
-    assert load_examples(DataConfig(train_limit=100)).fingerprint == few.fingerprint
-    assert load_examples(DataConfig(train_limit=10**6)).fingerprint == digits.fingerprint
+@pytest.mark.parametrize(("part", "other"), [("train", "test"), ("test", "train")])
+def test_a_limit_is_balanced_and_leaves_the_other_part_whole(
+    digits: Examples, part: str, other: str
+) -> None:
+    few, again = (load_examples(DataConfig(**{f"{part}_limit": 100})) for _ in range(2))
+    assert np.bincount(getattr(few, f"{part}_y")).tolist() == [10] * 10
+    assert np.array_equal(getattr(few, f"{other}_x"), getattr(digits, f"{other}_x"))
+    assert again.fingerprint == few.fingerprint
+    whole = load_examples(DataConfig(**{f"{part}_limit": 10**6}))
+    assert whole.fingerprint == digits.fingerprint
 
 
 @pytest.mark.parametrize("pair", [(0, 10), (-1, 3)])

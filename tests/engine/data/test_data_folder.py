@@ -72,6 +72,13 @@ def load(path: Path) -> Examples:
     return load_examples(DataConfig(name=f"folder:{path}"))
 
 
+def told(path: Path) -> tuple[Examples, list[str]]:
+    """The examples, and what was said; once where it was said again, as where it takes long."""
+    said: list[str] = []
+    found = load_examples(DataConfig(name=f"folder:{path}"), lambda what, _: said.append(what))
+    return found, [what for what, _ in groupby(said)]
+
+
 def loaded(files: Files, tmp_path: Path) -> Examples:
     as_zip(files, tmp_path / "some.zip")
     return load(tmp_path / "some.zip")
@@ -137,39 +144,26 @@ def test_odd_sizes_are_brought_to_the_most_frequent_one(tmp_path: Path) -> None:
 
 def test_progress_is_told(tmp_path: Path) -> None:
     as_tar_gz(classes("a", "b"), tmp_path / "a.tar.gz")
-    said: list[str] = []
-    config = DataConfig(name=f"folder:{tmp_path / 'a.tar.gz'}")
-    load_examples(config, lambda what, _fraction: said.append(what))
-    said = [what for what, _ in groupby(said)]  # the same again where it takes long
-    assert said == ["reading a.tar.gz", "looking through a.tar.gz", "decoding a.tar.gz"]
+    words = ["reading a.tar.gz", "looking through a.tar.gz", "decoding a.tar.gz"]
+    assert told(tmp_path / "a.tar.gz")[1] == words
 
 
 def test_the_second_time_comes_from_the_cache_until_the_source_changes(tmp_path: Path) -> None:
-    as_folder(classes("a", "b"), tmp_path / "images")
-    config = DataConfig(name=f"folder:{tmp_path / 'images'}")
-    said: list[str] = []
-    first, second = (load_examples(config, lambda w, _f: said.append(w)) for _ in range(2))
-    assert first.fingerprint == second.fingerprint
-    assert [what for what, _ in groupby(said)].count("decoding images") == 1
-    (tmp_path / "images" / "a" / "new.png").write_bytes(png(200))
-    third = load_examples(config, lambda w, _f: said.append(w))
-    assert [what for what, _ in groupby(said)].count("decoding images") == 2
-    assert third.fingerprint != first.fingerprint
-
-
-def test_each_source_has_a_place_of_its_own_in_the_cache(tmp_path: Path) -> None:
-    """Also the second, for which the folder is there already."""
-    said: list[str] = []
-    for name in ("one", "two", "one", "two"):
-        if not (tmp_path / name).exists():
-            as_folder(classes("a", name), tmp_path / name)
-        config = DataConfig(name=f"folder:{tmp_path / name}")
-        examples = load_examples(config, lambda word, _: said.append(word))
-        assert examples.class_names == ("a", name)
-    assert [word for word, _ in groupby(said) if word.startswith("decoding")] == [
-        "decoding one",
-        "decoding two",
-    ]
+    """Each source has a place of its own there, also the second, for which its folder is there."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    found: list[tuple[str, bool]] = []
+    for path in (one, two, one, two, one):
+        if not path.exists():
+            as_folder(classes("a", path.name), path)
+        elif len(found) == 4:
+            (one / "a" / "new.png").write_bytes(png(200))
+        examples, words = told(path)
+        assert examples.class_names == ("a", path.name)
+        found.append((examples.fingerprint, f"decoding {path.name}" in words))
+    prints, decoded = zip(*found, strict=True)
+    assert decoded == (True, True, False, False, True)
+    assert prints[:2] == prints[2:4]
+    assert prints[4] != prints[0]
 
 
 def test_the_test_part_of_a_folder_is_not_named_by_a_file(tmp_path: Path) -> None:

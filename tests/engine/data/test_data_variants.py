@@ -91,13 +91,6 @@ def test_random_pixels_leave_true_labels_and_noise_adds_its_own() -> None:
     assert np.array_equal(both.train_y, noisy.train_y)
 
 
-def test_a_test_limit_is_balanced_and_leaves_the_training_set_whole(true: Examples) -> None:
-    few = load_examples(DataConfig(test_limit=100))
-    assert np.bincount(few.test_y).tolist() == [10] * 10
-    assert np.array_equal(few.train_x, true.train_x)
-    assert load_examples(DataConfig(test_limit=10**6)).fingerprint == true.fingerprint
-
-
 def test_every_variant_has_a_fingerprint_of_its_own() -> None:
     prints = [load_examples(config).fingerprint for config in VARIANTS]
     for one, other in combinations(range(len(VARIANTS)), 2):

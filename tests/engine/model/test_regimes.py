@@ -88,17 +88,6 @@ def test_fr_di_starts_with_equal_networks_and_fr_ii_does_not(make_run):
     assert not same(weights(ii.value), weights(ii.feature))
 
 
-@pytest.mark.parametrize("name", ["ReLU", "DLN"])
-def test_one_network_is_the_ordinary_one_or_a_product_of_its_weights(make_run, name):
-    run = make_run(name)
-    z = x = run.probed.context().x
-    *layers, last = run.trainer.network.value.weights
-    for layer in layers:
-        z = z @ layer.T if name == "DLN" else torch.relu(z @ layer.T)
-    assert torch.allclose(run.trainer.network(x), z @ last.T, atol=1e-6)
-    assert name == "ReLU" or all(bool((g == 1).all()) for g in run.probed.context().gates)
-
-
 @pytest.mark.parametrize(("name", "first"), [("FL", "ReLU"), ("FL-linear", "DL-linear")])
 def test_fl_learns_its_gates_first_and_then_restarts_the_value_network(
     make_run, events, name, first
@@ -137,42 +126,11 @@ def test_two_equal_examples_have_different_gates_under_frg(make_run):
     assert not torch.equal(gates[0][0], gates[0][1])
 
 
-@pytest.mark.parametrize("name", ["DL-linear", "FR-linear"])
-def test_linear_features_are_linear_in_the_input(make_run, name):
-    network = make_run(name).trainer.network
-    x = torch.rand(5, 64)
-    z = x
-    for layer, made in zip(network.feature.weights, network.trace(x).gate_pre, strict=False):
-        z = z @ layer.T
-        assert torch.allclose(made, z, atol=1e-5)
-
-
 def test_gates_only_has_weights_that_never_move_and_learns(make_run):
     run = make_run("gates-only")
     for _ in range(2 * run.trainer.steps_per_epoch):
         run.step()
     assert run.trainer.test_score().accuracy > 0.3  # chance is 0.1
-
-
-def test_tiled_gates_are_the_feature_networks_gates_repeated(make_run):
-    run = make_run("FR-II", tiling=(2, 1, 3))
-    network, x = run.trainer.network, run.probed.context().x
-    trace = network.trace(x)
-    feature = [(q > 0).float() for q in trace.feature.pre]
-    assert [gate.shape[1] for gate in trace.value.gates] == [32, 16, 48]
-    assert torch.equal(trace.value.gates[0], torch.cat([feature[0]] * 2, dim=1))
-    assert torch.equal(trace.value.gates[2], torch.cat([feature[2]] * 3, dim=1))
-    for _ in range(3):
-        run.step()
-
-
-def test_rotated_gates_are_shifted_by_as_many_units(make_run):
-    run = make_run("FR-II", rotation=(0, 3, -1), wiring=(2, 0, 1))
-    trace = run.trainer.network.trace(run.probed.context().x)
-    feature = [(q > 0).float() for q in trace.feature.pre]
-    assert torch.equal(trace.value.gates[0], feature[2])
-    assert torch.equal(trace.value.gates[1][:, 3], feature[0][:, 0])
-    assert torch.equal(trace.value.gates[2][:, 0], feature[1][:, 1])
 
 
 @pytest.mark.parametrize(

@@ -56,10 +56,11 @@ def test_maps_are_shifted_in_space_too(make_run):
     assert torch.equal(used[1], torch.roll(made[1], (2, 2), dims=(2, 3)))
 
 
-def test_own_gates_cannot_be_rotated(make_run, events):
+def test_own_gates_cannot_be_rotated_or_exchanged(make_run, events):
     run = make_run("ReLU")
-    with refused("own-gates"):
-        run.control.rotate((1, 0, 0))
+    for change in (run.control.rotate, run.control.rewire):
+        with refused("own-gates"):
+            change((1, 0, 2))
     assert not any(isinstance(event, Rewired) for event in events)
 
 

@@ -23,6 +23,7 @@ from dgn_engine.sweep.unit_results import Answers, TrainedRun, UnitResults
 from dgn_engine.training.batched import Job, train_pack
 from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.run import Run
+from tests.engine.training.changed_config import changed
 from tests.engine.training.run_watchers import StopAt
 
 BASE = RunConfig(
@@ -36,8 +37,7 @@ TEST = 360  # examples
 
 
 def config_of(regime: str = "ReLU", seed: int = 0, **training: Any) -> RunConfig:
-    gating = replace(BASE.gating, regime=regime)
-    return replace(BASE, seed=seed, gating=gating, training=replace(BASE.training, **training))
+    return changed(BASE, seed=seed, gating={"regime": regime}, training=training)
 
 
 def data_of(binary: tuple[int, int] | None) -> DataConfig:

@@ -26,6 +26,7 @@ from dgn_engine.protocol.training import Measured, RunStarted
 from dgn_engine.regimes import all_regimes
 from dgn_engine.training.ignored_settings import RunFacts, ignored_settings
 from dgn_engine.training.run import Run
+from tests.engine.training.changed_config import changed
 from tests.plugins import each
 from tests.refusals import refused
 
@@ -116,9 +117,7 @@ def result_of(config: RunConfig) -> tuple[list[bytes], object]:
 
 def with_setting(config: RunConfig, place: str, value: object) -> RunConfig:
     part, _, name = place.rpartition(".")
-    if not part:
-        return replace(config, **{name: value})  # type: ignore[arg-type]
-    return replace(config, **{part: replace(getattr(config, part), **{name: value})})  # type: ignore[arg-type]
+    return changed(config, **({part: {name: value}} if part else {name: value}))
 
 
 def in_regime(regime: str, **settings: object) -> RunConfig:
@@ -171,16 +170,16 @@ def wrong_settings(
     """Settings that change the result and are said to be ignored, or change nothing in silence;
     those whose names begin so."""
     for place, value in OTHER.items():
-        changed = with_setting(config, place, value)
-        if changed == config or not place.startswith(parts):
+        other = with_setting(config, place, value)
+        if other == config or not place.startswith(parts):
             continue
         try:
-            same = result_of(changed) == base_result(config)
+            same = result_of(other) == base_result(config)
         except UserError:
             continue  # refused: it was said
-        sizes = tuple(len(labels) for labels in _labels(changed.data))
+        sizes = tuple(len(labels) for labels in _labels(other.data))
         facts = RunFacts((sizes[0], sizes[1]))
-        said = place in {one.place for one in ignored_settings(changed, facts)}
+        said = place in {one.place for one in ignored_settings(other, facts)}
         if same != said:
             yield place, value, "changes nothing" if same else "changes the result"
 
@@ -292,5 +291,5 @@ def test_every_option_of_a_network_changes_it(net: str) -> None:
         else:
             most = option.most is not None and option.default >= option.most
             value = option.default - 1 if most else option.default + 1
-        changed = plugin.build(shape, 10, defaults | {option.name: value})
-        assert changed != plugin.build(shape, 10, defaults), option.name
+        other = plugin.build(shape, 10, defaults | {option.name: value})
+        assert other != plugin.build(shape, 10, defaults), option.name

@@ -15,7 +15,7 @@ import torch
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
 from dgn_engine.protocol.messages import Event
-from dgn_engine.protocol.training import RegimeSwapped, Rewired
+from dgn_engine.protocol.training import RegimeSwapped
 from dgn_engine.training.devices import set_threads
 from dgn_engine.training.run import Run
 
@@ -100,23 +100,6 @@ def test_a_dial_out_of_bounds_is_refused_and_changes_nothing(
     network = run.trainer.network
     assert (run.trainer.optimizer.learning_rate, run.control.pace) == (0.001, 0.0)
     assert (network.gate.beta, network.value_input) == (8.0, "image")
-
-
-def test_an_order_and_a_rotation_are_told_and_need_wires(
-    make_run: Make, events: list[Event]
-) -> None:
-    run = make_run("DL")
-    run.control.rewire((2, 0, 1))
-    run.control.rotate((0, 3, 0))
-    ones = [event for event in events if isinstance(event, Rewired)]
-    assert [(event.order, event.rotation) for event in ones] == [
-        ((2, 0, 1), ()),
-        ((2, 0, 1), (0, 3, 0)),
-    ]
-    own = make_run("ReLU")
-    for change in (own.control.rewire, own.control.rotate):
-        with pytest.raises(UserError):
-            change((1, 0, 2))
 
 
 def test_what_a_run_is_stands_in_its_first_event(make_run: Make) -> None:

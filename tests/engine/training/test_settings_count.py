@@ -7,7 +7,6 @@ configuration to the network would be lost on both sides of any comparison of tw
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from dgn_engine.training.run import Run
 from tests.engine.session.drawn_runs import IMAGE, INPUTS, data_of, examples_of
 from tests.engine.slow_run import SlowRun
 from tests.engine.slow_table import stream
+from tests.engine.training.changed_config import changed
 from tests.refusals import refused
 
 BASE = RunConfig.from_dict(
@@ -99,15 +99,6 @@ def in_float64() -> Iterator[None]:
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)
-
-
-def changed(config: RunConfig, **parts: Any) -> RunConfig:
-    """`changed(BASE, net={'bias': True}, seed=3)`."""
-    whole = {
-        name: replace(getattr(config, name), **value) if isinstance(value, dict) else value
-        for name, value in parts.items()
-    }
-    return replace(config, **whole)
 
 
 def run_of(config: RunConfig, **given: Any) -> Run:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from dgn_engine.model.stack import Stack
 from dgn_engine.regimes import Regime, all_regimes, find_regime
 from dgn_engine.training.device_data import DeviceData
 from dgn_engine.training.trainer import Trainer
+from tests.engine.training.changed_config import changed
 from tests.plugins import each
 from tests.refusals import refused
 
@@ -38,11 +38,8 @@ def data(architecture: Architecture = CHAIN) -> DeviceData:
 def trainer(
     regime: str = "DL", architecture: Architecture = CHAIN, **parts: dict[str, Any]
 ) -> Trainer:
-    config = RunConfig()
-    parts = {"training": {}, **parts}
-    parts["training"] = {"batch": 4, "learning_rate": 0.01, **parts["training"]}
-    for part, values in parts.items():
-        config = replace(config, **{part: replace(getattr(config, part), **values)})
+    parts = {**parts, "training": {"batch": 4, "learning_rate": 0.01, **parts.get("training", {})}}
+    config = changed(RunConfig(), **parts)
     return Trainer(config, architecture, data(architecture), find_regime(regime), CPU)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import torch
 
@@ -23,6 +22,7 @@ from dgn_engine.training.weight_keeper import (
     best_until_file,
     epoch_file,
 )
+from tests.engine.training.changed_config import changed
 from tests.engine.training.run_watchers import Nobody
 from tests.refusals import refused
 
@@ -38,11 +38,7 @@ def trained(path, config):
 
 
 def relu(config, **training):
-    return replace(
-        config,
-        gating=replace(config.gating, regime="ReLU"),
-        training=replace(config.training, **training),
-    )
+    return changed(config, gating={"regime": "ReLU"}, training=training)
 
 
 def accuracy_of(path, config):
@@ -89,9 +85,7 @@ class Scored:
 
     steps_per_epoch = 10
     step_count = 0
-    config = replace(
-        CONFIG, training=replace(CONFIG.training, keep_epochs=(2, 4), keep_best=True, epochs=4)
-    )
+    config = changed(CONFIG, training={"keep_epochs": (2, 4), "epochs": 4})
 
 
 def measured(keeper, epoch, accuracy, best):
@@ -121,11 +115,11 @@ def test_weights_to_keep_need_a_folder():
 
 
 def test_values_of_a_dl_run_and_its_gates_are_told_apart(tmp_path):
-    training = replace(CONFIG.training, epochs=1, keep_epochs=(0, 1))
-    trained(tmp_path / "dl", replace(CONFIG, training=training))
+    config = changed(CONFIG, training={"epochs": 1, "keep_epochs": (0, 1)})
+    trained(tmp_path / "dl", config)
     file = str(tmp_path / "dl" / KEPT / BEST)
-    gating = replace(CONFIG.gating, regime="FL", gates_from=file)
-    begun = replace(CONFIG, gating=gating, training=replace(training, weights_from=file))
+    gates = {"regime": "FL", "gates_from": file}
+    begun = changed(config, gating=gates, training={"weights_from": file})
     network = Run(1, begun, lambda _: None, lambda *_: None, live=False).trainer.network
     twin = Run(1, CONFIG, lambda _: None, lambda *_: None, live=False).trainer
     for _ in range(twin.steps_per_epoch):

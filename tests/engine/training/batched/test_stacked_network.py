@@ -16,6 +16,7 @@ from dgn_engine.training.batched.stack_member import SharedData
 from dgn_engine.training.batched.stacked_network import TrainerStack
 from dgn_engine.training.device_data import DeviceData
 from dgn_engine.training.run import Run
+from tests.engine.training.changed_config import changed
 from tests.plugins import each
 
 BASE = RunConfig(
@@ -40,11 +41,7 @@ def gates_file(tmp_path_factory):
 
 
 def gated(config, regime, **gating):
-    return replace(config, gating=replace(config.gating, regime=regime, **gating))
-
-
-def trained_by(config, **training):
-    return replace(config, training=replace(config.training, **training))
+    return changed(config, gating={"regime": regime, **gating})
 
 
 def begun(config, dtype=torch.float32):
@@ -77,7 +74,7 @@ def variety(regime, gates_file):
     yield replace(gated(plain, regime, **turned), seed=1, data=noisy)
     if regime in ("FR-II", "DL"):
         soft = {"beta": 4.0, "epsilon": 0.1}
-        yield trained_by(gated(plain, regime, value_input="ones"), learning_rate=2e-3)
+        yield changed(gated(plain, regime, value_input="ones"), training={"learning_rate": 2e-3})
         yield gated(plain, regime, value_input="random", **turned, **soft)
 
 
@@ -149,7 +146,7 @@ def test_configurations_are_split_into_packs_and_the_rest():
     spelt = replace(dl, net=NetConfig(options=(("depth", 4), ("width", 8))), seed=4)
     conv = replace(BASE, net=NetConfig(name="gconv"))
     two_stages, coins = gated(BASE, "FL"), gated(BASE, "FRG")
-    endless = trained_by(BASE, epochs=0)
+    endless = changed(BASE, training={"epochs": 0})
     groups = packable([dl, conv, wider, two_stages, spelt, coins, endless, gated(BASE, "ReLU")])
     assert groups.packs == ((0, 4, 7), (2,))
     assert groups.leftovers == (1, 3, 5, 6)

@@ -22,6 +22,7 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.batched import Job, train_pack
 from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.weight_keeper import KEPT
+from tests.engine.training.changed_config import changed
 from tests.engine.training.run_watchers import Nobody
 from tests.refusals import refused
 
@@ -34,8 +35,7 @@ BASE = RunConfig(
 
 
 def config_of(regime, seed=0, **training):
-    gating = replace(BASE.gating, regime=regime)
-    return replace(BASE, seed=seed, gating=gating, training=replace(BASE.training, **training))
+    return changed(BASE, seed=seed, gating={"regime": regime}, training=training)
 
 
 def jobs_in(root, **training):
