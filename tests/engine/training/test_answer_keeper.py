@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.runs import run_checkpoints
 from dgn_engine.storage.runs.folder_layout import ANSWERS, CHECKPOINTS
 from dgn_engine.storage.runs.run_answers import NONE, RunAnswers, read_answers, write_answers
@@ -20,6 +21,7 @@ from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.sweep.unit import unit_folder
 from dgn_engine.sweep.unit_results import Answers, TrainedRun, UnitResults
+from dgn_engine.training.answer_keeper import AnswerKeeper
 from dgn_engine.training.batched import Job, train_pack
 from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.run import Run
@@ -130,13 +132,32 @@ def test_packed_networks_leave_the_answers_of_runs_of_their_own(
         assert answers_of(found).best.mean() == pytest.approx(found.best, abs=1e-12)
 
 
-@pytest.mark.parametrize("step", [EPOCH - 1, EPOCH, 2 * EPOCH + 3, 5 * EPOCH, 6 * EPOCH - 1])
+BEST_FIRST = config_of(learning_rate=0.01)  # its best score comes before its last
+
+
+@pytest.mark.parametrize("step", [EPOCH - 1, EPOCH, 2 * EPOCH + 3, 4 * EPOCH, 6 * EPOCH - 1])
 def test_a_run_that_was_interrupted_ends_with_the_answers_of_one_that_was_not(
     tmp_path: Path, step: int
 ) -> None:
-    whole = train(tmp_path / "whole", config_of())
-    train(tmp_path, config_of(), until=step)
-    assert_same(answers_of(train(tmp_path, config_of())), answers_of(whole))
+    """Also right after its best score."""
+    whole = train(tmp_path / "whole", BEST_FIRST)
+    train(tmp_path, BEST_FIRST, until=step)
+    assert_same(answers_of(train(tmp_path, BEST_FIRST)), answers_of(whole))
+
+
+def test_answers_are_those_of_their_score_whatever_is_tested_in_the_same_memory(
+    tmp_path: Path,
+) -> None:
+    run = Run(1, config_of(), lambda _: None, lambda *_: None, live=False)
+    while run.evaluation.right is None:
+        run.step()
+    keeper, right = AnswerKeeper(tmp_path, run), run.evaluation.right
+    expected = right.tolist()
+    keeper.measured(Measured(EPOCH, 1.0, 1.0, 0.5, 1.0, 0.5), math.nan)
+    right.fill_(False)
+    keeper.write()
+    assert read_answers(tmp_path).last[EPOCH].tolist() == expected
+    assert True in expected
 
 
 def forget(folder: Path, after: int) -> None:
@@ -144,9 +165,6 @@ def forget(folder: Path, after: int) -> None:
     for checkpoint in run_checkpoints.scan(folder / CHECKPOINTS):
         if checkpoint.step > after:
             run_checkpoints.remove(checkpoint)
-
-
-BEST_FIRST = config_of(learning_rate=0.01)  # its best score comes before its last
 
 
 def test_a_run_that_goes_back_to_an_earlier_checkpoint_has_the_best_answers_of_then(

@@ -189,6 +189,7 @@ def test_an_estimate_that_stays_rough_never_takes_the_place_of_an_exact_picture(
         assert refining.takes_over(a_slice(64, 0.2), shown)
         assert refining.takes_over(whole, shown)
     assert refining.takes_over(rough, a_slice(8, 0.9))
+    assert refining.takes_over(rough, a_slice(64, 0.1)), "of as many examples the newer one"
     steps = iter((rough, few, rough, a_slice(64, 0.3, left=0.0)))
     last = list(refinements(lambda _: steps, CPU, lambda: 0.0))[-1]
     assert (last.result, last.error, last.done) == (few.result, 0.0, 1.0)

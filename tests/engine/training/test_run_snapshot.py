@@ -168,9 +168,11 @@ def test_an_undo_leaves_as_much_of_the_pre_training_as_there_was(
     run = make_run(regime)
     for _ in range(2):
         run.step()
+    run.evaluation.peaks = [0.25]
     before, ends = taken(run), run.control.pretrain_steps
     assert bool(ends) == left
     for _ in range(3):
         run.step()
     go_back(run, before)
     assert (run.step_count, run.control.pretrain_steps) == (5, ends + 3 if left else 0)
+    assert run.evaluation.peaks == [], "of the steps that were undone, too"

@@ -261,6 +261,10 @@ def test_only_drawn_gates_differ_from_example_to_example() -> None:
     assert gates is not None
     assert again is not None
     assert all(torch.equal(one[1], two[0]) for one, two in zip(gates, again, strict=True))
+    drawn.reseed(9)
+    others = drawn.control.network_at(rows).given_gates
+    assert others is not None
+    assert not same(list(gates), list(others)), "another seed draws others"
 
 
 def test_a_trainer_goes_on_from_the_state_of_another_to_the_last_bit() -> None:

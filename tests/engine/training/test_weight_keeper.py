@@ -104,6 +104,9 @@ def test_the_best_until_an_epoch_is_of_no_later_epoch_also_after_a_kill(tmp_path
         measured(keeper, epoch, accuracy, best)
     assert (tmp_path / best_until_file(2)).read_text() == "1"
     assert (tmp_path / best_until_file(4)).read_text() == "3"
+    later = WeightKeeper(tmp_path / "later", Scored(), 10)  # what is trained before counts not
+    measured(later, 1, 0.99, math.nan)
+    assert not (tmp_path / "later").exists()
     measured(WeightKeeper(tmp_path, Scored(), 0), 2, 0.7, 0.8)  # killed, from epoch 1 on again
     assert (tmp_path / BEST).read_text() == "3", "of a later epoch"
     assert (tmp_path / best_until_file(2)).read_text() == "1"
