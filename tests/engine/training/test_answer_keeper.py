@@ -158,6 +158,13 @@ def test_answers_are_those_of_their_score_whatever_is_tested_in_the_same_memory(
     keeper.write()
     assert read_answers(tmp_path).last[EPOCH].tolist() == expected
     assert True in expected
+    # of a checkpoint right after its best score that score stays the best
+    while run.step_count < EPOCH:
+        run.step()
+    again = AnswerKeeper(tmp_path, run)
+    again.measured(Measured(2 * EPOCH, 2.0, 1.0, 0.5, 1.0, 0.25), 0.5)
+    again.write()
+    assert list(read_answers(tmp_path).best) == [EPOCH]
 
 
 def forget(folder: Path, after: int) -> None:
