@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,10 @@ from PIL import Image
 from dgn_engine.config import DataConfig
 from dgn_engine.data import Examples, load_examples
 from dgn_engine.errors import UserError
+from dgn_engine.storage.images import decoder_child
+from dgn_engine.storage.images import image_records as records
+from dgn_engine.storage.images.decoder_pool import DecoderPool
+from dgn_engine.storage.images.image_files import ImageFile
 from tests.daily import nightly
 from tests.refusals import assert_one_sentence, refused
 
@@ -27,6 +32,23 @@ Files = dict[str, bytes]
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache"
+
+
+@pytest.fixture(autouse=True)
+def decoded_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The decoder without its child, which takes a moment to start: that is tested in storage."""
+
+    def ask(pool: DecoderPool, batch: list[ImageFile], task: Any) -> bytes:
+        contents = [file.content for file in batch]
+        said = io.BytesIO(decoder_child.answer(task.kind, task.shape, contents))
+        (count,) = records.COUNT.unpack(said.read(records.COUNT.size))
+        found = said.read(count * task.answer)
+        if count < len(batch):
+            refusal = records.refusal(said.read)
+            raise UserError(f"{pool._source}: {batch[count].name} {refusal}.")
+        return found
+
+    monkeypatch.setattr(DecoderPool, "_ask_child", ask)
 
 
 def png(level: int, size: tuple[int, int] = (6, 4), mode: str = "RGB") -> bytes:
