@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,7 +25,6 @@ from dgn_engine.model.nets import all_nets
 from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.training import RunEstimated, RunStarted
 from dgn_engine.regimes import all_regimes, find_regime
-from dgn_engine.storage.runs import run_checkpoints
 from dgn_engine.sweep import checks
 from dgn_engine.sweep.checks import check_start
 from dgn_engine.sweep.unit import Training
@@ -54,7 +54,6 @@ SMALLER = {
     "gconv": {"stride": 4},
     "vconv": {"stride": 4},
 }
-MARKS: dict[str, Any] = {"kept": "", "lines": 0, "frames": 0}
 WITHIN = 1.4  # the factor between the estimate and what torch allocates …
 ALWAYS = 1 << 16  # … but for the bytes that it takes whatever the network is
 
@@ -180,15 +179,25 @@ def test_moments_are_those_of_the_optimiser(training: dict[str, object], moments
     assert held == pytest.approx(needed.optimiser, rel=0.05)
 
 
-def peak_of_process(reset: bool = False) -> int:
-    """Bytes; as from now on, if it is reset."""
-    if reset:
-        try:
-            Path("/proc/self/clear_refs").write_text("5")
-        except OSError as error:
-            pytest.skip(f"this system forgets no peak: {error}")
+WRITE_CHECKPOINT = """
+import sys
+from pathlib import Path
+from typing import Any
+import torch
+from dgn_engine.storage.runs import run_checkpoints
+
+def peak():  # of this process alone: what getrusage says, a child inherits
     status = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
     return int(status["VmHWM"].split()[0]) * 1024
+
+state = {"step": 1, "lines": 0, "frames": 0, "kept": "", "finished": False}
+small = run_checkpoints.Snapshot({"a": torch.ones(10)}, state)
+run_checkpoints.write(Path(sys.argv[1]), small, 0, {})
+before = peak()
+tensors = {name: torch.ones(int(sys.argv[2]) // 8) for name in "ab"}
+run_checkpoints.write(Path(sys.argv[1]), run_checkpoints.Snapshot(tensors, state), 1, {})
+print(peak() - before)
+"""
 
 
 def test_a_checkpoint_takes_what_is_estimated_while_it_is_written(tmp_path: Path) -> None:
@@ -202,12 +211,8 @@ def test_a_checkpoint_takes_what_is_estimated_while_it_is_written(tmp_path: Path
     assert saved == pytest.approx(run.memory.weights + run.memory.optimiser, rel=0.05)
     copies = run.memory.checkpoints / (run.memory.weights + run.memory.optimiser)
     size = 100 << 20
-    first = run_checkpoints.Snapshot({"a": torch.ones(10)}, snapshot.state)
-    run_checkpoints.write(tmp_path, first, 0, MARKS)
-    before = peak_of_process(reset=True)
-    tensors = {name: torch.ones(size // 8) for name in "ab"}  # too large for what lay free
-    run_checkpoints.write(tmp_path, run_checkpoints.Snapshot(tensors, snapshot.state), 1, MARKS)
-    grown = peak_of_process() - before
+    child = [sys.executable, "-c", WRITE_CHECKPOINT, str(tmp_path), str(size)]
+    grown = int(subprocess.run(child, check=True, capture_output=True, text=True).stdout)
     assert grown == pytest.approx(copies * size, rel=0.1)
 
 
