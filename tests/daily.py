@@ -17,6 +17,8 @@ from collections.abc import Iterable
 
 import pytest
 
+OTHER = {"nightly", "faults", "display", "gpu"}  # marks of what no push runs
+
 
 def nightly(*values: object) -> list[object]:
     """Return values for `pytest.mark.parametrize` that run nightly; a tuple is one row."""
@@ -28,10 +30,10 @@ def nightly(*values: object) -> list[object]:
 
 def leave_the_rest_for_the_night(items: Iterable[pytest.Item], most: int | None = None) -> None:
     """Mark the cases of a `wide` test `nightly` that bring no new value of any parameter, and those
-    beyond `most` of one test."""
+    beyond `most` of one test; those that no push runs anyway bring none."""
     groups: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if item.get_closest_marker("wide") is not None:
+        if "wide" in (marks := {mark.name for mark in item.iter_markers()}) and not marks & OTHER:
             groups[item.nodeid.partition("[")[0]].append(item)
     for group in groups.values():
         mark = group[0].get_closest_marker("wide")
@@ -62,7 +64,9 @@ def _values(item: pytest.Item) -> set[tuple[str, object]]:
 
 
 def _identity(value: object) -> object:
-    """Return what tells a value from others: itself, its name, or else which object it is."""
-    if value is None or isinstance(value, (str, int, float)):
-        return value
-    return getattr(value, "__qualname__", id(value))
+    """Return what tells a value from others: itself, or which object it is.
+
+    Not its name, which all lambdas share, nor where it stands: beside a fixture with parameters
+    pytest counts cases, not values.
+    """
+    return value if value is None or isinstance(value, (str, int, float)) else id(value)
