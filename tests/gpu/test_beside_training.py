@@ -137,6 +137,7 @@ def on_device(seed: int, device: torch.device) -> Training:
     return replace(unit, config=replace(unit.config, device=kind))
 
 
+@pytest.mark.nightly  # processes that import torch; `make gpu` takes it on a card
 def test_two_processes_on_one_device_give_the_bits_of_one(
     device: torch.device, tmp_path: Path
 ) -> None:

@@ -18,6 +18,7 @@ from PIL import Image
 
 from benchmarks import gpu, gpu_case, gpu_davidnet, gpu_page
 from benchmarks.gpu_davidnet import ImageData, find_data
+from dgn_engine import cli
 from dgn_engine.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -140,13 +141,80 @@ def test_wrong_arguments_are_refused_with_code_2(words: list[str], tmp_path: Pat
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a card")
-def test_without_a_card_it_ends_with_code_3(tmp_path: Path) -> None:
-    process = start(tmp_path / "out")
+def stub_interpreter(folder: Path, body: str) -> Path:
+    """A Python that says what it is asked and does nothing but this."""
+    made = folder / "python"
+    made.write_text(f'#!/bin/bash\nshift; echo "$*"\n{body}\n', encoding="utf-8")
+    made.chmod(0o755)
+    return made
+
+
+def old_files(folder: Path) -> Path:
+    out = folder / "out"
+    out.mkdir()
+    for name in FILES:
+        (out / name).write_text("old\n", encoding="utf-8")
+    return out
+
+
+@pytest.mark.parametrize(
+    ("codes", "code", "begun"),
+    [
+        ((0, 0), 0, 2),
+        ((1, 0), 1, 2),
+        ((0, 1), 1, 2),
+        ((2, 0), 2, 1),
+        ((gpu.NO_CARD, 0), gpu.NO_CARD, 1),
+        ((137, 0), 137, 1),
+    ],
+)
+def test_a_session_ends_as_its_commands_do_and_nothing_old_stands_beside_them(
+    codes: tuple[int, int], code: int, begun: int, tmp_path: Path
+) -> None:
+    out = old_files(tmp_path)
+    body = f"[ $1 = benchmarks.gpu ] && exit {codes[0]}; exit {codes[1]}"
+    python = stub_interpreter(tmp_path, body)
+    process = start(out, "--python", str(python), "--seconds", "100", "--data", "here")
     output, _ = process.communicate()
-    assert process.returncode == 3
-    assert output == gpu.NO_CARD_WORDS + "\n"
+    assert process.returncode == code
+    table, *trained = (line.split() for line in output.splitlines())
+    until = int(table.pop(6))
+    assert table == [
+        "benchmarks.gpu", "--out", f"{out}/gpu.json", "--page", f"{out}/gpu.md", "--until",
+    ]  # fmt: skip
+    assert trained == [[
+        "benchmarks.gpu_davidnet", "--out", f"{out}/davidnet.json", "--rates", f"{out}/gpu.json",
+        "--until", f"{until + 55}", "--data", f"{tmp_path}/here",
+    ]][: begun - 1]  # fmt: skip
+    assert [path.name for path in out.iterdir()] == ["session.log"]
+    assert (out / "session.log").read_text("utf-8") == output
+
+
+def test_a_signal_is_passed_on_and_its_end_awaited(tmp_path: Path) -> None:
+    trap = "trap 'sleep 0.1; echo saved; exit 143' TERM"
+    body = f"{trap}; echo begun; for i in {{1..3000}}; do sleep 0.02; done"
+    out = tmp_path / "out"
+    process = start(out, "--python", str(stub_interpreter(tmp_path, body)), "--dry")
+    log = out / "session.log"
+    try:
+        while not (log.exists() and "begun\n" in log.read_text("utf-8")):
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate()
+    finally:
+        process.kill()
+    assert process.returncode == 128 + signal.SIGTERM
+    assert output.splitlines()[1:] == ["begun", "saved"]
+
+
+def test_without_a_card_nothing_is_trained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert gpu_davidnet.main(["--out", str(tmp_path / "davidnet.json")]) == gpu.NO_CARD
+    assert capsys.readouterr().err == gpu.NO_CARD_WORDS + "\n"
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.nightly
@@ -186,36 +254,59 @@ def test_a_dry_session_does_all_of_it(images: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("named", [False, True])
-def test_without_data_it_says_so_and_leaves_the_training_out(named: bool, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    for name in FILES:
-        (out / name).write_text("old\n", encoding="utf-8")
-    process = start(out, "--dry", "--only", "davidnet", *(["--data", "."] if named else []))
+def test_without_data_it_says_so_and_leaves_the_training_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = old_files(tmp_path)
+    process = start(out, "--dry", "--only", "davidnet", "--data", ".")
     output, _ = process.communicate()
     assert process.returncode == 0
-    why = json.loads((out / "davidnet.json").read_text("utf-8"))["skipped"]
-    assert why == (f"{tmp_path} {gpu_davidnet.NO_DATA}" if named else "no data were given")
-    assert output == f"DavidNet is not trained: {why}.\n"
-    assert f"DavidNet was not trained: {why}." in (out / "davidnet.md").read_text("utf-8")
+    assert_left_out(out, f"{tmp_path} {gpu_davidnet.NO_DATA}", output)
     assert (out / "gpu.json").read_text("utf-8") == "old\n"
+    assert gpu_davidnet.main(["--dry", "--out", str(out / "davidnet.json")]) == 0
+    assert_left_out(out, "no data were given", capsys.readouterr().err)
 
 
-@pytest.mark.slow
-def test_nothing_old_stands_beside_a_session_that_has_no_time(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    for name in FILES:
-        (out / name).write_text("old\n", encoding="utf-8")
-    process = start(out, "--dry", "--seconds", "5")
-    output, _ = process.communicate()
-    assert process.returncode == 0, output
-    for name in FILES:
-        assert "old" not in (out / name).read_text("utf-8").splitlines()
-    assert json.loads((out / "gpu.json").read_text("utf-8"))["tests"]["word"] == "stopped"
+def assert_left_out(out: Path, why: str, said: str) -> None:
+    assert json.loads((out / "davidnet.json").read_text("utf-8"))["skipped"] == why
+    assert said == f"DavidNet is not trained: {why}.\n"
+    assert f"DavidNet was not trained: {why}." in (out / "davidnet.md").read_text("utf-8")
 
 
+def test_a_training_that_has_no_time_is_not_begun(images: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "davidnet.json"
+    given = ["--dry", "--data", str(images), "--out", str(rows)]
+    assert gpu_davidnet.main([*given, "--seconds", "10"]) == 0
+    assert _states(rows) == ["not begun"] * len(IMAGE_RUNS)
+    assert gpu.NO_TIME in (tmp_path / "davidnet.md").read_text("utf-8")
+
+
+def test_a_training_that_is_stopped_leaves_what_it_has(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first run is trained in this process; the second is stopped."""
+    begun: list[str] = []
+
+    def run(command: list[str], *_: object) -> tuple[int, str]:
+        begun.append(command[-1])
+        if len(begun) > 1:
+            raise SystemExit(128 + signal.SIGTERM)
+        return cli.main(command[command.index("train") :]), ""
+
+    monkeypatch.setattr(gpu_davidnet, "run_for", run)
+    monkeypatch.setattr(gpu_davidnet, "measure_rates", lambda *_: None)
+    rows = tmp_path / "davidnet.json"
+    with pytest.raises(SystemExit):
+        gpu_davidnet.main(["--dry", "--data", str(images), "--out", str(rows)])
+    assert _states(rows) == ["done", "stopped", *["not begun"] * (len(IMAGE_RUNS) - 2)]
+    first, second, *_ = json.loads(rows.read_text("utf-8"))["runs"]
+    assert first["epochs"] == gpu_davidnet.DRY_EPOCHS
+    assert 0.0 <= first["test_accuracy"] <= first["best_test_accuracy"] <= 1.0
+    assert "epochs" not in second
+    assert "| dry: ReLU |" in (tmp_path / "davidnet.md").read_text("utf-8")
+
+
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_session_that_is_stopped_leaves_what_it_has(images: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"

@@ -86,6 +86,7 @@ def test_every_probe_reads_a_network_that_lies_on_the_device(
             assert abs(array - theirs).max() <= 1e-3 * abs(theirs).max(), name
 
 
+@pytest.mark.nightly  # processes that import torch; `make gpu` takes it on a card
 def test_the_first_kernel_of_a_module_makes_torch_warn_of_no_context(device: torch.device) -> None:
     """In a process of its own: the first product of a backward pass warns where there is none."""
     work = (

@@ -9,6 +9,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Literal
 
+import pytest
 import torch
 
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
@@ -59,6 +60,7 @@ def serve_until_the_card_breaks(
     serve_engine(pipe, data_root, runs_root)
 
 
+@pytest.mark.nightly  # processes that import torch; `make gpu` takes it on a card
 def test_an_assertion_on_the_card_costs_the_process_and_not_the_run(
     device: torch.device, tmp_path: Path
 ) -> None:
