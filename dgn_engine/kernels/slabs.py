@@ -126,12 +126,14 @@ def wrap(slab: Real, level: Whole, shift: int) -> None:
             for step in range(margin):
                 square[x, step] = square[x, width + step]
                 square[x, margin + width + step] = square[x, margin + step]
-        for step in range(margin):
-            square[step] = square[width + step]
-            square[margin + width + step] = square[margin + step]
+        for step in range(margin):  # not row by row: numba takes seconds to compile a copy
+            for far in range(pitch):
+                square[step, far] = square[width + step, far]
+                square[margin + width + step, far] = square[margin + step, far]
     for step in range(margin):
-        slab[step] = slab[height + step]
-        slab[margin + height + step] = slab[margin + step]
+        for i in range(pitch * pitch):
+            slab[step, i] = slab[height + step, i]
+            slab[margin + height + step, i] = slab[margin + step, i]
 
 
 def add_rows(below: Real, first: int, kernel: int, sums: Real) -> None:
@@ -165,7 +167,9 @@ def slab_total(slab: Real, level: Whole, shift: int, flat: bool) -> float:
         line = slab[row]
         for i in range(len(line)):
             sums[i] += line[i]
-    return float(sums.sum())
+    for value in sums:
+        result += value
+    return result
 
 
 @dataclass(frozen=True)

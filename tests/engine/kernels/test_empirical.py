@@ -113,7 +113,7 @@ def test_the_budget_bounds_the_memory(name: str, take: Take) -> None:
     take("nothing hidden")
     gram.onednn_is_faster()  # timed once, in memory of its own
     for place, (module, x, other) in enumerate([zoo(name)] * 2):
-        x = torch.cat([x] * 4)
+        x = torch.cat([x] * 2)
         many, mode = other if place else None, MODES[len(name) % 4]
         for factor in (1, 2):
             budget = factor * least_budget(module, x, many, mode)
