@@ -85,6 +85,7 @@ def test_every_probe_is_refined_on_a_card_to_what_it_reads(
     assert module is not None
     for owner in (module, refinement):  # small as the network is, it is refined
         monkeypatch.setattr(owner, "AT_ONCE", 0.0, raising=False)
+    monkeypatch.setattr(refinement, "ROUGH", 0.5)  # after few draws the exact kernel begins
     with simulated_card() as card:
         context = context_on("cuda", net, "DL")
         last = list(refine(context, {}, torch.Generator().manual_seed(0)))[-1]

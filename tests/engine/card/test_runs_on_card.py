@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from safetensors.numpy import load_file
 
 from dgn_engine.model.nets import all_nets
 from dgn_engine.regimes import all_regimes
+from dgn_engine.storage.checkpoints import checkpoint_reader
+from dgn_engine.storage.inner_path import InnerPath
 from dgn_engine.storage.runs import run_checkpoints
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture, go_back, restore
@@ -17,6 +21,16 @@ from tests.plugins import each
 NETS = list(all_nets())
 REGIMES = [regime.name for regime in all_regimes()]
 MARKS = {"kept": "", "lines": 0, "frames": 0}  # as a folder of a run gives them
+
+
+@pytest.fixture
+def no_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint that was just written is read without a child process."""
+
+    def read(path: InnerPath) -> SimpleNamespace:
+        return SimpleNamespace(arrays=load_file(path.whole))
+
+    monkeypatch.setattr(checkpoint_reader, "read_tensors", read)
 
 
 def take_steps(run: Run, steps: int) -> None:
@@ -29,7 +43,7 @@ def take_steps(run: Run, steps: int) -> None:
 @pytest.mark.parametrize("regime", each(REGIMES))
 @pytest.mark.parametrize("net", each(NETS))
 def test_a_run_on_a_card_gives_the_bits_of_one_on_the_cpu(
-    net: str, regime: str, tmp_path: Path
+    net: str, regime: str, tmp_path: Path, no_child: None
 ) -> None:
     after = "DL" if regime == "FR-II" else "FR-II"
 
