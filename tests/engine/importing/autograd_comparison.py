@@ -34,9 +34,14 @@ def listed(saved: object, folder: Path | None = None) -> CheckpointContents:
         return read_tensors(folder / "net.pt")
     content = io.BytesIO()
     torch.save(saved, content)
-    found = reader_child.tidy(reader_child.read(content.getvalue()))
+    return read_here(content.getvalue(), "net.pt")
+
+
+def read_here(content: bytes, name: str) -> CheckpointContents:
+    """What the reader of files says of one, in this process."""
+    found = reader_child.tidy(reader_child.read(content))
     told = {each.name: getattr(found, each.name) for each in fields(found)}
-    return laid_out(CheckpointContents(**told | {"file_name": "net.pt"}))
+    return laid_out(CheckpointContents(**told | {"file_name": name}))
 
 
 def kernel(network: nn.Module, x: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.importing.from_file import ImportedNetwork, network_of
 from dgn_engine.importing.open_questions import OpenQuestions
 from dgn_engine.protocol.file_reading import FileReading
-from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
+from tests.engine.importing.autograd_comparison import read_here
 from tests.refusals import refused
 
 DEEP = [(10, 8), (8, 8), (8, 3)]
@@ -39,7 +39,9 @@ def dense(x: Tensor, weights: list[np.ndarray], biases: list[np.ndarray]) -> Ten
 def read(path: Path, inputs: int = 10, order: Sequence[str] = ()) -> ImportedNetwork:
     """With ReLU between its layers."""
     said = FileReading(activation="relu", order=tuple(order))
-    return network_of(replace(read_tensors(path), reading=said), (inputs,), torch.float64)
+    return network_of(
+        replace(read_here(path.read_bytes(), path.name), reading=said), (inputs,), torch.float64
+    )
 
 
 def saved(folder: Path, arrays: Mapping[str, np.ndarray]) -> Path:

@@ -24,13 +24,14 @@ from dgn_engine.importing.from_file import module_in
 from dgn_engine.importing.open_questions import OpenQuestions
 from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
+from tests.daily import nightly
 from tests.engine.importing.autograd_comparison import Truth, listed
 from tests.engine.importing.random_sequences import NORMS, WEIGHTED, draw, flat, said_of
 from tests.engine.importing.torch_networks import in_use
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
 CASES = 2000
-IN_SUITE = 50  # of these; the others take minutes: `make faults`
+IN_SUITE = 25  # of these, and as many at night; the others take minutes: `make faults`
 
 
 def numbered(network: nn.Sequential, coin: random.Random) -> dict[str, Tensor]:
@@ -148,8 +149,11 @@ def check(seeds: Iterable[int], folder: Path) -> Counter[tuple[str, ...]]:
     return counts
 
 
-def test_random_sequences_are_equal_to_autograd_or_asked_or_refused(tmp_path: Path) -> None:
-    counts = check(range(IN_SUITE), tmp_path)
+@pytest.mark.parametrize("start", [0, *nightly(IN_SUITE)])
+def test_random_sequences_are_equal_to_autograd_or_asked_or_refused(
+    start: int, tmp_path: Path
+) -> None:
+    counts = check(range(start, start + IN_SUITE), tmp_path)
     verdicts = Counter(equal=0, asked=0, refused=0)
     for kind, count in counts.items():
         verdicts[kind[-1]] += count
@@ -158,7 +162,7 @@ def test_random_sequences_are_equal_to_autograd_or_asked_or_refused(tmp_path: Pa
 
 @pytest.mark.slow
 @pytest.mark.faults
-@pytest.mark.parametrize("start", range(IN_SUITE, CASES, 75))
+@pytest.mark.parametrize("start", range(2 * IN_SUITE, CASES, 75))
 def test_more_random_sequences_are_equal_to_autograd_or_asked_or_refused(
     start: int, tmp_path: Path
 ) -> None:
