@@ -190,6 +190,15 @@ def test_a_session_ends_as_its_commands_do_and_nothing_old_stands_beside_them(
     assert (out / "session.log").read_text("utf-8") == output
 
 
+def test_the_table_alone_has_all_but_twenty_seconds(tmp_path: Path) -> None:
+    python = stub_interpreter(tmp_path, "exit 0")
+    before = int(time.time())
+    words = ("--python", str(python), "--seconds", "100", "--only", "gpu")
+    output, _ = start(tmp_path / "out", *words).communicate()
+    assert before + 80 <= int(output.split()[-1]) <= time.time() + 80
+    assert output.count("\n") == 1
+
+
 def test_a_signal_is_passed_on_and_its_end_awaited(tmp_path: Path) -> None:
     trap = "trap 'sleep 0.1; echo saved; exit 143' TERM"
     body = f"{trap}; echo begun; for i in {{1..3000}}; do sleep 0.02; done"

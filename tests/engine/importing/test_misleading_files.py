@@ -169,6 +169,10 @@ def test_readings_are_tried_on_examples_from_all_over() -> None:
     with torch.no_grad():
         share = float((tanh(x[order][rows]).argmax(1) == y[order][rows]).float().mean())
     assert best["tanh"].accuracy == pytest.approx(share)
+    named = replace(listed(network.state_dict()), said=(("activation", "tanh"),))
+    found = fitting_readings(named, (N,), x, y)
+    assert found[0].reading.activation == "relu"  # the best, whatever the file itself names
+    assert "tanh" in [fitting.reading.activation for fitting in found]
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["before", "behind"])
