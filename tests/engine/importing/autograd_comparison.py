@@ -22,6 +22,7 @@ from dgn_engine.storage.checkpoints.array_layout import laid_out
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from tests.engine.importing.random_sequences import NORMS, WEIGHTED, flat
+from tests.engine.kernels.module_grammar import tangent_kernel
 
 EXAMPLES = 3
 IDLE = (nn.Dropout, nn.Dropout2d, nn.Identity)
@@ -42,25 +43,6 @@ def read_here(content: bytes, name: str) -> CheckpointContents:
     found = reader_child.tidy(reader_child.read(content))
     told = {each.name: getattr(found, each.name) for each in fields(found)}
     return laid_out(CheckpointContents(**told | {"file_name": name}))
-
-
-def kernel(network: nn.Module, x: Tensor) -> Tensor:
-    """K by plain autograd, the mean over logits."""
-    rows = []
-    parameters = list(network.parameters())
-    for example in x:
-        for logit in network(example[None]).reshape(-1):
-            parts = torch.autograd.grad(logit, parameters, retain_graph=True, allow_unused=True)
-            rows.append(
-                torch.cat(
-                    [
-                        (torch.zeros_like(p) if g is None else g).reshape(-1)
-                        for p, g in zip(parameters, parts, strict=True)
-                    ]
-                )
-            )
-    jacobian = torch.stack(rows).reshape(len(x), -1, len(rows[0]))
-    return torch.einsum("ncp,mcp->nm", jacobian, jacobian) / jacobian.shape[1]
 
 
 class Scale(nn.Module):
@@ -179,7 +161,7 @@ class Truth:
         if self._kernel is None:
             sequence = isinstance(self.network, nn.Sequential)
             network = folded(list(self.network)) if sequence else folded_blocks(self.network)  # type: ignore[arg-type]
-            self._kernel = kernel(network, self.x)
+            self._kernel = tangent_kernel(network, self.x)
         return self._kernel
 
     def of(self, listing: CheckpointContents) -> str:

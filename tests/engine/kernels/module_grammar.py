@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 import dgn_engine.kernels as k
 from dgn_engine.errors import ArgumentError, UserError
+from tests.engine.kernels.jacobians import contracted
 from tests.engine.kernels.module_pieces import (
     Drawing,
     Dropping,
@@ -29,6 +30,7 @@ from tests.engine.kernels.module_pieces import (
     Weighing,
 )
 from tests.engine.kernels.module_spoils import SPOILS
+from tests.engine.kernels.unusual_modules import real_jacobian
 
 Verdict = Literal["refused", "equal"]
 EXAMPLES, CLASSES = 3, 2
@@ -101,19 +103,9 @@ def settle(row: Row, seed: int) -> None:
 
 
 def tangent_kernel(module: nn.Module, x: Tensor) -> Tensor:
-    """Σ_k ⟨∇ŷ_k(s), ∇ŷ_k(s')⟩ / C over the parameters that train, a backward pass for each."""
-    parameters = [p for p in module.parameters() if p.requires_grad]
-    rows = []
-    for one in x:
-        logits = module(one[None].clone())[0]
-        for logit in logits:
-            found = torch.autograd.grad(logit, parameters, retain_graph=True, allow_unused=True)
-            pairs = zip(found, parameters, strict=True)
-            rows.append(
-                torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for g, p in pairs])
-            )
-    J = torch.stack(rows).reshape(len(x), CLASSES, -1)
-    return torch.einsum("ncp,mcp->nm", J, J) / CLASSES
+    """Σ_k ⟨∇ŷ_k(s), ∇ŷ_k(s')⟩ / C over the parameters that train."""
+    J = real_jacobian(module, x)
+    return contracted(J, J, "mean")
 
 
 def path_kernel(row: Row, x: Tensor) -> Tensor:

@@ -6,7 +6,6 @@ from importlib import import_module
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, jacrev
 from torch.nn import functional as F
 from torch.nn.utils import parametrizations, prune
 
@@ -90,11 +89,11 @@ def test_an_adapted_network_has_the_outputs_and_the_kernel_of_the_module(name: s
     module, x, shape = built(name)
     network = k.adapt(module, shape)
     torch.testing.assert_close(network(x), module(x), rtol=1e-11, atol=1e-11)
-    torch.testing.assert_close(k.tangent_kernels(network, x).whole, jacobian_kernel(module, x))
+    torch.testing.assert_close(k.tangent_kernels(network, x).whole, tangent_kernel(module, x))
     assert bool((k.SharedKernels(network, x).npk().diagonal() >= 0).all())
     module.train()  # which is how a loop leaves it: read as in evaluation, and left as it is
     statistics = [buffer.clone() for buffer in module.buffers()]
-    expected = jacobian_kernel(module.eval(), x)
+    expected = tangent_kernel(module.eval(), x)
     module.train()
     torch.testing.assert_close(k.tangent_kernels(network, x).whole, expected)
     assert all(part.training for part in module.modules())
@@ -158,13 +157,6 @@ class Head(nn.Module):
         return self.head(torch.relu(self.pass_on(self, x)))  # type: ignore[no-any-return]
 
 
-def jacobian_kernel(module: nn.Module, x: Tensor) -> Tensor:
-    parameters = {key: p.detach() for key, p in module.named_parameters()}
-    tree = jacrev(lambda p: functional_call(module, p, (x,)))(parameters)
-    J = torch.cat([leaf.flatten(2) for leaf in tree.values()], dim=2)
-    return torch.einsum("nkp,mkp->nm", J, J) / J.shape[1]
-
-
 class PreActivation(nn.Module):
     """He et al. 2016: BatchNorm and ReLU before each convolution, the skip taken before them, or
     behind the first where it is projected."""
@@ -218,7 +210,7 @@ def test_a_pre_activation_network_has_its_outputs_and_its_kernel() -> None:
     network = k.adapt(module, (2, 6, 6))
     x = torch.randn(3, 2, 6, 6, dtype=torch.float64)
     torch.testing.assert_close(network(x), module(x), rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(k.tangent_kernels(network, x).whole, jacobian_kernel(module, x))
+    torch.testing.assert_close(k.tangent_kernels(network, x).whole, tangent_kernel(module, x))
     estimate = k.estimate_path_kernel(
         network.architecture,
         network.trace(x).value.gates,

@@ -192,7 +192,8 @@ def real_jacobian(
     parameters = [p for p in module.parameters() if p.requires_grad]
     rows = []
     for example in x:
-        output = module(example[None]) if logits is None else logits(example[None])
+        one = example[None].clone()  # a module may change its input
+        output = module(one) if logits is None else logits(one)
         if isinstance(output, dict):
             output = output["logits"]
         elif isinstance(output, tuple) and len(output) == 1:
