@@ -75,10 +75,14 @@ FEW_SIGNS = {
         ),
     ),
 }
+LATER = {  # patterns by the thousand
+    ("convolutions", False, True): [pytest.mark.nightly],
+    ("blocks", True, True): [pytest.mark.faults],  # 2^16, once
+}
 ALL_SIGNS = [
-    pytest.param(*case, marks=pytest.mark.faults) if case == ("blocks", True, True) else case
+    pytest.param(*case, marks=LATER.get(case, []))
     for case in itertools.product(FEW_SIGNS, (False, True), (False, True))
-    if case != ("blocks", False, True)  # 2^16 patterns, once, and only by `make faults`
+    if case != ("blocks", False, True)
 ]
 
 
