@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from dgn_engine.training.probes import ProbeContext, ProbeResult, all_probes, npk, ntk, overlap
+from dgn_engine.training.probes import (
+    ProbeContext,
+    ProbeResult,
+    _refinement,
+    all_probes,
+    npk,
+    ntk,
+    overlap,
+)
 from dgn_engine.training.readings.reading_jobs import (
     JobOver,
     JobSlice,
@@ -35,6 +43,7 @@ def test_slices_beside_training_end_at_the_reading_of_the_step_that_was_copied(
 ) -> None:
     for module in (npk, ntk, overlap):
         monkeypatch.setattr(module, "AT_ONCE", 0.0)  # small networks are read in slices, too
+    monkeypatch.setattr(_refinement, "ROUGH", 0.5)  # after few draws the exact kernel begins
     architecture = CHAIN if name == "chain" else ARCHITECTURES[name]
     made = trainer_on(device, architecture=architecture)
     for _ in range((WARM_UP + 1) * EPOCH):
