@@ -1,9 +1,11 @@
-"""How many made-up worlds are drawn."""
+"""How many made-up worlds are drawn, and how quickly."""
 
 from __future__ import annotations
 
 import pytest
 
+from dgn_engine.experiments._grid import TrainedCell
+from dgn_engine.protocol.experiments import PlottedLine
 from tests.engine.experiments import worlds
 
 
@@ -17,3 +19,10 @@ def draws(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
     """Of every world whose test says no number of its own."""
     monkeypatch.setattr(worlds, "DRAWS", request.param)
     return int(request.param)
+
+
+@pytest.fixture
+def quick_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Student's t without checks, and no curves, at which nobody looks in so many draws."""
+    monkeypatch.setattr("scipy.stats.t", worlds.QuickT)
+    monkeypatch.setattr(TrainedCell, "accuracy_line", lambda *_: PlottedLine("", (), ()))

@@ -16,20 +16,21 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dgn_engine.experiments import PlottedLine, Request, all_experiments
+from dgn_engine.experiments import Request, all_experiments
 from dgn_engine.experiments import find_experiment as find
-from dgn_engine.experiments._grid import TrainedCell
 from dgn_engine.protocol.experiments import Claim
 from dgn_engine.sweep.unit import Training, Unit
 from dgn_engine.sweep.unit_results import Answers, TrainedRun
 from tests.engine.experiments.made_up import QUICK, MadeUpResults, made_run
-from tests.engine.experiments.worlds import QuickT, Runs
+from tests.engine.experiments.worlds import Runs
 from tests.plugins import each
 
 EXAMPLES, EPOCHS, DRAWS = 360, 3, 25
 SHARED, OWN, NOISE, SEED = 1.0, 0.4, 0.4, 0.02  # spreads of what makes an image hard
 SPREAD = math.sqrt(SHARED**2 + OWN**2 + NOISE**2 + SEED**2)
 Cells = Mapping[str, float]  # accuracies (0…1) on all images there could be
+
+pytestmark = pytest.mark.usefixtures("quick_worlds")
 
 
 def run(curve: Sequence[float], answers: Answers | None, loss: float) -> TrainedRun:
@@ -91,18 +92,6 @@ def is_false(value: float, statistic: str) -> bool:
         return abs(value - float(found[2] or 0)) >= float(found[1])
     side, limit = words.split()
     return value <= float(limit) if side == "above" else value >= float(limit)
-
-
-@pytest.fixture(autouse=True)
-def quick_t(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scipy.stats.t", QuickT)
-
-
-@pytest.fixture(autouse=True)
-def no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody looks at the figures of many draws."""
-    nothing = PlottedLine("", (), ())
-    monkeypatch.setattr(TrainedCell, "accuracy_line", lambda *_: nothing)
 
 
 @pytest.mark.parametrize("name", each(NAMES))

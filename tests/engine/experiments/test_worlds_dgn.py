@@ -31,7 +31,7 @@ from dgn_engine.experiments._grid import TrainedCell
 from dgn_engine.experiments._power import Design
 from dgn_engine.protocol.experiments import PlottedLine
 from tests.engine.experiments.made_up import FULL
-from tests.engine.experiments.worlds import QuickT, Runs, Values, apart, judged, scored, too_often
+from tests.engine.experiments.worlds import Runs, Values, apart, judged, scored, too_often
 
 COMPARED, KINDS = _gate_adaptation.PAIRS, _gate_adaptation.REGIMES
 Random = np.random.Generator
@@ -39,15 +39,13 @@ Draw = Callable[[Random], tuple[Runs, Values]]
 DEPTHS = (2, 4, 6, 8, 12, 16, 20)
 EDGE = Design(0.0, 0.0, "")  # stands where a null world needs no design
 
-pytestmark = pytest.mark.usefixtures("draws")
+pytestmark = pytest.mark.usefixtures("draws", "quick_worlds")
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No figures, and no chance error of test sets: that has tests of its own."""
     nothing = PlottedLine("", (), ())
-    monkeypatch.setattr("scipy.stats.t", QuickT)
-    monkeypatch.setattr(TrainedCell, "accuracy_line", lambda *_: nothing)
     monkeypatch.setattr(TrainedCell, "loss_line", lambda *_: nothing)
     monkeypatch.setattr(dgn_frg_spectrum, "_lines", lambda *_: (nothing, nothing))
     monkeypatch.setattr(dgn_frg_spectrum, "DEPTHS", (2,))  # the mean over them is judged

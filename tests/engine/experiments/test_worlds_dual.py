@@ -16,18 +16,16 @@ import pytest
 
 from dgn_engine.experiments import Request, duality_48
 from dgn_engine.experiments import _accuracy_designs as designs
-from dgn_engine.experiments._grid import TrainedCell
-from dgn_engine.protocol.experiments import PlottedLine
 from dgn_engine.sweep.unit_results import Answers
 from tests.daily import nightly
 from tests.engine.experiments.forty_eight import CNN_PRINTED, EIGHT, FC_PRINTED, REGIMES
 from tests.engine.experiments.made_up import FULL, QUICK
-from tests.engine.experiments.worlds import QuickT, Runs, Values, apart, judged, scored, too_often
+from tests.engine.experiments.worlds import Runs, Values, apart, judged, scored, too_often
 
 Draw = Callable[[np.random.Generator], tuple[Runs, Values]]
 NOTHING: Values = {}
 
-pytestmark = pytest.mark.usefixtures("draws")
+pytestmark = pytest.mark.usefixtures("draws", "quick_worlds")
 
 
 @pytest.fixture(autouse=True)
@@ -35,18 +33,6 @@ def endless_test_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """The chance error of test sets has tests of its own."""
     monkeypatch.setattr(designs, "ALONE", 0.0)
     monkeypatch.setattr(designs, "TEST_EXAMPLES", 10**12)
-
-
-@pytest.fixture(autouse=True)
-def quick_t(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scipy.stats.t", QuickT)
-
-
-@pytest.fixture(autouse=True)
-def no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody looks at the figures of many draws."""
-    nothing = PlottedLine("", (), ())
-    monkeypatch.setattr(TrainedCell, "accuracy_line", lambda *_: nothing)
 
 
 @pytest.fixture

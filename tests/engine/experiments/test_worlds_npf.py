@@ -14,11 +14,10 @@ import pytest
 
 from dgn_engine.experiments import Request, _grid, npf_nu
 from dgn_engine.experiments._accuracy_designs import ALONE, TEST_EXAMPLES
-from dgn_engine.experiments._grid import TrainedCell
 from dgn_engine.experiments._published import printed
-from dgn_engine.protocol.experiments import PlottedLine, Printed
+from dgn_engine.protocol.experiments import Printed
 from tests.engine.experiments.made_up import FULL
-from tests.engine.experiments.worlds import QuickT, Runs, Values, apart, judged, scored, too_often
+from tests.engine.experiments.worlds import Runs, Values, apart, judged, scored, too_often
 
 Draw = Callable[[np.random.Generator], tuple[Runs, Values]]
 NOTHING: Values = {}
@@ -27,14 +26,7 @@ REGIMES = {"FR-II": "FRNPF(II)", "FR-DI": "FRNPF(DI)", "DL": "DNPFL", "FL": "FLN
 TABLE = "npf_npk_2020_table2"
 LEARNT = ("FL", "DL", "ReLU")
 
-pytestmark = pytest.mark.usefixtures("draws")
-
-
-@pytest.fixture(autouse=True)
-def quick_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Student's t without checks, and no figures, of which nobody looks at so many."""
-    monkeypatch.setattr("scipy.stats.t", QuickT)
-    monkeypatch.setattr(TrainedCell, "accuracy_line", lambda *_: PlottedLine("", (), ()))
+pytestmark = pytest.mark.usefixtures("draws", "quick_worlds")
 
 
 def variance_of(terms: Sequence[_grid._Scored], _size: int, _at: str) -> float:

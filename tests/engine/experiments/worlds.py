@@ -20,7 +20,7 @@ from dgn_engine.protocol.experiments import Claim
 from dgn_engine.sweep.unit_results import TrainedRun
 from tests.engine.experiments.made_up import MadeUpResults
 
-DRAWS = 150  # 400 by `make faults`: see the fixture `draws`
+DRAWS = 80  # 400 by `make faults`: see the fixture `draws`
 FALSE = 0.05  # of the draws of a null world may be held
 MANY = 10**12  # test examples, so that their chance error is none
 Runs = Mapping[str, TrainedRun]
