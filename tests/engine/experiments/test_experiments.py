@@ -21,7 +21,7 @@ from dgn_engine.experiments import (
     theory_ntk_npk,
 )
 from dgn_engine.experiments._published import claim_ids
-from dgn_engine.experiments.report import document, experiment_list, report_figures
+from dgn_engine.experiments.report import document, experiment_list
 from dgn_engine.experiments.report.experiment_list import (
     experiment_entries,
     full_words,
@@ -29,7 +29,6 @@ from dgn_engine.experiments.report.experiment_list import (
 )
 from dgn_engine.experiments.report.reproduce import plan_of, report_again, reproduce
 from dgn_engine.experiments.report.write_report import ReproductionTask
-from dgn_engine.protocol.experiments import Figure
 from dgn_engine.sweep.unit import Training, Unit, check_units
 from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
 from dgn_engine.sweep.workers import find_executor
@@ -40,20 +39,6 @@ EXPERIMENTS = all_experiments()
 TINY = Request(epochs=1, seeds=1)
 # One of each kind: trained, trained from others' gates, from kept weights, calculated.
 AT_EVERY_PUSH = {"dgn-gates-only", "composite-hidden-outputs", "npf-nu", "theory-depth"}
-
-
-@pytest.fixture
-def figures_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As SVG, for the page and the file; that there is a PDF too is tested with the figures."""
-    whole = report_figures.figure_bytes
-    drawn: dict[Figure, bytes] = {}
-
-    def once(figure: Figure, kind: str) -> bytes:
-        if figure not in drawn:
-            drawn[figure] = whole(figure, "svg")
-        return drawn[figure] if kind == "svg" else b"%PDF"
-
-    monkeypatch.setattr(report_figures, "figure_bytes", once)
 
 
 @pytest.mark.timeout(900)  # on a busy machine; a minute for all of them on an idle one
@@ -121,6 +106,7 @@ def test_what_an_experiment_asks_changes_its_plan_and_nothing_else_does(name: st
 WORKERS = {"serial": 0, "packed": 1}  # a process loads torch: one does
 
 
+@pytest.mark.usefixtures("figures_drawn_once")
 @pytest.mark.parametrize("executor", ["serial", *nightly("packed")])
 def test_a_step_that_diverges_is_reported_and_the_others_give_the_cell(
     executor: str, tmp_path: Path

@@ -288,6 +288,8 @@ def test_units_that_run_side_by_side_all_count() -> None:
     made.add(UnitProgress("b", "running", 0.5))
     left = 7 - 2 * 0.501 - 4 * 0.5
     assert made.progress().left == near(left * 10 / (2 * 0.5 + 4 * 0.5))
+    made.add(UnitProgress("c", "failed", trouble="no"))
+    assert made.progress().left == near((left - 1) * 10 / 3), "a failure took no steps"
 
 
 def test_what_is_to_come_is_expected_to_end_as_early_as_what_is_over() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,13 +20,11 @@ from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
 from dgn_engine.experiments._claims import above, judge
 from dgn_engine.experiments.report import document, formatting, reproduction_progress
 from dgn_engine.experiments.report import reproduce as reproducing
-from dgn_engine.experiments.report.cost import cost_of
+from dgn_engine.experiments.report.document import Document
 from dgn_engine.experiments.report.reproduce import report_again, reproduce
 from dgn_engine.experiments.report.reproduce_request import ReproduceRequest
-from dgn_engine.experiments.report.reproduction_progress import ProgressTally
 from dgn_engine.experiments.report.result_layout import default_folder
 from dgn_engine.experiments.report.write_report import ReproductionTask
-from dgn_engine.importing.from_config import build_architecture
 from dgn_engine.protocol.experiments import Figure, PlottedLine, Printed
 from dgn_engine.storage.config_file import read_config
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -33,7 +32,6 @@ from dgn_engine.sweep.schedule import UnitProgress
 from dgn_engine.sweep.unit import Training
 from dgn_engine.sweep.unit_results import UnitResults
 from dgn_engine.sweep.workers.serial import SerialExecutor
-from dgn_engine.training.step_cost import operations
 from tests.refusals import refused, refused_command
 
 NET = NetConfig(options=(("width", 16), ("depth", 3)))
@@ -83,13 +81,26 @@ def _never(*_: object) -> None:
     """Nobody looks."""
 
 
-def test_a_report_holds_every_number_and_needs_no_network(tmp_path: Path) -> None:
-    made = reproduce(_task(tmp_path), SerialExecutor(), _never)
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Document]:
+    """The folder of a reproduction that is done, to read, and what it came to."""
+    folder = tmp_path_factory.mktemp("whole")
+    return folder, reproduce(_task(folder), SerialExecutor(), _never)
+
+
+@pytest.fixture
+def done(whole: tuple[Path, Document], tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(whole[0], tmp_path / "npf-nu-quick"))
+
+
+def test_a_report_holds_every_number_and_needs_no_network(whole: tuple[Path, Document]) -> None:
+    folder, made = whole
     (row,) = made.rows
     assert row.mean == pytest.approx(float(np.mean(row.values)))
     assert row.difference == pytest.approx(row.mean - 98.14)
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    text = (tmp_path / "report.md").read_text(encoding="utf-8")
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    text = (folder / "report.md").read_text(encoding="utf-8")
     for wanted in (
         formatting.measured(row),
         "98.14 ± 0.07",
@@ -104,25 +115,29 @@ def test_a_report_holds_every_number_and_needs_no_network(tmp_path: Path) -> Non
     assert "prefers-color-scheme:dark" in page
     assert "&lt;ours&gt;" in page
     for kind in ("pdf", "svg"):
-        assert (tmp_path / "figures" / f"curve.{kind}").stat().st_size > 1000
+        assert (folder / "figures" / f"curve.{kind}").stat().st_size > 1000
     assert all(unit.seconds >= 0 for unit in made.units)
-    assert reproduction_progress.read(tmp_path).state == "done"
+    assert reproduction_progress.read(folder).state == "done"
 
 
-def test_a_result_is_read_again_as_it_was_written(tmp_path: Path) -> None:
-    made = reproduce(_task(tmp_path), SerialExecutor(), _never)
-    assert document.to_bytes(document.read(tmp_path)) == document.to_bytes(made)
-    figures = document.read(tmp_path).figures
-    assert figures == made.figures
-    tree = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+def test_a_result_is_read_again_as_it_was_written(
+    whole: tuple[Path, Document], tmp_path: Path
+) -> None:
+    folder, made = whole
+    assert document.to_bytes(document.read(folder)) == document.to_bytes(made)
+    assert document.read(folder).figures == made.figures
+    tree = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    assert set(tree) == {item.name for item in dataclasses.fields(made)}
     tree["rows"][0]["values"] = ["no number"]
     (tmp_path / "results.json").write_text(json.dumps(tree), encoding="utf-8")
     with refused("damaged"):
         document.read(tmp_path)
 
 
-def test_a_stopped_experiment_goes_on_and_reports_as_one_that_was_not(tmp_path: Path) -> None:
-    whole = reproduce(_task(tmp_path / "whole"), SerialExecutor(), _never)
+@pytest.mark.usefixtures("figures_drawn_once")
+def test_a_stopped_experiment_goes_on_and_reports_as_one_that_was_not(
+    whole: tuple[Path, Document], tmp_path: Path
+) -> None:
     asked = 0
 
     def soon() -> bool:
@@ -130,30 +145,31 @@ def test_a_stopped_experiment_goes_on_and_reports_as_one_that_was_not(tmp_path: 
         asked += 1
         return asked > 6
 
-    half = reproduce(_task(tmp_path / "half"), SerialExecutor(), _never, soon)
+    half = reproduce(_task(tmp_path), SerialExecutor(), _never, soon)
     assert half.state == "interrupted"
     assert half.rows == ()
     assert {unit.state for unit in half.units} <= {"done", "interrupted", "queued"}
     assert "queued" in {unit.state for unit in half.units}
-    assert reproduction_progress.read(tmp_path / "half").state == "interrupted"
+    assert reproduction_progress.read(tmp_path).state == "interrupted"
     with refused("not-done", value=3):
-        report_again(_task(tmp_path / "half"))
-    again = reproduce(_task(tmp_path / "half"), SerialExecutor(), _never)
+        report_again(_task(tmp_path))
+    again = reproduce(_task(tmp_path), SerialExecutor(), _never)
     assert again.state == "done"
-    assert again.rows[0].values == whole.rows[0].values
+    assert again.rows[0].values == whole[1].rows[0].values
 
 
-def test_a_folder_begun_before_a_setting_existed_can_be_gone_on_with(tmp_path: Path) -> None:
-    reproduce(_task(tmp_path), SerialExecutor(), _never)
-    tree = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))
+@pytest.mark.usefixtures("figures_drawn_once")
+def test_a_folder_begun_before_a_setting_existed_can_be_gone_on_with(done: Path) -> None:
+    plan = done / "plan.json"
+    tree = json.loads(plan.read_text(encoding="utf-8"))
     for unit in tree.values():
         assert unit["config"]["training"].pop("augmentation") == "none"
-    (tmp_path / "plan.json").write_text(json.dumps(tree), encoding="utf-8")
-    assert reproduce(_task(tmp_path), SerialExecutor(), _never).state == "done"
+    plan.write_text(json.dumps(tree), encoding="utf-8")
+    assert reproduce(_task(done), SerialExecutor(), _never).state == "done"
     tree["run-s0"]["config"]["training"]["augmentation"] = "davidnet"
-    (tmp_path / "plan.json").write_text(json.dumps(tree), encoding="utf-8")
+    plan.write_text(json.dumps(tree), encoding="utf-8")
     with refused("other-run", value="run-s0"):
-        reproduce(_task(tmp_path), SerialExecutor(), _never)
+        reproduce(_task(done), SerialExecutor(), _never)
 
 
 def test_leave_to_fetch_the_data_does_not_make_another_run_of_it() -> None:
@@ -163,14 +179,17 @@ def test_leave_to_fetch_the_data_does_not_make_another_run_of_it() -> None:
     assert not config.same_run(replace(config, data=replace(config.data, train_limit=9)))
 
 
-def test_the_device_does_not_make_another_run_of_it(tmp_path: Path) -> None:
-    before = reproduce(_task(tmp_path), SerialExecutor(), _never)  # on 'cpu', as its runs say
+@pytest.mark.usefixtures("figures_drawn_once")
+def test_the_device_does_not_make_another_run_of_it(
+    whole: tuple[Path, Document], done: Path
+) -> None:
+    """Those that are done were on 'cpu', as their folders say."""
     units = [replace(u, config=replace(u.config, device="auto")) for u in _plan(Request()).units]  # type: ignore[attr-defined,type-var]
-    task = replace(_task(tmp_path), experiment=replace(TINY, plan=lambda _: Plan(tuple(units))))
+    task = replace(_task(done), experiment=replace(TINY, plan=lambda _: Plan(tuple(units))))
     again = reproduce(task, SerialExecutor(), _never)
-    assert again.rows[0].values == before.rows[0].values
+    assert again.rows[0].values == whole[1].rows[0].values
     assert report_again(task).state == "done"
-    assert RunReader(tmp_path / "units" / "run-s0").config.device == "cpu", "nothing was retrained"
+    assert RunReader(done / "units" / "run-s0").config.device == "cpu", "nothing was retrained"
 
 
 def test_a_default_folder_is_that_of_all_that_decides_its_report(
@@ -202,15 +221,16 @@ def test_a_default_folder_is_that_of_all_that_decides_its_report(
     assert max(map(len, long)) < 100
 
 
-def test_a_unit_that_fails_is_reported_with_its_trouble(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("figures_drawn_once")
+def test_a_unit_that_fails_is_reported_with_its_trouble(done: Path) -> None:
     bad = replace(CONFIG, gating=replace(CONFIG.gating, regime="FL", gates_from="/nowhere.pt"))
     plan = Plan((*_plan(Request()).units, Training("bad", bad)))
-    task = ReproductionTask("tiny", replace(TINY, plan=lambda _: plan), Request(), tmp_path)
+    task = ReproductionTask("tiny", replace(TINY, plan=lambda _: plan), Request(), done)
     made = reproduce(task, SerialExecutor(), _never)
     assert made.state == "failed"
     (failed,) = [unit for unit in made.units if unit.trouble]
     assert failed.id == "bad"
-    assert "nowhere.pt" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "nowhere.pt" in (done / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("trouble", [ValueError("a fault of ours"), KeyboardInterrupt()])
@@ -253,40 +273,6 @@ def test_progress_is_written_twice_a_second_at_most(
         reproduce(_task(tmp_path), Steady(), _never)
     eighths = [0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8]
     assert written == pytest.approx([each / 16 for each in eighths])
-
-
-def test_the_tally_counts_work_and_tells_the_time_that_is_left() -> None:
-    units = _plan(Request()).units
-    now = 0.0
-    tally = ProgressTally("tiny", units, lambda: now)
-    tally.add(UnitProgress("run-s0", "skipped", 1.0))
-    tally.add(UnitProgress("run-s1", "running"))
-    assert tally.progress().left is None
-    now = 10.0
-    tally.add(UnitProgress("run-s1", "running", 0.25, 0.8))
-    now = 20.0
-    tally.add(UnitProgress("run-s1", "running", 0.5, 0.9))
-    tally.add(UnitProgress("run-s2", "failed", trouble="no"))
-    now_done = tally.progress()
-    assert (now_done.done, now_done.failed, now_done.total) == (1, 1, 3)
-    assert now_done.fraction == pytest.approx(2.5 / 3)
-    assert now_done.left == pytest.approx(0.5 * 10.0 / 0.25), "a failure took no steps"
-    assert now_done.best is not None
-    assert now_done.best.unit == "run-s1"
-
-
-def test_the_cost_counts_operations_and_runs(tmp_path: Path) -> None:
-    network = build_architecture(NET, (1, 8, 8), 10)
-    assert operations(network) == 2 * (64 * 16 + 16 * 16 + 16 * 10)
-    convolution = build_architecture(NetConfig("vconv"), (3, 8, 8), 10)
-    assert operations(convolution) > 2 * 3 * 9 * 64 * 64
-    once, twice = cost_of(_task(tmp_path)), cost_of(_task(tmp_path, epochs=4))
-    assert once.runs == 3
-    assert twice.seconds == pytest.approx(2 * once.seconds)
-    assert once.packed == once.seconds, "three networks are too few for a stack on a CPU"
-    eight = cost_of(_task(tmp_path, seeds=8))
-    assert eight.packed < eight.seconds / 1.5, "eight of width 16 are one"
-    assert once.storage > 3 * 4 * (64 * 16 + 16 * 16 + 16 * 10)
 
 
 @pytest.mark.parametrize(
@@ -340,10 +326,9 @@ def test_a_command_that_makes_no_sense_is_refused(words: str, part: str) -> None
 
 
 def test_the_list_tells_what_lies_among_the_results(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    done: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("DGN_RESULTS_ROOT", str(tmp_path))
-    reproduce(replace(_task(tmp_path / "npf-nu-quick"), name="npf-nu"), SerialExecutor(), _never)
+    monkeypatch.setenv("DGN_RESULTS_ROOT", str(done.parent))
     assert main(["reproduce", "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     (mine,) = [line for line in lines if line.startswith("npf-nu ")]
@@ -353,24 +338,29 @@ def test_the_list_tells_what_lies_among_the_results(
     assert other.count("none") == 2
 
 
+@pytest.mark.usefixtures("figures_drawn_once")
 def test_gate_information_is_beside_the_files_own_accuracy_and_random_gates(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["train", *WIDE, "--regime", "ReLU", "--epochs", "3", "--quiet", "--out",
+    assert main(["train", *WIDE, "--regime", "ReLU", "--epochs", "1", "--quiet", "--out",
                  str(tmp_path / "run")]) == 0  # fmt: skip
-    file = tmp_path / "run" / "weights.safetensors"
-    out = tmp_path / "result"
-    code = main(["gate-information", str(file), "--train-limit", "96", "--epochs", "1",
-                 "--seeds", "2", "--device", "cpu", "--executor", "serial", "--quiet",
-                 "--out", str(out)])  # fmt: skip
-    assert code == 0
+    file, out = tmp_path / "run" / "weights.safetensors", tmp_path / "result"
+    measure = f"gate-information {file} --train-limit 96 --seeds 1 --device cpu --executor serial"
+    words = [*measure.split(), "--quiet", "--out", str(out)]
+    refused_command(*words, "--epochs", "0")
+    assert "256" in str(refused_command(*words, "--epochs", "1", "--data", "correlated"))
+    assert not out.exists(), "what is refused leaves no folder"
+    assert main([*words, "--epochs", "1"]) == 0
     made = document.read(out)
     itself, copied, random = made.rows
     assert itself.values[0] == pytest.approx(100 * _own(file), abs=1e-6)
-    assert len(copied.values) == len(random.values) == 2
+    assert len(copied.values) == len(random.values) == 1
     config = read_config(out / "config.toml")
     assert dict(config.net.options) == {"width": 16, "depth": 3}, "as the file says"
     assert "gate-information" in made.command
+    kept = (out / "config.toml").read_bytes()
+    assert refused_command(*words, "--epochs", "2").kind == "other-run"
+    assert (out / "config.toml").read_bytes() == kept, "nor does it change one"
     capsys.readouterr()
 
 
@@ -384,10 +374,3 @@ def _own(file: Path) -> float:
         z = z @ arrays[f"value.weights.{layer}"].astype(np.float64).T
         z = np.maximum(z, 0.0) if layer < 2 else z
     return float((z.argmax(1) == load_examples(DataConfig()).test_y).mean())
-
-
-def test_every_field_of_a_document_survives(tmp_path: Path) -> None:
-    made = reproduce(_task(tmp_path), SerialExecutor(), _never)
-    names = {item.name for item in dataclasses.fields(made)}
-    tree = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
-    assert set(tree) == names

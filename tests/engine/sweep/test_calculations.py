@@ -8,10 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
-from torch import nn
 
-from dgn_engine.cli import main
 from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
 from dgn_engine.experiments.report import formatting
 from dgn_engine.experiments.report.document import Document
@@ -124,21 +121,3 @@ def test_a_file_as_the_folder_of_a_result_is_one_sentence(
     file.write_text("")
     refusal = refused_command("reproduce", "npf-nu", "--out", file, *more)
     assert (refusal.kind, refusal.value) == ("wrong-file", str(file))
-
-
-def test_gate_information_that_is_refused_leaves_no_folder_and_changes_none(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file, out = tmp_path / "x.pt", tmp_path / "out"
-    layers = [nn.Linear(64, 8, bias=False), nn.ReLU(), nn.Linear(8, 8, bias=False), nn.ReLU()]
-    torch.save(nn.Sequential(*layers, nn.Linear(8, 10, bias=False)), file)
-    measure = f"gate-information {file} --train-limit 96 --seeds 1 --device cpu --executor serial"
-    words = [*measure.split(), "--quiet", "--out", str(out)]
-    refused_command(*words, "--epochs", "0")
-    assert "256" in str(refused_command(*words, "--epochs", "1", "--data", "correlated"))
-    assert not out.exists()
-    assert main([*words, "--epochs", "1"]) == 0
-    kept = (out / "config.toml").read_bytes()
-    assert refused_command(*words, "--epochs", "2").kind == "other-run"
-    assert (out / "config.toml").read_bytes() == kept
-    capsys.readouterr()
