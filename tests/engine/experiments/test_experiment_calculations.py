@@ -182,9 +182,9 @@ def test_distances_of_wide_networks_from_their_limits() -> None:
 def test_the_limit_of_the_expectation_is_that_of_ever_wider_networks() -> None:
     x = initial.unit_inputs(6, (10,), 2)
     predicted = theory_infinite_width.expected_limit(x, 3).numpy()
-    weights = wide(6000, 3, 2)
+    weights = wide(2500, 3, 2)
     gates = relu_gates(weights, x.numpy())
-    beta = constant([2 / 6000, 2 / 6000, 1 / 6000])
+    beta = constant([2 / 2500, 2 / 2500, 1 / 2500])
     assert distance(beta * path_kernel(gates, x.numpy()), predicted) < 0.03
     found = theory_infinite_width.distances(work(widths=[5], seed=2, draws=1))["apart"]
     x = initial.unit_inputs(10, (10,), 2)

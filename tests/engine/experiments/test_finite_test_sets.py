@@ -25,7 +25,7 @@ from tests.engine.experiments.made_up import QUICK, MadeUpResults, made_run
 from tests.engine.experiments.worlds import Runs
 from tests.plugins import each
 
-EXAMPLES, EPOCHS, DRAWS = 360, 3, 25
+EXAMPLES, EPOCHS, DRAWS = 360, 3, 12
 SHARED, OWN, NOISE, SEED = 1.0, 0.4, 0.4, 0.02  # spreads of what makes an image hard
 SPREAD = math.sqrt(SHARED**2 + OWN**2 + NOISE**2 + SEED**2)
 Cells = Mapping[str, float]  # accuracies (0…1) on all images there could be

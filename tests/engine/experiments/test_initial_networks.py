@@ -13,6 +13,8 @@ from dgn_engine.experiments import _initial_networks as initial
 from dgn_engine.experiments import _sign_enumeration
 from dgn_engine.experiments._gradient_descent import descend, descend_with_kernel, log_remainder
 from dgn_engine.experiments._gradient_descent import train as descended
+from dgn_engine.experiments.dgn_hard_data import FLOOR
+from dgn_engine.kernels import random_gating_kernel
 from dgn_engine.model.architecture import (
     Conv,
     Dense,
@@ -137,6 +139,13 @@ def test_a_kernel_under_coins_is_normalised_by_p() -> None:
         assert np.mean(draws) == pytest.approx(1, abs=4 * np.std(draws) / math.sqrt(60))
 
 
+def test_the_mean_of_random_gate_kernels_is_the_closed_form() -> None:
+    """200 draws: the mean of each entry lies within five standard errors."""
+    draws = torch.stack([initial.random_gate_kernel(3, 6, 3, 0.5, seed) for seed in range(200)])
+    far = (draws.mean(0) - random_gating_kernel(3, 0.5, 3)).abs()
+    assert bool((far < 5 * draws.std(0) / 200**0.5).all())
+
+
 def test_eigenvalues_are_summed_in_rising_order_and_end_at_one() -> None:
     kernel = torch.diag(torch.tensor([5.0, 1.0, 2.0], dtype=torch.float64))
     assert initial.eigenvalue_distribution(kernel) == near([1 / 8, 3 / 8, 1.0])
@@ -223,6 +232,16 @@ def test_tiny_networks_have_few_weights_and_every_kind_of_layer(
     assert sum(weight.numel() for weight in network.value.weights) == parameters
 
 
-def test_an_error_of_the_mean_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_mean_over_all_signs_is_that_of_theory_and_an_error_of_it_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in _sign_enumeration.TINY:
+        assert _sign_enumeration.value_kernel_error(name, 5) < 1e-12, name
+    assert _sign_enumeration.feature_kernel_error(5) < 1e-12
     monkeypatch.setattr(_sign_enumeration, "weight_sigmas", lambda _: [0.7, 0.7, 0.8])
     assert _sign_enumeration.value_kernel_error("cnn", 1) > 1e-2
+
+
+def test_the_floor_of_two_points_on_a_ray_is_found_by_search() -> None:
+    tried = np.linspace(-3, 3, 60001)
+    assert pytest.approx(((tried - 1) ** 2 + (tried / 2 + 1) ** 2).min() / 4, abs=1e-8) == FLOOR

@@ -261,8 +261,9 @@ def test_a_picture_of_an_older_result_is_still_read_and_drawn(tmp_path: Path) ->
     assert (axes.get_xticklabels(), axes.get_yticklabels()) == ([], [])
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("figure", [FIGURE, BOXES, PICTURE], ids=["lines", "boxes", "picture"])
-@pytest.mark.parametrize("kind", ["pdf", "svg"])
+@pytest.mark.parametrize("kind", ["svg", "pdf"])
 def test_the_same_numbers_make_the_same_file_with_the_title_and_no_date(
     kind: str, figure: Figure
 ) -> None:

@@ -30,6 +30,7 @@ from dgn_engine.experiments import (
 from dgn_engine.experiments._grid import TrainedCell
 from dgn_engine.experiments._power import Design
 from dgn_engine.protocol.experiments import PlottedLine
+from tests.daily import nightly
 from tests.engine.experiments.made_up import FULL
 from tests.engine.experiments.worlds import Runs, Values, apart, judged, scored, too_often
 
@@ -356,7 +357,7 @@ def starts(rates: Mapping[str, Design], bounds: Mapping[str, Design]) -> Draw:
     return draw
 
 
-@pytest.mark.parametrize("edge", [-0.35, -0.65])
+@pytest.mark.parametrize("edge", [-0.35, *nightly(-0.65)])
 def test_kernels_that_just_miss_their_rate_or_their_bound_hold_nothing(edge: float) -> None:
     rates = dict.fromkeys(theory_ntk_npk.WIDTHS, Design(edge, 0.05, ""))
     bounds = dict.fromkeys(("widths", "depths"), Design(theory_ntk_npk.EXCESS, 0.15, ""))

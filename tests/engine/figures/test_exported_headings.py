@@ -27,7 +27,7 @@ CURVES = Chart(
     Axis("time", "s"),
     Axis(),
     curves=(
-        Curve("train $K^V$", np.array([1, 2]), np.array([0.5, np.nan])),
+        Curve("train $K^V$", np.array([1, 2]), np.array([0.1 + 0.2, np.nan])),
         Curve("", np.array([3]), np.array([0.1])),
     ),
 )
@@ -61,7 +61,7 @@ CONTEXT = Provenance("Panel", "FL", "digits", "fc 64×5", 0, 1200)
 
 def test_a_table_of_curves() -> None:
     assert csv_text(CURVES) == (
-        "curve,time (s),Loss L\ntrain K^V,1,0.5\ntrain K^V,2,nan\ncurve 1,3,0.1\n"
+        "curve,time (s),Loss L\ntrain K^V,1,0.30000000000000004\ntrain K^V,2,nan\ncurve 1,3,0.1\n"
     )
 
 

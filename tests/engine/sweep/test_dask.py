@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -89,11 +90,16 @@ def test_who_has_no_certificate_of_the_cluster_is_answered_nothing(
     cluster: Any, ports: list[Listener]
 ) -> None:
     """On every port: plain Dask, TLS without and with a foreign certificate, and HTTP."""
-    for one in ports:
-        assert answer_of(one, b"GET / HTTP/1.0\r\n\r\n") == b""
-        assert answer_of(one, b"") == b"", "Dask would greet"
-        for context in (stranger(), stranger(distributed.Security.temporary())):
-            assert answer_of(one, b"x", context) == b""
+
+    def answers(one: Listener) -> list[bytes]:
+        contexts = (stranger(), stranger(distributed.Security.temporary()))
+        plain = (b"GET / HTTP/1.0\r\n\r\n", b"")  # to nothing Dask would greet
+        return [answer_of(one, words) for words in plain] + [
+            answer_of(one, b"x", context) for context in contexts
+        ]
+
+    with ThreadPoolExecutor() as several:
+        assert [*several.map(answers, ports)] == [[b""] * 4] * len(ports)
     address = cluster.scheduler_address
     asyncio.run(reach(address, cluster.security))  # so would its own client
     for place, security in (

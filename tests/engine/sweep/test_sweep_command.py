@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dgn_engine import cli
+from dgn_engine.experiments.report import document
 from dgn_engine.session import stop_signals
-from dgn_engine.sweep.sweep_file import read_sweep
 from tests.refusals import assert_one_sentence
 
 BASE = """
@@ -35,8 +35,8 @@ seed = [0, 1]
 """
 
 
-def file(folder: Path, text: str) -> Path:
-    path = folder / "sweep.toml"
+def file(folder: Path, text: str, name: str = "sweep.toml") -> Path:
+    path = folder / name
     path.write_text(text, encoding="utf-8")
     return path
 
@@ -45,27 +45,6 @@ def sweep(path: Path, out: Path, *more: str) -> int:
     """In this process, as others load torch for seconds; test_commands_as_typed.py takes the
     default executor, and comes to the numbers of this one."""
     return cli.main(["sweep", str(path), "--out", str(out), "--executor", "serial", *more])
-
-
-def test_grid_and_list_make_every_combination_in_the_order_of_the_file(tmp_path: Path) -> None:
-    listed = """
-[[list]]
-training.optimiser = "sgd"
-net.options.width = 16
-[[list]]
-net.bias = true
-"""
-    found = read_sweep(file(tmp_path, BASE + GRID + listed))
-    assert [run.unit.id for run in found.runs[:3]] == [
-        "optimiser=sgd+width=16+regime=FR-II+seed=0",
-        "optimiser=sgd+width=16+regime=FR-II+seed=1",
-        "optimiser=sgd+width=16+regime=DL+seed=0",
-    ]
-    assert len(found.runs) == 8
-    first, last = found.runs[0].unit.config, found.runs[-1].unit.config
-    assert (first.training.optimiser, dict(first.net.options)["width"]) == ("sgd", 16)
-    assert (last.training.optimiser, dict(last.net.options)["width"]) == ("adam", 8)
-    assert (last.net.bias, last.gating.regime, last.seed) == (True, "DL", 1)
 
 
 @pytest.mark.parametrize(
@@ -93,17 +72,22 @@ def test_a_file_that_cannot_be_carried_out_is_one_sentence_and_leaves_nothing(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_sweep_leaves_a_table_json_and_csv(
+def test_a_sweep_leaves_a_table_json_csv_and_a_report_and_says_what_changes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    assert sweep(file(tmp_path, BASE + GRID), out) == 0
+    settled = '"gating.beta" = [8.0]\n"training.batch" = [500]\n'
+    path = file(tmp_path, BASE.replace("epochs = 2", "epochs = 1") + GRID + settled, "small ü.toml")
+    assert sweep(path, out) == 0
     said = capsys.readouterr()
+    for field, part in (("gating.beta", "2 of 4 runs"), ("training.batch", "4 of 4 runs")):
+        (line,) = [line for line in said.err.splitlines() if f") {field}" in line]
+        assert line.startswith(f"dgn sweep: In {part} (regime=FR-II+seed=0+beta=8+batch=500, …) ")
     assert "FR-II" in said.out
     assert "±" in said.out
     assert "4/4 done" in said.err
     tree = json.loads((out / "results.json").read_text("utf-8"))
-    assert tree["state"] == "done"
+    assert (tree["format"], tree["state"]) == ("dgn-viewer sweep 1", "done")
     assert [run["state"] for run in tree["runs"]] == ["done"] * 4
     assert [group["n"] for group in tree["groups"]] == [2, 2]
     best = [run["best"] for run in tree["runs"]]
@@ -112,6 +96,14 @@ def test_a_sweep_leaves_a_table_json_and_csv(
         rows = list(csv.DictReader(lines))
     assert [float(row["best"]) for row in rows] == best
     assert [row["gating.regime"] for row in rows] == ["FR-II", "FR-II", "DL", "DL"]
+    found = document.read(out)
+    assert (found.name, found.state, len(found.rows)) == ("sweep-small ü", "done", 2)
+    assert {path.name for path in (out / "figures").iterdir()} == {
+        f"by-gating_regime.{kind}" for kind in ("pdf", "svg")
+    }
+    assert "regime FR-II" in (out / "report.md").read_text(encoding="utf-8")
+    assert (out / "report.html").is_file()
+    assert (out / "tables" / "sweep-small ü-rows.csv").is_file()
 
 
 def test_a_stopped_sweep_goes_on_with_the_same_command_to_the_same_numbers(
@@ -149,30 +141,3 @@ def test_failed_runs_are_told_with_the_end_of_their_log_and_exit_code_3(
     said = capsys.readouterr().err
     assert "seed=1.txt" in said
     assert "seed=1" in said.splitlines()[1]
-
-
-def test_another_sweep_in_its_folder_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    one = BASE + "[grid]\nseed = [0]\n"
-    assert sweep(file(tmp_path, one), tmp_path / "out", "--quiet") == 0
-    other = one.replace("epochs = 2", "epochs = 3")
-    assert sweep(file(tmp_path, other), tmp_path / "out", "--quiet") == 2
-    assert "seed=0" in capsys.readouterr().err
-
-
-def test_fields_that_change_nothing_in_some_runs_are_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    varied = """
-[grid]
-"gating.regime" = ["FR-II", "DL"]
-"gating.beta" = [4.0, 8.0]
-"training.batch" = [20, 500]
-"""
-    path = file(tmp_path, BASE.replace("epochs = 2", "epochs = 1") + varied)
-    assert sweep(path, tmp_path / "out", "--quiet") == 0
-    said = capsys.readouterr().err.splitlines()
-    for field, runs in (("gating.beta", "beta=4+batch=20"), ("training.batch", "beta=4+batch=500")):
-        (line,) = [line for line in said if f") {field}" in line]
-        assert line.startswith(f"dgn sweep: In 4 of 8 runs (regime=FR-II+{runs}, …) ")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from itertools import product
 from pathlib import Path
@@ -10,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from dgn_engine import cli
 from dgn_engine.config import RunConfig
-from dgn_engine.experiments.report import document
 from dgn_engine.experiments.report.document import Document
 from dgn_engine.experiments.report.html import html
 from dgn_engine.experiments.report.sweep_report import FEW, sweep_document
@@ -127,31 +124,3 @@ def test_what_is_not_done_is_said_and_in_no_row(tmp_path: Path) -> None:
 def test_values_that_are_lists_or_of_several_kinds_are_categories(tmp_path: Path) -> None:
     found = made(tmp_path, {"data.binary": [[4, 7], [1, 2]], "net.bias": [True, False]})
     assert [figure.categories for figure in found.figures] == [("4 7", "1 2"), ("True", "False")]
-
-
-def test_a_sweep_leaves_a_report_that_opens_as_a_result(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "small ü.toml"
-    file.write_text(
-        'base = {device = "cpu", probe_examples = 10, data = {train_limit = 40, test_limit = 20}, '
-        "net = {options = {width = 8, depth = 3}}, training = {epochs = 1, batch = 20}}\n"
-        '[grid]\n"gating.regime" = ["FR-II", "ReLU"]\nseed = [0, 1]\n',
-        encoding="utf-8",
-    )
-    out = tmp_path / "out"
-    arguments = ["sweep", str(file), "--out", str(out), "--executor", "serial", "--quiet"]
-    assert cli.main(arguments) == 0
-    capsys.readouterr()
-    found = document.read(out)
-    assert (found.name, found.state, len(found.rows)) == ("sweep-small ü", "done", 2)
-    tree = json.loads((out / "results.json").read_text(encoding="utf-8"))
-    assert tree["format"] == "dgn-viewer sweep 1"
-    assert len(tree["runs"]) == 4
-    assert {path.name for path in (out / "figures").iterdir()} == {
-        "by-gating_regime.pdf",
-        "by-gating_regime.svg",
-    }
-    assert "regime FR-II" in (out / "report.md").read_text(encoding="utf-8")
-    assert (out / "report.html").is_file()
-    assert (out / "tables" / "sweep-small ü-rows.csv").is_file()
