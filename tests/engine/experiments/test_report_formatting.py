@@ -150,7 +150,8 @@ def test_a_table_on_a_terminal_has_words_at_the_left_and_signed_numbers_at_the_r
 
 
 def test_a_document_survives_its_file_and_nan_is_null(tmp_path: Path) -> None:
-    content = document.to_bytes(result())
+    placed = replace(BARE, place=("line", "column"))
+    content = document.to_bytes(result(rows=(ROW, placed), columns=("column", "none")))
     assert b"NaN" not in content
     assert b'"half_width": null' in content
     assert "ν | of H".encode() in content
@@ -158,7 +159,12 @@ def test_a_document_survives_its_file_and_nan_is_null(tmp_path: Path) -> None:
     assert content.endswith(b"}\n")
     (tmp_path / "results.json").write_bytes(content)
     for place in (tmp_path, tmp_path / "results.json"):
-        assert document.to_bytes(document.read(place)) == content
+        found = document.read(place)
+        assert document.to_bytes(found) == content
+        assert ([row.place for row in found.rows], found.columns) == (
+            [None, placed.place],
+            ("column", "none"),
+        )
 
 
 @pytest.mark.parametrize(

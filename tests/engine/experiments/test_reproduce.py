@@ -172,13 +172,6 @@ def test_a_folder_begun_before_a_setting_existed_can_be_gone_on_with(done: Path)
         reproduce(_task(done), SerialExecutor(), _never)
 
 
-def test_leave_to_fetch_the_data_does_not_make_another_run_of_it() -> None:
-    config = RunConfig()
-    allowed = replace(config, data=replace(config.data, download=True))
-    assert config.same_run(allowed)
-    assert not config.same_run(replace(config, data=replace(config.data, train_limit=9)))
-
-
 @pytest.mark.usefixtures("figures_drawn_once")
 def test_the_device_does_not_make_another_run_of_it(
     whole: tuple[Path, Document], done: Path

@@ -23,7 +23,6 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.sweep import scheduler
 from dgn_engine.sweep.schedule import UnitProgress
 from dgn_engine.sweep.unit import (
-    Calculation,
     Training,
     Unit,
     UnitTask,
@@ -58,33 +57,6 @@ def test_the_worker_of_this_process_does_a_unit_once(tmp_path: Path) -> None:
         assert updates[-1].state == "done"
         worker.poll(0.0)
     assert len(updates) == told
-
-
-def test_a_unit_that_is_refused_is_not_tried_again_and_reported_with_its_log(
-    tmp_path: Path, seen: Seen
-) -> None:
-    relu, fixed = learnt(0)
-    assert isinstance(relu, Training)
-    broken = replace(relu, config=replace(relu.config, net=NetConfig(name="nonsense")))
-    states = run(SerialExecutor(), [broken, fixed, small(1)], tmp_path, seen)
-    assert states == {"ReLU-s0": "failed", "FL-s0": "failed", "FR-II-s1": "done"}
-    assert [p.state for p in seen.of("ReLU-s0")] == ["running", "failed"]
-    assert "There is no network 'nonsense'" in seen.of("ReLU-s0")[-1].trouble
-    assert "'ReLU-s0', which it needs, failed" in seen.of("FL-s0")[-1].trouble
-    log = (tmp_path / "logs" / "ReLU-s0.txt").read_text("utf-8")
-    assert log.count("There is no network 'nonsense'") == 1
-
-
-def test_a_fault_of_ours_is_tried_twice_again_and_reported_with_the_end_of_its_traceback(
-    tmp_path: Path, seen: Seen
-) -> None:
-    fault = Calculation("table", "dgn_engine.sweep.unit:no_such_function")
-    assert run(SerialExecutor(), [fault], tmp_path, seen) == {"table": "failed"}
-    assert [p.state for p in seen.all].count("queued") == 2
-    log = (tmp_path / "logs" / "table.txt").read_text("utf-8")
-    assert log.count("Traceback") == 3
-    assert "Traceback" in seen.all[-1].trouble
-    assert "no_such_function" in seen.all[-1].trouble.splitlines()[-1]
 
 
 def test_another_sweep_in_the_same_folder_is_refused(tmp_path: Path) -> None:

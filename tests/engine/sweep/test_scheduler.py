@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -27,7 +27,7 @@ from dgn_engine.sweep.unit import (
     unit_folder,
 )
 from dgn_engine.sweep.workers.serial import SerialExecutor
-from tests.engine.sweep.small import SMALL, Seen, learnt, never, run, small, written
+from tests.engine.sweep.small import Seen, learnt, never, run, small, written
 from tests.refusals import refused
 
 # seconds, as users know them
@@ -244,14 +244,6 @@ def test_a_run_without_files_is_silent_as_well(clock: Clock, tmp_path: Path) -> 
     assert not stale.is_stale("a", holder)
     clock.now += SILENT
     assert stale.is_stale("a", holder)
-
-
-def test_a_diverged_run_is_not_begun_again_and_is_told_as_such(tmp_path: Path, seen: Seen) -> None:
-    wild = replace(SMALL.training, learning_rate=1e20, optimiser="sgd")
-    unit = replace(small(0), config=replace(SMALL, training=wild))
-    assert run(SerialExecutor(), [unit], tmp_path) == {unit.id: "diverged"}
-    assert run(SerialExecutor(), [unit], tmp_path, seen) == {unit.id: "diverged"}
-    assert seen.all == [UnitProgress(unit.id, "diverged", 1.0)]
 
 
 def test_a_calculation_that_is_done_has_no_score(tmp_path: Path, seen: Seen) -> None:

@@ -334,8 +334,9 @@ def test_a_training_needs_each_unit_once_and_its_files_are_in_their_folders() ->
 
 def test_units_are_the_same_on_whatever_device() -> None:
     unit = small(0)
-    elsewhere = replace(unit, config=replace(unit.config, device="auto"))
-    assert same_unit(unit, elsewhere)
+    fetched = replace(unit.config.data, download=True)
+    elsewhere = replace(unit, config=replace(unit.config, device="auto", data=fetched))
+    assert same_unit(unit, elsewhere), "nor does leave to fetch the data make another"
     assert not same_unit(unit, replace(unit, config=replace(unit.config, seed=1)))
     assert not same_unit(unit, replace(elsewhere, gates_from=UnitFile("a", "b")))
     assert not same_unit(unit, replace(unit, id="other"))
