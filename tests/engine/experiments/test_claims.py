@@ -40,7 +40,7 @@ from dgn_engine.sweep.statistics import (
 CLAIM = ("npf-1", "FR below DL and ReLU")
 FULL, QUICK = Request(scale="full"), Request(scale="quick")
 CLEAR, UNCLEAR = (1.0, 1.1, 0.9), (1.0, -1.0, 0.5)
-SIDES = {"above": above, "below": below}
+FEW = (9.0, 9.1)
 
 
 def judged(test: ClaimTest, request: Request = FULL) -> Claim:
@@ -179,65 +179,59 @@ def test_a_claim_about_a_correlation_has_an_interval_within_one() -> None:
     assert claim.verdict == "held"
 
 
+SAME = (2.0, 2.0, 2.0)
+OPEN, EXACT = "not decided", 1e-9
+
+
 @pytest.mark.parametrize(
-    ("values", "side", "threshold", "verdict"),
+    ("test", "verdict"),
     [
-        (CLEAR, "above", 0.0, "held"),
-        (CLEAR, "below", 0.0, "not held"),
-        (CLEAR, "below", 2.0, "held"),
-        (UNCLEAR, "above", 0.0, "not decided"),
-        ((2.0, 2.0, 2.0), "above", 2.0, "not decided"),
-        ((1.0, math.nan, 1.1), "above", 0.0, "not decided"),
+        (above(CLEAR), "held"),
+        (below(CLEAR), "not held"),
+        (below(CLEAR, 2.0), "held"),
+        (above(UNCLEAR), OPEN),
+        (above((1.0, math.nan, 1.1)), OPEN),
+        (above(SAME, 2.0), OPEN),
+        (below(SAME, 2.0), OPEN),  # an end at a limit
+        (within(SAME, 2.0), OPEN),
+        (within((-2.0,) * 3, 2.0), OPEN),
+        (within(CLEAR, 3.0), "held"),
+        (within((7.0, 7.1, 6.9), 3.0), "not held"),
+        (within((2.9, 3.1, 3.0), 3.0), OPEN),
+        *((test, OPEN) for n in range(3) for test in (above(FEW[:n]), within(FEW[:n], 100.0))),
+        *((below(FEW[:n]), OPEN) for n in range(3)),
     ],
 )
-def test_the_whole_interval_decides(
-    values: tuple[float, ...], side: str, threshold: float, verdict: str
+def test_the_whole_interval_decides_and_what_is_open_at_quick_is_so_at_its_scale(
+    test: ClaimTest, verdict: str
 ) -> None:
-    claim = judged(SIDES[side](values, threshold))
-    assert claim.verdict == verdict
-    assert claim.statistic == f"difference; {side} {threshold:g}"
-
-
-@pytest.mark.parametrize("values", [(), (9.0,), (9.0, 9.1)])
-@pytest.mark.parametrize("request_", [FULL, QUICK])
-def test_fewer_than_three_values_decide_nothing(
-    values: tuple[float, ...], request_: Request
-) -> None:
-    for test in (above(values), below(values), within(values, 100.0)):
-        assert judged(test, request_).verdict.startswith("not decided")
-
-
-def test_quick_is_undecided_at_its_scale_unless_the_interval_excludes_the_threshold() -> None:
-    assert judged(above(CLEAR), QUICK).verdict == "held"
-    assert judged(below(CLEAR), QUICK).verdict == "not held"
-    assert judged(above(UNCLEAR), QUICK).verdict == "not decided at this scale"
-    assert judged(above((1.0,)), QUICK).verdict == "not decided at this scale"
-
-
-@pytest.mark.parametrize(
-    ("values", "verdict"),
-    [(CLEAR, "held"), ((7.0, 7.1, 6.9), "not held"), ((2.9, 3.1, 3.0), "not decided")],
-)
-def test_within_a_tolerance_needs_the_whole_interval(
-    values: tuple[float, ...], verdict: str
-) -> None:
-    assert judged(within(values, 3.0)).verdict == verdict
+    assert judged(test).verdict == verdict
+    assert judged(test, QUICK).verdict == verdict + " at this scale" * (verdict == OPEN)
 
 
 @pytest.mark.parametrize(
     ("error", "n", "verdict"),
     [
         (1e-12, 1, "held"),
+        (EXACT, 1, "held"),
         (1e-3, 5, "not held"),
-        (math.nan, 5, "not decided"),
-        (0.0, 0, "not decided"),
+        (math.nan, 5, OPEN),
+        (0, 0, OPEN),
     ],
 )
 def test_an_exact_claim_needs_no_seeds_but_a_number(error: float, n: int, verdict: str) -> None:
     for request in (FULL, QUICK):
-        claim = judged(at_most(error, 1e-9, n), request)
-        assert claim.verdict == verdict
-        assert claim.exact
+        claim = judged(at_most(error, EXACT, n), request)
+        assert (claim.verdict, claim.exact) == (verdict, True)
+
+
+def test_a_claim_says_its_condition() -> None:
+    tests = (above(CLEAR), below(CLEAR, 2.0), within(CLEAR, 1.5, around=0.5))
+    assert [judged(test).statistic.partition("; ")[2] for test in tests] == [
+        "above 0",
+        "below 2",
+        "within ±1.5 of 0.5",
+    ]
 
 
 def test_two_values_have_an_interval() -> None:
@@ -252,13 +246,6 @@ def test_a_fall_is_a_rise_turned_round() -> None:
     fall = interval((-0.99, -0.9, -0.6), CORRELATION)
     assert fall == pytest.approx((-rise[0], -rise[2], -rise[1]))
     assert -1 < fall[1] < fall[0] < fall[2]
-
-
-def test_an_end_at_a_limit_decides_nothing() -> None:
-    for end in (2.0, -2.0):
-        assert judged(within((end, end, end), 2.0)).verdict == "not decided"
-    assert judged(below((2.0, 2.0, 2.0), 2.0)).verdict == "not decided"
-    assert judged(at_most(1e-9, 1e-9, 1)).verdict == "held"
 
 
 def test_a_claim_about_what_was_not_trained_is_a_line_without_a_number() -> None:

@@ -314,28 +314,23 @@ def test_shares_of_sub_networks_are_those_of_all_sixteen_enumerated(
     assert found["distance"] == pytest.approx(math.hypot(*far) / math.sqrt(2), rel=1e-5)
 
 
-def test_a_sub_network_left_out_makes_the_sums_differ(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The two sums are compared, not assumed."""
-    usual = composite_resnet_kernel.sub_network_shares
+def test_a_sub_network_left_out_and_a_factor_forgotten_make_the_kernels_differ(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The sums and the product are compared, not assumed."""
+    module, given = composite_resnet_kernel, work(width=8, seed=2, pre=PRE, post=POST)
+    usual, product_of = module.sub_network_shares, module._product
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            module, "sub_network_shares", lambda *args: dict(list(usual(*args).items())[:-1])
+        )
+        found = module.shares(given)
+        assert min(found["sum"], found["weighted_sum"]) > 1e-3 > 1e-12 > found["product"]
     monkeypatch.setattr(
-        composite_resnet_kernel,
-        "sub_network_shares",
-        lambda *given: dict(list(usual(*given).items())[:-1]),
+        module, "_product", lambda gates, x, pre, _: product_of(gates, x, pre, ONES)
     )
-    found = composite_resnet_kernel.shares(work(width=8, seed=2, pre=ONES, post=ONES))
-    assert found["sum"] > 1e-3
-    assert found["weighted_sum"] > 1e-3
-    assert found["product"] < 1e-12
-
-
-def test_a_factor_forgotten_makes_the_product_differ(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = composite_resnet_kernel._product
-    monkeypatch.setattr(
-        composite_resnet_kernel, "_product", lambda gates, x, pre, _: usual(gates, x, pre, ONES)
-    )
-    found = composite_resnet_kernel.shares(work(width=8, seed=2, pre=PRE, post=POST))
-    assert found["product"] > 1e-3
-    assert found["sum"] < 1e-12
+    found = module.shares(given)
+    assert found["product"] > 1e-3 > 1e-12 > found["sum"]
 
 
 def test_a_shift_that_changes_the_kernel_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from itertools import combinations
 
@@ -163,37 +164,35 @@ def test_what_is_left_of_nothing_is_minus_thirty() -> None:
     assert log_remainder(0.0) == near(-30)
 
 
-def test_a_descent_yields_each_step_and_takes_no_other() -> None:
+def test_a_descent_yields_each_step_and_takes_no_other_and_training_a_tenth_of_an_eigenvalue() -> (
+    None
+):
     network = initial.gated(initial.dense(3, 6, 3), 1, init="kaiming")
     x, y = initial.unit_inputs(5, (3,), 1), initial.targets(5, 1)
     weights = arrays(network.value.weights)
     gates = relu_gates(arrays(network.feature.weights), x.numpy())
-    taken = descent(weights, x.numpy(), y.numpy(), 0.05, 4, gates)
-    steps = list(descend(network, x, y, 0.05, 4))
+    first = tangent_kernel(weights, gates, x.numpy())
+    values = np.linalg.eigvalsh(first)
+    rate = 0.1 / values[-1]
+    taken = descent(weights, x.numpy(), y.numpy(), rate, 4, gates)
+    steps = list(descend(copy.deepcopy(network), x, y, float(rate), 4))
     assert [step.step for step in steps] == [0, 1, 2, 3, 4]
     for step, (error, _, used, kernel) in zip(steps, taken, strict=True):
         assert step.error.numpy() == near(error)
         assert step.kernel is not None
         assert step.kernel.numpy() == near(kernel)
         assert all((a.numpy() == b).all() for a, b in zip(step.gates, used, strict=True))
-    for weight, expected in zip(network.value.weights, taken[-1][1], strict=True):
-        assert weight.detach().numpy() == near(expected)
-    assert all(step.kernel is None for step in descend(network, x, y, 0.05, 1, kernels=False))
-
-
-def test_training_takes_a_tenth_of_the_largest_eigenvalue() -> None:
-    network = initial.gated(initial.dense(3, 6, 3), 1, init="kaiming")
-    x, y = initial.unit_inputs(5, (3,), 1), initial.targets(5, 1)
-    weights = arrays(network.value.weights)
-    gates = relu_gates(arrays(network.feature.weights), x.numpy())
-    kernel = tangent_kernel(weights, gates, x.numpy())
-    values = np.linalg.eigvalsh(kernel)
-    taken = descent(weights, x.numpy(), y.numpy(), 0.1 / values[-1], 3, gates)
-    found = descended(network, x, y, 3)
-    assert found.kernel.numpy() == near(kernel)
+    assert all(
+        step.kernel is None
+        for step in descend(copy.deepcopy(network), x, y, 0.05, 1, kernels=False)
+    )
+    found = descended(network, x, y, 4)
+    assert found.kernel.numpy() == near(first)
     assert found.eigenvalues.numpy() == near(values)
     squares = [float(error @ error) for error, *_ in taken]
     assert found.errors == near([square / squares[0] for square in squares])
+    for weight, expected in zip(network.value.weights, taken[-1][1], strict=True):
+        assert weight.detach().numpy() == near(expected)
 
 
 def test_a_held_kernel_leaves_what_lies_outside_it() -> None:

@@ -391,41 +391,30 @@ def test_float64_of_a_run_is_computed_where_there_is_some(monkeypatch: pytest.Mo
     assert found == {"auto": "cuda", "cpu": "cpu", "cuda": "cuda", "mps": "cpu"}
 
 
-CALCULATIONS: dict[str, tuple[Callable[[CalculationInputs], Any], str]] = {
-    "npf_kernels": (npf_kernels.kernels_of_stages, "dl"),
-    "npf_nu": (npf_nu.nu_of_stages, "relu"),
-    "dgn_adaptable_gates": (dgn_adaptable_gates.nus_of_stages, "dl"),
-    "kernel_ridge": (kernel_ridge.regressions, "ten"),
-    "cntk": (kernel_ridge.convolutional, "ten"),
+CALCULATIONS: dict[str, tuple[Callable[[CalculationInputs], Any], tuple[str, ...]]] = {
+    "npf_kernels": (npf_kernels.kernels_of_stages, ("dl",)),
+    "npf_nu": (npf_nu.nu_of_stages, ("relu",)),
+    "kernel_ridge": (kernel_ridge.regressions, ("ten",)),
+    "pictures": (composite_hidden_outputs.pictures, ("maps", "reversed")),
+    "dgn_adaptable_gates": (dgn_adaptable_gates.nus_of_stages, ("dl",)),
+    "cntk": (kernel_ridge.convolutional, ("ten",)),
 }
 
 
-@pytest.mark.wide(3)
+@pytest.mark.wide(4)
 @pytest.mark.parametrize("name", CALCULATIONS)
 def test_a_calculation_on_a_card_gives_what_it_gives_on_the_cpu(
     name: str, folders: dict[str, Path], made_for: Callable[[Device], None]
 ) -> None:
-    calculate, run = CALCULATIONS[name]
-    work = needs(folders[run], per_class=6, seed=0)
+    calculate, runs = CALCULATIONS[name]
+    given = {"per_class": 6, "seed": 0}
+    work = CalculationInputs(given, Path(), {run: folders[run] for run in runs})
     expected = calculate(work)
     made_for("auto")
     with simulated_card() as card:
         found = calculate(work)
     assert card.faults == []
     json.dumps(found)
-    assert _numbers(found) == pytest.approx(_numbers(expected), rel=1e-6, nan_ok=True)
-
-
-def test_pictures_of_networks_on_a_card_are_those_of_the_cpu(
-    folders: dict[str, Path], made_for: Callable[[Device], None]
-) -> None:
-    pair = {name: folders[name] for name in ("maps", "reversed")}
-    work = CalculationInputs({}, Path(), pair)
-    expected = composite_hidden_outputs.pictures(work)
-    made_for("auto")
-    with simulated_card() as card:
-        found = composite_hidden_outputs.pictures(work)
-    assert card.faults == []
     assert _numbers(found) == pytest.approx(_numbers(expected), rel=1e-6, nan_ok=True)
 
 

@@ -60,6 +60,11 @@ def dense_file(path: Path, *sizes: int) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return dense_file(tmp_path_factory.mktemp("file") / "x.pt", 64, 7, 7, 10)
+
+
 OWN = {
     "accuracy": 0.9123,
     "regime": "DL",
@@ -93,8 +98,7 @@ def flat_runs(gates: Sequence[float], random: Sequence[float]) -> dict[str, Trai
     }
 
 
-def test_networks_are_trained_with_its_gates_and_with_random_ones(tmp_path: Path) -> None:
-    file = dense_file(tmp_path / "x.pt", 64, 7, 7, 10)
+def test_networks_are_trained_with_its_gates_and_with_random_ones(file: Path) -> None:
     made = gate_information(file, CONFIG, 2, "of the data").plan(Request())
     calculated, *trained = made.units
     assert calculated == Calculation(
@@ -117,8 +121,7 @@ def test_networks_are_trained_with_its_gates_and_with_random_ones(tmp_path: Path
     assert trained == expected
 
 
-def test_rows_are_the_file_itself_its_gates_and_random_ones(tmp_path: Path) -> None:
-    file = dense_file(tmp_path / "x.pt", 64, 7, 7, 10)
+def test_rows_are_the_file_itself_its_gates_and_random_ones(file: Path) -> None:
     runs = made_runs(["FL", "FR-II"], 4)
     found = read_out(file, runs, 4)
 
@@ -138,8 +141,7 @@ def test_rows_are_the_file_itself_its_gates_and_random_ones(tmp_path: Path) -> N
     assert all(row.printed is None for row in found.rows)
 
 
-def test_the_answer_is_the_share_of_the_accuracies_after_the_last_epoch(tmp_path: Path) -> None:
-    file = dense_file(tmp_path / "x.pt", 64, 7, 7, 10)
+def test_the_answer_is_the_share_of_the_accuracies_after_the_last_epoch(file: Path) -> None:
     gates, random = [88.0, 88.5, 89.1], [80.0, 81.0, 80.3]
     found = read_out(file, flat_runs(gates, random), 3)
     by_hand = 100 * (np.mean(gates) - np.mean(random)) / (91.23 - np.mean(random))
@@ -158,8 +160,7 @@ def test_the_answer_is_the_share_of_the_accuracies_after_the_last_epoch(tmp_path
     assert "(DL)" in told
 
 
-def test_curves_that_rise_are_said_and_drawn(tmp_path: Path) -> None:
-    file = dense_file(tmp_path / "x.pt", 64, 7, 7, 10)
+def test_curves_that_rise_are_said_and_drawn(file: Path) -> None:
     runs = flat_runs([88.0, 88.5, 89.1], [80.0, 81.0, 80.3])
     runs["FR-II-s1"] = curved(10, 30, 50, 60, 70, 75, 78, 81)
     found = read_out(file, runs, 3)
@@ -178,8 +179,7 @@ def test_curves_that_rise_are_said_and_drawn(tmp_path: Path) -> None:
     assert (own.x, own.y) == ((), (91.23,))
 
 
-def test_runs_that_ended_early_and_still_change_ask_for_patience(tmp_path: Path) -> None:
-    file = dense_file(tmp_path / "x.pt", 64, 7, 7, 10)
+def test_runs_that_ended_early_and_still_change_ask_for_patience(file: Path) -> None:
     config = replace(CONFIG, training=TrainingConfig(epochs=50, patience=3))
     runs = flat_runs([88.0, 88.5, 89.1], [80.0, 81.0, 80.3])
     runs["FR-II-s1"] = curved(10, 30, 50, 60, 70, 75, 78, 81)
@@ -188,8 +188,7 @@ def test_runs_that_ended_early_and_still_change_ask_for_patience(tmp_path: Path)
     assert found.answer[1].endswith("try a patience of 6 epochs, not 3.")
 
 
-def test_accuracies_that_fall_ask_for_no_more_epochs(tmp_path: Path) -> None:
-    file = dense_file(tmp_path / "x.pt", 64, 7, 7, 10)
+def test_accuracies_that_fall_ask_for_no_more_epochs(file: Path) -> None:
     runs = flat_runs([88.0, 88.5, 89.1], [80.0, 81.0, 80.3])
     runs["FL-s1"] = curved(95, 95, 95, 93, 92, 91, 90, 88.5)
     found = read_out(file, runs, 3)
@@ -197,8 +196,7 @@ def test_accuracies_that_fall_ask_for_no_more_epochs(tmp_path: Path) -> None:
     assert "try" not in found.answer[1]
 
 
-def test_a_run_that_diverged_leaves_its_seed_out(tmp_path: Path) -> None:
-    file = dense_file(tmp_path / "x.pt", 64, 7, 7, 10)
+def test_a_run_that_diverged_leaves_its_seed_out(file: Path) -> None:
     runs = flat_runs([88.0, 88.5, 89.1, 88.8], [80.0, 81.0, 80.3, 80.6])
     runs["FR-II-s2"] = curved(40, 30, diverged_at=55)
     runs["FL-s3"] = curved(diverged_at=3)
@@ -211,8 +209,7 @@ def test_a_run_that_diverged_leaves_its_seed_out(tmp_path: Path) -> None:
     assert len(found.figures) == 1
 
 
-def test_gates_of_linear_features_stay_linear(tmp_path: Path) -> None:
-    file = dense_file(tmp_path / "x.pt", 64, 7, 7, 10)
+def test_gates_of_linear_features_stay_linear(file: Path) -> None:
     config = replace(CONFIG, gating=GatingConfig(regime="FL-linear"))
     _, copied, random = gate_information(file, config, 1, "").plan(Request()).units
     assert isinstance(copied, Training)
@@ -228,20 +225,19 @@ def test_gates_of_linear_features_stay_linear(tmp_path: Path) -> None:
         assert not any((other.soft, other.own_gates, other.drawn_gates, other.trains_feature))
 
 
-def test_the_network_of_a_file_is_that_of_its_layers(tmp_path: Path) -> None:
-    file = dense_file(tmp_path / "x.pt", 64, 7, 7, 10)
-    found = net_of(read_tensors(file), file, (1, 8, 8))
+def test_the_network_of_a_file_is_that_of_its_layers(file: Path, tmp_path: Path) -> None:
+    tensors = read_tensors(file)
+    found = net_of(tensors, file, (1, 8, 8))
     assert (found.name, dict(found.options)) == ("fc", {"width": 7, "depth": 3})
     uneven = dense_file(tmp_path / "y.pt", 64, 7, 8, 10)
     assert net_of(read_tensors(uneven), uneven, (1, 8, 8)).name == f"file:{uneven}"
     with pytest.raises(UserError, match=r"takes 64 inputs, but these examples have 49"):
-        net_of(read_tensors(file), file, (49,))
+        net_of(tensors, file, (49,))
 
 
-def test_a_file_with_another_number_of_outputs_is_refused(tmp_path: Path) -> None:
+def test_a_file_with_another_number_of_outputs_is_refused(file: Path, tmp_path: Path) -> None:
     examples = load_examples(CONFIG.data)
-    right = dense_file(tmp_path / "x.pt", 64, 7, 7, 10)
-    assert network_for(read_tensors(right), examples).network.architecture.classes == 10
+    assert network_for(read_tensors(file), examples).network.architecture.classes == 10
     wrong = dense_file(tmp_path / "y.pt", 64, 7, 7, 9)
     with refused("wrong-shape", value=9):
         network_for(read_tensors(wrong), examples)
@@ -253,8 +249,7 @@ def test_a_file_without_gates_is_refused(tmp_path: Path) -> None:
         network_for(read_tensors(tmp_path / "x.pt"), load_examples(CONFIG.data))
 
 
-def test_a_file_is_scored_as_it_is_beside_the_commonest_class(tmp_path: Path) -> None:
-    file = dense_file(tmp_path / "x.pt", 64, 7, 7, 10)
+def test_a_file_is_scored_as_it_is_beside_the_commonest_class(file: Path, tmp_path: Path) -> None:
     config = replace(CONFIG, data=DataConfig(train_limit=80, test_limit=50), device="cpu")
     arguments = {"config": config.to_dict(), "file": str(file)}
     found = own_accuracy(CalculationInputs(arguments, tmp_path, {}))
