@@ -18,32 +18,16 @@ from tests.engine.experiments.documents import BARE, CLAIM, EXACT, OPEN, ROW, re
 from tests.refusals import refused
 from tests.snapshots import Recorded
 
+SIZES = (
+    97.614, -0.444, 999.94, 1000.0, -1000.0, 12345.0, 999999.0, 1e6, -1e6, 0.001, 0.00099, 0.123456,
+    0.0, math.inf, math.nan,
+)  # fmt: skip
 
-@pytest.mark.parametrize(
-    ("value", "unit", "signed", "wanted"),
-    [
-        (97.614, "%", False, "97.61"),
-        (97.614, "%", True, "+97.61"),
-        (-0.444, "%", True, "−0.44"),
-        (999.94, "", False, "999.9"),
-        (1000.0, "", False, "1,000"),
-        (-1000.0, "", True, "−1,000"),
-        (12345.0, "", True, "+12,345"),
-        (999999.0, "", False, "999,999"),
-        (1e6, "", False, "1×10⁶"),
-        (-1e6, "", False, "−1×10⁶"),
-        (0.001, "", False, "0.001"),
-        (0.00099, "", False, "9.9×10⁻⁴"),
-        (0.00099, "", True, "+9.9×10⁻⁴"),
-        (0.123456, "", False, "0.1235"),
-        (0.123456, "", True, "+0.1235"),
-        (0.0, "", False, "0"),
-        (math.inf, "%", False, "–"),
-        (math.nan, "", True, "–"),
-    ],
-)
-def test_a_number(value: float, unit: str, signed: bool, wanted: str) -> None:
-    assert formatting.number(value, unit, signed) == wanted
+
+def test_numbers_are_shown_as_recorded(recorded: Recorded) -> None:
+    """As percents, plain, and plain with their sign."""
+    kinds = (("%", False), ("", False), ("", True))
+    recorded({size: [formatting.number(size, *kind) for kind in kinds] for size in SIZES})
 
 
 def test_epochs_are_short_and_nothing_where_nothing_is_trained() -> None:

@@ -19,6 +19,7 @@ from dgn_engine.scene.elements import Axis, Chart, Curve, Empty, Fact, Mark, Mat
 from dgn_engine.scene.panel_spec import ComparedRun, View, all_panels
 from tests.engine.panels.pictures import run
 from tests.refusals import refused
+from tests.snapshots import Recorded
 
 NTK = all_panels()["ntk"]
 CURVES = Chart(
@@ -72,39 +73,14 @@ def test_a_table_of_a_matrix() -> None:
     assert csv_text(TILES) == "row \\ column,column 0,column 1\nrow 0,1.0,1.0\n"
 
 
-def test_exported_numbers_say_what_the_panel_says_below_them() -> None:
-    scene = replace(SCENE, note="A note on $K^F$.")
-    about = json.loads(str(arrays(scene, CONTEXT)["about"]))
-    assert about["note"] == "A note on K^F."
-
-
-def test_arrays_are_named_by_chart_and_curve() -> None:
-    found = arrays(SCENE, CONTEXT)
-    assert json.loads(str(found.pop("about"))) == {
-        "title": "Panel",
-        "regime": "FL",
-        "data": "digits",
-        "network": "fc 64×5",
-        "seed": 0,
-        "step": 1200,
-        "facts": {"ρ max": "0.5"},
-    }
-    assert {
-        name: values.tolist() for name, values in found.items() if values.dtype.kind != "f"
-    } == {
-        "loss.axes": ["time (s)", "Loss L"],
-        "loss.train K^V.x": [1, 2],
-        "loss.curve 1.x": [3],
-        "map.axes": ["x", "class"],
-        "map.rows": ["first", "example 1"],
-        "map.columns": ["a", "b", "unit 2"],
-        "tiles.axes": ["x", "y"],
-        "tiles.rows": ["row 0"],
-        "tiles.columns": ["column 0", "column 1"],
-    }
+def test_arrays_are_named_by_chart_and_curve(recorded: Recorded) -> None:
+    found = arrays(replace(SCENE, note="A note on $K^F$."), CONTEXT)
     assert found["loss.curve 1.y"] is CURVES.curves[1].y
     assert MATRIX.matrix is not None
     assert found["map.values"] is MATRIX.matrix.values
+    about = json.loads(str(found.pop("about")))
+    words = {name: one.tolist() for name, one in found.items() if one.dtype.kind != "f"}
+    recorded({"about": about, "not numbers": words, "numbers": sorted(found.keys() - words)})
 
 
 def test_what_is_written_and_under_which_names(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from itertools import product
+from typing import get_args
 
 from dgn_engine.sweep.schedule import TRIES, Schedule, UnitProgress
-from dgn_engine.sweep.unit import Calculation, Unit, UnitUpdate
+from dgn_engine.sweep.unit import Calculation, Unit, UnitUpdate, UpdateState
 from tests.engine.sweep.small import learnt, small
+from tests.snapshots import Recorded
 
 
 def ids(schedule: Schedule) -> list[str]:
@@ -66,60 +68,21 @@ def begun(*units: Unit) -> Schedule:
 UNIT = "FR-II-s0"
 
 
-@pytest.mark.parametrize(
-    ("update", "stopping", "after"),
-    [
-        (UnitUpdate(UNIT, "running", 0.5, 0.3), False, UnitProgress(UNIT, "running", 0.5, 0.3)),
-        (UnitUpdate(UNIT, "running", 0.5, 0.3), True, UnitProgress(UNIT, "running", 0.5, 0.3)),
-        (UnitUpdate(UNIT, "done", 0.0, 0.3), False, UnitProgress(UNIT, "done", 1.0, 0.3)),
-        (
-            UnitUpdate(UNIT, "diverged", 0.2),
-            False,
-            UnitProgress(UNIT, "diverged", 1.0, trained=0.2),
-        ),
-        (
-            UnitUpdate(UNIT, "interrupted", 0.5, 0.3, "left"),
-            False,
-            UnitProgress(UNIT, "queued", 0.5, 0.3),
-        ),
-        (
-            UnitUpdate(UNIT, "interrupted", 0.5, 0.3),
-            True,
-            UnitProgress(UNIT, "interrupted", 0.5, 0.3),
-        ),
-        (UnitUpdate(UNIT, "held", 0.5), True, UnitProgress(UNIT, "interrupted", 0.5)),
-        (UnitUpdate(UNIT, "lost", 0.5), True, UnitProgress(UNIT, "interrupted", 0.5)),
-        (
-            UnitUpdate(UNIT, "held", trouble="held by"),
-            False,
-            UnitProgress(UNIT, "queued", trouble="held by"),
-        ),
-        (
-            UnitUpdate(UNIT, "lost", trouble="killed"),
-            False,
-            UnitProgress(UNIT, "queued", trouble="killed"),
-        ),
-        (
-            UnitUpdate(UNIT, "failed", 0.5, trouble="disk full"),
-            True,
-            UnitProgress(UNIT, "queued", 0.5, trouble="disk full"),
-        ),
-        (
-            UnitUpdate(UNIT, "refused", trouble="no such net"),
-            True,
-            UnitProgress(UNIT, "failed", trouble="no such net"),
-        ),
-    ],
-)
-def test_what_follows_from_an_update(
-    update: UnitUpdate, stopping: bool, after: UnitProgress
-) -> None:
-    schedule = begun(small(0))
-    assert schedule.apply(update, stopping) == [after]
-    assert schedule.states == {UNIT: after.state}
-    assert schedule.over is (after.state in ("done", "diverged", "failed"))
-    assert schedule.running == ([UNIT] if after.state == "running" else [])
-    assert ids(schedule) == ([UNIT] if after.state == "queued" else [])
+def test_what_follows_from_an_update_is_recorded(recorded: Recorded) -> None:
+    """Whether the sweep goes on or stops; what is left of a schedule agrees with it."""
+    found = {}
+    for state, stopping in product(get_args(UpdateState), (False, True)):
+        schedule = begun(small(0))
+        update = UnitUpdate(UNIT, state, 0.5, 0.3, trouble="why")
+        (after,) = schedule.apply(update, stopping)
+        found[f"{state}{', stopping' * stopping}"] = [
+            after.state, after.fraction, after.score, after.trouble, after.trained,
+        ]  # fmt: skip
+        assert schedule.states == {UNIT: after.state}
+        assert schedule.over is (after.state in ("done", "diverged", "failed"))
+        assert schedule.running == ([UNIT] if after.state == "running" else [])
+        assert ids(schedule) == ([UNIT] if after.state == "queued" else [])
+    recorded(found)
 
 
 def test_a_unit_that_is_queued_again_is_as_far_as_it_ever_was() -> None:
