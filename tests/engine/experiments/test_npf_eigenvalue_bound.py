@@ -19,22 +19,13 @@ from dgn_engine.experiments.npf_eigenvalue_bound import (
 )
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.sweep.unit import CalculationInputs
-
-
-def arrays(network: GatedNetwork, x: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Weights (outputs, inputs) and gates (n, width) of a ReLU network, by hand."""
-    weights = [weight.detach().numpy() for weight in network.value.weights]
-    gates, z = [], x
-    for weight in weights[:-1]:
-        q = z @ weight.T
-        gates.append((q > 0).astype(float))
-        z = q * gates[-1]
-    return weights, gates
+from tests.engine.experiments.by_hand import arrays, relu_gates
 
 
 def path_by_path(network: GatedNetwork, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Φ (P, n) and ∇v (P, d_net): each path alone, each weight by leaving it out of its product."""
-    weights, gates = arrays(network, x)
+    weights = arrays(network.value.weights)
+    gates = relu_gates(weights, x)
     places = [(layer, *at) for layer, w in enumerate(weights) for at in np.ndindex(w.shape)]
     phi, slopes = [], []
     for path in product(*(range(weight.shape[1]) for weight in weights)):

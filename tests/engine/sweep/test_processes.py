@@ -18,19 +18,8 @@ from dgn_engine.sweep.workers import processes
 from dgn_engine.sweep.workers.batched_workers import BatchedExecutor, BatchedWorkers, waves
 from dgn_engine.sweep.workers.processes import ProcessExecutor
 from dgn_engine.sweep.workers.unit_child import STOP
-from tests.engine.sweep.made_up_processes import Bench, Context
+from tests.engine.sweep.made_up_processes import Bench
 from tests.engine.sweep.small import learnt, small, written
-
-
-@pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Bench]:
-    context = Context()
-    monkeypatch.setattr(processes, "SPAWN", context)
-    monkeypatch.setattr(processes, "gpus", lambda _units: ())
-    monkeypatch.setattr(processes, "usable_cores", lambda: 3)
-    made = Bench(tmp_path, context)
-    yield made
-    made.stack.close()
 
 
 def convolution(seed: int) -> Training:

@@ -5,7 +5,6 @@ Processes are made up (`Bench`), but for the last tests, which train on two proc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,13 +14,13 @@ import torch
 from dgn_engine.errors import DoesNotFitError, breaks_cuda
 from dgn_engine.sweep.schedule import Schedule
 from dgn_engine.sweep.unit import Training, Unit, UnitTask, UnitUpdate
-from dgn_engine.sweep.workers import attempt, find_executor, places, processes, unit_child
+from dgn_engine.sweep.workers import attempt, find_executor, places, unit_child
 from dgn_engine.sweep.workers.batched_workers import BatchedExecutor, BatchedWorkers
 from dgn_engine.sweep.workers.places import Place, check_devices, gpus, parse_devices, places_on
 from dgn_engine.sweep.workers.processes import ProcessExecutor
 from dgn_engine.sweep.workers.serial import SerialExecutor
 from dgn_engine.sweep.workers.unit_child import DEVICE_FAULT
-from tests.engine.sweep.made_up_processes import Bench, Context
+from tests.engine.sweep.made_up_processes import Bench
 from tests.engine.sweep.small import content, run, small
 from tests.refusals import refused
 
@@ -37,15 +36,9 @@ UNITS: list[Unit] = [anywhere(seed) for seed in range(6)]
 
 
 @pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Bench]:
-    """Two cards, which CUDA_VISIBLE_DEVICES calls 4 and 7."""
-    context = Context()
-    monkeypatch.setattr(processes, "SPAWN", context)
-    monkeypatch.setattr(processes, "gpus", lambda _units: ("4", "7"))
-    monkeypatch.setattr(processes, "usable_cores", lambda: 3)
-    made = Bench(tmp_path, context)
-    yield made
-    made.stack.close()
+def cards() -> tuple[str, ...]:
+    """Two, which CUDA_VISIBLE_DEVICES calls so."""
+    return ("4", "7")
 
 
 def seen(bench: Bench) -> list[str]:

@@ -20,6 +20,7 @@ from dgn_engine.sweep.workers.serial import SerialExecutor
 from dgn_engine.training import trial_starts
 from tests.engine.sweep.small import SMALL, run, small
 from tests.refusals import refused
+from tests.snapshots import Recorded
 
 
 def swept(tree: dict[str, Any]) -> Sweep:
@@ -61,35 +62,26 @@ def test_a_long_name_is_cut_and_still_its_own() -> None:
     assert first != second
 
 
-def test_a_grid_varies_under_each_entry_of_a_list_in_the_order_of_the_file() -> None:
+def test_a_grid_varies_under_each_entry_of_a_list_in_the_order_of_the_file(
+    recorded: Recorded,
+) -> None:
     tree = {
         "base": {"seed": 5, "net": {"options": {"width": 8}}},
         "list": [{"gating": {"regime": "DL"}}, {"gating.regime": "FR-II", "net.bias": True}],
         "grid": {"training.batch": [10, 20], "net.options.depth": [3]},
     }
     sweep = swept(tree)
-    assert sweep.fields == ("gating.regime", "net.bias", "training.batch", "net.options.depth")
-    assert [one.unit.id for one in sweep.runs] == [
-        "regime=DL+batch=10+depth=3",
-        "regime=DL+batch=20+depth=3",
-        "regime=FR-II+bias=True+batch=10+depth=3",
-        "regime=FR-II+bias=True+batch=20+depth=3",
-    ]
-    assert sweep.runs[2].settings == {
-        "gating.regime": "FR-II",
-        "net.bias": True,
-        "training.batch": 10,
-        "net.options.depth": 3,
-    }
     configs = [one.unit.config for one in sweep.runs]
-    assert [(c.gating.regime, c.net.bias, c.training.batch) for c in configs] == [
-        ("DL", False, 10),
-        ("DL", False, 20),
-        ("FR-II", True, 10),
-        ("FR-II", True, 20),
-    ]
-    assert {c.seed for c in configs} == {5}
-    assert all(dict(c.net.options) == {"width": 8, "depth": 3} for c in configs)
+    recorded(
+        {
+            "fields": sweep.fields,
+            "settings": {one.unit.id: one.settings for one in sweep.runs},
+            "set": [
+                (c.gating.regime, c.net.bias, c.training.batch, c.seed, dict(c.net.options))
+                for c in configs
+            ],
+        }
+    )
 
 
 MANY = list(range(317))
