@@ -22,6 +22,7 @@ from dgn_engine.experiments.duality_noise import turn
 from dgn_engine.protocol.experiments import Printed
 from dgn_engine.sweep.unit import Training, Unit
 from dgn_engine.sweep.unit_results import TrainedRun
+from tests.daily import nightly
 from tests.engine.experiments.forty_eight import ALL, CNN_PRINTED
 from tests.engine.experiments.made_up import (
     FULL,
@@ -64,11 +65,17 @@ REQUESTS = {
     if (name, words) not in TOO_LARGE
 }
 READ = pytest.mark.parametrize(("name", "request_"), REQUESTS.values(), ids=REQUESTS)
-# At full scale the same code reads more cells: what those are made of is seen at night.
+# At full scale the same code reads more cells, and here there are many at quick: what those are
+# made of is seen at night; which numbers they come to is recorded for all.
+MANY_CELLS = {"duality-48 quick", "duality-noise quick", "npf-table2 code"}
 TRACED = pytest.mark.parametrize(
     ("name", "request_"),
     [
-        pytest.param(*each, id=words, marks=[pytest.mark.nightly] * (each[1].scale == "full"))
+        pytest.param(
+            *each,
+            id=words,
+            marks=[pytest.mark.nightly] * (each[1].scale == "full" or words in MANY_CELLS),
+        )
         for words, each in REQUESTS.items()
     ],
 )
@@ -267,7 +274,13 @@ def test_rows_claims_and_figures_are_what_is_recorded(
     )
 
 
-@pytest.mark.parametrize("words", [words for words in REQUESTS if not words.endswith(" full")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(w for w in REQUESTS if not w.endswith(" full") and w not in MANY_CELLS),
+        *nightly(*sorted(MANY_CELLS)),
+    ],
+)
 def test_rows_and_claims_are_made_of_the_cells_that_are_recorded(
     words: str, recorded: Recorded
 ) -> None:

@@ -28,6 +28,7 @@ from dgn_engine.experiments.report.write_report import ReproductionTask
 from dgn_engine.importing.from_config import build_architecture
 from dgn_engine.sweep.schedule import UnitProgress
 from dgn_engine.sweep.unit import Calculation, Training, UnitFile
+from dgn_engine.training import step_cost
 from dgn_engine.training.step_cost import operations, seconds_a_step, time_steps
 from dgn_engine.training.trainer import Trainer
 from tests.engine.experiments.documents import result
@@ -135,6 +136,7 @@ def test_steps_are_timed_with_one_thread(monkeypatch: pytest.MonkeyPatch) -> Non
         used.append(torch.get_num_threads())
         step(trainer)
 
+    monkeypatch.setattr(step_cost, "_TIMED", 0.02)
     monkeypatch.setattr(Trainer, "step", noted)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
@@ -149,7 +151,10 @@ def test_steps_are_timed_with_one_thread(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.wide
 @pytest.mark.parametrize("regime", ["ReLU", "FR-II", "DL"])
 @pytest.mark.parametrize("name", ["fc", "cnn4", "resnet_fc"])
-def test_steps_of_every_kind_of_network_are_timed(name: str, regime: str) -> None:
+def test_steps_of_every_kind_of_network_are_timed(
+    name: str, regime: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(step_cost, "_TIMED", 0.02)
     net = NetConfig(name, (("width", 8),) if name != "cnn4" else (("channels", 2),))
     config = of(regime, config=replace(CONFIG, net=net)).config
     for classes in (10, 1):

@@ -84,8 +84,8 @@ def redraw(request: pytest.FixtureRequest) -> Iterator[Redraw]:
         yield draw
 
 
-# One of each kind at every push: curves, matrices, edges and clouds of points, a montage.
-OFTEN = (("training", "soft"), ("ntk", "soft"), ("paths", "soft"), ("gate_maps", "conv"))
+# At every push edges and clouds of points, and a montage; curves and matrices on the page below.
+OFTEN = (("paths", "soft"), ("gate_maps", "conv"))
 SELDOM = [(name, "soft") for name in PANELS if (name, "soft") not in OFTEN]
 
 

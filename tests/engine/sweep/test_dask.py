@@ -107,7 +107,7 @@ def test_who_has_no_certificate_of_the_cluster_is_answered_nothing(
         (address, distributed.Security.temporary()),
     ):
         with pytest.raises(OSError):  # noqa: PT011 - Dask has several words for it
-            asyncio.run(reach(place, security))
+            asyncio.run(reach(place, security, 0.5))
 
 
 @needs_proc
@@ -154,12 +154,12 @@ def test_a_connection_that_has_shown_its_certificate_is_not_ended_by_later_ones(
     assert asyncio.run(talk())["type"] == "Scheduler"
 
 
-async def reach(address: str, security: Any) -> None:
+async def reach(address: str, security: Any, seconds: float = 2.0) -> None:
     """Connect as a client of Dask does; raises `OSError`."""
     from distributed.comm import connect
 
     options = security.get_connection_args("client")
-    (await connect(address, timeout=2.0, **options)).abort()
+    (await connect(address, timeout=seconds, **options)).abort()
 
 
 def stranger(security: Any = None) -> ssl.SSLContext:

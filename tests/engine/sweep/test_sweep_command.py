@@ -109,14 +109,14 @@ def test_a_sweep_leaves_a_table_json_csv_and_a_report_and_says_what_changes_noth
 def test_a_stopped_sweep_goes_on_with_the_same_command_to_the_same_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path, out = file(tmp_path, BASE + GRID), tmp_path / "out"
+    path, out = file(tmp_path, BASE + "[grid]\nseed = [0, 1, 2]\n"), tmp_path / "out"
 
     def after(times: int) -> Callable[[object], bool]:
         asked = iter(range(10**9))
         return lambda _: next(asked) > times
 
     with monkeypatch.context() as patch:
-        patch.setattr(stop_signals.StopSignals, "requested", after(45))
+        patch.setattr(stop_signals.StopSignals, "requested", after(30))
         assert sweep(path, out, "--quiet") == 130
     capsys.readouterr()
     states = {run["state"] for run in json.loads((out / "results.json").read_text())["runs"]}
