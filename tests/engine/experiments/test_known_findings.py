@@ -188,6 +188,19 @@ def test_what_rests_on_a_missing_calculation_is_left_out() -> None:
     assert nothing == KnownFindings(Findings(), why="No calculation like 'w8-s0' is done.")
 
 
+def test_a_missing_calculation_is_guessed_to_have_the_shape_of_its_own_cell() -> None:
+    def findings(request: Request, results: UnitResults) -> Findings:
+        cells = {n: Grid(results, range(2)).calculated(f"w{n}")["steps"] for n in (2, 3)}
+        assert all(len(one) == n for n, cell in cells.items() for one in cell)
+        return Findings((Row("first", tuple(one[0] for one in cells[2]), unit=""),))
+
+    units = tuple(Calculation(f"w{n}-s{s}", "a.b:c") for n in (2, 3) for s in range(2))
+    done = {u.id: ({"steps": [0.5] * int(u.id[1])}, 1.0) for u in units if u.id != "w3-s1"}
+    made = Experiment("T", "P", "A", lambda _: Plan(units), findings, 0.0, 0.0)
+    known = known_findings(made, Request(), Plan(units), MadeUpResults({}, done), ["w3-s1"])
+    assert [row.values for row in known.found.rows] == [(0.5, 0.5)]
+
+
 def test_rows_that_can_be_chosen_are_read_alone_where_nothing_like_the_rest_is_done() -> None:
     def plan(request: Request) -> Plan:
         rows = [row for row in ("first", "second") if request.only in row]

@@ -312,6 +312,16 @@ def test_what_is_to_come_is_expected_to_end_as_early_as_what_is_over() -> None:
     assert made.progress().left == near(0.6 * 10 / (0.5 + 0.75))
 
 
+def test_what_diverged_is_no_measure_of_how_early_others_end() -> None:
+    clock = Clock()
+    made = ProgressTally("tiny", [of("ReLU", name) for name in ("a", "b", "c")], clock)
+    made.add(UnitProgress("a", "running", 0.1))
+    clock.now = 110.0
+    made.add(UnitProgress("a", "diverged", 1.0, trained=0.2))
+    made.add(UnitProgress("b", "running", 0.5))
+    assert made.progress().left == near((0.5 + 1) * 10 / (0.1 + 0.5))
+
+
 def test_calculations_alone_have_a_time_left_too() -> None:
     clock = Clock()
     units = [Calculation(name, "dgn_engine.x:y") for name in ("a", "b", "c")]

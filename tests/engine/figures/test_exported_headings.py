@@ -54,7 +54,16 @@ TILES = Chart(
     "",
     Axis(),
     Axis(),
-    matrix=Matrix("m", np.ones((1, 2)), "gates", 0, 1, row_labels=("first",), tile=(1, 1)),
+    matrix=Matrix(
+        "m",
+        np.ones((1, 2)),
+        "gates",
+        0,
+        1,
+        row_labels=("first",),
+        column_labels=("a",),
+        tile=(1, 1),
+    ),
 )
 SCENE = Scene((CURVES, MATRIX, TILES), (Fact("$ρ$ max", "0.5"),), 7)
 CONTEXT = Provenance("Panel", "FL", "digits", "fc 64×5", 0, 1200)

@@ -111,6 +111,9 @@ def test_a_film_comes_back_whole_or_as_a_refusal() -> None:
     made = child(script).make(order(0), lambda *told: heard.append(told))
     assert made == Film(b"GIF", "two pages")
     assert heard == [("Drawing", 1, 2)]
+    late = child(script)
+    with pytest.raises(FilmCancelledError):  # though it came: nobody wants it any more
+        late.make(order(0), lambda *_: late.stop())
     for script, kind, value in (
         ("sys.exit(7)", "ended-early", "exit code 7"),
         ('out.write(b\'{"film": 9, "words": "cut"}\\nGIF\')', "ended-early", ANY),

@@ -13,7 +13,7 @@ import torch
 
 from dgn_engine.errors import DoesNotFitError, breaks_cuda
 from dgn_engine.sweep.schedule import Schedule
-from dgn_engine.sweep.unit import Training, Unit, UnitTask, UnitUpdate
+from dgn_engine.sweep.unit import Training, Unit, UnitTask, UnitUpdate, UpdateState
 from dgn_engine.sweep.workers import attempt, find_executor, places, unit_child
 from dgn_engine.sweep.workers.batched_workers import BatchedExecutor, BatchedWorkers
 from dgn_engine.sweep.workers.places import Place, check_devices, gpus, parse_devices, places_on
@@ -202,7 +202,17 @@ def test_a_card_that_fails_twice_in_a_row_is_left_out_and_its_units_go_elsewhere
     assert len(bench.children) == 3
 
 
-def test_a_card_whose_faults_are_not_in_a_row_is_used_on(bench: Bench) -> None:
+def test_that_a_card_is_left_out_is_told_once_for_a_stack(bench: Bench) -> None:
+    bench.begin(BatchedExecutor(devices=("cuda:0", "cuda:1")), *UNITS)
+    for place in (0, 2):
+        bench.submit(*UNITS)
+        bench.children[place].die(DEVICE_FAULT, FAULT)
+        lost = bench.poll()
+    assert [bool(update.notice) for update in lost] == [True, False, False]
+
+
+@pytest.mark.parametrize("state", ["done", "diverged"])
+def test_a_card_whose_faults_are_not_in_a_row_is_used_on(bench: Bench, state: UpdateState) -> None:
     bench.begin(ProcessExecutor(devices=("cuda:0", "cuda:1")), *UNITS)
     for place in (0, 2):
         bench.submit(*UNITS[:2])
@@ -212,7 +222,7 @@ def test_a_card_whose_faults_are_not_in_a_row_is_used_on(bench: Bench) -> None:
         for child in bench.children[1:]:
             for name in ("FR-II-s0", "FR-II-s1"):
                 if child.exitcode is None:
-                    child.say(UnitUpdate(name, "done"))
+                    child.say(UnitUpdate(name, state))
         bench.poll()
     assert bench.workers.places == 2
 
