@@ -194,6 +194,11 @@ def test_a_seed_that_diverged_is_left_out_and_nothing_is_claimed() -> None:
     assert math.isnan(share.by_seed[1])
 
 
+def test_below_random_gates_a_share_has_no_bounds() -> None:
+    below = gate_share(80.0, [94.0, 95.0, 95.5], [90.0, 91.0, 89.0])
+    assert (math.isfinite(below.low), below.bounded) == (True, False)
+
+
 def test_no_share_is_minus_zero() -> None:
     assert percent(-0.3) == "0 %"
     assert percent(-1234.4) == "−1,234 %"

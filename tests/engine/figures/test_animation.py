@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dgn_engine.figures import animation_format
+from dgn_engine.figures import animation, animation_format
 from dgn_engine.figures.animation import save_animation
 from dgn_engine.figures.figure_style import FigureStyle
 from dgn_engine.figures.provenance import FigurePanel, Provenance
@@ -158,3 +158,9 @@ def test_whoever_is_told_of_a_page_can_end_the_work(after: int, tmp_path: Path) 
     with pytest.raises(InterruptedError):
         save_animation(pages(4), tmp_path / "film.gif", STYLE, 5.0, end)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_larger_a_page_is_the_fewer_dots_it_has() -> None:
+    sizes = ((3.25, 0.0), (20.0, 4.0), (20.0, 20.0))
+    low, wide, large = (animation._moving(FigureStyle(w, h, dpi=600)).dpi for w, h in sizes)
+    assert 150 == low >= wide > large >= 50

@@ -426,6 +426,21 @@ def test_a_sweep_whose_jobs_all_end_at_once_ends_in_a_sentence(
     assert jobs.wanted == [1] * rounds
 
 
+def test_jobs_that_ended_before_a_worker_came_count_no_more(
+    begin: Callable[..., Bench], jobs: Slurm
+) -> None:
+    jobs.there = 0
+    bench = begin({}, "slurm:jobs=2")
+    bench.client.cluster = jobs
+    for place in range(7):
+        bench.client.there = {"tcp://a": introduction(1)} if place == 3 else {}
+        bench.clock.now += REPLACE
+        bench.submit(0, 1)
+    bench.clock.now += REPLACE
+    with refused("no-workers"):
+        bench.submit(0, 1)
+
+
 def test_a_job_that_waits_or_a_slurm_that_does_not_answer_ends_no_sweep(
     begin: Callable[..., Bench], jobs: Slurm
 ) -> None:

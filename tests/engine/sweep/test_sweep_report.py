@@ -29,7 +29,11 @@ def made(
         state = (states or {}).get(number, "done")
         best = (number + 1) / 100 if state in ("done", "diverged") else math.nan
         runs.append(SweepRun(Training(f"r{number}", RunConfig()), settings))
-        lines.append(SummaryRow(f"r{number}", settings, state, best, best, best, 3.0, 2.0))
+        lines.append(
+            SummaryRow(
+                f"r{number}", settings, state, best, best, best, number + 1.0, 2.0, f"t{number}"
+            )
+        )
     sweep = Sweep(tuple(runs), tuple(grid))
     return sweep_document("lr", sweep, lines, "done", folder)
 
@@ -116,6 +120,7 @@ def test_what_is_not_done_is_said_and_in_no_row(tmp_path: Path) -> None:
     assert row.remark == "last 1.50 %; train 1.50 %; 1 diverged"
     assert found.notices == ("2 of 4 runs are done. Nothing is done of: regime FL.",)
     assert found.figures == ()
+    assert [unit.trouble for unit in found.units] == ["", "", "t2", ""], "of what failed"
     part = made(tmp_path, grid, {0: "failed"})
     assert part.rows[0].values == pytest.approx((2.0,))
     assert part.rows[0].remark.endswith("1 of 2 seeds are done")
