@@ -119,7 +119,7 @@ def test_stopped_continued_and_killed_processes_give_the_bits_of_a_serial_sweep(
     assert few == stopped
     far.clear()
     more = run(
-        ProcessExecutor(1), units, root, kill, lambda: killed and far.get(LONG.id, 0.0) > 0.5
+        ProcessExecutor(1), units, root, kill, lambda: bool(killed) and far.get(LONG.id, 0.0) > 0.5
     )
     assert len(killed) == 1
     assert more == stopped
