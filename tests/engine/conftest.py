@@ -11,6 +11,7 @@ import torch
 from dgn_engine.config import GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.protocol.messages import Event
 from dgn_engine.training.run import Run
+from tests.engine.files_read_here import read_files_here
 from tests.engine.panel_views import compared, grown, make_view
 
 __all__ = ["compared", "grown", "make_view"]
@@ -29,6 +30,12 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def files_read_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checkpoints and sessions are read without a child."""
+    read_files_here(monkeypatch)
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from dgn_engine.storage.session_file.loaded_run import read_run
 from dgn_engine.storage.session_file.session_reader import UnpackedSession, adopt, unpack
 from dgn_engine.storage.session_file.session_writer import export_run
 from dgn_viewer.inspector.pages.runs_page import RunsPage
-from tests.engine.storage.session_file.read_here import read_in_this_process
+from tests.engine.files_read_here import read_files_here
 from tests.faults import hostile_runs
 from tests.faults.tables import keep
 from tests.viewer.inspector.listed_rows import show_every_cell
@@ -104,7 +104,7 @@ def test_every_hostile_run_is_one_line_and_hides_no_other(
 
 @pytest.fixture
 def read_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    read_in_this_process(monkeypatch)
+    read_files_here(monkeypatch)
 
 
 def opened(file: Path, unpacked: Path) -> tuple[UnpackedSession | None, str]:

@@ -12,11 +12,9 @@ from dgn_engine.config import DataConfig
 from dgn_engine.data import load_examples, split_of
 from dgn_engine.data._split import resplit
 from dgn_engine.errors import UserError
-from tests.engine.checkpoints_read_here import checkpoints_read_here
 from tests.refusals import refused
 
-__all__ = ["checkpoints_read_here"]
-read_here = pytest.mark.usefixtures("checkpoints_read_here")
+read_here = pytest.mark.usefixtures("files_read_here")
 
 
 def rows(images: np.ndarray) -> set[bytes]:

@@ -19,10 +19,7 @@ from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.stack import Stack, run
 from dgn_engine.training.run import Run
 from dgn_engine.training.weight_keeper import save_trainer
-from tests.engine.checkpoints_read_here import checkpoints_read_here
 from tests.refusals import refused
-
-__all__ = ["checkpoints_read_here"]
 
 TINY = RunConfig(
     data=DataConfig(train_limit=96, test_limit=20),
@@ -219,7 +216,7 @@ def test_fl_freezes_the_gates_of_the_network_that_was_trained(tiny: Make) -> Non
     assert unchanged(gathered, buffers(network.feature))
 
 
-@pytest.mark.usefixtures("checkpoints_read_here")
+@pytest.mark.usefixtures("files_read_here")
 def test_gates_and_weights_of_a_checkpoint_are_taken_with_their_normalisation(
     tiny: Make, make_run: Make, tmp_path: Path
 ) -> None:

@@ -28,10 +28,7 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.recording import Recording
 from dgn_engine.training.replay import recorded_run_at
 from dgn_engine.training.run import Run
-from tests.engine.files_read_here import files_read_here
 from tests.engine.views.begun_run import started
-
-__all__ = ["files_read_here"]
 
 RELU = FileReading(activation="relu")
 RESNET = FileReading(geometry="torchvision")

@@ -7,13 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from dgn_engine.training import out_of_memory
-from tests.engine.checkpoints_read_here import checkpoints_read_here
-
-__all__ = ["checkpoints_read_here"]
 
 
 @pytest.fixture(autouse=True)
-def _read_here(checkpoints_read_here: None) -> None:
+def _read_here(files_read_here: None) -> None:
     """Runs read their own checkpoints over and over."""
 
 

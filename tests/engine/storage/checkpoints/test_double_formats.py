@@ -302,7 +302,7 @@ def loaded(content: bytes) -> Any:
 
 # What safetensors or torch refuse is refused here; what they read of a shard is read.
 
-pytestmark = pytest.mark.usefixtures("read_here")
+pytestmark = pytest.mark.usefixtures("files_read_here")
 
 TWO_NUMBERS = np.array([1, 2], "<f4").tobytes()
 W = '"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}'

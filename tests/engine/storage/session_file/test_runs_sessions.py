@@ -29,7 +29,7 @@ from dgn_engine.storage.session_file.session_reader import adopt, is_session, un
 from dgn_engine.storage.session_file.session_writer import SavePoint, export_run, save_session
 from tests.daily import nightly
 from tests.engine.conftest import SMALL
-from tests.engine.storage.session_file.read_here import read_in_this_process
+from tests.engine.files_read_here import read_files_here
 from tests.engine.storage.trained_runs import begun, gone_on
 from tests.refusals import refused
 
@@ -322,7 +322,7 @@ def no_canary(tmp_path: Path) -> Iterator[None]:
 @pytest.fixture
 def read_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.node.callspec.params["kind"] not in THROUGH_A_CHILD:
-        read_in_this_process(monkeypatch)
+        read_files_here(monkeypatch)
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
