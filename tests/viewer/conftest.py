@@ -5,11 +5,12 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, QTimer
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import QApplication, QDialog, QWidget
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import (
@@ -19,14 +20,19 @@ from dgn_engine.config import (
     RunConfig,
     TrainingConfig,
 )
+from dgn_engine.protocol.branches import CloseComparison
 from dgn_engine.protocol.files import SaveWeights
 from dgn_engine.protocol.messages import Command
+from dgn_engine.protocol.training import StartRun
+from dgn_engine.views.layout_presets import OVERVIEW
 from dgn_viewer.application import GuiGarbageCollector, Options, Viewer
 from dgn_viewer.pump import EngineClient
+from dgn_viewer.window import Window
 from tests.engine.panel_views import compared, grown, make_view
 
 __all__ = ["compared", "grown", "make_view"]
 
+SIZE = (1440, 900)
 PATIENCE_MS = 150_000  # on a busy machine; torch is loaded by the first session of the process
 
 
@@ -60,6 +66,10 @@ def _nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
     if "qapp" not in request.fixturenames:
         yield
         return
+    if "make_viewer" in request.fixturenames:
+        request.getfixturevalue("window_of_module").end()
+    elif "window_of_module" in request.fixturenames:
+        request.getfixturevalue("window_of_module").opened()
     threads = set(threading.enumerate())
     widgets = _top_level()
     gc.freeze()  # collecting afterwards looks only at what the test has made
@@ -69,7 +79,17 @@ def _nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
     left = {t.name for t in set(threading.enumerate()) - threads if not t.daemon}
     left |= {t.name for t in set(threading.enumerate()) - threads if t.name == "dgn-engine"}
     assert not left, f"threads left: {left}"
-    assert not (_top_level() - widgets), f"widgets left: {_top_level() - widgets}"
+    made = {one for one in _top_level() - widgets if not _above(one) & widgets}
+    assert not made, f"widgets left: {made}"
+
+
+def _above(widget: QWidget) -> set[QWidget]:
+    """The widgets that a dialog or a menu belongs to."""
+    above, found = widget.parentWidget(), set[QWidget]()
+    while above is not None:
+        found.add(above)
+        above = above.parentWidget()
+    return found
 
 
 def running_timers() -> list[QTimer]:
@@ -102,13 +122,9 @@ def sent() -> list[Command]:
     return []
 
 
-@pytest.fixture
-def make_viewer(
-    qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., Viewer]]:
-    """Builds the real window with the real session, waits for its run, and ends it afterwards."""
-    # What was there is spared below; the window itself is to be collected after its test.
-    monkeypatch.setattr(GuiGarbageCollector, "spare_what_is_there", lambda _: None)
+@contextmanager
+def viewers(qtbot: QtBot, place: Path) -> Iterator[Callable[..., Viewer]]:
+    """Builds real windows with the real session, waits for their runs, and ends them afterwards."""
     made: list[Viewer] = []
 
     def make(
@@ -119,12 +135,12 @@ def make_viewer(
         engine: EngineClient | None = None,
     ) -> Viewer:
         """`home`: a folder of its own for settings and recorded runs."""
-        folder = tmp_path / home
+        folder = place / home
         folder.mkdir(exist_ok=True)
         options = Options(
             config or small_run(),
             theme="light",
-            size=(1440, 900),
+            size=SIZE,
             settings=folder / "settings.ini",
             paused=paused,
             process=process,
@@ -137,7 +153,10 @@ def make_viewer(
         return viewer
 
     gc.freeze()  # what is there already (torch) is not looked at again: ten times faster
-    yield make
+    with pytest.MonkeyPatch.context() as patched:
+        # What was there is spared below; the window itself is to be collected after its test.
+        patched.setattr(GuiGarbageCollector, "spare_what_is_there", lambda _: None)
+        yield make
     ended = [viewer.close(patience=60.0) for viewer in made]
     made.clear()
     _settle()
@@ -146,6 +165,108 @@ def make_viewer(
     application.setStyleSheet("")  # now that there is no widget to be styled anew
     assert all(ended), "the engine did not end"
     assert not running_timers()
+
+
+@pytest.fixture
+def make_viewer(qtbot: QtBot, tmp_path: Path) -> Iterator[Callable[..., Viewer]]:
+    with viewers(qtbot, tmp_path) as make:
+        yield make
+
+
+class WindowOfModule:
+    """One window for the tests of a module that ask for it; a test that makes one of its own ends
+    it, for all widgets are styled together."""
+
+    def __init__(self, request: pytest.FixtureRequest, place: Path) -> None:
+        self._qtbot, self._place = PatientQtBot(request), place
+        self._open = ExitStack()
+        self._viewer: Viewer | None = None
+        self._visible: tuple[str, ...] = ()
+
+    def opened(self) -> Viewer:
+        """As it opens, with the run that goes on in it."""
+        if self._viewer is None:
+            make = self._open.enter_context(viewers(self._qtbot, self._place))
+            self._viewer = make()
+            self._visible = self._viewer.window.docks.visible()
+        else:
+            window = self._viewer.window
+            _as_it_opens(window)
+            if window.run_state.comparison is not None:
+                window.context.send(CloseComparison())
+                self._qtbot.waitUntil(lambda: window.run_state.comparison is None)
+            self._qtbot.wait(1)  # the window is laid out
+            self._qtbot.waitUntil(lambda: window.docks.visible() == self._visible)
+            self._qtbot.waitUntil(window.isActiveWindow)
+        return self._viewer
+
+    def end(self) -> None:
+        self._viewer = None
+        self._open.close()
+
+
+@pytest.fixture(scope="module")
+def window_of_module(
+    qapp: QApplication, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[WindowOfModule]:
+    one = WindowOfModule(request, tmp_path_factory.mktemp("window"))
+    yield one
+    one.end()
+
+
+@pytest.fixture
+def opened_viewer(window_of_module: WindowOfModule) -> Viewer:
+    """The window of the module, for tests that look at it and not at its run."""
+    return window_of_module.opened()
+
+
+Begin = Callable[..., Viewer]
+
+
+@pytest.fixture
+def begin(window_of_module: WindowOfModule, qtbot: QtBot) -> Begin:
+    """Begins a run in the window of the module."""
+
+    def begun(config: RunConfig | None = None, paused: bool = False) -> Viewer:
+        viewer = window_of_module.opened()
+        window, before = viewer.window, viewer.window.run_state.run
+        window.context.send(StartRun(config or small_run(), paused))
+        qtbot.waitUntil(lambda: window.run_state.run is not before and window.run_state.has_run)
+        for entry in window.notices.open_entries:
+            window.notices.close(entry)
+        window.notices.entries.clear()
+        window.display.draw_now()  # nothing of the run before
+        return viewer
+
+    return begun
+
+
+@pytest.fixture
+def used_viewer(begin: Begin) -> Viewer:
+    """`viewer` in the window of the module."""
+    return begin()
+
+
+def _as_it_opens(window: Window) -> None:
+    """Close what a test has opened; the layout, the size and the charts of a new window."""
+    window.inspector.leave()
+    window.guides.tour.skip()
+    window.notice_views.list.leave()
+    window.experiments.results.hide()
+    window.time.cursor.live()
+    window.files.recent.items = ()
+    window.files.recent.changed.emit()
+    for dialog in window.findChildren(QDialog):
+        dialog.close()
+    if window.docks.arrangement.maximised:
+        window.docks.arrangement.restore()
+    if (window.width(), window.height()) != SIZE or window.docks.arrangement.preset != OVERVIEW:
+        window.resize(*SIZE)
+        window.docks.arrangement.arrange()
+    for host in window.docks.hosts.values():
+        host.charts.put_all({})
+    window.activateWindow()
+    window.setFocus()
 
 
 @pytest.fixture

@@ -32,10 +32,15 @@ from dgn_engine.session.thread_session import ThreadSession
 from dgn_engine.storage.config_file import read_config
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_viewer.application import Viewer
-from tests.viewer.conftest import small_run
+from tests.viewer.conftest import Begin, small_run
 from tests.viewer.gestures import answer_dialog
 
 PATIENCE = 150.0  # seconds, on a busy machine
+
+
+@pytest.fixture
+def viewer(used_viewer: Viewer) -> Viewer:
+    return used_viewer
 
 
 def weights_without_a_viewer(path: Path, steps: int) -> dict[str, bytes]:
@@ -72,10 +77,10 @@ def wait_for(session: ThreadSession, wanted: Callable[[Event], bool]) -> None:
 
 
 def test_weights_are_bit_identical_with_and_without_the_window(
-    make_viewer: Callable[..., Viewer], qtbot: QtBot, tmp_path: Path
+    begin: Begin, qtbot: QtBot, tmp_path: Path
 ) -> None:
     alone = weights_without_a_viewer(tmp_path / "alone.safetensors", 300)
-    window = make_viewer(small_run(pace=0.0), paused=True).window
+    window = begin(small_run(pace=0.0), paused=True).window
     window.context.send(Advance(150))
     qtbot.waitUntil(lambda: window.run_state.step == 150)
     window.docks.toggle("ntk")
@@ -88,23 +93,6 @@ def test_weights_are_bit_identical_with_and_without_the_window(
     qtbot.waitUntil(lambda: any(isinstance(event, WeightsSaved) for event in saved))
     assert tensors(tmp_path / "watched.safetensors") == alone
     assert sum("weights" in name for name in alone) == 8  # four layers of two networks
-
-
-def test_a_run_trains_to_its_end_while_the_window_is_frozen(
-    make_viewer: Callable[..., Viewer], qtbot: QtBot, tmp_path: Path
-) -> None:
-    window = make_viewer(small_run(epochs=3), paused=True, home="home").window
-    qtbot.waitUntil(lambda: window.run_state.phase == "paused")
-    runs = tmp_path / "home" / "runs"
-    qtbot.waitUntil(lambda: [path for path in runs.glob("[!.]*") if path.is_dir()] != [])
-    (folder,) = [path for path in runs.glob("[!.]*") if path.is_dir()]
-    window.context.send(Resume())
-    deadline = time.monotonic() + PATIENCE
-    while RunReader(folder).outcome != "finished":  # no event reaches the window meanwhile
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    assert (window.run_state.phase, window.history.step) == ("paused", 0)
-    qtbot.waitUntil(lambda: window.run_state.phase == "finished")
 
 
 def test_weights_are_saved_through_the_dialog(viewer: Viewer, qtbot: QtBot, tmp_path: Path) -> None:
@@ -198,10 +186,8 @@ def test_ctrl_c_ends_the_program_without_a_traceback(
     assert not picture.exists()
 
 
-def test_panels_status_bar_and_time_bar_say_the_same_step(
-    make_viewer: Callable[..., Viewer], qtbot: QtBot
-) -> None:
-    window = make_viewer(small_run()).window
+def test_panels_status_bar_and_time_bar_say_the_same_step(viewer: Viewer, qtbot: QtBot) -> None:
+    window = viewer.window
     said: list[tuple[int, str, str]] = []
 
     def note(step: int) -> None:
@@ -255,13 +241,13 @@ def alive(process: int) -> bool:
 
 
 def test_cancelling_a_folder_ends_its_children_and_the_run_before_it_goes_on(
-    make_viewer: Callable[..., Viewer],
+    viewer: Viewer,
     qtbot: QtBot,
     large_folder: Path,
     children: list[int],
     tmp_path: Path,
 ) -> None:
-    window = make_viewer().window
+    window = viewer.window
     heard: list[Event] = []
     window.event_taken.connect(lambda event, _state: heard.append(event))
     wanted = replace(small_run(), data=DataConfig(name=f"folder:{large_folder}"))
@@ -279,3 +265,20 @@ def test_cancelling_a_folder_ends_its_children_and_the_run_before_it_goes_on(
     assert config.data.name == "digits"
     assert not cancel.isVisible()
     assert not list((tmp_path / "cache").rglob("*.npz"))
+
+
+def test_a_run_trains_to_its_end_while_the_window_is_frozen(
+    make_viewer: Callable[..., Viewer], qtbot: QtBot, tmp_path: Path
+) -> None:
+    window = make_viewer(small_run(epochs=3), paused=True, home="home").window
+    qtbot.waitUntil(lambda: window.run_state.phase == "paused")
+    runs = tmp_path / "home" / "runs"
+    qtbot.waitUntil(lambda: [path for path in runs.glob("[!.]*") if path.is_dir()] != [])
+    (folder,) = [path for path in runs.glob("[!.]*") if path.is_dir()]
+    window.context.send(Resume())
+    deadline = time.monotonic() + PATIENCE
+    while RunReader(folder).outcome != "finished":  # no event reaches the window meanwhile
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert (window.run_state.phase, window.history.step) == ("paused", 0)
+    qtbot.waitUntil(lambda: window.run_state.phase == "finished")

@@ -175,11 +175,6 @@ def _no_process_is_left() -> Iterator[None]:
     assert "dgn-relay" not in {thread.name for thread in threading.enumerate()}
 
 
-@pytest.fixture
-def viewer(make_viewer: Callable[..., Viewer]) -> Viewer:
-    return make_viewer(process=True)
-
-
 def filled(viewer: Viewer) -> bool:
     docks = viewer.window.docks
     return all(isinstance(docks.hosts[name].shown(), Scene) for name in docks.visible())
@@ -187,8 +182,9 @@ def filled(viewer: Viewer) -> bool:
 
 @pytest.mark.nightly
 def test_a_window_with_the_engine_in_a_process_fills_swaps_and_ends(
-    viewer: Viewer, qtbot: QtBot
+    make_viewer: Callable[..., Viewer], qtbot: QtBot
 ) -> None:
+    viewer = make_viewer(process=True)
     window = viewer.window
     qtbot.waitUntil(lambda: filled(viewer))
     window.registry["regime.FR-II"].trigger()
@@ -198,8 +194,9 @@ def test_a_window_with_the_engine_in_a_process_fills_swaps_and_ends(
 
 
 def test_a_dead_engine_process_leaves_the_window_alive_and_can_be_replaced(
-    viewer: Viewer, qtbot: QtBot
+    make_viewer: Callable[..., Viewer], qtbot: QtBot
 ) -> None:
+    viewer = make_viewer(engine=ProcessSession())  # a thread takes its place
     window = viewer.window
     qtbot.waitUntil(lambda: window.history.step > 0)
     (child,) = multiprocessing.active_children()

@@ -31,8 +31,14 @@ from dgn_engine.views.event_notices import Notice, notice_of
 from dgn_viewer import application
 from dgn_viewer.application import Options, Viewer
 from dgn_viewer.settings import RecentItem, Settings
+from tests.viewer.conftest import Begin
 from tests.viewer.gestures import commands_to_engine
 from tests.viewer.seen_charts import visible_range
+
+
+@pytest.fixture
+def viewer(used_viewer: Viewer) -> Viewer:
+    return used_viewer
 
 
 @pytest.mark.check
@@ -71,8 +77,8 @@ def test_a_hidden_panel_asks_for_nothing(viewer: Viewer, qtbot: QtBot) -> None:
     qtbot.waitUntil(lambda: probe in readings and readings[probe].step > step)
 
 
-def test_a_panel_behind_another_tab_asks_for_nothing(viewer: Viewer, qtbot: QtBot) -> None:
-    window = viewer.window
+def test_a_panel_behind_another_tab_asks_for_nothing(opened_viewer: Viewer, qtbot: QtBot) -> None:
+    window = opened_viewer.window
     docks = {dock.objectName(): dock for dock in window.findChildren(QDockWidget)}
     window.tabifyDockWidget(docks["panel.spectrum"], docks["panel.ntk"])
     docks["panel.ntk"].raise_()
@@ -83,8 +89,8 @@ def test_a_panel_behind_another_tab_asks_for_nothing(viewer: Viewer, qtbot: QtBo
     assert "ntk" not in window.docks.visible()
 
 
-def test_reset_layout_brings_every_panel_back(viewer: Viewer, qtbot: QtBot) -> None:
-    window = viewer.window
+def test_reset_layout_brings_every_panel_back(opened_viewer: Viewer, qtbot: QtBot) -> None:
+    window = opened_viewer.window
     before = window.docks.visible()
     for name in before:
         window.docks.toggle(name)
@@ -93,30 +99,10 @@ def test_reset_layout_brings_every_panel_back(viewer: Viewer, qtbot: QtBot) -> N
     qtbot.waitUntil(lambda: window.docks.visible() == before)
 
 
-def test_a_window_closed_while_it_trains_comes_back_as_it_was_and_trains_a_run_of_its_own(
-    make_viewer: Callable[..., Viewer], qtbot: QtBot
+def test_shift_f10_opens_the_menu_of_the_panel_in_front(
+    opened_viewer: Viewer, qtbot: QtBot
 ) -> None:
-    kept = {"loss": ChartSettings(last=200, smoothing=0.9)}
-    first = make_viewer()
-    qtbot.waitUntil(lambda: first.window.history.step > 10)
-    first.window.docks.toggle("overlap")
-    for choice in ("dark", "light", "dark"):
-        first.window.context.theme.choose(choice)
-    first.window.docks.hosts["training"].charts.put(kept)
-    assert first.close(patience=60.0)
-    assert "dgn-engine" not in {thread.name for thread in threading.enumerate()}
-    second = make_viewer().window
-    assert second.docks.hosts["training"].charts.settings == kept
-    assert not second.docks.arrangement.is_open("overlap")
-    assert second.docks.arrangement.is_open("ntk")
-    assert second.context.settings.theme == "dark"
-    assert [notice.kind for notice in second.notices.recent] == []
-    qtbot.waitUntil(lambda: second.history.step > 10)
-    assert len(second.history.view({}).marks) == 0
-
-
-def test_shift_f10_opens_the_menu_of_the_panel_in_front(viewer: Viewer, qtbot: QtBot) -> None:
-    window = viewer.window
+    window = opened_viewer.window
     docks = window.docks
     qtbot.waitUntil(lambda: isinstance(docks.hosts["training"].shown(), Scene))
     docks.show("training")
@@ -195,13 +181,13 @@ def test_settings_of_two_windows_do_not_take_back_each_others(tmp_path: Path) ->
     assert again.recent == (RecentItem("run", "/a"),)
 
 
-def test_a_theme_is_put_on_everything_at_once_and_nothing_moves(viewer: Viewer) -> None:
-    window = viewer.window
+def test_a_theme_is_put_on_everything_at_once_and_nothing_moves(opened_viewer: Viewer) -> None:
+    window = opened_viewer.window
     docks = window.findChildren(QDockWidget)
     window.resizeDocks([window.docks.docks()[0]], [300], Qt.Orientation.Horizontal)
     QApplication.processEvents()
     places = [dock.geometry() for dock in docks]
-    for name, theme, other in (("dark", DARK, "light"), ("light", LIGHT, "dark")) * 2:
+    for name, theme, other in (("dark", DARK, "light"), ("light", LIGHT, "dark")):
         window.registry[f"view.theme.{name}"].trigger()
         assert window.context.theme.now is theme
         assert window.registry[f"view.theme.{name}"].isChecked()
@@ -295,13 +281,13 @@ def test_the_status_bar_says_where_the_run_is(viewer: Viewer, qtbot: QtBot) -> N
 
 
 def test_cnn4_shows_a_picture_in_every_kernel_panel_and_refines_it(
-    make_viewer: Callable[..., Viewer], qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+    begin: Begin, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading_sizes, "UNSURE", 0.0)
     monkeypatch.setattr(reading_sizes, "FIRST_LOOK", 0.0)
     net = NetConfig("cnn4", (("channels", 4),))
     training = TrainingConfig(learning_rate=1e-3, pace=20.0)
-    viewer = make_viewer(RunConfig(net=net, training=training, probe_examples=20))
+    viewer = begin(RunConfig(net=net, training=training, probe_examples=20))
     hosts = viewer.window.docks.hosts
     kernels = [hosts[name] for name in ("overlap", "spectrum", "ntk")]
     qtbot.waitUntil(
@@ -317,6 +303,27 @@ def test_cnn4_shows_a_picture_in_every_kernel_panel_and_refines_it(
     qtbot.waitUntil(lambda: viewer.window.run_state.probe_examples == 8)
     seen = "8 probe examples, exact"
     qtbot.waitUntil(lambda: all(seen in host.footer() for host in kernels), timeout=60_000)
+
+
+def test_a_window_closed_while_it_trains_comes_back_as_it_was_and_trains_a_run_of_its_own(
+    make_viewer: Callable[..., Viewer], qtbot: QtBot
+) -> None:
+    kept = {"loss": ChartSettings(last=200, smoothing=0.9)}
+    first = make_viewer()
+    qtbot.waitUntil(lambda: first.window.history.step > 10)
+    first.window.docks.toggle("overlap")
+    first.window.context.theme.choose("dark")
+    first.window.docks.hosts["training"].charts.put(kept)
+    assert first.close(patience=60.0)
+    assert "dgn-engine" not in {thread.name for thread in threading.enumerate()}
+    second = make_viewer().window
+    assert second.docks.hosts["training"].charts.settings == kept
+    assert not second.docks.arrangement.is_open("overlap")
+    assert second.docks.arrangement.is_open("ntk")
+    assert second.context.settings.theme == "dark"
+    assert [notice.kind for notice in second.notices.recent] == []
+    qtbot.waitUntil(lambda: second.history.step > 10)
+    assert len(second.history.view({}).marks) == 0
 
 
 def test_heaps_are_limited_before_a_viewer_starts_threads(monkeypatch: pytest.MonkeyPatch) -> None:

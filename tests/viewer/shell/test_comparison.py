@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import itertools
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,9 +31,15 @@ from dgn_viewer.inspector.pages.file_page import FilePage
 from dgn_viewer.window import Window
 from tests.engine.importing.torch_networks import narrow_resnet
 from tests.image_folders import write_flowers
+from tests.viewer.conftest import Begin
 from tests.viewer.gestures import LEFT, opened_file
 
 RELU = FileReading(activation="relu")
+
+
+@pytest.fixture
+def viewer(used_viewer: Viewer) -> Viewer:
+    return used_viewer
 
 
 def scene(viewer: Viewer, panel: str) -> Scene:
@@ -195,15 +200,6 @@ def test_comparisons_and_inspections_that_come_and_go_leave_no_dangling_slot(
     assert not [notice for notice in window.notices.recent if notice.kind == "failed"]
 
 
-def test_a_closed_window_forgets_the_panels_of_a_comparison(
-    viewer: Viewer, qtbot: QtBot, saved_weights: Path
-) -> None:
-    viewer.window.context.send(OpenFile(str(saved_weights), "compare"))
-    qtbot.waitUntil(lambda: viewer.window.docks.arrangement.is_open("agreement"))
-    viewer.window.close()  # the layout is saved
-    assert not viewer.window.docks.arrangement.is_open("agreement")
-
-
 def test_a_recorded_run_brings_its_curves() -> None:
     scores = (Measured(5, 0.5, 2.0, 0.3), Measured(10, 1.0, 1.5, 0.5, 1.6, 0.45))
     event = ComparisonOpened("a run", "scores only", "DL", (), scores=scores)
@@ -267,9 +263,9 @@ def chosen(page: FilePage, images: Path, qtbot: QtBot) -> None:
 
 
 def test_a_resnet_opens_from_the_default_run_and_says_how_good_it_is(
-    make_viewer: Callable[..., Viewer], qtbot: QtBot, resnet: Path, images: Path
+    begin: Begin, qtbot: QtBot, resnet: Path, images: Path
 ) -> None:
-    viewer = make_viewer(DEFAULT)
+    viewer = begin(DEFAULT)
     window = viewer.window
     page = opened_file(viewer, qtbot, resnet, "network", RESNET)
     chosen(page, images, qtbot)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
@@ -21,6 +22,11 @@ from dgn_viewer.window import Window
 from tests.viewer.gestures import LEFT, drop, save_export
 
 CORNER = QPoint(50, 50)
+
+
+@pytest.fixture
+def viewer(used_viewer: Viewer) -> Viewer:
+    return used_viewer
 
 
 def shown(window: Window) -> str:
@@ -72,9 +78,9 @@ def test_every_panel_in_sight_is_exported_at_once_and_an_empty_one_is_named(
 
 
 def test_a_new_run_begins_from_the_form_and_a_second_one_after_it(
-    make_viewer: Callable[..., Viewer], qtbot: QtBot
+    viewer: Viewer, qtbot: QtBot
 ) -> None:
-    window = make_viewer(paused=True).window
+    window = viewer.window
     page = window.inspector.run_page
     for regime, seed in (("FR-II", 3), ("ReLU", 4)):
         before = window.run_state.run

@@ -11,7 +11,7 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QMainWindow
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.panels import overlap, training
+from dgn_engine.panels import agreement, overlap, training
 from dgn_engine.protocol.watching import Watch
 from dgn_engine.scene.chart_layout import LEAST_CURVES, LEAST_MATRIX
 from dgn_engine.scene.chart_settings import ChartSettings
@@ -20,8 +20,8 @@ from dgn_engine.scene.matrix_colours import ColourChoice
 from dgn_engine.scene.theme import LIGHT
 from dgn_engine.views.layout_presets import outline
 from dgn_viewer.application import Viewer
+from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.docks.panel_docks import PanelDocks
-from dgn_viewer.plots.scene_view import SceneView
 from dgn_viewer.shell.window_layout import WindowLayout
 from tests.viewer.gestures import commands_to_engine
 from tests.viewer.window_contexts import make_context
@@ -36,10 +36,10 @@ def watched(viewer: Viewer) -> set[str]:
 
 
 def test_while_a_panel_is_maximised_the_engine_watches_it_alone(
-    viewer: Viewer, qtbot: QtBot
+    opened_viewer: Viewer, qtbot: QtBot
 ) -> None:
-    window = viewer.window
-    sent = commands_to_engine(viewer)
+    window = opened_viewer.window
+    sent = commands_to_engine(opened_viewer)
     window.docks.choose("ntk")
     window.registry["view.maximise"].trigger()
     assert window.docks.visible() == ("ntk",)
@@ -55,8 +55,8 @@ def test_while_a_panel_is_maximised_the_engine_watches_it_alone(
     qtbot.keyClick(window, Qt.Key.Key_Escape)
     assert window.docks.arrangement.maximised == ""
     assert window.registry["view.maximise"].text() == "Maximise panel"
-    assert len(watched(viewer)) > 1
-    qtbot.waitUntil(lambda: asked()[1:] == [watched(viewer)])
+    assert len(watched(opened_viewer)) > 1
+    qtbot.waitUntil(lambda: asked()[1:] == [watched(opened_viewer)])
     moments: list[tuple[str, ...]] = []
     window.docks.changed.connect(lambda: moments.append(window.docks.visible()))
     assert window.docks.arrangement.put_layout(window.docks.arrangement.layout())
@@ -65,8 +65,8 @@ def test_while_a_panel_is_maximised_the_engine_watches_it_alone(
     assert len(asked()) == 2  # … which is no gap in what is measured
 
 
-def test_escape_closes_the_inspector_first(viewer: Viewer, qtbot: QtBot) -> None:
-    window = viewer.window
+def test_escape_closes_the_inspector_first(opened_viewer: Viewer, qtbot: QtBot) -> None:
+    window = opened_viewer.window
     window.docks.toggle_maximised("training")
     window.inspector.show_run_settings()
     qtbot.keyClick(window, Qt.Key.Key_Escape)
@@ -76,46 +76,15 @@ def test_escape_closes_the_inspector_first(viewer: Viewer, qtbot: QtBot) -> None
     assert window.docks.arrangement.maximised == ""
 
 
-def test_a_preset_and_the_layout_before_maximising_are_kept_over_a_restart(
-    make_viewer: Callable[..., Viewer], qtbot: QtBot
-) -> None:
-    first = make_viewer(home="same").window
-    first.registry["view.layout.gates"].trigger()
-    before = outline(first.docks.arrangement.layout()["tree"], first.docks.hosts)
-    first.docks.toggle_maximised("overlap")
-    first.close()
-    again = make_viewer(home="same").window
-    qtbot.waitUntil(lambda: again.docks.arrangement.preset == "gates")
-    assert again.docks.arrangement.maximised == ""
-    assert outline(again.docks.arrangement.layout()["tree"], again.docks.hosts) == before
-
-
-def test_the_playground_begins_a_run_on_the_plane_and_its_layout_outlives_a_restart(
-    make_viewer: Callable[..., Viewer], qtbot: QtBot
-) -> None:
-    first = make_viewer(home="same").window
-    first.resize(1440, 900)  # rows that the height of a window not yet shown does not tell
-    first.registry["playground.xor"].trigger()
-    qtbot.waitUntil(lambda: first.run_state.run.config.data.name == "xor")
-    qtbot.waitUntil(lambda: first.run_state.running)
-    assert first.docks.arrangement.preset == "teach"
-    seen = {"regions", "paths", "training"}
-    qtbot.waitUntil(lambda: seen <= set(first.docks.visible()))
-    first.close()
-    again = make_viewer(home="same").window
-    qtbot.waitUntil(lambda: again.docks.arrangement.preset == "teach")
-
-
-def _squeezed(view: SceneView, scene: Scene) -> list[tuple[str, float, float]]:
+def squeezed(host: PanelDock) -> list[tuple[str, float, float]]:
     """Charts in sight that are smaller than the least size, with their width and height."""
-    shown = [chart for chart in scene.charts if chart.key in view.charts.shown_keys()]
+    charts, scene = host.charts.view.charts, host.shown()
+    assert isinstance(scene, Scene)
+    shown = [chart for chart in scene.charts if chart.key in charts.shown_keys()]
     assert shown
     found = []
     for chart in shown:
-        wide, high = (
-            view.charts.area(chart.key).width() + 1,
-            view.charts.area(chart.key).height() + 1,
-        )
+        wide, high = (side + 1 for side in charts.area(chart.key).size().toTuple())
         least = LEAST_CURVES if chart.matrix is None else LEAST_MATRIX
         small = wide < least[0] or high < least[1]
         if chart.square:
@@ -125,26 +94,29 @@ def _squeezed(view: SceneView, scene: Scene) -> list[tuple[str, float, float]]:
     return found
 
 
-def test_no_chart_is_squeezed_at_the_sizes_that_are_designed(viewer: Viewer, qtbot: QtBot) -> None:
-    window = viewer.window
-    for page in (None, window.inspector.show_run_settings):
-        if page is not None:
-            page()
+def test_no_chart_is_squeezed_at_the_sizes_that_are_designed(
+    opened_viewer: Viewer, qtbot: QtBot
+) -> None:
+    window = opened_viewer.window
+
+    def all_have_room() -> None:
+        for name in window.docks.visible():
+            assert squeezed(window.docks.hosts[name]) == []
+
+    for page in (window.inspector.leave, window.inspector.show_run_settings):
+        page()
         for size in SIZES:
             window.resize(*size)
             qtbot.wait(50)
-            for name in window.docks.visible():
-                host = window.docks.hosts[name]
-                qtbot.waitUntil(lambda host=host: isinstance(host.shown(), Scene))
-                scene = host.shown()
-                assert isinstance(scene, Scene)
-                assert _squeezed(host.charts.view, scene) == [], (name, size, page)
+            qtbot.waitUntil(all_have_room)
             assert (window.width(), window.height()) == size
 
 
-def test_the_inspector_has_the_width_that_its_page_wants(viewer: Viewer, qtbot: QtBot) -> None:
+def test_the_inspector_has_the_width_that_its_page_wants(
+    opened_viewer: Viewer, qtbot: QtBot
+) -> None:
     """In the very turn in which the window changes its size, too."""
-    window, column = viewer.window, viewer.window.columns.page
+    window, column = opened_viewer.window, opened_viewer.window.columns.page
     window.resize(1024, 700)
     qtbot.wait(20)
     window.resize(1280, 800)
@@ -168,9 +140,9 @@ def test_the_inspector_has_the_width_that_its_page_wants(viewer: Viewer, qtbot: 
 
 
 def test_the_inspector_keeps_the_width_that_the_user_has_drawn(
-    viewer: Viewer, qtbot: QtBot
+    opened_viewer: Viewer, qtbot: QtBot
 ) -> None:
-    window, column = viewer.window, viewer.window.columns.page
+    window, column = opened_viewer.window, opened_viewer.window.columns.page
     window.inspector.show_run_settings()
     qtbot.wait(50)
     at = column.geometry().topLeft() + QPoint(-3, 200)
@@ -194,9 +166,11 @@ def test_the_inspector_keeps_the_width_that_the_user_has_drawn(
     assert column.width() == 640
 
 
-def test_a_small_screen_at_twice_the_scale_holds_the_window(viewer: Viewer, qtbot: QtBot) -> None:
+def test_a_small_screen_at_twice_the_scale_holds_the_window(
+    opened_viewer: Viewer, qtbot: QtBot
+) -> None:
     """1440×900 at 200 % are 720×450 logical pixels, in a layout of the user's own, too."""
-    window = viewer.window
+    window = opened_viewer.window
     for preset in ("overview", ""):
         if not preset:
             assert window.docks.arrangement.put_layout(window.docks.arrangement.layout())
@@ -217,9 +191,9 @@ def test_a_small_screen_at_twice_the_scale_holds_the_window(viewer: Viewer, qtbo
 
 
 def test_results_and_a_page_take_turns_where_both_have_no_room(
-    make_viewer: Callable[..., Viewer], qtbot: QtBot
+    opened_viewer: Viewer, qtbot: QtBot
 ) -> None:
-    window = make_viewer(paused=True).window
+    window = opened_viewer.window
     window.resize(1024, 700)
     qtbot.waitUntil(lambda: window.width() == 1024)
     window.experiments.results.open()
@@ -244,7 +218,7 @@ def test_results_and_a_page_take_turns_where_both_have_no_room(
     assert window.columns.page.isVisible()
 
 
-PANELS = {"overlap": overlap.PANEL, "training": training.PANEL}
+PANELS = {"overlap": overlap.PANEL, "training": training.PANEL, "agreement": agreement.PANEL}
 KEPT = {
     "active": ChartSettings(colours=ColourChoice("fixed", (0.0, 0.5))),
     "sensitive": ChartSettings(colours=ColourChoice(ramp="grey")),
@@ -277,6 +251,13 @@ def test_a_session_carries_what_was_set_for_its_charts(docks: PanelDocks) -> Non
     assert docks.hosts["training"].charts.settings == {}
 
 
+def test_the_panels_of_a_comparison_are_forgotten_at_the_end(docks: PanelDocks) -> None:
+    docks.arrangement.compare(True)
+    assert docks.arrangement.is_open("agreement")
+    layouts_of(docks).keep()
+    assert not docks.arrangement.is_open("agreement")
+
+
 @pytest.mark.parametrize("charts", [None, [], {"overlap": 3}, {"gone": {"a": {"last": 5}}}])
 def test_a_layout_without_sensible_charts_leaves_them_to_their_panels(
     docks: PanelDocks, charts: object
@@ -284,3 +265,27 @@ def test_a_layout_without_sensible_charts_leaves_them_to_their_panels(
     docks.hosts["overlap"].charts.put(KEPT)
     layouts_of(docks).apply(json.dumps({"charts": charts}))
     assert all(not host.charts.settings for host in docks.hosts.values())
+
+
+def test_a_preset_the_layout_before_maximising_and_that_of_a_playground_outlive_a_restart(
+    make_viewer: Callable[..., Viewer], qtbot: QtBot
+) -> None:
+    first = make_viewer(home="same", paused=True)
+    docks = first.window.docks
+    first.window.registry["view.layout.gates"].trigger()
+    before = outline(docks.arrangement.layout()["tree"], docks.hosts)
+    docks.toggle_maximised("overlap")
+    assert first.close()
+    second = make_viewer(home="same", paused=True)
+    window, docks = second.window, second.window.docks
+    qtbot.waitUntil(lambda: docks.arrangement.preset == "gates")
+    assert docks.arrangement.maximised == ""
+    assert outline(docks.arrangement.layout()["tree"], docks.hosts) == before
+    window.registry["playground.xor"].trigger()
+    qtbot.waitUntil(lambda: window.run_state.run.config.data.name == "xor")
+    qtbot.waitUntil(lambda: window.run_state.running)
+    assert docks.arrangement.preset == "teach"
+    qtbot.waitUntil(lambda: {"regions", "paths", "training"} <= set(docks.visible()))
+    assert second.close()
+    third = make_viewer(home="same", paused=True).window
+    qtbot.waitUntil(lambda: third.docks.arrangement.preset == "teach")

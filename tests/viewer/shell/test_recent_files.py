@@ -27,6 +27,11 @@ Open = Callable[..., Viewer]
 
 
 @pytest.fixture
+def viewer(used_viewer: Viewer) -> Viewer:
+    return used_viewer
+
+
+@pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     return Settings(tmp_path / "settings.ini")
 

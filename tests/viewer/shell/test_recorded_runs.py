@@ -173,8 +173,8 @@ LAYOUTS = (
 )
 
 
-def test_a_layout_that_makes_no_sense_is_ignored(viewer: Viewer, qtbot: QtBot) -> None:
-    window = viewer.window
+def test_a_layout_that_makes_no_sense_is_ignored(opened_viewer: Viewer, qtbot: QtBot) -> None:
+    window = opened_viewer.window
     qtbot.wait(50)
     before = arrangement(window)
     for look in LAYOUTS:
@@ -223,8 +223,8 @@ def listed(*runs: RecordedRun) -> RunsListed:
     return RunsListed("runs", runs)
 
 
-def test_a_run_that_was_dismissed_is_not_offered_again(viewer: Viewer) -> None:
-    window = viewer.window
+def test_a_run_that_was_dismissed_is_not_offered_again(opened_viewer: Viewer) -> None:
+    window = opened_viewer.window
     asked = window.recorded
 
     def offered(*runs: RecordedRun) -> bool:

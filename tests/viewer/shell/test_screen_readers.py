@@ -46,6 +46,11 @@ from dgn_viewer.window import Window
 from tests.hostile_names import HOSTILE, hidden
 
 
+@pytest.fixture
+def viewer(used_viewer: Viewer) -> Viewer:
+    return used_viewer
+
+
 def held(window: Window) -> str:
     """The part of the window that has the focus."""
     widget = QApplication.focusWidget()

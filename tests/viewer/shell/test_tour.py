@@ -33,6 +33,11 @@ from tests.viewer.conftest import small_run
 from tests.viewer.window_contexts import make_context
 
 
+@pytest.fixture
+def viewer(used_viewer: Viewer) -> Viewer:
+    return used_viewer
+
+
 def pointed(tour: Tour) -> QRect:
     """Where the callout stands, in the window."""
     return tour.callout.geometry()
@@ -92,8 +97,11 @@ def test_the_tour_acts_on_the_live_run_and_undoes_what_it_did(
     assert not file.exists()
 
 
-def test_the_tour_can_be_left_at_any_step_and_started_again(viewer: Viewer, qtbot: QtBot) -> None:
-    window, tour = viewer.window, viewer.window.guides.tour
+def test_the_tour_can_be_left_at_any_step_and_started_again(
+    make_viewer: Callable[..., Viewer],
+) -> None:
+    window = make_viewer(paused=True).window
+    tour = window.guides.tour
     for leave in (
         lambda: QTest.keyClick(window, Qt.Key.Key_Escape),
         tour.callout.close_.click,

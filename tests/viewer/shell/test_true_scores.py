@@ -24,7 +24,7 @@ from dgn_engine.session.engine import Engine
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.compare_page import ComparePage
 from dgn_viewer.window import Window
-from tests.viewer.conftest import small_run
+from tests.viewer.conftest import Begin, small_run
 
 Open = Callable[..., Viewer]
 
@@ -64,9 +64,9 @@ def first(window: Window) -> str:
 
 
 @pytest.fixture
-def scored(make_viewer: Open, qtbot: QtBot) -> Window:
+def scored(begin: Begin, qtbot: QtBot) -> Window:
     """A window with a paused run that was tested at its last step."""
-    window = make_viewer(small_run(pace=0.0), paused=True).window
+    window = begin(small_run(pace=0.0), paused=True).window
     at = train(window, qtbot)
     assert facts(window)["test"].endswith(at)
     return window

@@ -20,6 +20,11 @@ from tests.viewer.seen_charts import visible_range
 CONTROL = Qt.KeyboardModifier.ControlModifier
 
 
+@pytest.fixture
+def viewer(used_viewer: Viewer) -> Viewer:
+    return used_viewer
+
+
 def entries(viewer: Viewer) -> list[tuple[str, bool]]:
     """Undo and Redo as the menu Edit has them."""
     bar = viewer.window.menuBar()
