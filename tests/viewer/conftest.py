@@ -24,6 +24,7 @@ from dgn_engine.protocol.branches import CloseComparison
 from dgn_engine.protocol.files import SaveWeights
 from dgn_engine.protocol.messages import Command
 from dgn_engine.protocol.training import StartRun
+from dgn_engine.session import frame_publisher
 from dgn_engine.views.layout_presets import OVERVIEW
 from dgn_viewer.application import GuiGarbageCollector, Options, Viewer
 from dgn_viewer.pump import EngineClient
@@ -156,6 +157,7 @@ def viewers(qtbot: QtBot, place: Path) -> Iterator[Callable[..., Viewer]]:
     with pytest.MonkeyPatch.context() as patched:
         # What was there is spared below; the window itself is to be collected after its test.
         patched.setattr(GuiGarbageCollector, "spare_what_is_there", lambda _: None)
+        patched.setattr(frame_publisher, "PUBLISH_EVERY", 0.05)  # seconds: a test waits for them
         yield make
     ended = [viewer.close(patience=60.0) for viewer in made]
     made.clear()

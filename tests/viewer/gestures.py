@@ -1,7 +1,10 @@
-"""What a user does with the real window: drop a file, answer a dialog, open a file's page."""
+"""What a user does: start a program, drop a file, answer a dialog, open a file's page."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 from PySide6.QtCore import QEvent, QMimeData, QPoint, QPointF, Qt, QUrl
@@ -97,3 +100,17 @@ def opened_file(
         window.context.send(SayReading(page.listed.ticket, reading))
         qtbot.waitUntil(lambda: page.listed.reading == reading)
     return page
+
+
+def started(*command: str, folder: Path) -> subprocess.Popen[str]:
+    """Python with these arguments, at home in the folder and without a display."""
+    root = Path(__file__).resolve().parents[2]
+    paths = os.pathsep.join(str(root / part) for part in (".", "app", "resources"))
+    own = {"PYTHONPATH": paths, "HOME": str(folder), "DGN_RUNS_ROOT": str(folder / "runs")}
+    return subprocess.Popen(
+        [sys.executable, *command],
+        env={**os.environ, **own, "QT_QPA_PLATFORM": "offscreen", "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )

@@ -33,9 +33,10 @@ from dgn_engine.storage.config_file import read_config
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_viewer.application import Viewer
 from tests.viewer.conftest import Begin, small_run
-from tests.viewer.gestures import answer_dialog
+from tests.viewer.gestures import answer_dialog, started
 
 PATIENCE = 150.0  # seconds, on a busy machine
+PROGRAM = ("-m", "dgn_viewer", "--offscreen")
 
 
 @pytest.fixture
@@ -117,23 +118,9 @@ def test_the_configuration_is_saved_as_the_dials_stand(
     assert window.context.settings.export_folder == str(tmp_path)
 
 
-def program(*arguments: str, folder: Path) -> subprocess.Popen[str]:
-    root = Path(__file__).resolve().parents[2]
-    paths = os.pathsep.join(str(root / part) for part in (".", "app", "resources"))
-    return subprocess.Popen(
-        [sys.executable, "-m", "dgn_viewer", *arguments],
-        env={**os.environ, "PYTHONPATH": paths, "HOME": str(folder), "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 def test_the_program_without_a_display_saves_picture_and_facts(tmp_path: Path) -> None:
     picture = tmp_path / "shot.png"
-    process = program(
-        "--offscreen", "--steps", "120", "--screenshot", str(picture), folder=tmp_path
-    )
+    process = started(*PROGRAM, "--steps", "120", "--screenshot", str(picture), folder=tmp_path)
     said, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
     assert errors == ""
@@ -167,9 +154,7 @@ def test_ctrl_c_ends_the_program_without_a_traceback(
 ) -> None:
     """At any moment: while Qt is loaded, while torch is, and some seconds later, in training."""
     picture = tmp_path / "shot.png"
-    process = program(
-        "--offscreen", "--steps", "9999999", "--screenshot", str(picture), folder=tmp_path
-    )
+    process = started(*PROGRAM, "--steps", "9999999", "--screenshot", str(picture), folder=tmp_path)
     try:
         deadline = time.monotonic() + PATIENCE
         while not mapped(process, library):

@@ -25,6 +25,7 @@ from dgn_engine.cli.gate_information import SEEDS
 from dgn_engine.experiments.report import document
 from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.protocol.messages import Event, Failed, Refused
+from dgn_engine.protocol.training import StartRun
 from dgn_engine.scene.panel_spec import all_panels
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_viewer.actions.action_rows import ActionRow, walk_menus
@@ -50,6 +51,11 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "results"
     monkeypatch.setenv("DGN_RESULTS_ROOT", str(folder))
     return folder
+
+
+@pytest.fixture
+def viewer(used_viewer: Viewer) -> Viewer:
+    return used_viewer
 
 
 def troubles(viewer: Viewer) -> list[Event]:
@@ -229,12 +235,12 @@ def test_a_recorded_run_is_compared_opened_left_and_continued(
     make_viewer: Open, qtbot: QtBot, tmp_path: Path
 ) -> None:
     viewer = make_viewer(home="home")
-    steps_of(viewer.window, qtbot, 40)
-    assert viewer.close()
-    (folder,) = [path for path in (tmp_path / "home" / "runs").iterdir() if path.is_dir()]
-    last = RunReader(folder).checkpoints[-1].step
-    viewer = make_viewer(home="home")
     window, found = viewer.window, troubles(viewer)
+    steps_of(window, qtbot, 40)
+    (folder,) = [path for path in (tmp_path / "home" / "runs").iterdir() if path.is_dir()]
+    window.context.send(StartRun(small_run()))
+    qtbot.waitUntil(lambda: RunReader(folder).status == "stopped")
+    last = RunReader(folder).checkpoints[-1].step
     steps_of(window, qtbot)
 
     def listed() -> RunsPage:
@@ -454,7 +460,7 @@ def test_the_panel_in_front_is_exported_as_the_dialog_offers(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "more", [("--process",), pytest.param((), marks=pytest.mark.nightly)], ids=["process", "thread"]
+    "more", [(), pytest.param(("--process",), marks=pytest.mark.nightly)], ids=["thread", "process"]
 )
 def test_the_window_opens_as_it_is_typed_and_records_its_run(
     more: tuple[str, ...], tmp_path: Path
@@ -473,7 +479,9 @@ def test_the_window_opens_as_it_is_typed_and_records_its_run(
         _, errors = window.communicate()
     assert (window.returncode, errors) == (128 + signal.SIGTERM, "")
     (folder,) = found
-    assert RunReader(folder).outcome == "stopped"
+    reader = RunReader(folder)
+    assert reader.outcome == "stopped"
+    assert reader.checkpoints[-1].step == reader.log.summary.step > 0
 
 
 _PRESSED = re.compile(r'(?:registry|buttons)\["([^"]+)"\]\.(?:trigger|click)\(')

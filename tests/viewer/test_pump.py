@@ -180,19 +180,6 @@ def filled(viewer: Viewer) -> bool:
     return all(isinstance(docks.hosts[name].shown(), Scene) for name in docks.visible())
 
 
-@pytest.mark.nightly
-def test_a_window_with_the_engine_in_a_process_fills_swaps_and_ends(
-    make_viewer: Callable[..., Viewer], qtbot: QtBot
-) -> None:
-    viewer = make_viewer(process=True)
-    window = viewer.window
-    qtbot.waitUntil(lambda: filled(viewer))
-    window.registry["regime.FR-II"].trigger()
-    qtbot.waitUntil(lambda: window.run_state.regime == "FR-II")
-    step = window.history.step
-    qtbot.waitUntil(lambda: window.history.step > step)
-
-
 def test_a_dead_engine_process_leaves_the_window_alive_and_can_be_replaced(
     make_viewer: Callable[..., Viewer], qtbot: QtBot
 ) -> None:

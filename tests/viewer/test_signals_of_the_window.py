@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,11 +16,11 @@ from dgn_engine.experiments.report import reproduction_progress
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_viewer.application import Viewer
 from tests.viewer.conftest import small_run
+from tests.viewer.gestures import started
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 
 PATIENCE = 150.0  # seconds, on a busy machine
-ROOT = Path(__file__).resolve().parents[2]
 CHILD = """
 import sys
 from pathlib import Path
@@ -33,23 +32,6 @@ process.start(sys.argv[2:], Path(sys.argv[1]))
 print(process.pid, flush=True)
 application.exec()
 """
-
-
-def started(*command: str, folder: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, *command],
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in (".", "app", "resources")),
-            "HOME": str(folder),
-            "DGN_RUNS_ROOT": str(folder / "runs"),
-            "QT_QPA_PLATFORM": "offscreen",
-            "OMP_NUM_THREADS": "1",
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 def wait_until(fact: Callable[[], bool], process: subprocess.Popen[str]) -> None:
@@ -68,10 +50,8 @@ def recorded(root: Path) -> Path | None:
     return None
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["SIGTERM", *(pytest.param(name, marks=pytest.mark.faults) for name in ("SIGHUP", "SIGINT"))],
-)
+@pytest.mark.faults  # SIGTERM: test_the_window_opens_as_it_is_typed_and_records_its_run
+@pytest.mark.parametrize("name", ["SIGHUP", "SIGINT"])
 def test_a_signal_saves_the_run_and_closes_the_window(name: str, tmp_path: Path) -> None:
     config = tmp_path / "run.toml"
     config.write_text(small_run().to_toml(), "utf-8")
@@ -107,21 +87,8 @@ def test_the_end_of_the_desktops_session_saves_the_run_before_it_is_answered(
 @pytest.mark.timeout(600)
 def test_an_experiment_saves_its_work_and_ends_where_its_window_is_killed(tmp_path: Path) -> None:
     out = tmp_path / "result"
-    command = (
-        "reproduce",
-        "npf-table2",
-        "--quick",
-        "--train-limit",
-        "200",
-        "--epochs",
-        "30",
-        "--workers",
-        "1",
-        "--device",
-        "cpu",
-        "--out",
-        str(out),
-    )
+    few = ["--train-limit", "200", "--epochs", "30", "--workers", "1", "--device", "cpu"]
+    command = ("reproduce", "npf-table2", "--quick", *few, "--out", str(out))
     window = started("-c", CHILD, str(out), *command, folder=tmp_path)
     try:
         assert window.stdout is not None

@@ -43,6 +43,7 @@ def test_a_range_of_steps_is_saved_cancelled_or_refused_while_training_goes_on(
     window, cursor = viewer.window, viewer.window.time.cursor
     qtbot.waitUntil(lambda: len(cursor.steps) >= 4)
     steps = cursor.steps
+    window.registry["view.maximise"].trigger()  # the others are not drawn meanwhile
     cursor.choose_reach(steps[2], steps[0])
     dialog = opened(viewer, qtbot)
     assert dialog.reach() == (steps[0], steps[2])
@@ -64,6 +65,7 @@ def test_a_range_of_steps_is_saved_cancelled_or_refused_while_training_goes_on(
         assert film.n_frames == len(set(about["steps"]))  # a page twice is one that stays longer
     assert about["panels"][0]["regime"] == "DL"
     qtbot.waitUntil(lambda: window.history.step > before)
+    dialog.last.setValue(steps[1])
     dialog.save_as(str(tmp_path / "other.gif"))
     dialog.cancel_button.click()
     assert ended().startswith("other.gif ")
