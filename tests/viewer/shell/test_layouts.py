@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from itertools import groupby
+from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
@@ -22,6 +23,7 @@ from dgn_engine.views.layout_presets import outline
 from dgn_viewer.application import Viewer
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.docks.panel_docks import PanelDocks
+from dgn_viewer.settings import Settings
 from dgn_viewer.shell.window_layout import WindowLayout
 from tests.viewer.gestures import commands_to_engine
 from tests.viewer.window_contexts import make_context
@@ -251,10 +253,14 @@ def test_a_session_carries_what_was_set_for_its_charts(docks: PanelDocks) -> Non
     assert docks.hosts["training"].charts.settings == {}
 
 
-def test_the_panels_of_a_comparison_are_forgotten_at_the_end(docks: PanelDocks) -> None:
+def test_the_panels_of_a_comparison_are_forgotten_at_the_end(
+    docks: PanelDocks, tmp_path: Path
+) -> None:
+    context = make_context(docks.window, settings=Settings(tmp_path / "settings.ini"))
+    layouts = WindowLayout(docks.window, docks, context)
     docks.arrangement.compare(True)
     assert docks.arrangement.is_open("agreement")
-    layouts_of(docks).keep()
+    layouts.keep()
     assert not docks.arrangement.is_open("agreement")
 
 

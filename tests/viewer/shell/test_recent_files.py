@@ -60,7 +60,7 @@ def test_the_last_ten_are_kept_once_each_and_over_a_restart(
         "a.dgn",
         "7.pt",
     ]
-    assert len(recent.items) == 10
+    assert len(set(recent.items)) == len(recent.items) == 10
     settings.save()
     context = make_context(window, settings=Settings(tmp_path / "settings.ini"))
     again = RecentFiles(context, configured.append, sent.append)
@@ -76,6 +76,19 @@ def test_the_last_ten_are_kept_once_each_and_over_a_restart(
     ]
     again.open(99)
     assert not configured
+
+
+def test_a_file_that_is_opened_again_is_missing_no_more(
+    qtbot: QtBot, settings: Settings, sent: list[Command]
+) -> None:
+    window = QWidget()
+    qtbot.addWidget(window)
+    recent = RecentFiles(make_context(window, settings=settings), lambda _: None, sent.append)
+    recent.add("checkpoint", "/nowhere/a.pt")
+    recent.look()
+    assert not recent.is_there(0)
+    recent.add("checkpoint", "/nowhere/a.pt")
+    assert recent.is_there(0)
 
 
 def test_a_missing_file_says_so_and_cannot_be_chosen(

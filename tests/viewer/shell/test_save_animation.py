@@ -108,16 +108,16 @@ def test_the_window_and_the_command_make_the_same_film(
     qtbot.waitUntil(lambda: dialog.steps is not None)
     dialog.show_reach((0, 40))
     assert dialog.forecast.text().startswith("3 recorded steps")
-    dialog.save_as(str(ours))
-    qtbot.waitUntil(lambda: not dialog.writing)
-    assert ours.read_bytes() == theirs.read_bytes()
-    other = tmp_path / "other"  # a run with fewer recorded steps, shown while the dialog is open
+    other = tmp_path / "other"  # a run with fewer recorded steps, shown while the film is written
     shutil.copytree(run, other)
     for frame in (other / FRAMES).iterdir():
         if (key := frame_key(frame.name)) and key[0] > 40:
             frame.unlink()
     assert max(dialog.steps or ()) > 40
+    dialog.save_as(str(ours))
     viewer.window.context.send(ShowRun(str(other)))
+    qtbot.waitUntil(lambda: not dialog.writing)
+    assert ours.read_bytes() == theirs.read_bytes()
     qtbot.waitUntil(lambda: max(dialog.steps or (99,)) <= 40)
     dialog.close()
 
