@@ -32,6 +32,8 @@ from dgn_viewer.shell.tour import Tour
 from tests.viewer.conftest import small_run
 from tests.viewer.window_contexts import make_context
 
+MakeView = Callable[..., View]
+
 
 @pytest.fixture
 def viewer(used_viewer: Viewer) -> Viewer:
@@ -41,6 +43,25 @@ def viewer(used_viewer: Viewer) -> Viewer:
 def pointed(tour: Tour) -> QRect:
     """Where the callout stands, in the window."""
     return tour.callout.geometry()
+
+
+def test_the_tour_is_shown_once_and_never_where_nobody_looks(
+    qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = Options(small_run(), settings=tmp_path / "settings.ini", tour=True)
+
+    def shown(started: Callable[[Viewer], object] = lambda _: None) -> bool:
+        viewer = Viewer(options)
+        viewer.start()
+        qtbot.waitUntil(lambda: viewer.window.history.step > 5)
+        found = viewer.window.guides.tour.place == 0
+        assert viewer.close(60.0)
+        return found
+
+    assert not shown()  # offscreen
+    monkeypatch.setattr(QGuiApplication, "platformName", lambda: "xcb")
+    assert shown()
+    assert not shown()
 
 
 def test_the_tour_acts_on_the_live_run_and_undoes_what_it_did(
@@ -133,28 +154,6 @@ def test_the_callout_follows_its_target_and_stays_in_the_window(viewer: Viewer) 
     window.guides.tour.settle()
     assert window.rect().contains(pointed(window.guides.tour))
     window.guides.tour.skip()
-
-
-def test_the_tour_is_shown_once_and_never_where_nobody_looks(
-    qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = Options(small_run(), settings=tmp_path / "settings.ini", tour=True)
-
-    def shown(started: Callable[[Viewer], object] = lambda _: None) -> bool:
-        viewer = Viewer(options)
-        viewer.start()
-        qtbot.waitUntil(lambda: viewer.window.history.step > 5)
-        found = viewer.window.guides.tour.place == 0
-        assert viewer.close(60.0)
-        return found
-
-    assert not shown()  # offscreen
-    monkeypatch.setattr(QGuiApplication, "platformName", lambda: "xcb")
-    assert shown()
-    assert not shown()
-
-
-MakeView = Callable[..., View]
 
 
 def any_regime(view: View) -> View:
