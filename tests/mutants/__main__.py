@@ -20,7 +20,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -46,7 +45,6 @@ COPIED = (
     "documentation",
     "pyproject.toml",
 )
-ATTEMPTS, PAUSE = 10, 20.0  # seconds between two questions to a daemon that is not there yet
 SECONDS_EACH = 60.0  # of tests for one mutant, by their usual durations
 
 
@@ -159,28 +157,22 @@ def choose_tests(mutant: Mutant, known: LineMap, most: float) -> tuple[str, ...]
 
 
 class Types:
-    """mypy as a daemon: whether it would reject a mutant."""
+    """Whether mypy would reject a mutant; with its cache, since a daemon starts anew each time."""
 
-    def __init__(self) -> None:
-        self._tree = copy_tree("types")
+    def __init__(self, tree: Path) -> None:
+        """`tree`: a copy of what is checked, with its pyproject.toml."""
+        self._tree = tree
         self._lock = threading.Lock()
         self._usual = self._errors()
 
-    def _errors(self) -> set[str]:
-        """What mypy says, without the numbers of lines.
-
-        A daemon that starts slowly says nothing at all at first: it is asked again.
-        """
-        command = [sys.executable, "-m", "mypy.dmypy", "run"]
-        for _ in range(ATTEMPTS):
-            done = subprocess.run(
-                command, cwd=self._tree, capture_output=True, text=True, check=False
-            )
-            if re.search(r"^(Success|Found \d+ error)", done.stdout, re.MULTILINE):
-                found = (line for line in done.stdout.splitlines() if ": error" in line)
-                return {re.sub(r":\d+:", ":", line) for line in found}
-            time.sleep(PAUSE)
-        raise RuntimeError(f"mypy has no verdict: {done.stdout}{done.stderr}")
+    def _errors(self) -> Counter[str]:
+        """What mypy says, without the numbers of lines."""
+        command = [sys.executable, "-m", "mypy"]
+        done = subprocess.run(command, cwd=self._tree, capture_output=True, text=True, check=False)
+        if not re.search(r"^Success|^Found .*\(checked \d+", done.stdout, re.MULTILINE):
+            raise RuntimeError(f"mypy has no verdict: {done.stdout}{done.stderr}")
+        found = (line for line in done.stdout.splitlines() if ": error" in line)
+        return Counter(re.sub(r":\d+:", ":", line) for line in found)
 
     def reject(self, mutant: Mutant, content: bytes) -> bool:
         """Whether mypy has something to say that it does not say without the mutant."""
@@ -189,19 +181,9 @@ class Types:
             before = path.read_bytes()
             path.write_bytes(content)
             try:
-                found = self._errors()
+                return bool(self._errors() - self._usual)
             finally:
                 path.write_bytes(before)
-            if found <= self._usual:
-                return False
-            # A daemon's later runs complain of libraries that are half typed: not of the mutant.
-            self._usual |= self._errors()
-            return not found <= self._usual
-
-    def close(self) -> None:
-        """End the daemon."""
-        command = [sys.executable, "-m", "mypy.dmypy", "stop"]
-        subprocess.run(command, cwd=self._tree, capture_output=True, check=False)
 
 
 class Trials:
@@ -211,7 +193,7 @@ class Trials:
         self._known, self._most = LineMap.read(MAP), most
         self._results = PLACE / "results.jsonl"
         self._waiting = deque(waiting)
-        self._types = Types()
+        self._types = Types(copy_tree("types"))
         self._writing = threading.Lock()
 
     def run(self, workers: int) -> None:
@@ -221,7 +203,6 @@ class Trials:
             thread.start()
         for thread in threads:
             thread.join()
-        self._types.close()
 
     def _serve(self, number: int) -> None:
         tree = copy_tree(f"tree-{number}")
