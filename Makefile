@@ -14,7 +14,7 @@ PIP := $(IN) -m pip --disable-pip-version-check install
 help:
 	@echo "make run         open the viewer (installs it into .venv first)"
 	@echo "make check       what a change most often breaks, before it is proposed (under three minutes)"
-	@echo "make test        run the tests, without a display (13 minutes); make test-all: every case"
+	@echo "make test        run the tests, without a display (8 minutes); make test-all: every case"
 	@echo "make display     drive the window by mouse and keyboard on a virtual X display"
 	@echo "make snapshots   write what tests compare with files, the words of users among it; read the diff"
 	@echo "make plugins     the same tests with the examples of docs/adding.md in place"
