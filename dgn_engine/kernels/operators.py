@@ -175,7 +175,7 @@ def _check_logits(logits: str) -> None:
         raise ArgumentError(
             "logits is 'perclass'; a kernel that is not held is one matrix: 'mean', 'sumlogit' or "
             "'full'.",
-            kind="out-of-bounds",
+            kind="contradiction",
         )
     check_word("logits", logits, OperatorLogits)
 

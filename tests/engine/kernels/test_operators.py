@@ -193,8 +193,11 @@ def test_leading_eigenpairs_need_no_matrix() -> None:
 def test_words_that_make_no_matrix_are_refused() -> None:
     network = make_network(ARCHITECTURES["fc-deep"], own=False)
     x = images(network.architecture, N)
-    wrong: Any = "perclass"
+    matrices: Any = "perclass"  # which a kernel that is held may be
+    wrong: Any = "middle"
     for ask in (k.tangent_operator, k.tangent_diagonal):
+        with refused("contradiction"):
+            ask(network, x, logits=matrices)
         with refused("out-of-bounds"):
             ask(network, x, logits=wrong)
     scale: Any = "cosine"

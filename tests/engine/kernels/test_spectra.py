@@ -247,6 +247,8 @@ def test_separable_classes_are_told_apart_whatever_the_scale(classes: int) -> No
     assert small.accuracy == large.accuracy == 1.0
     assert small.r2 == pytest.approx(large.r2)
     assert small.r2 > 0.3
+    y[[20, 21]] = y[[21, 20]]  # of two classes: each is the other's
+    assert k.kernel_regression(K, y, train, test).accuracy == pytest.approx(0.8)
 
 
 def test_fixed_random_gating_has_its_closed_form_spectrum() -> None:
