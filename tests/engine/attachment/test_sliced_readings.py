@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +14,8 @@ import numpy as np
 import pytest
 import torch
 
-from dgn_engine.attachment.tangent_alone import first_count
+from dgn_engine.attachment import tangent_alone
+from dgn_engine.attachment.tangent_alone import TangentAlone, first_count
 from dgn_engine.attachment.watcher import OVER, WatchPace
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -25,6 +29,7 @@ from tests.engine.attachment.loops import (
     kernel_by_autograd,
     mlp,
     normalised,
+    smooth,
     train,
     watch_closely,
 )
@@ -174,3 +179,26 @@ def test_a_first_reading_that_would_take_minutes_is_left_out() -> None:
     assert first_count(0.5, 4) == 2
     with pytest.raises(ValueError, match=r"3\.3 min"):
         first_count(100.0, 4)
+
+
+@pytest.mark.parametrize(("too_long", "passes"), [(-1.0, 1), (math.inf, 3)])
+def test_a_module_whose_first_row_takes_too_long_is_not_run_once_more(
+    too_long: float, passes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the quicker of two passes counts, and the kernel itself begins with another."""
+    monkeypatch.setattr(tangent_alone, "TOO_LONG", too_long)
+    module, run = smooth(), list[int]()
+    module.register_forward_hook(lambda *_: run.append(1))
+    with nullcontext() if passes > 1 else pytest.raises(ValueError, match="left out"):
+        TangentAlone(*examples()).read(module, 0)
+    assert len(run[:3]) == passes
+
+
+def test_the_first_kernel_is_smaller_where_each_example_has_more_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A row of 0.3 s: four examples of three logits would take longer than a reading may."""
+    ticks = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: 0.3 * next(ticks))
+    monkeypatch.setattr(tangent_alone, "time", clock)
+    assert TangentAlone(*examples()).read(smooth(), 0).arrays["value"].shape == (2, 2)

@@ -203,6 +203,20 @@ def test_a_run_of_another_program_does_not_go_on_here(tmp_path: Path) -> None:
         folder.close()
 
 
+def test_labels_beyond_the_outputs_of_a_module_are_classes_too(tmp_path: Path) -> None:
+    """Of three outputs: the targets of H are ±1 for each of the five classes."""
+    model, x = mlp(), examples()[0]
+    y = torch.arange(len(x)) % 5
+    with watch_closely(model, tmp_path / "run", probe=(x, y)) as w:
+        train(model, 1, w.step)
+    reading = last_reading(tmp_path / "run", 1, "npk")
+    ordered = torch.argsort(y, stable=True)
+    twin = k.SharedKernels(k.adapt(model.double().eval(), (6,)), x[ordered].double())
+    expected = k.spectrum(twin.npk("trace"), k.class_targets(y[ordered], 5))
+    assert reading.scalars["nu"] == pytest.approx(expected.nu, rel=1e-3)
+    assert reading.scalars["outside"] == pytest.approx(expected.outside, rel=1e-3, abs=1e-6)
+
+
 def test_a_module_without_gates_gives_its_tangent_kernel(tmp_path: Path) -> None:
     model, (x, y) = smooth(), examples()
     with (
@@ -314,6 +328,11 @@ def test_layers_that_change_end_the_watching(tmp_path: Path) -> None:
     assert "other parameters" in w.trouble
 
 
+class ClassNumbers(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.argmax(1, keepdim=True)
+
+
 ZEROS = torch.zeros(4, dtype=torch.long)
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"probe": 3}, "wrong-type"),
@@ -326,6 +345,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"module": 1}, "wrong-type"),
     ({"module": nn.Flatten()}, "empty"),
     ({"module": nn.Sequential(nn.Linear(6, 6), nn.Unflatten(1, (2, 3)))}, "wrong-output"),
+    ({"module": nn.Sequential(nn.Linear(6, 6), ClassNumbers())}, "wrong-output"),
     ({"probes": ("gate",)}, "unknown-name"),
     ({"probes": "gates"}, "no-choice"),
     ({"probes": ()}, "no-choice"),

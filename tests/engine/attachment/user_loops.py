@@ -11,12 +11,12 @@ import sys
 import threading
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, field
 from enum import Flag
-from queue import Queue, SimpleQueue
+from queue import Empty, Queue, SimpleQueue
 from threading import Thread
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
@@ -982,6 +982,15 @@ for _name, _make in {
     "object_with_a_lock": lambda: SimpleNamespace(lock=threading.Lock()),
 }.items():
     LOOPS[_name] = functools.partial(reaching, _make), "other threads"
+
+
+for _name, _make in {
+    "error_of_processes": multiprocessing.ProcessError,
+    "error_of_work_that_is_given_away": CancelledError,
+    "kind_of_error_of_a_queue": lambda: Empty,
+    "module_of_threads": lambda: threading,
+}.items():  # which belong to one thread as much as to another
+    LOOPS[_name] = functools.partial(reaching, _make), ""
 
 
 @loop("subprocess.run")
