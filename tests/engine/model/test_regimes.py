@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from dgn_engine.model import random_gates
+from dgn_engine.model.architecture import Architecture, Dense
 from dgn_engine.protocol.training import Measured, RegimeSwapped
 from dgn_engine.regimes import all_regimes, find_regime
 from dgn_engine.regimes._regime import GROUPS
@@ -123,6 +125,21 @@ def test_two_equal_examples_have_different_gates_under_frg(make_run):
         .value.gates
     )
     assert not torch.equal(gates[0][0], gates[0][1])
+
+
+def test_drawn_gates_that_do_not_fit_are_refused_before_any_is_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pair = Architecture((2,), (Dense(2, 4), Dense(4, 3), Dense(3, 2, gated=False)))
+    monkeypatch.setattr(random_gates, "MOST_BYTES", 70)  # of 7 gates of 10 examples
+    generator = torch.Generator().manual_seed(0)
+    before, cpu = generator.get_state(), torch.device("cpu")
+    with refused("too-large"):
+        random_gates.RandomGates(pair, 11, 0.5, generator, cpu)
+    assert torch.equal(generator.get_state(), before)
+    drawn = random_gates.RandomGates(pair, 10, 0.5, generator, cpu)
+    kept = drawn.at(torch.tensor([0, 9]), torch.float32)
+    assert [gates.shape for gates in kept] == [(2, 4), (2, 3)]
 
 
 def test_gates_only_has_weights_that_never_move_and_learns(make_run):

@@ -195,3 +195,12 @@ def test_where_each_nth_example_is_read_a_chosen_one_is_shown_as_itself() -> Non
     for layer in range(3):
         name = f"as_is_{layer}"
         np.testing.assert_allclose(found.arrays[name], expected.arrays[name], rtol=1e-5)
+
+
+def test_one_logit_says_which_of_two_classes_by_its_sign() -> None:
+    pair = Architecture((4,), (Dense(4, 3), Dense(3, 3), Dense(3, 1, gated=False)))
+    context = context_of(pair, "ReLU")
+    says = (context.network(context.x)[:, 0] > 0).long()
+    told = ProbeContext(context.network, context.x, says, context.regime)
+    assert 0 < int(says.sum()) < len(says)
+    assert hidden_outputs.PROBE.read(told, {}, None).scalars["right_as_is"] == 1.0

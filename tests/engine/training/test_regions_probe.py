@@ -9,7 +9,10 @@ import pytest
 import torch
 
 from dgn_engine.config import DataConfig, NetConfig, RunConfig
-from dgn_engine.training.probes import regions
+from dgn_engine.model.architecture import Architecture, Dense
+from dgn_engine.model.network import GatedNetwork
+from dgn_engine.regimes import find_regime
+from dgn_engine.training.probes import ProbeContext, regions
 from dgn_engine.training.run import Run
 
 DENSE = NetConfig("fc", (("depth", 3), ("width", 5)))
@@ -61,6 +64,27 @@ def test_every_point_of_the_grid_is_that_of_the_network_there(
     assert arrays["points"].shape == (count, 2)
     whole = context.network(corners if case == "images" else context.x).argmax(1)
     assert arrays["answers"].tolist() == whole.tolist()
+
+
+def test_one_logit_decides_between_two_classes_by_its_sign() -> None:
+    torch.manual_seed(3)
+    pair = Architecture((2,), (Dense(2, 4), Dense(4, 3), Dense(3, 1, gated=False)))
+    network, regime = GatedNetwork(pair).double(), find_regime("ReLU")
+    for weight in network.parameters():
+        torch.nn.init.normal_(weight)
+    network.own_gates = regime.own_gates
+    x, labels = torch.randn(6, 2, dtype=torch.float64), torch.tensor([0, 1, 0, 1, 0, 1])
+    found = regions.PROBE.read(ProbeContext(network, x, labels, regime), {}, None).arrays
+    columns, rows = np.meshgrid(found["x"], found["y"])
+    at = torch.from_numpy(np.stack([columns, rows], axis=-1).reshape(-1, 2))
+    with torch.no_grad():
+        logits, answered = network(at).reshape(columns.shape).numpy(), network(x)[:, 0] > 0
+    assert (logits > 0).any()
+    assert (logits < 0).any()
+    odds = 1 / (1 + np.exp(-logits))  # of the second class
+    np.testing.assert_allclose(found["margin"], odds - (1 - odds), atol=1e-6)
+    np.testing.assert_array_equal(found["winner"], logits > 0)
+    assert found["answers"].tolist() == answered.tolist()
 
 
 def test_gates_that_are_coins_have_no_plane(make_run: Callable[..., Run]) -> None:

@@ -14,10 +14,12 @@ import torch
 
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
+from dgn_engine.protocol.files import WeightsTaken
 from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.training import RegimeSwapped
 from dgn_engine.training.devices import set_threads
 from dgn_engine.training.run import Run
+from tests.engine.conftest import SMALL
 
 Make = Callable[..., Run]
 DENSE = Architecture((3,), (Dense(3, 4), Dense(4, 2, gated=False)))
@@ -79,6 +81,21 @@ def test_what_was_there_before_a_change_is_announced_before_it(make_run: Make) -
     run.control.take_gates(match(3), "net.pt", restart_value=False)
     run.control.take_weights(match(2), "other.pt")
     assert said == [("FR-II", "DL"), ("FL", "FR-II"), ("weights of other.pt", "FL")]
+
+
+def test_weights_of_a_file_are_told_with_whether_any_bias_came_with_them(
+    make_run: Make, events: list[Event]
+) -> None:
+    with_biases = replace(SMALL, net=replace(SMALL.net, bias=True))
+    run, partly = make_run("DL", with_biases), match(3, biases=True)
+    partly.biases[0] = None
+    run.control.take_weights(match(4), "plain.pt")
+    run.control.take_weights(partly, "partly.pt")
+    told = [each for each in events if isinstance(each, WeightsTaken)]
+    assert told == [
+        WeightsTaken(0, "plain.pt", 4, (), False),
+        WeightsTaken(0, "partly.pt", 3, ("layer 3",), True),
+    ]
 
 
 @pytest.mark.parametrize(

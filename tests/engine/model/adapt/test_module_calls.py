@@ -265,6 +265,7 @@ OTHER_MAPS: dict[str, Step] = {
     "pad one side": lambda m, z: F.conv2d(F.pad(z, (1, 1)), m.conv.weight),
     "pad rows": lambda m, z: F.conv2d(F.pad(z, (1, 1, 0, 0)), m.conv.weight),
     "pad with 2": lambda m, z: F.conv2d(F.pad(z, (1,) * 4, value=2.0), m.conv.weight),
+    "pad to less": lambda m, z: F.conv2d(F.pad(z, (-1,) * 4), m.conv.weight),
     "pad by reflection": lambda m, z: F.conv2d(F.pad(z, (1,) * 4, "reflect"), m.conv.weight),
     "pad for nothing": lambda m, z: torch.relu(F.pad(z, (1,) * 4)),
     "pad twice": lambda m, z: F.conv2d(F.pad(z, (1,) * 4), m.conv.weight, padding=1),
