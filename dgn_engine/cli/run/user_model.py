@@ -222,14 +222,18 @@ def _made(
     return made, remark
 
 
-def _check_finite(made: MadeModel) -> None:
-    """Refuse parameters and statistics of BatchNorm that are not finite; a mask may be infinite."""
-    tensors: dict[str, Tensor] = dict(made.module.named_parameters())
-    for where, layer in made.module.named_modules():
+def _finite_tensors(module: nn.Module) -> dict[str, Tensor]:
+    """Parameters and statistics of BatchNorm, by each of their names; a mask may be infinite."""
+    tensors: dict[str, Tensor] = dict(module.named_parameters(remove_duplicate=False))
+    for where, layer in module.named_modules(remove_duplicate=False):
         if isinstance(layer, torch.nn.modules.batchnorm._NormBase):
             own = layer.named_buffers(where, recurse=False)
             tensors |= {name.lstrip("."): buffer for name, buffer in own}
-    for name, tensor in tensors.items():
+    return tensors
+
+
+def _check_finite(made: MadeModel) -> None:
+    for name, tensor in _finite_tensors(made.module).items():
         if not is_lazy(tensor) and not bool(torch.isfinite(tensor).all()):
             raise UserError(
                 f"'{name}' of {made.title} holds values that are not finite.",
@@ -294,8 +298,9 @@ def _load(made: MadeModel, listing: CheckpointContents) -> str:
         for name, array in listing.arrays.items()
         if name.startswith(prefix)
     }
+    finite = _finite_tensors(module)
     for name, array in given.items():
-        if name in own and array.dtype.kind == "f" and not np.isfinite(array).all():
+        if name in finite and array.dtype.kind == "f" and not np.isfinite(array).all():
             raise UserError(
                 f"'{name}' of {file} holds values that are not finite.",
                 kind="not-finite",

@@ -259,8 +259,26 @@ def test_a_mask_of_a_model_may_be_infinite(folder: Path) -> None:
     masked = "import torch\nfrom user_nets import Smooth as Plain\nclass Smooth(Plain):\n"
     masked += "    def __init__(self):\n        super().__init__()\n"
     masked += "        self.register_buffer('mask', torch.full((3,), -torch.inf))\n"
-    arrays, _ = computed(f"{code(folder, masked)}:Smooth", "--only", "ntk")
-    np.testing.assert_allclose(arrays["ntk"], mean_kernel(made("Smooth"), inputs()), rtol=1e-9)
+    name = f"{code(folder, masked)}:Smooth"
+    arrays, _ = computed(name, "--only", "ntk")
+    expected = mean_kernel(made("Smooth"), inputs())
+    np.testing.assert_allclose(arrays["ntk"], expected, rtol=1e-9)
+    mask = torch.full((3,), -torch.inf)
+    torch.save({**made("Smooth").state_dict(), "mask": mask}, "f.pt")
+    arrays, _ = computed(name, "--only", "ntk", "--weights", "f.pt")
+    np.testing.assert_allclose(arrays["ntk"], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["0.weight", "1.bias", "1.running_var"])
+def test_a_value_that_is_not_finite_in_a_file_of_weights_is_named_with_its_file(
+    folder: Path, name: str
+) -> None:
+    state = made("make_net").state_dict()
+    state[name][0] = torch.nan
+    torch.save(state, "f.pt")
+    refusal = refused(*asked("user_nets:make_net", "--weights", "f.pt"))
+    assert (refusal.kind, refusal.value) == ("not-finite", name)
+    assert "f.pt" in str(refusal)
 
 
 def test_of_many_names_that_do_not_fit_three_are_told_and_how_many_more(folder: Path) -> None:

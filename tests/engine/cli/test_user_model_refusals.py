@@ -35,6 +35,8 @@ RAISED = [  # code, whose error it is, its type, its line, its text
 LEAVES = MODULE + "        raise SystemExit(0)\nnet = Net(5, 2)\n"
 TWO = TORCH + "def net():\n    return nn.Linear(5, 2), None\n"
 META = TORCH + "net = nn.Linear(5, 2, device='meta')\n"
+META_MASK = TORCH + "net = nn.Linear(5, 2)\n"
+META_MASK += "net.register_buffer('mask', torch.ones(2, device='meta'))\n"
 ASKS = TORCH + "class net(nn.Module):\n    def __init__(self, width, *, depth):\n        pass\n"
 ORDERED = "import collections\ndef net():\n    return collections.OrderedDict()\n"
 OTHERS = [  # code, the kind and value of the refusal
@@ -47,6 +49,7 @@ OTHERS = [  # code, the kind and value of the refusal
     ("async def net():\n    pass\n", "wrong-type", "a coroutine"),
     (ORDERED, "wrong-type", "a collections.OrderedDict"),
     (META, "no-values", "weight"),
+    (META_MASK, "no-values", "mask"),
 ]
 OUTPUTS = {  # code of a module whose K is not defined, and what its refusal tells
     "a tuple": (
