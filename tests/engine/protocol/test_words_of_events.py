@@ -76,6 +76,22 @@ def test_a_sentence_leaves_out_what_nothing_is_to_be_said_of() -> None:
     assert "β" not in EngineRestarted("x", 5, 5).sentence
 
 
+@pytest.mark.parametrize(
+    ("frames", "checkpoints", "what"),
+    [
+        (((0, 5),), (), "frames"),
+        ((), ("000001000",), "checkpoints"),
+        (((0, 5),), ("000001000",), "frames and checkpoints"),
+    ],
+)
+def test_what_thins_out_is_named(
+    frames: tuple[tuple[int, int], ...], checkpoints: tuple[str, ...], what: str
+) -> None:
+    event = runs.RecordThinned(1200, frames, checkpoints, 16 << 20)
+    _, _, said = event.sentence.partition("16 MiB at step 1,200: old ")
+    assert said.startswith(f"{what} thin")
+
+
 def test_a_fault_keeps_its_traceback_and_what_the_user_can_mend_is_one_sentence() -> None:
     told = Failed.from_exception("Saving", UserError("The disk is full."))
     assert told == Failed("The disk is full.", "")

@@ -212,6 +212,17 @@ def test_edges_without_a_name_are_told_only_where_nothing_has_one() -> None:
     edge, named = curve("", [1], [9]), curve("mean", [1], [2])
     chart = Chart("c", "Loss", Axis("step"), Axis(), curves=(named, edge))
     assert describe(chart, 1.0, 0.0) == ("step 1", "mean  2")
+    assert describe(replace(chart, curves=(edge, named)), 1.0, 0.0) == ("step 1", "mean  2")
+    alone = replace(chart, curves=(edge,))
+    assert describe(alone, 1.0, 0.0) == ("step 1", "Loss  9")
+
+
+def test_what_is_not_told_hides_no_curve_after_it() -> None:
+    told = curve("mean", [1], [2])
+    segments = replace(curve("ways", [1], [9]), segments=True)
+    smoothed = replace(curve("train", [1], [5]), smoothed=0.9)
+    chart = Chart("c", "Loss", Axis("step"), Axis(), curves=(segments, smoothed, told))
+    assert describe(chart, 1.0, 0.0)[1:] == ("mean  2",)
 
 
 def test_a_place_with_a_name_is_told_by_it() -> None:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PySide6.QtCore import QEvent, QObject
-from PySide6.QtGui import QColor
+from PySide6.QtCore import QEvent, QObject, QRectF, Qt
+from PySide6.QtGui import QColor, QImage, QPainter
 from PySide6.QtTest import QSignalSpy
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
@@ -26,7 +26,7 @@ from dgn_engine.scene.panel_spec import all_panels
 from dgn_engine.scene.theme import LIGHT
 from dgn_engine.scene.ticks import linear_ticks, log_ticks
 from dgn_viewer.docks.panel_dock import PanelDock
-from dgn_viewer.plots.chart_frame import bar_label
+from dgn_viewer.plots.chart_frame import ChartStyle, PlotArea, bar_label, margins, paint_frame
 from dgn_viewer.plots.rich_text import TextStyle
 from dgn_viewer.plots.scene_pointer import PacedCall
 from dgn_viewer.plots.scene_view import SceneView
@@ -116,6 +116,25 @@ def test_a_colour_bar_without_room_leaves_the_details_out(
     assert bar_label(type_, whole, type_.width(whole)) == whole
     assert bar_label(type_, whole, type_.width(head) - 8) == head
     assert bar_label(type_, whole, 4.0) == ""
+
+
+@pytest.mark.parametrize("high", [1.0, 12345.0])
+def test_a_colour_bar_fills_the_room_beside_the_data_to_the_edge(
+    qapp: QApplication, high: float
+) -> None:
+    matrix = Matrix("m", np.zeros((4, 4)), "gates", 0.0, high, bar="ypsilon, gap")
+    chart = Chart("m", "", Axis(), Axis(), matrix=matrix)
+    style = ChartStyle(LIGHT, qapp.font().family())
+    room = margins(chart, style, (0.0, 4.0), (0.0, 4.0))
+    box = QRectF(room.left, room.top, 100.0, 150.0)
+    image = QImage(300, 200, QImage.Format.Format_ARGB32)
+    image.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(image)
+    paint_frame(painter, chart, style, PlotArea(box, (0.0, 4.0), (0.0, 4.0)), room)
+    painter.end()
+    drawn_on = [x for x in range(300) if any(image.pixelColor(x, y).alpha() for y in range(200))]
+    edge = box.right() + room.right
+    assert edge - style.label.height / 2 < max(drawn_on) <= edge
 
 
 # Calls that are asked for more often than a frame is drawn.

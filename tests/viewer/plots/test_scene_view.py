@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
+from typing import get_args
 
 import numpy as np
+import pyqtgraph as pg
 import pytest
 from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, Qt
-from PySide6.QtGui import QMouseEvent, QWheelEvent
+from PySide6.QtGui import QMouseEvent, QPen, QWheelEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.scene.elements import Axis, Chart, Curve, Mark, Matrix, Scene
+from dgn_engine.scene.elements import Axis, Chart, Curve, Dash, Mark, Matrix, Scene
 from dgn_engine.scene.theme import DARK, LIGHT
 from dgn_viewer.application import GuiGarbageCollector
 from dgn_viewer.plots.scene_pointer import FRAME_MS, TRAINING_MS
@@ -194,6 +197,27 @@ def test_a_logarithmic_axis_is_drawn_in_powers(view: SceneView) -> None:
     low, high = visible_range(view, "c")[1]
     assert -0.2 < low < 0.0
     assert 2.0 < high < 2.2
+
+
+def test_a_curve_is_drawn_in_its_dash_and_a_thick_one_twice_as_wide(view: SceneView) -> None:
+    pens: list[QPen] = []
+    for dash in get_args(Dash):
+        for thick in (False, True):
+            chart = _curve()
+            curve = replace(chart.curves[0], dash=dash, thick=thick)
+            view.show_scene(Scene((replace(chart, curves=(curve,)),)))
+            items = view.charts.items["c"].field.childGroup.childItems()
+            (line,) = [item for item in items if isinstance(item, pg.PlotCurveItem)]
+            pens.append(line.opts["pen"])
+    styles = [pen.style() for pen in pens]
+    assert styles[::2] == styles[1::2]
+    assert styles[::2] == [
+        Qt.PenStyle.SolidLine,
+        Qt.PenStyle.DashLine,
+        Qt.PenStyle.DotLine,
+        Qt.PenStyle.DashDotLine,
+    ]
+    assert all(b.widthF() == 2 * a.widthF() for a, b in zip(pens[::2], pens[1::2], strict=True))
 
 
 def test_a_chart_may_change_from_curves_to_a_matrix(view: SceneView) -> None:
