@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import shlex
@@ -226,6 +227,18 @@ def test_dask_keeps_its_scratch_space_to_itself_also_where_the_sweep_fails() -> 
     with pytest.raises(UserError, match="stopped"):
         fail()
     assert not made[0].exists()
+
+
+def test_a_scratch_space_that_is_still_written_to_at_the_end_fails_no_sweep() -> None:
+    def in_use(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOTEMPTY, "a worker wrote a file meanwhile")
+
+    with pytest.MonkeyPatch.context() as patch:
+        with connected("local", 1, ON, Path("/nowhere")):
+            scratch = Path(str(SETTINGS["temporary-directory"]))
+            patch.setattr(os, "rmdir", in_use)
+        assert scratch.exists()
+    scratch.rmdir()
 
 
 def test_a_running_cluster_is_joined_under_a_name_of_our_own(listener: str) -> None:

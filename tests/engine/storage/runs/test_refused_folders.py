@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable
@@ -118,6 +119,23 @@ def test_what_was_missing_is_made_anew_and_what_lies_in_its_place_is_put_aside_e
         assert repair(run) == verify(run) == []
     aside = sorted((run / "damaged").iterdir())
     assert [path.read_text() for path in aside] == ["seed = 'x0'", "seed = 'x1'"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="files are linked through handles of folders")
+def test_a_file_stays_in_its_place_and_in_damaged_until_it_is_written_anew(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = run / folder_layout.CONFIG
+    config.write_text("seed = 'x0'")
+
+    def full_disk(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr("dgn_engine.storage.runs.repair.write_file", full_disk)
+    with pytest.raises(UserError, match="no room"):
+        repair(run)
+    assert config.samefile(run / "damaged" / folder_layout.CONFIG)
+    assert config.read_text() == "seed = 'x0'"
 
 
 def test_a_run_of_a_later_version_is_not_repaired_and_not_changed(run: Path) -> None:
