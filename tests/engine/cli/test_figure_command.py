@@ -252,6 +252,27 @@ def test_options_and_names_are_as_in_the_window(run: Path, tmp_path: Path) -> No
     assert "of training" in path.read_text(encoding="utf-8").replace("\u00a0", " ")
 
 
+def test_a_picture_has_the_size_that_is_asked_for(run: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+
+    def size(*options: str) -> tuple[int, int]:
+        figure(run, "--panel", "spectrum,training", "--dpi", "50", *options, "-o", path)
+        with Image.open(path) as picture:
+            return picture.size
+
+    assert size("--width", "5", "--height", "4") == (250, 200)
+    assert size("--width", "5", "--across", "1")[1] > 1.5 * size("--width", "5", "--across", "2")[1]
+
+
+def test_letters_are_as_large_as_is_asked_for(run: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.svg"
+    texts = []
+    for points in ("7", "14"):
+        figure(run, "--panel", "spectrum", "--font-size", points, "--height", "9", "-o", path)
+        texts.append(path.read_text(encoding="utf-8"))
+    assert ["14px" in text for text in texts] == [False, True]
+
+
 def test_recorded_steps_become_an_animation_with_fixed_axes(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -262,3 +283,10 @@ def test_recorded_steps_become_an_animation_with_fixed_axes(
     with Image.open(out) as film:
         assert film.n_frames == 2
         assert (film.info["duration"], film.format) == (100, "GIF")
+
+
+def test_an_animation_is_as_quick_as_is_asked_for(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "film.gif"
+    figure(run, "--panel", "spectrum", "--animate", "all", "--per-second", "4", "-o", out)
+    with Image.open(out) as film:
+        assert film.info["duration"] == 250

@@ -29,6 +29,7 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.runs.storage_limits import StorageLimits
 from dgn_engine.storage.session_file.session_writer import export_run
 from dgn_engine.text.byte_counts import binary_size_in_words
+from tests.refusals import refused_command
 
 MIB = 1 << 20
 
@@ -274,3 +275,61 @@ def test_limits_are_read_as_they_were_written(size: int, tmp_path: Path) -> None
     read = storage_limits.read_limits(tmp_path)
     assert read.run == pytest.approx(size, rel=1e-9)
     assert read.all == read.run
+
+
+def test_a_limit_that_is_not_named_stays(root: Path) -> None:
+    assert main(["runs", "limits", "--run", "1GiB", "--all", "5GiB"]) == 0
+    assert main(["runs", "limits", "--run", "2GiB"]) == 0
+    assert storage_limits.read_limits(root) == StorageLimits(run=2 << 30, all=5 << 30)
+    assert main(["runs", "limits", "--all", "7GiB"]) == 0
+    assert storage_limits.read_limits(root) == StorageLimits(run=2 << 30, all=7 << 30)
+
+
+# --- what the terminal is asked, and what it answers ---
+
+
+@pytest.mark.parametrize("answer", ["y", " YES ", "n", ""])
+def test_a_run_is_deleted_only_where_the_terminal_agrees(
+    root: Path, answer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded(root / "run", frames=1)
+    refusal = refused_command("runs", "delete", root / "run")
+    assert refusal.kind == "not-confirmed"
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda _: answer)
+    assert main(["runs", "delete", str(root / "run")]) == 0
+    assert (root / "run").exists() == (answer in ("n", ""))
+
+
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_old_runs_are_thinned_out_only_where_the_terminal_agrees(
+    root: Path, answer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("first", "second"):
+        folder = RunFolder.create(root / name, RunConfig())
+        for step in range(80):
+            folder.add_frame(frame(step, MIB // 8))
+        folder.close()
+    storage_limits.write_limits(root, StorageLimits(run=16 * MIB, all=16 * MIB))
+    assert refused_command("runs", "thin").kind == "not-confirmed"
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda _: answer)
+    assert main(["runs", "thin"]) == 0
+    left = sum(len(RunReader(root / name).frames) for name in ("first", "second"))
+    assert (left == 160) == (answer == "n")
+
+
+@pytest.mark.parametrize(("options", "step"), [((), 4), (("--step", "2"), 2)])
+def test_the_checkpoint_of_a_step_is_kept_or_else_the_newest(
+    root: Path, options: tuple[str, ...], step: int
+) -> None:
+    recorded(root / "run", frames=4, changes=(1, 2, 3))
+    assert main(["runs", "keep", str(root / "run"), *options]) == 0
+    marked = [
+        one.step
+        for one in RunReader(root / "run").checkpoints
+        if (one.path / folder_layout.KEEP).exists()
+    ]
+    assert marked == [step]
+    refusal = refused_command("runs", "keep", root / "run", "--step", 99)
+    assert (refusal.kind, refusal.value) == ("not-recorded", 99)
