@@ -102,6 +102,7 @@ def test_a_quantity_that_fits_by_itself_is_computed_where_it_is_asked_for_alone(
     assert plan_kernels(network, 3000, allowed, only=("npk",)).computes("npk")
     assert plan_kernels(network, plan.fits, allowed).settings == {"left_out": {}}
     assert plan_kernels(network, plan.fits + 1, allowed).settings != {"left_out": {}}
+    assert f"{plan.fits:,} inputs" in plan.notes[0]
 
 
 @pytest.mark.parametrize(
