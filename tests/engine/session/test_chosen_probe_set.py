@@ -38,9 +38,11 @@ from dgn_engine.protocol.watching import (
     Watch,
 )
 from dgn_engine.session import run_library
+from dgn_engine.session.reading_commands import misclassified
 from dgn_engine.storage.session_file.loaded_run import read_run
 from dgn_engine.training.probes import all_probes
 from tests.engine.session.conftest import Desk, alone, small
+from tests.refusals import refused
 
 DIGIT = np.zeros((1, 8, 8), np.uint8)
 DIGIT[0, 1:7, 3:5] = 255, 128
@@ -158,6 +160,16 @@ def test_the_misclassified_are_those_that_the_network_gets_wrong(paused: Desk) -
     paused.do(SetProbeExamples(12))  # by hand gives way to a number
     assert run.config.probe_set == ""
     assert len(run.probed.probe_set.indices) == 12
+
+
+@pytest.mark.parametrize("wrong", [0, 1])
+def test_fewer_than_two_misclassified_examples_are_no_probe_set(paused: Desk, wrong: int) -> None:
+    trainer = paused.run.trainer
+    labels = trainer.network(trainer.data.train_x).argmax(dim=1)
+    labels[:wrong] = (labels[:wrong] + 1) % 10
+    trainer.data.train_y.copy_(labels)
+    with refused("empty", value=wrong):
+        misclassified(trainer, 20, seed=0)
 
 
 def test_a_choice_outlives_reset_resume_and_the_disk(kept: Desk) -> None:

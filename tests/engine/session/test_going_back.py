@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.messages import Refused
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.training import (
@@ -29,7 +30,8 @@ from dgn_engine.protocol.training import (
     UndoChanged,
 )
 from dgn_engine.protocol.watching import ProbeRequest, SetProbeExamples, Watch
-from dgn_engine.storage.runs.run_checkpoints import load
+from dgn_engine.storage.runs import run_checkpoints
+from dgn_engine.storage.runs.run_checkpoints import Snapshot, StoredCheckpoint, load
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.run import Run
 from tests.engine.session.conftest import Desk, had_again, small
@@ -157,6 +159,26 @@ def test_steps_after_going_back_to_a_checkpoint_are_had_again_once_that_is_gone(
     for step in (8, 14, 20):
         ours = had_again(recording.path, step).trainer.network.value.weights
         assert all(map(torch.equal, ours, live[step]))
+
+
+def test_an_older_checkpoint_is_gone_back_to_where_the_newest_is_damaged_since(
+    kept: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept.do(StartRun(small("DL"), paused=True))
+    for _ in range(2):
+        kept.train(5)
+        kept.recording.checkpoint()
+        assert kept.recording.mark().done.wait(60.0)
+
+    def load_older(one: StoredCheckpoint) -> Snapshot:
+        if one.step == 10:
+            raise UserError("It is damaged.")
+        return load(one)
+
+    monkeypatch.setattr(run_checkpoints, "load", load_older)
+    overflow(kept)
+    said = kept.last(Diverged)
+    assert (said.back_to, said.stored) == (5, True)
 
 
 def overflow(desk: Desk) -> None:

@@ -138,6 +138,11 @@ def test_the_estimate_is_near_what_torch_allocates(net: str, regime: str) -> Non
     assert (found - ALWAYS) / WITHIN < estimated < found * WITHIN
 
 
+def test_a_second_network_that_is_computed_doubles_what_a_step_keeps_of_maps() -> None:
+    both, one = (needed_by(small("davidnet", regime, batch=64)) for regime in ("DL", "ReLU"))
+    assert both.activations == 2 * one.activations
+
+
 @pytest.mark.parametrize("net", ["fc", "cnn4", "davidnet"])
 def test_gates_of_many_examples_are_not_counted_beside_their_drawing(
     net: str, monkeypatch: pytest.MonkeyPatch

@@ -25,6 +25,7 @@ from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.run_checkpoints import Snapshot, load
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.training import run as run_module
 from dgn_engine.training.branch import begin_branch
 from dgn_engine.training.recording import Recording, begin_recording, continue_run
 from dgn_engine.training.replay import recorded_run_at
@@ -146,6 +147,18 @@ def check_step(path: Path, step: int, config: RunConfig) -> None:
 def test_any_step_is_what_the_run_was_there_and_goes_on_as_it_did(parent: Path) -> None:
     for step in (0, 3, 8, 13, 19, END):
         check_step(parent, step, DENSE)
+
+
+def test_examples_that_are_given_are_not_loaded_again(
+    parent: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = examples()
+
+    def load_again(*_: object) -> Examples:
+        pytest.fail("the examples are here")
+
+    monkeypatch.setattr(run_module, "load_examples", load_again)
+    assert recorded_run_at(RunReader(parent), 4, silent, silent, given).run.step_count == 4
 
 
 def test_a_step_of_a_network_of_maps_is_too(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.headless_run import HeadlessRun
+from dgn_engine.training.recording import Recording
 from dgn_engine.training.run import Run
 from dgn_engine.training.weight_keeper import (
     BEST,
@@ -78,6 +79,21 @@ def test_last_weights_that_were_written_at_the_second_try_belong_to_the_run(tmp_
     assert (len(tries), outcome.unsaved) == (2, "")
     assert (tmp_path / "run" / WEIGHTS).exists()
     assert verify(tmp_path / "run") == []
+
+
+def test_a_folder_that_could_not_be_finished_is_said_where_its_weights_are_there(
+    tmp_path, monkeypatch
+):
+    close = Recording.close
+
+    def close_late(recording, **options):
+        close(recording, **options)
+        return False  # as where the disk takes longer than is waited for
+
+    monkeypatch.setattr(Recording, "close", close_late)
+    outcome = trained(tmp_path / "run", relu(CONFIG, keep_best=False, keep_epochs=()))
+    assert (tmp_path / "run" / WEIGHTS).exists()
+    assert str(tmp_path / "run") in outcome.unsaved
 
 
 class Scored:

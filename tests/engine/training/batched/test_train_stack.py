@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -20,6 +21,7 @@ from dgn_engine.storage.runs.run_answers import read_answers
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.batched import Job, train_pack
+from dgn_engine.training.batched.train_stack import align_checkpoints
 from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.weight_keeper import KEPT
 from tests.engine.training.changed_config import changed
@@ -125,6 +127,18 @@ def test_a_kill_between_the_checkpoints_of_a_stack_is_mended(tmp_path):
     assert run_checkpoints.scan(first / CHECKPOINTS)[-1].step == newest.step
     for one, other in zip(whole, train_pack(jobs), strict=True):
         assert_same_weights(one.job.folder, other.job.folder)
+
+
+def test_folders_put_back_to_a_common_step_keep_what_they_have_until_there(tmp_path):
+    jobs = jobs_in(tmp_path)
+    train_pack(jobs, interrupted=after_steps(13), checkpoint_every=0.0)
+    with closing(RunFolder(jobs[0].folder)) as first, closing(RunFolder(jobs[1].folder)) as second:
+        steps = [one.step for one in first.checkpoints]
+        assert len(steps) > 1
+        second.drop(second.checkpoints[-1])
+        align_checkpoints([first, second])
+        assert [one.step for one in first.checkpoints] == steps[:-1]
+        assert [one.step for one in second.checkpoints] == steps[:-1]
 
 
 def test_a_network_of_a_pack_can_go_on_by_itself(tmp_path, capsys):
