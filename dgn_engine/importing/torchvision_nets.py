@@ -231,6 +231,7 @@ def _fitted(input_shape: tuple[int, ...], nodes: list[arch.Node], file: str) -> 
         raise UserError(
             f"{file} takes images with {first.inputs} channels, but these have {input_shape[0]}.",
             kind="other-inputs",
+            value=input_shape[0],
         )
     try:
         return arch.Architecture(input_shape, tuple(nodes))

@@ -210,6 +210,7 @@ def _trajectory(
             f"targets has dtype {targets.dtype}; outputs to be learnt are needed "
             "(class_targets(labels, classes) makes them of class numbers).",
             kind="wrong-type",
+            value=targets.dtype,
         )
     y = _outputs("targets", targets)
     K = _matrix(kernel, y)

@@ -109,6 +109,12 @@ def test_what_does_not_fit_is_refused(
         found_in(arrays, shape, TORCHVISION)
 
 
+def test_images_of_another_number_of_channels_are_refused_with_that_number() -> None:
+    arrays = arrays_of(narrow_resnet("BasicBlock", (1, 1, 1, 1)))
+    with refused("other-inputs", value=1):
+        found_in(arrays, (1, 32, 32), TORCHVISION)
+
+
 @pytest.mark.parametrize(
     "change",
     [

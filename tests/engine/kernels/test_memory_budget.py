@@ -14,6 +14,7 @@ from torch import nn
 
 import dgn_engine.kernels as k
 from dgn_engine.kernels import gram, peak_memory
+from dgn_engine.kernels.jacobian_rows import ModuleFunction
 from dgn_engine.kernels.kernel_report import KernelSettings, kernel_arrays
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
 from dgn_engine.model.network import GatedNetwork
@@ -142,6 +143,15 @@ before = resident("VmRSS")
 kept = take(n)
 print(resident("VmHWM") - before, k.kernel_bytes(network, n, {logits!r}))
 """
+
+
+def test_rows_of_several_logits_share_what_an_example_takes_and_one_logit_shares_nothing() -> None:
+    x = torch.randn(2, 40)
+    fixed = []
+    for logits in (1, 3):
+        module = nn.Sequential(nn.Linear(40, 30), nn.ReLU(), nn.Linear(30, logits))
+        fixed.append(ModuleFunction(module, x).cost(x).fixed)
+    assert fixed[0] == 0 < fixed[1]
 
 
 def resident(field: str) -> int:

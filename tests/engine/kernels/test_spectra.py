@@ -209,6 +209,15 @@ def test_rounding_makes_no_kernel_asymmetric_and_no_indefinite_one_is_without_ei
         k.class_targets(torch.tensor([-1]), 3)
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8])
+def test_class_numbers_are_no_outputs_to_be_learnt(dtype: torch.dtype) -> None:
+    numbers = torch.tensor([0, 1, 1, 0, 1]).to(dtype)
+    with refused("wrong-type", value=dtype):
+        k.gradient_flow(kernel_of_rank(5, 5), numbers, [1.0])
+    with refused("wrong-type", value=dtype):
+        k.gradient_descent(kernel_of_rank(5, 5), numbers, 1e-3, [1])
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_cutoff_is_examples_times_rounding_times_the_largest_eigenvalue(
     dtype: torch.dtype,
