@@ -320,15 +320,20 @@ def _check_family_stated(listing: CheckpointContents, known: RecognisedNet) -> N
         ends = f".{name.removesuffix('.weight')}"
         if not isinstance(layer, arch.Conv):
             continue
-        for child in listing.children:
-            if child.kind == "Conv2d" and f".{child.name}".endswith(ends):
-                said = ((layer.stride,) * 2, (layer.padding,) * 2)
-                if (child.numbers["stride"], child.numbers["padding"]) != said:
-                    raise UserError(
-                        f"{listing.file_name} says that '{plain(child.name, 60)}' goes otherwise "
-                        "than --geometry has it; let your own code make it (--model).",
-                        kind="contradiction",
-                    )
+        called = [
+            child
+            for child in listing.children
+            if child.kind == "Conv2d" and f".{child.name}".endswith(ends)
+        ]
+        # Those of the blocks end so too: 'layer1.0.conv1' is not 'conv1', which is shorter.
+        for child in sorted(called, key=lambda child: len(child.name))[:1]:
+            said = ((layer.stride,) * 2, (layer.padding,) * 2)
+            if (child.numbers["stride"], child.numbers["padding"]) != said:
+                raise UserError(
+                    f"{listing.file_name} says that '{plain(child.name, 60)}' goes otherwise "
+                    "than --geometry has it; let your own code make it (--model).",
+                    kind="contradiction",
+                )
 
 
 def _square(sides: object) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ from dgn_engine.importing.open_questions import OpenQuestions
 from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from tests.engine.importing.autograd_comparison import listed
-from tests.engine.importing.torch_networks import in_use
+from tests.engine.importing.torch_networks import in_use, narrow_resnet
 from tests.refusals import refused
 
 N = 6
@@ -173,6 +173,22 @@ def test_readings_are_tried_on_examples_from_all_over() -> None:
     found = fitting_readings(named, (N,), x, y)
     assert found[0].reading.activation == "relu"  # the best, whatever the file itself names
     assert "tanh" in [fitting.reading.activation for fitting in found]
+
+
+def test_a_resnet_that_is_saved_whole_fits_as_its_own_first_convolution_says() -> None:
+    """Those of its blocks, `layer1.0.conv1`, are called alike and go otherwise."""
+    network = narrow_resnet("BasicBlock", (1, 1, 1, 1))
+    found = fitting_readings(listed(network), (3, 32, 32))
+    assert "torchvision" in [fitting.reading.geometry for fitting in found]
+    cast(nn.Conv2d, network.conv1).stride = (1, 1)
+    network.maxpool = nn.Identity()
+    (fitting,) = fitting_readings(listed(network), (3, 32, 32))
+    assert fitting.reading.geometry == "resnet,s1p3"
+    x = torch.randn(2, 3, 32, 32, dtype=torch.float64)
+    said = replace(listed(network), reading=fitting.reading)
+    with torch.no_grad():
+        made = network_of(said, (3, 32, 32), torch.float64).network(x)
+        torch.testing.assert_close(made, network(x))
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["before", "behind"])
