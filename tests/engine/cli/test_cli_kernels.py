@@ -185,6 +185,16 @@ def test_a_linear_feature_network_gates_by_its_linear_pre_activations(files):
         close(found[f"tau_{layer + 1}"], g @ g.T)
 
 
+def test_features_are_of_relu_unless_another_known_activation_is_named(files, capsys):
+    folder = files[0]
+    gates = ["--gates", str(folder / "feature.pt")]
+    _, found = run(folder, *gates)
+    assert json.loads(str(found["settings"]))["feature_activation"] == "relu"
+    words = [folder / "value.safetensors", "--inputs", folder / "x.npy", *gates]
+    said = said_in_a_line(capsys, "kernels", *words, "--feature-activation", "sigmoid")
+    assert all(word in said for word in ("'sigmoid'", "relu", "linear"))
+
+
 @pytest.mark.parametrize(
     ("mode", "shape"), [("full", (N, 3, N, 3)), ("perclass", (3, N, N)), ("sumlogit", (N, N))]
 )

@@ -14,9 +14,12 @@ import pytest
 
 import dgn_engine.kernels as k
 from dgn_engine.cli import main
+from dgn_engine.cli.run.given_network import own_settings
 from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.importing.saved_network import state_of
 from dgn_engine.model.nets import all_nets
 from dgn_engine.regimes import all_regimes
+from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.training.run import Run
 from tests.engine.any_run import Arrangement, SlowKernels
 from tests.engine.cli.judged_run import judge
@@ -81,6 +84,18 @@ def test_the_output_says_which_weights_the_kernel_is_over(
     kernels(tmp_path / "net.npz", out, "--inputs", tmp_path / "x.npy", "--activation", "relu")
     assert settings_in(out)["trains"] is None
     assert settings_in(out)["tangent_kernel"] in capsys.readouterr().out
+
+
+def test_the_settings_hold_the_fingerprint_of_the_data_where_it_is_known(
+    make_run: Make, tmp_path: Path
+) -> None:
+    run = make_run("DL", small(FC))
+    run.save(tmp_path / "net.safetensors")
+    out = tmp_path / "k.npz"
+    kernels(tmp_path / "net.safetensors", out, "--examples", "probe", "--only", "gates")
+    assert settings_in(out)["data_fingerprint"] == run.trainer.data.fingerprint != ""
+    state = state_of(read_tensors(tmp_path / "net.safetensors"))
+    assert own_settings(replace(state, data=""))["data_fingerprint"] is None
 
 
 def test_bernoulli_gates_are_refused_for_other_inputs(make_run: Make, tmp_path: Path) -> None:
