@@ -12,9 +12,11 @@ import threading
 import time
 from multiprocessing import spawn
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from dgn_engine.cli import _attached
 from dgn_engine.confinement import child_process
 from dgn_engine.confinement.child_process import (
     DEVNULL,
@@ -222,6 +224,22 @@ def test_every_command_of_python_has_the_safe_flags() -> None:
         assert command[:3] == [sys.executable, "-s", "-P"]
     assert commands[1][3:5] == ["-m", "dgn_engine.confinement.run_module"]
     assert commands[2][3:] == ["-m", "dgn_engine.confinement.trial", "1", "more"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="Windows has other signals")
+def test_a_command_of_a_window_that_has_begun_nothing_ends_as_by_the_signal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With the exit code by which a shell names a signal; nobody handles it yet."""
+
+    def leave(code: int) -> NoReturn:
+        raise SystemExit(code)
+
+    monkeypatch.setattr(os, "_exit", leave)
+    monkeypatch.setattr(signal, "getsignal", lambda _: signal.SIG_DFL)
+    with pytest.raises(SystemExit) as left:
+        _attached._watch(_attached.WindowPace(lambda: b""))
+    assert left.value.code == 128 + signal.SIGUSR1
 
 
 @pytest.mark.parametrize(
