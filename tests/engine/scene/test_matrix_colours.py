@@ -235,6 +235,15 @@ def test_values_beyond_a_range_have_the_colours_of_its_ends() -> None:
     assert found.tolist() == [[0, 0, 127, 254, 254, ramps.EMPTY]]
 
 
+def test_a_number_has_the_colour_of_its_place_in_the_range_whatever_it_is_stored_as() -> None:
+    shares = Matrix("m", np.array([[0.0, 0.25, 0.5, 1.0, np.nan]]), "gates", 0.0, 1.0)
+    found = ramps.indices(shares)
+    assert found.dtype == np.uint8
+    assert found.tolist() == [[0, 64, 127, 254, ramps.EMPTY]]  # 63.5 is rounded to even
+    counts = Matrix("m", np.array([[0, 1, 50, 200]], dtype=np.uint8), "sequential", 0.0, 100.0)
+    assert ramps.indices(counts).tolist() == [[0, 3, 127, 254]]
+
+
 # Differences of two matrices of one panel: what is subtracted, what is said, what is refused.
 
 TAGS = ("cat", "dog")

@@ -17,6 +17,7 @@ from dgn_engine.config.setting import Setting
 from dgn_engine.protocol.catalogue import ExperimentEntry
 from dgn_engine.protocol.messages import Command
 from dgn_engine.protocol.training import EstimateRun, RunEstimated
+from dgn_engine.views.event_notices import Notice
 from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.inspector.pages.experiment_page import ExperimentPage
 from dgn_viewer.inspector.pages.run_page import RunPage
@@ -287,6 +288,12 @@ def test_a_refusal_ends_and_what_lasts_is_shown_again(lines: LinesForm, how: str
     assert (line.text(), line.property("role")) == ("3 files", "muted")
     assert line.refusal == ""
     assert not line._timer.isActive()
+
+
+def test_a_refusal_below_a_form_lasts_as_long_as_one_in_the_status_bar(lines: LinesForm) -> None:
+    lines.line.refuse("There is no folder.")
+    assert lines.line._timer.isActive()
+    assert lines.line._timer.interval() == 1000 * Notice("refused", "").seconds
 
 
 def test_what_is_wrong_while_the_form_is_so_is_no_passing_refusal(lines: LinesForm) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PySide6.QtCore import QEvent, QObject, QRectF, Qt
+from PySide6.QtCore import QEvent, QObject, QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QImage, QPainter
 from PySide6.QtTest import QSignalSpy
 from PySide6.QtWidgets import QApplication
@@ -22,11 +22,13 @@ from dgn_engine.figures.provenance import FigurePanel, Provenance
 from dgn_engine.scene.chart_layout import GAP, Margins, arrange, spread
 from dgn_engine.scene.chart_settings import ChartSettings, adjusted
 from dgn_engine.scene.elements import Axis, Chart, Curve, Matrix, Scene
+from dgn_engine.scene.example_readout import ExampleReadout, GateRows, ShownExample
 from dgn_engine.scene.panel_spec import all_panels
 from dgn_engine.scene.theme import LIGHT
 from dgn_engine.scene.ticks import linear_ticks, log_ticks
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.plots.chart_frame import ChartStyle, PlotArea, bar_label, margins, paint_frame
+from dgn_viewer.plots.example_card import card_size, paint_card
 from dgn_viewer.plots.rich_text import TextStyle
 from dgn_viewer.plots.scene_pointer import PacedCall
 from dgn_viewer.plots.scene_view import SceneView
@@ -135,6 +137,25 @@ def test_a_colour_bar_fills_the_room_beside_the_data_to_the_edge(
     drawn_on = [x for x in range(300) if any(image.pixelColor(x, y).alpha() for y in range(200))]
     edge = box.right() + room.right
     assert edge - style.label.height / 2 < max(drawn_on) <= edge
+
+
+@pytest.mark.parametrize(("lower", "shown"), [(0.0, 3), (4.0, 2)])
+def test_a_card_of_its_full_height_shows_every_layer_and_a_lower_one_says_how_many_are_left(
+    qapp: QApplication, monkeypatch: pytest.MonkeyPatch, lower: float, shown: int
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(TextStyle, "paint", lambda _, painter, place, label, c: said.append(label))
+    layers = tuple(GateRows(f"G{n}", np.ones((1, 4)), None, f"{n} of 4 open") for n in (1, 2, 3))
+    readout = ExampleReadout((ShownExample(0, "example 0", "no. 0", why="no picture"),), layers)
+    style = ChartStyle(LIGHT, qapp.font().family())
+    card = QRectF(QPointF(), card_size(style, readout, False)).adjusted(0, 0, 0, -lower)
+    image = QImage(400, 300, QImage.Format.Format_ARGB32)
+    painter = QPainter(image)
+    paint_card(painter, style, card, readout, False)
+    painter.end()
+    assert [words for words in said if words.startswith("G")] == ["G1", "G2", "G3"][:shown]
+    left = [words.split()[1] for words in said if words.startswith("… ")]
+    assert left == ([str(3 - shown)] if shown < 3 else [])
 
 
 # Calls that are asked for more often than a frame is drawn.
