@@ -71,7 +71,8 @@ def fold_ours(arrays: Mapping[str, Array], part: str, makes_gates: bool) -> dict
         scale = arrays[f"{prefix}scales.{number}"].astype(np.float64)
         offset = arrays[bias].astype(np.float64) if bias in arrays else np.zeros_like(scale)
         if makes_gates:
-            scale /= np.sqrt(arrays[f"{prefix}variance_{place}"].astype(np.float64) + EPSILON)
+            variance = arrays[f"{prefix}variance_{place}"].astype(np.float64)
+            scale /= _root(variance + EPSILON)
             offset = (offset - arrays[f"{prefix}mean_{place}"]) * scale
             plain[bias] = offset + arrays[f"{prefix}shifts.{number}"]
         elif bias in arrays:
@@ -144,9 +145,14 @@ def _folded(
     gamma, beta = arrays.get(f"{norm}.weight"), arrays.get(f"{norm}.bias")
     mean = arrays[norm + _MEAN].astype(np.float64)
     with np.errstate(all="ignore"):  # the caller refuses weights that are not finite
-        scale = 1.0 / np.sqrt(arrays[f"{norm}.running_var"].astype(np.float64) + epsilon)
+        scale = 1.0 / _root(arrays[f"{norm}.running_var"].astype(np.float64) + epsilon)
         scale = scale if gamma is None else scale * gamma
         shift = (0.0 if bias is None else bias) - mean
         shift = shift * scale + (0.0 if beta is None else beta)
         scaled = weight.astype(np.float64) * scale.reshape(-1, *(1,) * (weight.ndim - 1))
         return scaled, shift
+
+
+def _root(variance: Array) -> Array:
+    """√variance, but NaN where that is infinite: divided by, it would leave finite weights."""
+    return np.where(np.isinf(variance), np.nan, np.sqrt(variance))

@@ -194,6 +194,8 @@ class WindowOfModule:
         else:
             window = self._viewer.window
             _as_it_opens(window)
+            if window.docks.visible() != self._visible:
+                window.docks.arrangement.arrange()
             if window.run_state.comparison is not None:
                 window.context.send(CloseComparison())
                 self._qtbot.waitUntil(lambda: window.run_state.comparison is None)

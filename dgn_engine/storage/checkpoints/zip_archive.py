@@ -145,7 +145,9 @@ def _listed(content: Content) -> tuple[int, int]:
     tail = content[-_LONGEST_END:]
     found = tail.rfind(EMPTY)
     if found < 0 or len(tail) < found + _END:
-        raise UnreadableFile(f"is a zip archive without its end, as one that was cut off; {AGAIN}")
+        raise UnreadableFile(
+            f"is a zip archive without its end, as one that was cut off; {AGAIN}", "cut-off"
+        )
     end = len(content) - len(tail) + found
     if len(content) != end + _END or content[end + 20 :] != b"\0\0":
         raise UnreadableFile("has bytes behind the end of its archive")

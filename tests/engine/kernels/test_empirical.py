@@ -109,6 +109,7 @@ def everything_of(module: nn.Module) -> list[object]:
 
 
 @pytest.mark.parametrize("name", ["MLP", "CNN", "weight norm", *nightly("attention", "LSTM")])
+@pytest.mark.filterwarnings("ignore:torch.func cannot vectorise:RuntimeWarning")  # an LSTM
 def test_the_budget_bounds_the_memory(name: str, take: Take) -> None:
     take("nothing hidden")
     gram.onednn_is_faster()  # timed once, in memory of its own
