@@ -55,7 +55,7 @@ EVERYTHING := 'not faults and not display and not gpu'
 test: ready $(VENV)/installed-test
 	$(IN) -m pytest --numprocesses $(WORKERS) --dist worksteal
 
-# All of it, with every case of the tests that are wide: nightly, half an hour.
+# All of it, with every case of the tests that are wide: nightly, 17 minutes on two cores.
 test-all: ready $(VENV)/installed-test
 	$(IN) -m pytest --numprocesses $(WORKERS) --dist worksteal -m $(EVERYTHING)
 
