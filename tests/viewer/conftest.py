@@ -194,12 +194,12 @@ class WindowOfModule:
         else:
             window = self._viewer.window
             _as_it_opens(window)
-            if window.docks.visible() != self._visible:
-                window.docks.arrangement.arrange()
             if window.run_state.comparison is not None:
                 window.context.send(CloseComparison())
                 self._qtbot.waitUntil(lambda: window.run_state.comparison is None)
             self._qtbot.wait(1)  # the window is laid out
+            if window.docks.visible() != self._visible:
+                window.docks.arrangement.arrange()
             self._qtbot.waitUntil(lambda: window.docks.visible() == self._visible)
             self._qtbot.waitUntil(window.isActiveWindow)
         return self._viewer
