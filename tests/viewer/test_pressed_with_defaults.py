@@ -53,11 +53,6 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.fixture
-def viewer(used_viewer: Viewer) -> Viewer:
-    return used_viewer
-
-
 def troubles(viewer: Viewer) -> list[Event]:
     """What the engine refuses or fails in from now on."""
     found: list[Event] = []
