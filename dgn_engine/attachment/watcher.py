@@ -176,7 +176,11 @@ class Watcher:
         except UserError:
             raise
         except BaseException as error:
-            self.give_up(error)
+            try:
+                self.give_up(error)
+            except BaseException:  # stopped by the user, who gets no watcher to close
+                self.close(error)
+                raise
         return self
 
     __enter__ = start

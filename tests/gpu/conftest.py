@@ -34,7 +34,7 @@ def in_time() -> Callable[[], bool]:
     return check
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Nothing goes among the user's own runs, whose folder takes platformdirs to find."""
     with pytest.MonkeyPatch.context() as patch:

@@ -30,7 +30,8 @@ class DgnProcess(QObject):
     def __init__(
         self, parent: QObject | None = None, program: Sequence[str] = (), every: int = EVERY
     ) -> None:
-        """`program`: what is started with the arguments, in the place of `dgn`."""
+        """`program`: what is started with the arguments, in the place of `dgn`.
+        `every`: milliseconds between two looks at it."""
         super().__init__(parent)
         self._program = program
         self._folder = Path()

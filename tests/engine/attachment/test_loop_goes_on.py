@@ -289,6 +289,9 @@ def test_what_a_handler_raises_in_a_pass_is_not_caught_by_it(
         with pytest.raises(kind):
             watch_closely(Catching(), tmp_path / "run").start()
         assert signal.getsignal(signal.SIGUSR1) in (handler, signal.SIG_DFL)
+    ended = "failed" if issubclass(kind, Exception) else "stopped"
+    assert RunReader(tmp_path / "run").status == ended
+    assert not any(each.name == "dgn-recorder" for each in threading.enumerate())
 
 
 def test_watchers_of_two_threads_take_turns_and_leave_the_hooks() -> None:
