@@ -1,6 +1,6 @@
-"""Kernels of deep gated networks: pure functions on tensors, without state (THEORY §3–7).
+"""Kernels of deep gated networks, as pure functions on tensors (THEORY §3–7).
 
-`__init__.pyi` lists the public names; each is imported when it is first used.
+`__init__.pyi` lists the public names; each is imported on first use.
 """
 
 from dgn_engine.plugins import lazy_names as _lazy_names

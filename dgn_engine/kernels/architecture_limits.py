@@ -1,7 +1,7 @@
-"""The limit of infinite width for any chain with residual blocks and average pooling (THEORY §6).
+"""The infinite-width limit of any chain with residual blocks and average pooling (THEORY §6).
 
-Legend: B pairs of examples; K of vectors (B,), of maps over pairs of positions (B, H, W, H', W'),
-or (B, H, W) where only p = p' matters, because nothing pools before the flattening.
+Legend: B pairs of examples; K is (B,) for vectors, (B, H, W, H', W') for maps over pairs of
+positions, or (B, H, W) where only p = p' matters because nothing pools before the flattening.
 """
 
 from __future__ import annotations
@@ -31,20 +31,40 @@ def network_limit(
     sigma_w: Sigmas = HE,
     sigma_b: Sigmas = 0.0,
 ) -> LimitKernels:
-    """The ReLU limit of an architecture as all its widths grow, for x (n, *input_shape): (n, n),
-    float64; against `other` (m, *input_shape) the block (n, m).
+    """Compute the infinite-width ReLU limit of an architecture.
 
-    Dense layers and convolutions, with or without a gate, average pooling, global average pooling,
-    flattening, residual blocks with identity or projected skips and their constants. NTK
-    parametrisation: q = (σ_w/√fan-in)Wz + σ_b·b, W and b ~ N(0, 1); `sigma_w` and `sigma_b` for all
-    weight layers or one for each. `covariance` is that of the outputs (NNGP), `tangent` the NTK of
-    all weights and biases. A window of average pooling is a mean over both its positions; a block
-    adds to its skip, because fresh weights of mean zero leave no covariance between the two.
+    In the NTK parametrisation each weight layer is
 
-    Raises `ArgumentError` where there is no closed form: max pooling (the largest of correlated
-    Gaussians), a gate on a sum with a skip that was rectified, which is no Gaussian, and a block
-    and a skip that both end behind gates, whose means do not vanish.
-    Sources: Arora et al. 2019; Novak et al. 2020 (neural-tangents), which it was held against.
+        q = (σ_w/√fan-in) W z + σ_b b,   W, b ~ N(0, 1),
+
+    and the covariance Σ of the outputs (NNGP) and the tangent kernel K̃ of all weights and biases
+    follow from
+
+        weight layer:   Σ ← σ_w² Σ + σ_b²,   K̃ ← σ_w² K̃ + Σ
+        ReLU:           Σ ← E[χ(q)χ(q')],     K̃ ← K̃ ⊙ E[χ'(q)χ'(q')]
+
+    with (q, q') Gaussian of covariance Σ. A convolution averages Σ and K̃ over its window; average
+    pooling averages over both positions independently; a residual block adds
+    γ_post²(γ_pre² block(K) + skip(K)), since zero-mean weights leave the two branches uncorrelated.
+
+    Args:
+        architecture: Dense layers and convolutions (gated or not), average pooling, global average
+          pooling, flattening, and residual blocks with identity or projected skips.
+        x: Inputs, `(n, *input_shape)`.
+        other: Second set of inputs, `(m, *input_shape)`. If `None`, `x` is compared with itself.
+        sigma_w: σ_w for all weight layers, or one value per layer. Default: √2 (He).
+        sigma_b: σ_b for all weight layers, or one value per layer. Default: 0.
+
+    Returns:
+        `tangent` (the NTK) and `covariance` (the NNGP kernel), `(n, n)` or `(n, m)`, float64.
+
+    Raises:
+        ArgumentError: There is no closed form: max pooling (maximum of correlated Gaussians), a
+          gate on a sum with a rectified skip (not Gaussian), or a block and a skip that both end
+          with a gate (their means do not vanish).
+
+    References:
+        Arora et al. 2019; Novak et al. 2020 (neural-tangents), against which it was verified.
     """
     check_architecture(architecture)
     check_inputs("x", x, architecture.input_shape)
@@ -61,33 +81,35 @@ def network_limit(
 
 @dataclass(frozen=True)
 class _Gaussian:
-    """What is known of a layer's law: a centred Gaussian, or at least of mean zero."""
+    """What is known about the distribution of a layer: Gaussian, or at least centred."""
 
     gaussian: bool
     centred: bool
 
 
 def _check_closed_form(architecture: arch.Architecture) -> None:
-    """Raise `ArgumentError` at the node whose limit is not known."""
+    """Raise `ArgumentError` at the first node whose limit has no closed form."""
     law = _Gaussian(False, False)
-    waiting: list[_Gaussian] = []
-    for place, node in enumerate(architecture.nodes):
-        where = f"Node {place} ({type(node).__name__})"
+    pending: list[_Gaussian] = []
+    for index, node in enumerate(architecture.nodes):
+        where = f"Node {index} ({type(node).__name__})"
         match node:
             case arch.MaxPool() | arch.GlobalMaxPool():
                 raise ArgumentError(
-                    f"{where}: max pooling has no closed form in the limit of infinite width, "
-                    "because the largest of correlated Gaussians has none; use average pooling.",
+                    f"{where}: max pooling has no closed-form infinite-width limit, because the "
+                    "maximum of correlated Gaussians has none; use average pooling.",
                     kind="not-supported",
                 )
             case arch.ChannelScale():
                 raise ArgumentError(
-                    f"{where}: the limit knows no scaled channels (BatchNorm).",
+                    f"{where}: the infinite-width limit does not support BatchNorm that follows no "
+                    "weight layer (scaled channels).",
                     kind="not-supported",
                 )
             case arch.Conv(normal=True):
                 raise ArgumentError(
-                    f"{where}: the limit knows no batch normalisation.", kind="not-supported"
+                    f"{where}: the infinite-width limit does not support batch normalisation.",
+                    kind="not-supported",
                 )
             case arch.Dense(factor=factor) if factor != 1.0:
                 raise ArgumentError(
@@ -97,31 +119,31 @@ def _check_closed_form(architecture: arch.Architecture) -> None:
             case arch.Dense() | arch.Conv():
                 law = _Gaussian(True, True)
             case arch.Fork():
-                waiting.append(law)
+                pending.append(law)
             case arch.Skip():
-                law, waiting[-1] = waiting[-1], law
+                law, pending[-1] = pending[-1], law
             case arch.Merge():
-                block = waiting.pop()
+                block = pending.pop()
                 if not (block.centred or law.centred):
                     raise ArgumentError(
-                        f"{where}: the block and its skip both end behind gates, whose means do "
-                        "not vanish; leave the last layer of the block without a gate.",
+                        f"{where}: the block and its skip both end with a gate, so neither has "
+                        "zero mean; leave the last layer of the block ungated.",
                         kind="not-supported",
                     )
                 law = _Gaussian(block.gaussian and law.gaussian, block.centred and law.centred)
         if arch.is_gated(node):
             if not law.gaussian:
                 raise ArgumentError(
-                    f"{where}: this gate meets what is no Gaussian in the limit, for which there "
-                    "is no closed form: a sum with a skip that was rectified before, or a mean of "
-                    "what was. Project the skip, or put activations before the weights of a block.",
+                    f"{where}: the input of this gate is not Gaussian in the limit, so there is no "
+                    "closed form: it is a sum with, or a mean of, rectified values. Project the "
+                    "skip, or put activations before the weights of a block (pre-activation).",
                     kind="not-supported",
                 )
             law = _Gaussian(False, False)
 
 
 class _LimitPairs:
-    """The recursion for pairs of these inputs, whose own variances at every gate are known."""
+    """The limit recursion over pairs of inputs, with precomputed variances at every gate."""
 
     def __init__(
         self,
@@ -139,23 +161,28 @@ class _LimitPairs:
         areas = [shape[1] * shape[2] for shape in shapes if len(shape) == 3]
         largest = max(areas, default=1)
         self.at_once = max(1, TILE_BYTES // (8 * (largest if self.flat else largest**2)))
-        self.variances: list[Tensor] = []  # of each gate (n, ...)
+        self.variances: list[Tensor] = []  # E[q_l²] at each gate, (n, ...)
         own = [self._own(left) for left in range(0, len(inputs), self.at_once)]
         self.variances = [torch.cat(parts) for parts in zip(*own, strict=True)]
 
     def row(self, row: int, columns: slice) -> tuple[Tensor, Tensor]:
-        """Covariance and tangent (B,) of the outputs of (row, s') for s' in `columns`."""
-        one, many = self.inputs[row : row + 1], self.inputs[columns]
-        variances = [(each[row : row + 1], each[columns]) for each in self.variances]
+        """Compute covariance and tangent kernel of the pairs (row, s') for s' in `columns`.
+
+        Returns:
+            Covariance and tangent kernel of the outputs, `(B,)` each.
+        """
+        left, right = self.inputs[row : row + 1], self.inputs[columns]
+        variances = [(layer[row : row + 1], layer[columns]) for layer in self.variances]
         itself = slice(0, int(columns.start == row))
-        return self._walk(self._start(one, many), variances, itself)[0]
+        return self._walk(self._start(left, right), variances, itself)[0]
 
     def _own(self, left: int) -> list[Tensor]:
-        """The variances of some examples at every gate."""
+        """Compute the variances E[q_l²] of up to `at_once` examples at every gate."""
         some = self.inputs[left : left + self.at_once]
         return self._walk(self._start(some, some), None, slice(0, len(some)))[1]
 
     def _start(self, one: Tensor, many: Tensor) -> Tensor:
+        """Compute Σ_0, the covariance of the inputs averaged over channels."""
         one = one.expand_as(many)
         if not self.maps:
             return (one * many).flatten(1).mean(1)
@@ -165,10 +192,19 @@ class _LimitPairs:
     def _walk(
         self, S: Tensor, variances: list[tuple[Tensor, Tensor]] | None, itself: slice
     ) -> tuple[tuple[Tensor, Tensor], list[Tensor]]:
-        """Covariance and tangent at the output; and, where the variances are to be found, those of
-        every gate. `itself`: these pairs are an example with itself."""
-        T, found = torch.zeros_like(S), []
-        waiting: list[tuple[Tensor, Tensor]] = []
+        """Propagate covariance and tangent kernel from the inputs to the output.
+
+        Args:
+            S: Covariance of the inputs.
+            variances: Variances of both sides at each gate. If `None`, the pairs are examples with
+              themselves, and the variances are read off the diagonal of Σ.
+            itself: Which of the pairs are an example with itself.
+
+        Returns:
+            Covariance and tangent kernel at the output, and the variances at each gate.
+        """
+        T, gate_variances = torch.zeros_like(S), []
+        pending: list[tuple[Tensor, Tensor]] = []
         weight = 0
         for node in self.architecture.nodes:
             match node:
@@ -177,6 +213,7 @@ class _LimitPairs:
                     weight += 1
                     if isinstance(node, arch.Conv):
                         S, T = box_mean(S, node), box_mean(T, node)
+                    # Σ ← σ_w²·Σ + σ_b²;  K̃ ← σ_w²·K̃ + Σ
                     S, T = scale * S, scale * T
                     S = S + shift
                     T = T + S
@@ -185,11 +222,13 @@ class _LimitPairs:
                 case arch.GlobalAveragePool() | arch.Flatten():
                     S, T = _left(S, node), _left(T, node)
                 case arch.Fork():
-                    waiting.append((S, T))
+                    pending.append((S, T))
                 case arch.Skip():
-                    (S, T), waiting[-1] = waiting[-1], (S, T)
+                    (S, T), pending[-1] = pending[-1], (S, T)
                 case arch.Merge():
-                    block = waiting.pop()
+                    block = pending.pop()
+                    # The block is uncorrelated with its skip, so covariances add:
+                    # K ← γ_post²·(γ_pre²·block(K) + skip(K))
                     S, T = (
                         node.post**2 * (node.pre**2 * through + beside)
                         for through, beside in zip(block, (S, T), strict=True)
@@ -197,23 +236,24 @@ class _LimitPairs:
             if arch.is_gated(node):
                 if variances is None:
                     own = _diagonal(S)
-                    found.append(own)
+                    gate_variances.append(own)
                     one = many = own
                 else:
-                    one, many = variances[len(found)]
-                    found.append(one)
+                    one, many = variances[len(gate_variances)]
+                    gate_variances.append(one)
+                # Σ ← E[χχ'];  K̃ ← K̃ ⊙ E[χ'χ']
                 S, slope = rectified(S, one, many, itself)
                 S, T = S / 2, T * slope / 2
-        return (S, T), found
+        return (S, T), gate_variances
 
 
 def _diagonal(K: Tensor) -> Tensor:
-    """K(p, p): (B,) of vectors, (B, H, W) of maps."""
+    """Return K(p, p), `(B,)` for vectors and `(B, H, W)` for maps."""
     return torch.einsum("byxyx->byx", K) if K.dim() == 5 else K
 
 
 def _left(K: Tensor, node: arch.GlobalAveragePool | arch.Flatten) -> Tensor:
-    """What a pooling leaves of a map, (B,): the mean over all pairs of positions, or p = p'."""
+    """Pool a kernel of maps to `(B,)`: mean over all pairs of positions, or over p = p' only."""
     if K.dim() == 1:
         return K
     return (K if isinstance(node, arch.GlobalAveragePool) else _diagonal(K)).flatten(1).mean(1)

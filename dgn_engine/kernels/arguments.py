@@ -1,7 +1,7 @@
-"""What the public functions of this package are given, checked once a call, before any work.
+"""Argument checks of the kernel functions, run once per call before any work.
 
-Shapes, types and devices of tensors, and in one pass that their numbers are finite; of indices,
-masks and single numbers the range as well. No sentence prints a tensor.
+They check shapes, dtypes and devices, and in one pass over the data that all values are finite.
+Messages never print a tensor.
 """
 
 from __future__ import annotations
@@ -24,34 +24,46 @@ from dgn_engine.model.network import GatedNetwork, NetworkTrace
 
 Array = NDArray[Any]
 FLOATS = (torch.float32, torch.float64)
-LONGEST = 60  # characters of a wrong value that a sentence repeats
+LONGEST = 60  # characters of an invalid value that a message quotes
 WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def check_tensor(
     name: str, value: object, axes: int = 2, like: Tensor | None = None, finite: bool = True
 ) -> None:
-    """A float32 or float64 tensor of finite numbers (unless `finite` is False) with at least so
-    many axes, none of them empty, on the device of `like`. Integers are refused because products
-    of uint8 overflow, bool and half precision because they count no further than one or 2,048."""
+    """Check that an argument is a real, finite, non-empty tensor.
+
+    Integers are refused because products of uint8 overflow, bool and half precision because they
+    cannot count beyond 1 and 2,048.
+
+    Args:
+        name: Name of the argument in messages.
+        value: The argument.
+        axes: Minimum number of axes.
+        like: Tensor whose device `value` must be on.
+        finite: Whether NaN and infinity are refused.
+
+    Raises:
+        ArgumentError: `value` is not a float32 or float64 tensor with these properties.
+    """
     value = _strided(name, value)
     if value.dtype not in FLOATS:
         raise ArgumentError(
-            f"{name} has dtype {value.dtype}; torch.float32 or torch.float64 is needed, because "
-            f"sums of products overflow or round in others ({name}.double() converts it).",
+            f"{name} has dtype {value.dtype}; expected torch.float32 or torch.float64, because "
+            f"sums of products overflow or round in other dtypes ({name}.double() converts it).",
             kind="wrong-type",
         )
     if value.dim() < axes or not value.numel():
         wanted = ", ".join(["n", "…"][: max(axes, 1)])
         raise ArgumentError(
-            f"{name} has shape {tuple(value.shape)}; ({wanted}) with at least one example and no "
-            "empty axis is needed.",
+            f"{name} has shape {tuple(value.shape)}; expected ({wanted}) with at least one example "
+            "and no empty axis.",
             kind="wrong-shape",
         )
     if like is not None and value.device != like.device:
         raise ArgumentError(
-            f"{name} lies on {value.device}, what it is computed with on {like.device}; move one "
-            "of them.",
+            f"{name} is on {value.device}, but the tensors it is combined with are on "
+            f"{like.device}; move one of them.",
             kind="other-device",
         )
     if finite:
@@ -59,9 +71,19 @@ def check_tensor(
 
 
 def check_finite(name: str, value: Tensor) -> None:
-    """No NaN and no infinity in examples (n, ...): a gate of NaN is closed like any other, so that
-    kernels of gates would hide it. One sum, which is finite only where every number is; it may
-    overflow by itself, so that only then each number is looked at."""
+    """Check that a tensor contains no NaN and no infinity.
+
+    A NaN gate is closed like any other, so kernels of gates would hide it. The check costs one sum,
+    which is finite only if every entry is; entries are inspected one by one only if the sum is not
+    finite, because it may also overflow.
+
+    Args:
+        name: Name of the argument in messages.
+        value: Examples, `(n, ...)`.
+
+    Raises:
+        ArgumentError: An entry is NaN or infinite; the message gives its example.
+    """
     value = value.detach()
     if bool(torch.isfinite(value.sum())):
         return
@@ -71,38 +93,52 @@ def check_finite(name: str, value: Tensor) -> None:
             int(bad.flatten(1).any(1).nonzero()[0]) if bad.dim() > 1 else int(bad.nonzero()[0])
         )
         raise ArgumentError(
-            f"{name} holds values that are not finite (NaN or infinity), first in example "
-            f"{example}, counted from 0; leave such examples out, or mend them.",
+            f"{name} contains NaN or infinity, first in example {example} (counted from 0); "
+            "remove or fix such examples.",
             kind="not-finite",
         )
 
 
 def check_whole(name: str, value: object, axes: int = 1) -> None:
-    """A tensor of whole numbers with just so many axes, none of them empty."""
+    """Check that an argument is an integer tensor.
+
+    Args:
+        name: Name of the argument in messages.
+        value: The argument.
+        axes: Exact number of axes, none of them empty.
+
+    Raises:
+        ArgumentError: `value` is something else.
+    """
     value = _strided(name, value)
     if value.dtype not in WHOLE:
         raise ArgumentError(
-            f"{name} has dtype {value.dtype}; whole numbers (torch.int64) are needed"
-            + (", not a mask: mask.nonzero()[:, 0]." if value.dtype == torch.bool else "."),
+            f"{name} has dtype {value.dtype}; expected integers (torch.int64)"
+            + (
+                ", not a mask (mask.nonzero()[:, 0] converts it)."
+                if value.dtype == torch.bool
+                else "."
+            ),
             kind="wrong-type",
         )
     if value.dim() != axes or not value.numel():
         raise ArgumentError(
-            f"{name} has shape {tuple(value.shape)}; {axes} axis without being empty is needed.",
+            f"{name} has shape {tuple(value.shape)}; expected {axes} non-empty axes.",
             kind="wrong-shape",
         )
 
 
 def _strided(name: str, value: object) -> Tensor:
+    """Return `value` if it is a dense tensor; raise `ArgumentError` otherwise."""
     if not isinstance(value, Tensor):
-        remedy = " (torch.from_numpy makes one)" if hasattr(value, "__array_interface__") else ""
+        remedy = " (torch.from_numpy converts)" if hasattr(value, "__array_interface__") else ""
         raise ArgumentError(
-            f"{name} is of type {type(value).__name__}; a torch.Tensor is needed{remedy}.",
+            f"{name} is of type {type(value).__name__}; expected a torch.Tensor{remedy}.",
             kind="wrong-type",
         )
     if value.is_meta or value.layout != torch.strided:
         raise ArgumentError(
-            f"{name} is a meta or sparse tensor; a dense one is needed.", kind="other-device"
+            f"{name} is a meta or sparse tensor; expected a dense one.", kind="other-device"
         )
     return value
 
@@ -110,24 +146,46 @@ def _strided(name: str, value: object) -> Tensor:
 def check_inputs(
     name: str, x: object, shape: tuple[int, ...], n: int = 0, like: Tensor | None = None
 ) -> None:
-    """Inputs (n, *shape), of n examples where n is given."""
+    """Check inputs of a network.
+
+    Args:
+        name: Name of the argument in messages.
+        x: Inputs, `(n, *shape)`.
+        shape: Shape of one example.
+        n: Required number of examples; 0 allows any.
+        like: Tensor whose device `x` must be on.
+
+    Raises:
+        ArgumentError: `x` has another shape, dtype or device, or is not finite.
+    """
     check_tensor(name, x, 1, like)
     assert isinstance(x, Tensor)
     if tuple(x.shape[1:]) != shape or (n and len(x) != n):
         wanted = ", ".join(map(str, (n or "n", *shape)))
         raise ArgumentError(
-            f"{name} has shape {tuple(x.shape)}; ({wanted}) is needed.", kind="wrong-shape"
+            f"{name} has shape {tuple(x.shape)}; expected ({wanted}).", kind="wrong-shape"
         )
 
 
 def check_layers(
     architecture: Architecture, layers: object, name: str, n: int = 0, like: Tensor | None = None
 ) -> None:
-    """One tensor (n, *gated_shape) for each gate layer; refused by the number of the layer."""
+    """Check tensors of all gate layers.
+
+    Args:
+        architecture: The network's architecture.
+        layers: One tensor `(n, *gated_shapes[l])` per gate layer.
+        name: Name of the argument in messages.
+        n: Required number of examples; 0 allows any.
+        like: Tensor whose device they must be on.
+
+    Raises:
+        ArgumentError: Their number or a shape is wrong; the message gives the layer.
+    """
     wanted = architecture.gated_shapes
-    found = check_tensors(name, layers, len(wanted), "the network has {} gate layers")
-    for place, (layer, shape) in enumerate(zip(found, wanted, strict=True)):
-        check_inputs(f"Layer {place} of {name}", layer, shape, n, like)
+    tensors = check_tensors(name, layers, len(wanted), "the network has {} gate layers")
+    for index, (layer, shape) in enumerate(zip(tensors, wanted, strict=True)):
+        check_inputs(f"Layer {index} of {name}", layer, shape, n, like)
         n, like = len(layer), layer
 
 
@@ -138,15 +196,26 @@ def check_paths(
     sensitivities: object = None,
     masks: object = (),
 ) -> None:
-    """What a path kernel is computed of; `x_value` and `sensitivities` may be None."""
+    """Check the inputs of a path kernel.
+
+    Args:
+        architecture: The network's architecture, with at least one gate layer.
+        gates: One tensor `(n, *gated_shapes[l])` per gate layer.
+        x_value: Value input x^v, `(n, *input_shape)`, or `None` (for Λ).
+        sensitivities: One tensor per gate layer, or `None`.
+        masks: Arg-max positions of each max pooling.
+
+    Raises:
+        ArgumentError: One of them does not fit the architecture.
+    """
     check_architecture(architecture)
     assert isinstance(architecture, Architecture)
     if not architecture.gated_shapes:
         raise ArgumentError(
-            "The architecture has no gate layer, so it has no path kernel.", kind="no-gates"
+            "The architecture has no gate layers, so it has no path kernel.", kind="no-gates"
         )
     check_layers(architecture, gates, "gates")
-    first: Tensor = gates[0]  # type: ignore[index]  # a sequence of tensors, as was checked
+    first: Tensor = gates[0]  # type: ignore[index]  # checked above: a sequence of tensors
     n = len(first)
     if x_value is not None:
         check_inputs("x_value", x_value, architecture.input_shape, n, first)
@@ -158,118 +227,171 @@ def check_paths(
 def check_tensors(
     name: str, value: object, count: int | None = None, why: str = ""
 ) -> Sequence[Any]:
-    """A list or tuple, of so many members where `count` is given; `why` has room for that."""
+    """Check that an argument is a list or tuple.
+
+    Args:
+        name: Name of the argument in messages.
+        value: The argument.
+        count: Required length, or `None` for any.
+        why: Reason for `count`, with `{}` in its place.
+
+    Returns:
+        `value`, unchanged.
+
+    Raises:
+        ArgumentError: `value` is not a sequence or has another length.
+    """
     number = isinstance(value, Tensor) and not value.dim()
     if isinstance(value, (str, bytes)) or number or not hasattr(value, "__len__"):
         raise ArgumentError(
-            f"{name} is of type {type(value).__name__}; a list or tuple is needed.",
+            f"{name} is of type {type(value).__name__}; expected a list or tuple.",
             kind="wrong-type",
         )
     assert isinstance(value, Sequence) or hasattr(value, "__getitem__")
     if count is not None and len(value) != count:
-        raise ArgumentError(
-            f"{len(value)} {name} were given; {why.format(count)}.", kind="wrong-length"
-        )
-    return value  # type: ignore[return-value]  # a length and members are all that is used
+        raise ArgumentError(f"Got {len(value)} {name}; {why.format(count)}.", kind="wrong-length")
+    return value  # type: ignore[return-value]  # only its length and items are used
 
 
 def check_masks(architecture: Architecture, masks: object, n: int) -> None:
-    """The arg-max positions (n, C, H, W) of each max pooling."""
+    """Check the arg-max positions of all max poolings.
+
+    Args:
+        architecture: The network's architecture.
+        masks: One int64 tensor `(n, C, H', W')` of flat positions per max pooling.
+        n: Number of examples.
+
+    Raises:
+        ArgumentError: Their number, a shape or a position is wrong.
+    """
     pools = [
         (before, after)
         for node, before, after in architecture.steps()
         if isinstance(node, (MaxPool, GlobalMaxPool))
     ]
-    found = check_tensors("masks", masks, len(pools), "the network has {} max poolings")
-    for place, (mask, (before, after)) in enumerate(zip(found, pools, strict=True)):
-        name = f"Mask {place} of masks"
+    tensors = check_tensors("masks", masks, len(pools), "the network has {} max poolings")
+    for index, (mask, (before, after)) in enumerate(zip(tensors, pools, strict=True)):
+        name = f"Mask {index} of masks"
         shape = (*after, 1, 1) if len(after) == 1 else after
         check_whole(name, mask, 4)
         if tuple(mask.shape) != (n, *shape):
             raise ArgumentError(
-                f"{name} has shape {tuple(mask.shape)}; {(n, *shape)} is needed.",
+                f"{name} has shape {tuple(mask.shape)}; expected {(n, *shape)}.",
                 kind="wrong-shape",
             )
         positions = before[1] * before[2]
         if not 0 <= int(mask.min()) <= int(mask.max()) < positions:
             raise ArgumentError(
-                f"{name} names positions outside 0…{positions - 1}.", kind="out-of-bounds"
+                f"{name} contains positions outside 0…{positions - 1}.", kind="out-of-bounds"
             )
 
 
 def check_architecture(architecture: object) -> None:
+    """Check that an argument is an `Architecture`.
+
+    Args:
+        architecture: The argument.
+
+    Raises:
+        ArgumentError: It is something else.
+    """
     if not isinstance(architecture, Architecture):
         raise ArgumentError(
-            f"architecture is of type {type(architecture).__name__}; an Architecture is needed "
-            "(that of an adapted module is network.architecture).",
+            f"architecture is of type {type(architecture).__name__}; expected an Architecture "
+            "(for an adapted module: network.architecture).",
             kind="wrong-type",
         )
 
 
 def check_network(network: object) -> None:
-    """A network whose wiring, routes and given gates fit its layers."""
+    """Check a network's type, dtype, wiring and routes.
+
+    Args:
+        network: The argument.
+
+    Raises:
+        ArgumentError: It is not a `GatedNetwork`, or its wiring does not fit its gate layers.
+    """
     if not isinstance(network, GatedNetwork):
         raise ArgumentError(
-            f"network is of type {type(network).__name__}; a GatedNetwork is needed "
-            "(kernels.adapt(module, input_shape) makes one).",
+            f"network is of type {type(network).__name__}; expected a GatedNetwork "
+            "(kernels.adapt(module, input_shape) converts a module).",
             kind="wrong-type",
         )
     weight = network.value.weights[0]
     if weight.dtype not in FLOATS:
         raise ArgumentError(
-            f"The weights of the network have dtype {weight.dtype}; torch.float32 or torch.float64 "
-            "is needed (network.double()).",
+            f"The weights of the network have dtype {weight.dtype}; expected torch.float32 or "
+            "torch.float64 (network.double() converts them).",
             kind="wrong-type",
         )
     layers = len(network.architecture.gated_shapes)
-    for name, found in (("wiring", network.wiring), ("routes", network.routes)):
-        if len(found) != layers:
+    for name, entries in (("wiring", network.wiring), ("routes", network.routes)):
+        if len(entries) != layers:
             raise ArgumentError(
-                f"network.{name} has {len(found)} entries; the network has {layers} gate layers.",
+                f"network.{name} has {len(entries)} entries; expected one for each of the {layers} "
+                "gate layers.",
                 kind="wrong-length",
             )
     sources = len(network.feature.architecture.gated_shapes)
-    if not all(isinstance(place, int) and 0 <= place < sources for place in network.wiring):
+    if not all(isinstance(source, int) and 0 <= source < sources for source in network.wiring):
         raise ArgumentError(
-            f"network.wiring is {tuple(network.wiring)}; gate layers are numbered 0…{sources - 1}.",
+            f"network.wiring is {tuple(network.wiring)}; expected gate layers 0…{sources - 1}.",
             kind="out-of-bounds",
         )
 
 
 def check_finite_network(network: GatedNetwork) -> None:
-    """No NaN and no infinity in the weights and biases of what is passed, normalisation folded in:
-    gates of NaN are closed, so that kernels would hide it. As `check_finite`, one sum."""
+    """Check that all weights and biases of a network are finite, with normalisation folded in.
+
+    NaN gates are closed, so kernels would hide them. As in `check_finite`, one sum is enough unless
+    it is not finite.
+
+    Args:
+        network: The network.
+
+    Raises:
+        ArgumentError: A weight, bias or statistic is NaN or infinite; the message gives its layer.
+    """
     parts = {"value": network.value}
     if not network.own_gates and network.given_gates is None:
         parts["feature"] = network.feature
     with torch.no_grad():
         for name, stack in parts.items():
             layers = [
-                [one for one in layer if one is not None]
+                [tensor for tensor in layer if tensor is not None]
                 for layer in zip(*stack.tensors(), strict=True)
             ]
-            if bool(torch.isfinite(torch.stack([one.sum() for one in chain(*layers)]).sum())):
+            if bool(torch.isfinite(torch.stack([tensor.sum() for tensor in chain(*layers)]).sum())):
                 continue
-            for place, layer in enumerate(layers):
-                if not all(bool(torch.isfinite(one).all()) for one in layer):
+            for index, layer in enumerate(layers):
+                if not all(bool(torch.isfinite(tensor).all()) for tensor in layer):
                     raise ArgumentError(
-                        f"The {name} network has weights, biases or statistics that are not finite "
-                        f"(NaN or infinity), first in its weight layer {place}, counted from 0.",
+                        f"The {name} network has NaN or infinite weights, biases or statistics, "
+                        f"first in weight layer {index} (counted from 0).",
                         kind="not-finite",
-                        value=f"{name} {place}",
+                        value=f"{name} {index}",
                     )
 
 
 def check_network_inputs(network: object, x: object, name: str = "x") -> None:
-    """A network of finite numbers, and inputs (n, *input_shape) of the dtype and on the device of
-    its weights."""
+    """Check a network together with its inputs.
+
+    Args:
+        network: A network with finite weights that does not normalise by batch statistics.
+        x: Inputs, `(n, *input_shape)`, with the dtype and device of the weights.
+        name: Name of `x` in messages.
+
+    Raises:
+        ArgumentError: The network or its inputs cannot be used.
+    """
     check_network(network)
     assert isinstance(network, GatedNetwork)
     norms = (network.value.normalisation, network.feature.normalisation)
     if any(norm is not None and norm.gathers for norm in norms):
         raise ArgumentError(
-            "The network gathers statistics of its batches, so that what it makes of one example "
-            "depends on the others; call gather(False) first.",
+            "The network normalises by batch statistics, so its output for one example depends on "
+            "the others; call gather_statistics(False) first.",
             kind="couples-examples",
         )
     check_finite_network(network)
@@ -278,8 +400,8 @@ def check_network_inputs(network: object, x: object, name: str = "x") -> None:
     assert isinstance(x, Tensor)
     if x.dtype != weight.dtype:
         raise ArgumentError(
-            f"{name} has dtype {x.dtype}, the weights of the network {weight.dtype}; convert one "
-            "of them.",
+            f"{name} has dtype {x.dtype}, but the weights of the network have {weight.dtype}; "
+            "convert one of them.",
             kind="wrong-type",
         )
     if not network.own_gates and network.given_gates is not None:
@@ -289,26 +411,53 @@ def check_network_inputs(network: object, x: object, name: str = "x") -> None:
 
 
 def check_trace(name: str, trace: object, n: int) -> None:
-    """A forward pass of n examples."""
+    """Check that a forward pass is one of `n` examples.
+
+    Args:
+        name: Name of the argument in messages.
+        trace: The argument.
+        n: Number of examples.
+
+    Raises:
+        ArgumentError: It is not a `NetworkTrace` of `n` examples.
+    """
     if not isinstance(trace, NetworkTrace) or len(trace.value.output) != n:
         raise ArgumentError(
-            f"{name} must be the network's own pass of the same {n} examples.", kind="wrong-length"
+            f"{name} must be a trace of this network for the same {n} examples.",
+            kind="wrong-length",
         )
 
 
 def check_module(name: str, value: object) -> None:
+    """Check that an argument is an `nn.Module`.
+
+    Args:
+        name: Name of the argument in messages.
+        value: The argument.
+
+    Raises:
+        ArgumentError: It is something else.
+    """
     if not isinstance(value, nn.Module):
         raise ArgumentError(
-            f"{name} is of type {type(value).__name__}; an nn.Module is needed.", kind="wrong-type"
+            f"{name} is of type {type(value).__name__}; expected an nn.Module.", kind="wrong-type"
         )
 
 
 def check_count(name: str, value: object, least: int = 1, most: int | None = None) -> None:
-    """A whole number within its bounds."""
+    """Check that an argument is an integer within bounds.
+
+    Args:
+        name: Name of the argument in messages.
+        value: The argument.
+        least: Smallest allowed value.
+        most: Largest allowed value, or `None`.
+
+    Raises:
+        ArgumentError: `value` is not an integer or is out of bounds.
+    """
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ArgumentError(
-            f"{name} is {_shown(value)}; a whole number is needed.", kind="wrong-type"
-        )
+        raise ArgumentError(f"{name} is {_shown(value)}; expected an integer.", kind="wrong-type")
     if value < least or (most is not None and value > most):
         bounds = f"at least {least}" if most is None else f"between {least} and {most:,}"
         raise ArgumentError(
@@ -317,50 +466,92 @@ def check_count(name: str, value: object, least: int = 1, most: int | None = Non
 
 
 def check_sequence(name: str, value: object) -> None:
-    """Some numbers in a row: a list, tuple or range, not empty."""
+    """Check that an argument is a non-empty list, tuple or range.
+
+    Args:
+        name: Name of the argument in messages.
+        value: The argument.
+
+    Raises:
+        ArgumentError: It is something else.
+    """
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence) or not len(value):
         raise ArgumentError(
-            f"{name} is {_shown(value)}; a list of at least one number is needed.",
+            f"{name} is {_shown(value)}; expected a non-empty list of numbers.",
             kind="wrong-length",
         )
 
 
 def check_number(name: str, value: object, above: float | None = None) -> None:
-    """A finite number of at least 0, or greater than `above`."""
+    """Check that an argument is a finite, non-negative number.
+
+    Args:
+        name: Name of the argument in messages.
+        value: The argument.
+        above: If given, `value` must be greater than this instead of at least 0.
+
+    Raises:
+        ArgumentError: It is something else.
+    """
     if not isinstance(value, Real) or isinstance(value, bool):
-        raise ArgumentError(f"{name} is {_shown(value)}; a number is needed.", kind="wrong-type")
+        raise ArgumentError(f"{name} is {_shown(value)}; expected a number.", kind="wrong-type")
     try:
         number = float(value)
     except OverflowError:
         number = float("inf")
     if not (number > above if above is not None else number >= 0) or number == float("inf"):
-        bound = "0 or greater" if above is None else f"greater than {above:g}"
+        bound = "at least 0" if above is None else f"greater than {above:g}"
         raise ArgumentError(
-            f"{name} is {_shown(value)}; it must be {bound}, and finite.", kind="out-of-bounds"
+            f"{name} is {_shown(value)}; it must be finite and {bound}.", kind="out-of-bounds"
         )
 
 
 def check_flag(name: str, value: object) -> None:
+    """Check that an argument is a bool.
+
+    Args:
+        name: Name of the argument in messages.
+        value: The argument.
+
+    Raises:
+        ArgumentError: It is something else.
+    """
     if not isinstance(value, bool):
         raise ArgumentError(
-            f"{name} is {_shown(value)}; True or False is needed.", kind="wrong-type"
+            f"{name} is {_shown(value)}; expected True or False.", kind="wrong-type"
         )
 
 
 def check_trains(value: object) -> None:
-    """Which of the two networks trains, or None."""
+    """Check which of the two networks is said to train.
+
+    Args:
+        value: `None`, or a tuple of 'value', 'feature' or both.
+
+    Raises:
+        ArgumentError: It is something else.
+    """
     if value is None:
         return
-    words = isinstance(value, (tuple, list)) and all(isinstance(word, str) for word in value)
-    if not words or not value or not set(value) <= {"value", "feature"}:  # type: ignore[call-overload]
+    are_names = isinstance(value, (tuple, list)) and all(isinstance(item, str) for item in value)
+    if not are_names or not value or not set(value) <= {"value", "feature"}:  # type: ignore[call-overload]
         raise ArgumentError(
-            f"trains is {_shown(value)}; a tuple of 'value', 'feature' or both is needed.",
+            f"trains is {_shown(value)}; expected a tuple of 'value', 'feature' or both.",
             kind="out-of-bounds",
         )
 
 
 def check_word(name: str, value: object, words: object) -> None:
-    """One of the words of a Literal type."""
+    """Check that an argument is one of the values of a `Literal` type.
+
+    Args:
+        name: Name of the argument in messages.
+        value: The argument.
+        words: The `Literal` type.
+
+    Raises:
+        ArgumentError: `value` is none of them.
+    """
     if not isinstance(value, str) or value not in get_args(words):
         known = ", ".join(get_args(words))
         raise ArgumentError(
@@ -369,23 +560,31 @@ def check_word(name: str, value: object, words: object) -> None:
 
 
 def _shown(value: object) -> str:
-    """A wrong argument in a few words: short plain values as they are, others by their type."""
+    """Describe an invalid argument: short plain values as they are, others by their type."""
     if isinstance(value, (str, int, float, Fraction, NoneType)):
         try:
             text = repr(value)
-        except ValueError:  # a whole number with more digits than Python prints
-            return "a number of thousands of digits"
+        except ValueError:  # an integer with more digits than Python prints
+            return "an integer with thousands of digits"
         return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
     if isinstance(value, (Tensor, np.ndarray)):
         return f"of type {type(value).__name__}, with shape {tuple(value.shape)}"
     if isinstance(value, (list, tuple)) and len(value) <= 4:
-        members = ", ".join(_shown(one) for one in value) or "nothing"
-        return f"of type {type(value).__name__}, of {members[: 2 * LONGEST]}"
+        members = ", ".join(_shown(item) for item in value) or "nothing"
+        return f"of type {type(value).__name__}, containing {members[: 2 * LONGEST]}"
     return f"of type {type(value).__name__}"
 
 
 def check_kernel(name: str, kernel: object) -> None:
-    """A square matrix (n, n)."""
+    """Check that an argument is a square matrix.
+
+    Args:
+        name: Name of the argument in messages.
+        kernel: The argument, `(n, n)`; its values may be anything.
+
+    Raises:
+        ArgumentError: It is something else.
+    """
     check_tensor(name, kernel, finite=False)
     assert isinstance(kernel, Tensor)
     if kernel.dim() != 2 or kernel.shape[0] != kernel.shape[1]:
@@ -396,47 +595,73 @@ def check_kernel(name: str, kernel: object) -> None:
 
 
 def check_targets(targets: object, n: int) -> None:
-    """Targets (n,) or (n, C) of ±1, finite and not all zero."""
+    """Check training targets.
+
+    Args:
+        targets: ±1 for each class, `(n,)` or `(n, C)`, finite and not all zero.
+        n: Number of examples.
+
+    Raises:
+        ArgumentError: They have another shape or dtype, or nothing can be fitted to them.
+    """
     if isinstance(targets, Tensor) and targets.dtype in WHOLE:
         raise ArgumentError(
-            f"targets has dtype {targets.dtype}; targets are numbers of ±1 for each class "
-            "(class_targets(labels, classes) makes them of class numbers).",
+            f"targets has dtype {targets.dtype}; expected ±1 for each class as floats "
+            "(class_targets(labels, classes) converts class numbers).",
             kind="wrong-type",
         )
     check_tensor("targets", targets, 1, finite=False)
     assert isinstance(targets, Tensor)
     if targets.dim() > 2 or len(targets) != n:
         raise ArgumentError(
-            f"{len(targets)} targets of shape {tuple(targets.shape)} were given for a kernel of "
-            f"{n} examples; (n,) or (n, C) is needed.",
+            f"Got {len(targets)} targets of shape {tuple(targets.shape)} for a kernel of {n} "
+            "examples; expected (n,) or (n, C).",
             kind="wrong-shape",
         )
     if not bool(torch.isfinite(targets).all()):
-        raise ArgumentError("targets holds values that are not finite.", kind="not-finite")
+        raise ArgumentError("targets contains NaN or infinity.", kind="not-finite")
     energy = float(targets.detach().double().square().sum())
     if not 0 < energy * energy < float("inf"):
-        size = "zero" if energy < 1 else "too large to be squared"
+        size = "all zero" if energy < 1 else "too large to be squared"
         raise ArgumentError(
-            f"targets are all {size}, so that nothing of them can be measured or fitted; targets "
-            "are numbers of ±1 for each class (class_targets(labels, classes) makes them).",
+            f"targets are {size}, so there is nothing to fit; expected ±1 for each class "
+            "(class_targets(labels, classes) creates them).",
             kind="singular",
         )
 
 
 def check_indices(name: str, value: object, n: int) -> None:
-    """Different indices 0…n−1: −1 would be the last example, which may be another's."""
+    """Check indices of examples.
+
+    Args:
+        name: Name of the argument in messages.
+        value: Distinct indices 0…n−1, `(m,)`. Negative ones are refused: −1 would be the last
+          example, which may belong to another set.
+        n: Number of examples.
+
+    Raises:
+        ArgumentError: An index is out of range or occurs twice.
+    """
     check_whole(name, value)
     assert isinstance(value, Tensor)
     if not 0 <= int(value.min()) <= int(value.max()) < n:
-        raise ArgumentError(f"{name} names examples outside 0…{n - 1}.", kind="out-of-bounds")
+        raise ArgumentError(f"{name} contains indices outside 0…{n - 1}.", kind="out-of-bounds")
     if int(value.to(torch.int64).bincount().max()) > 1:
-        raise ArgumentError(f"{name} names an example more than once.", kind="named-twice")
+        raise ArgumentError(f"{name} contains an index more than once.", kind="named-twice")
 
 
 def check_generator(value: object) -> None:
+    """Check that an argument is a random generator on the CPU.
+
+    Args:
+        value: The argument.
+
+    Raises:
+        ArgumentError: It is something else.
+    """
     if not isinstance(value, torch.Generator) or value.device.type != "cpu":
         raise ArgumentError(
-            f"generator is {_shown(value)}; a torch.Generator on the CPU is needed "
-            "(torch.Generator().manual_seed(0)).",
+            f"generator is {_shown(value)}; expected a CPU torch.Generator, for example "
+            "torch.Generator().manual_seed(0).",
             kind="wrong-type",
         )

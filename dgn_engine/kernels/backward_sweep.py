@@ -1,7 +1,7 @@
-"""One backward sweep of deltas through a network, for each logit, without a Jacobian (THEORY §4).
+"""Backward sweeps of deltas through a network, per logit and without a Jacobian (THEORY §4).
 
-Legend: n examples, c logits of this sweep; a delta is ∂(logit)/∂(what leaves a layer), shape
-(n, c, ...). The first axis may be 1 as long as the delta is the same for all examples.
+Legend: n examples, c logits per sweep; a delta is ∂(logit)/∂(layer output), `(n, c, ...)`. The
+first axis is 1 as long as the delta is the same for all examples.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ from dgn_engine.model.stack import LayerParameters, Trace
 
 @dataclass(frozen=True)
 class LayerFactors:
-    """What the tangent kernel needs of one weight layer.
+    """Inputs and deltas of one weight layer: its share of the tangent kernel.
 
-    `parameters`: what of it is trained; `inputs` (n, ...): what the layer was fed; `value`: deltas
-    with every gate held constant; `feature`: the deltas that reach the layer through the gates.
-    Either may be None.
+    Attributes:
+        layer: The weight layer.
+        parameters: Which of its parameters are trained.
+        inputs: Inputs of the layer, `(n, ...)`.
+        value: Deltas with every gate held constant, or `None`.
+        feature: Deltas that reach the layer through the gates, or `None`.
     """
 
     layer: arch.Weighted
@@ -35,8 +38,15 @@ class LayerFactors:
 
 @dataclass(frozen=True)
 class ForwardPass:
-    """One forward pass: the weights and parameters by weight layer, and slopes: of gate layer l
-    `slopes[l]` is ∂z_l/∂q_l where gates move with their own q_l."""
+    """One forward pass and what a backward sweep needs of it.
+
+    Attributes:
+        architecture: The architecture.
+        weights: Weight tensors, one per weight layer.
+        parameters: Trained parameters, one entry per weight layer.
+        trace: Intermediate values of the pass.
+        slopes: ∂z_l/∂q_l of each gate layer, if gates depend on their own q_l.
+    """
 
     architecture: arch.Architecture
     weights: Sequence[Tensor]
@@ -47,18 +57,28 @@ class ForwardPass:
 
 @dataclass(frozen=True)
 class BackwardDeltas:
-    """Reached at weight layer `place`: the delta of its output; None where it is zero."""
+    """The delta at the output of weight layer `place`; `None` stands for zero."""
 
     place: int
     delta: Tensor | None
 
 
 AtGate = Callable[[int, Tensor], None]
-"""Told of a gate layer and E ⊙ q, the sensitivity of the logits to its gate."""
+"""Callback with a gate layer l and E ⊙ q_l = ∂(logit)/∂G_l."""
 
 
 def output_delta(classes: int, logits: slice, summed: bool, like: Tensor) -> Tensor:
-    """e_k for each logit of the slice, (1, c, classes); or their sum, (1, 1, classes)."""
+    """Return the deltas that a backward sweep starts with.
+
+    Args:
+        classes: Number of logits C.
+        logits: The logits of this sweep.
+        summed: Whether to sweep their sum instead of each of them.
+        like: Tensor that gives dtype and device.
+
+    Returns:
+        Unit vectors e_k, `(1, c, C)`; or their sum, `(1, 1, C)`.
+    """
     unit = torch.eye(classes, dtype=like.dtype, device=like.device)[logits]
     return unit.sum(0)[None, None] if summed else unit[None]
 
@@ -66,11 +86,26 @@ def output_delta(classes: int, logits: slice, summed: bool, like: Tensor) -> Ten
 def value_sweep(
     run: ForwardPass, top: Tensor, at_gate: AtGate | None = None
 ) -> Iterator[BackwardDeltas]:
-    """Deltas with every gate a constant, from the output layer down to the first weight layer;
-    `at_gate` is told of every gate that lies behind a layer before its deltas are yielded."""
+    """Propagate deltas down through a network whose gates are held constant.
+
+    With E_d the deltas at the output,
+
+        Δ_l = E_l ⊙ G_l,   E_{l-1} = Δ_l W_l.
+
+    Args:
+        run: The forward pass.
+        top: Deltas of the logits, `(1, c, C)`, as from `output_delta`.
+        at_gate: Called with each gate layer l and E_l ⊙ q_l before the deltas of its layer are
+          yielded.
+
+    Returns:
+        Deltas from the output layer down to the first weight layer.
+    """
 
     def through(gate: int, E: Tensor | None) -> Tensor:
+        """Multiply a delta by the gate: Δ_l = E_l ⊙ G_l."""
         assert E is not None
+        # z = q ⊙ G:  ∂/∂G = E ⊙ q,  ∂/∂q = E ⊙ G
         if at_gate is not None:
             at_gate(gate, E * run.trace.pre[gate].unsqueeze(1))
         return E * run.trace.gates[gate].unsqueeze(1)
@@ -79,12 +114,23 @@ def value_sweep(
 
 
 def feature_sweep(run: ForwardPass, sources: Sequence[Tensor | None]) -> Iterator[BackwardDeltas]:
-    """Deltas that enter at the gates: `sources[l]` = Σ ∂(logit)/∂G · χ'(q_l) of gate layer l.
+    """Propagate deltas that enter a network at its gates.
 
-    The deltas above the highest source are zero.
+    With γ_l = `sources[l]` and slopes s_l = ∂z_l/∂q_l,
+
+        Δ_l = γ_l + (Δ_{l+1} W_{l+1}) ⊙ s_l.
+
+    Args:
+        run: The forward pass of the network that produces the gates.
+        sources: Σ ∂(logit)/∂G_l · χ'(q_l) for each gate layer, `(n, c, ...)`, or `None` for zero.
+
+    Returns:
+        Deltas from the output layer down to the first weight layer; `None` above the highest
+        source, where they are zero.
     """
 
     def through(gate: int, E: Tensor | None) -> Tensor | None:
+        """Add the source of a gate layer to the delta from above."""
         carried = None if E is None else E * run.slopes[gate].unsqueeze(1)
         return _added(carried, sources[gate])
 
@@ -96,10 +142,11 @@ def _sweep(
     top: Tensor | None,
     through: Callable[[int, Tensor | None], Tensor | None],
 ) -> Iterator[BackwardDeltas]:
-    """Deltas that begin with `top`; `through` takes them behind a gate layer."""
+    """Propagate deltas from `top` down; `through` takes a delta through a gate layer."""
     E = top
     masks = list(run.trace.masks)
-    kept: list[Tensor | None] = []  # of the open blocks: what goes to their ends, then their forks
+    # For each open block, the delta of its end, replaced at its Skip by that of its Fork.
+    pending: list[Tensor | None] = []
     for step in _backwards(run.architecture):
         node = step.node
         if arch.is_gated(node):
@@ -112,12 +159,14 @@ def _sweep(
                 if E is not None:
                     E = weight_adjoint(node, run.weights[step.weight], E, step.shape)
             case arch.Merge():
-                kept.append(None if E is None else node.pre * node.post * E)
+                # z = γ_post·(γ_pre·block + skip)
+                pending.append(None if E is None else node.pre * node.post * E)
                 E = None if E is None else node.post * E
             case arch.Skip():
-                E, kept[-1] = kept[-1], E
+                E, pending[-1] = pending[-1], E
             case arch.Fork():
-                E = _added(E, kept.pop())
+                # Both branches read z, so their deltas add.
+                E = _added(E, pending.pop())
             case arch.Gating():
                 pass
             case _ if E is not None:
@@ -127,6 +176,7 @@ def _sweep(
 
 
 def _added(one: Tensor | None, two: Tensor | None) -> Tensor | None:
+    """Add two deltas, of which `None` stands for zero."""
     if one is None or two is None:
         return two if one is None else one
     return one + two
@@ -134,8 +184,7 @@ def _added(one: Tensor | None, two: Tensor | None) -> Tensor | None:
 
 @dataclass(frozen=True)
 class _Step:
-    """A node with the number of its weight and of its gate layer, where it has them, and the
-    shape that enters it, without batch."""
+    """A node with the indices of its weight and gate layers and its input shape (no batch axis)."""
 
     node: arch.Node
     weight: int
@@ -144,6 +193,7 @@ class _Step:
 
 
 def _backwards(architecture: arch.Architecture) -> Iterator[_Step]:
+    """Return the nodes of an architecture from the output to the input."""
     steps: list[_Step] = []
     weight = gate = 0
     for node, shape, _ in architecture.steps():
@@ -156,9 +206,16 @@ def _backwards(architecture: arch.Architecture) -> Iterator[_Step]:
 def pool_adjoint(
     node: arch.Node, delta: Tensor, shape: tuple[int, ...], masks: list[Tensor]
 ) -> Tensor:
-    """The transpose of a pooling or flattening; `shape` is what entered it, without batch.
+    """Apply the transpose of a pooling or flattening layer.
 
-    Max pooling uses up the last of `masks`.
+    Args:
+        node: The layer.
+        delta: Delta of its output, `(n, c, ...)`.
+        shape: Shape of its input, without the batch axis.
+        masks: Arg-max positions of the max poolings so far; max pooling pops the last one.
+
+    Returns:
+        Delta of its input, `(n, c, *shape)`.
     """
     match node:
         case arch.GlobalAveragePool():
@@ -179,20 +236,30 @@ def pool_adjoint(
             return back.reshape(*back.shape[:2], *shape)
         case arch.Flatten():
             return delta.reshape(*delta.shape[:2], *shape)
-    raise AssertionError(f"{node} is not a pooling")
+    raise AssertionError(f"{node} is not a pooling layer")
 
 
 def weight_adjoint(
     layer: arch.Weighted, weight: Tensor, delta: Tensor, shape: tuple[int, ...]
 ) -> Tensor:
-    """The transpose of a weight layer on deltas (n, c, ...); `shape` is what entered it."""
+    """Apply the transpose of a weight layer to deltas: Δ W, or a transposed convolution.
+
+    Args:
+        layer: The layer.
+        weight: Its weight tensor.
+        delta: Delta of its output, `(n, c, ...)`.
+        shape: Shape of its input, without the batch axis.
+
+    Returns:
+        Delta of its input, `(n, c, *shape)`.
+    """
     if isinstance(layer, arch.Dense):
         return delta @ weight
     if isinstance(layer, arch.ChannelScale):
         return delta * weight.reshape(-1, *[1] * (delta.dim() - 3))
     flat = delta.reshape(-1, *delta.shape[2:])
     margin = layer.padding
-    # Positions that no window reached when the stride left a remainder get a zero delta.
+    # Positions that no window reaches because of the stride get a zero delta.
     rest = [(side + 2 * margin - layer.kernel) % layer.stride for side in shape[1:]]
     cut = 0 if layer.circular else margin
     back = F.conv_transpose2d(flat, weight, None, layer.stride, cut, rest)
@@ -202,7 +269,7 @@ def weight_adjoint(
 
 
 def _unwrap(back: Tensor, margin: int) -> Tensor:
-    """Add what circular padding copied to the margins back to where it came from."""
+    """Add the circular padding of a gradient back to the positions that it was copied from."""
     if not margin:
         return back
     for axis in (2, 3):

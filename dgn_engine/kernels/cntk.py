@@ -1,7 +1,7 @@
-"""The convolutional tangent kernel of infinitely many channels (Arora et al. 2019; THEORY §6).
+"""The convolutional tangent kernel in the limit of infinitely many channels (THEORY §6).
 
-Legend: B pairs of examples, maps K (B, H, W, H', W') over pairs of positions; after flattening
-only p = p' matters, and the maps are (B, H, W).
+Follows Arora et al. 2019. Legend: B pairs of examples; kernels of maps K are (B, H, W, H', W')
+over pairs of positions. If the network flattens, only p = p' matters and they are (B, H, W).
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ from dgn_engine.model import architecture as arch
 
 _STEPS = 5
 _1_PI = 1.0 / np.pi
-# Numba compiles once per process, a few seconds; less work than this is done sooner without it.
-WORTH_COMPILING = 1e8  # pairs of positions over all layers and pairs of examples
+# Numba takes a few seconds per process to compile, which less work than this does not repay.
+WORTH_COMPILING = 1e8  # pairs of positions, summed over layers and pairs of examples
 TILE_BYTES = 32 << 20
 
 
 def _angle_over_sine() -> Real:
-    """The polynomial of θ/sin θ in u = 2t - 1, for t = cos θ in [0, 1]: (4, 5).
+    """Return the polynomial of θ/sin θ in u = 2t − 1, for t = cos θ in [0, 1], `(4, 5)`.
 
-    Row r holds the powers r, r + 4, … of u, highest first: four short chains instead of a long
-    one. The function is smooth on [0, 1] and its nearest singularity is t = -1, so that its
-    Chebyshev series falls by 5.8 a degree: nineteen reach 2e-15.
+    Row r holds the coefficients of the powers r, r + 4, … of u, highest first: four short Horner
+    chains instead of one long one. The function is smooth on [0, 1] and its nearest singularity is
+    t = −1, so its Chebyshev series converges by a factor of 5.8 per degree: degree 19 reaches
+    2e-15.
     """
     count = 4 * _STEPS
     nodes = np.cos(np.pi * (np.arange(count) + 0.5) / count)
@@ -49,14 +50,17 @@ def _angle_over_sine() -> Real:
 _POWERS = _angle_over_sine()
 
 
-# The convolutional limit kernel slab by slab, in the cache: the road of `cntk` where numba is.
-#
-# Σ and T of all pairs of positions never leave the cache (see `slabs`), and the arc cosine is a
-# polynomial, so that a processor does several at once. Needs numba (the extra `fast`).
+# The fast implementation of the limit: slab by slab (see `slabs`), so that Σ and T of all pairs of
+# positions stay in the cache, and with the arc cosine as a polynomial, which vectorises. It needs
+# numba (the extra `fast`).
 @cache
 def compiled_pairs() -> Callable[..., None]:
-    """The compiled loop over pairs of examples (see `_pairs` inside); releases the GIL."""
-    import numba  # optional, and half a second to import
+    """Compile the loop over pairs of examples (`_pairs` inside).
+
+    Returns:
+        The compiled function, which releases the GIL.
+    """
+    import numba  # optional; takes half a second to import
 
     jit: Callable[[Any], Any] = numba.njit(nogil=True, error_model="numpy", fastmath={"contract"})
     input_rows, wrap = jit(slabs.input_rows), jit(slabs.wrap)
@@ -118,9 +122,9 @@ def compiled_pairs() -> Callable[..., None]:
         covariance: Real,
         tangent: Real,
     ) -> None:
-        """covariance[i], tangent[i]: the sums over all p, p' of Σ and T of pair (row, left + i).
+        """Sum Σ and T over all p, p' for the pairs (row, left + i), into covariance[i], tangent[i].
 
-        `deviations` (n, 2·positions of all layers): √E[q_l(p)²] and its inverse, layer by layer.
+        `deviations` `(n, 2·positions)` holds √E[q_l(p)²] and its inverse, layer by layer.
         """
         count = len(layers)
         S_memory, T_memory = np.zeros(floats), np.zeros(floats)
@@ -177,7 +181,7 @@ def compiled_pairs() -> Callable[..., None]:
 def _window_means(
     sums: Real, pitch: int, kernel: int, stride: int, target: Real, margin: int
 ) -> None:
-    """The window's mean over x and x' together, for one y, into a row of a slab."""
+    """Average over the window in x and x' together, for one y, into one row of a slab."""
     width, scale = (pitch - kernel) // stride + 1, 1.0 / (kernel * kernel)
     for x in range(width):
         left = (x + margin) * (width + 2 * margin) + margin
@@ -207,10 +211,10 @@ def _rectify(
     two_inverse: Real,
     itself: bool,
 ) -> None:
-    """In place, for one y: Σ becomes 2E[χχ'] and T becomes (T + Σ) ⊙ 2E[χ'χ'].
+    """Replace Σ by 2E[χχ'] and T by (T + Σ) ⊙ 2E[χ'χ'] in place, for one y.
 
-    `one` (x) and `two` (x'): deviations and their inverses. `itself`: x' = x is the same position
-    of the same example, whose correlation is one exactly.
+    `one` (x) and `two` (x') are standard deviations, each with its inverse. `itself`: x' = x is the
+    same position of the same example, whose correlation is exactly one.
     """
     width = len(two)
     for x in range(width):
@@ -219,6 +223,7 @@ def _rectify(
         mine, mine_inverse = one[x], one_inverse[x]
         kept = T[x] + S[x]
         for far in range(width):
+            # ρ = Σ/√(E[q²]E[q'²]), |ρ| = cos θ, u = 2|ρ| − 1
             rho = S[far] * (mine_inverse * two_inverse[far])
             cosine = abs(rho)
             if cosine > 1.0:
@@ -233,9 +238,11 @@ def _rectify(
                 c = c * u4 + _POWERS[2, step]
                 d = d * u4 + _POWERS[3, step]
             sine = np.sqrt((1.0 - cosine) * (1.0 + cosine)) * _1_PI
+            # θ/π = (sin θ/π)·(θ/sin θ);  2E[χ'χ'] = 1 − θ/π
             turned = sine * ((a + u * b) + u2 * (c + u * d))
             slope = 1.0 - turned if rho >= 0.0 else turned
             T[far] = (T[far] + S[far]) * slope
+            # 2E[χχ'] = √(E[q²]E[q'²]) sin θ/π + (1 − θ/π) Σ
             S[far] = mine * two[far] * sine + slope * S[far]
         if itself:
             S[x], T[x] = mine * two[x], kept
@@ -247,26 +254,34 @@ def map_limits(
     variances: Sequence[Tensor],
     block: KernelBlock | None = None,
 ) -> tuple[Tensor, Tensor] | None:
-    """Σ and T of a block of pairs after global average pooling, for images (n, C, H, W), float64 on
-    the CPU.
+    """Compute Σ and T of a block of pairs after global average pooling, with compiled loops.
 
-    `variances[l]` (n, H, W) is E[q_l(p)²] of convolution l. Agrees with the plain road to 1e-12,
-    and to 1e-8 where two different examples look the same through a window: there arccos near one
-    halves the digits of either road. None where this road does not apply: no numba, little work,
-    flattening (the plain road needs p = p' alone), paddings that alternate or exceed the window.
+    It agrees with the plain implementation to 1e-12, and to 1e-8 where two different examples look
+    alike through a window: there arccos near one halves the digits of either implementation.
+
+    Args:
+        architecture: The network.
+        images: Inputs, `(n, C, H, W)`, float64 on the CPU.
+        variances: E[q_l(p)²] of each convolution l, `(n, H, W)`.
+        block: Block of pairs to compute. Default: all pairs.
+
+    Returns:
+        Covariance and tangent kernel, or `None` where this implementation does not apply: no numba,
+        little work, flattening (which needs p = p' only), or paddings that alternate or exceed the
+        window.
     """
     block = block or KernelBlock.whole(len(images))
     route = slabs.route(architecture)
     if route is None or route.flat or not route.complete or route.work(block) < WORTH_COMPILING:
         return None
-    if not slabs.available():  # last: numba takes half a second and 60 MB
+    if not slabs.available():  # checked last: importing numba takes half a second and 60 MB
         return None
-    both = []
+    stacked = []
     for layer in variances:
         deviation = layer.sqrt()
         inverse = torch.where(deviation > 0, 1.0 / deviation, 0.0)
-        both.append(torch.stack([deviation, inverse], dim=1).flatten(1))
-    deviations = np.ascontiguousarray(torch.cat(both, dim=1).numpy())
+        stacked.append(torch.stack([deviation, inverse], dim=1).flatten(1))
+    deviations = np.ascontiguousarray(torch.cat(stacked, dim=1).numpy())
     inputs = np.ascontiguousarray(images.numpy())
     loop = compiled_pairs()
     covariance, tangent = np.zeros(block.shape), np.zeros(block.shape)
@@ -297,14 +312,33 @@ def map_limits(
 def convolutional_limit(
     architecture: arch.Architecture, x: Tensor, other: Tensor | None = None
 ) -> LimitKernels:
-    """The ReLU limit of a network with convolutions for x (n, C, H, W): (n, n), float64; against
-    `other` (m, C, H, W) the block (n, m).
+    """Compute the infinite-width ReLU limit (CNTK) of a network with convolutions.
 
-    Parametrisation: conv weights N(0, 2/(C·kernel²)) (the first N(0, 1/kernel²)), dense ones
-    N(0, 2/inputs), each with gradients measured in units of its own standard deviation, every
-    layer trained, global average pooling or flattening. `tangent` is mean(T ⊙ Σ̂ + Σ) as Arora
-    et al. write it; gates after the pooling continue as in a dense network. One row of pairs at a
-    time, symmetric half only, memory bounded.
+    With S a covariance of maps and T its tangent kernel, both averaged over the window at each
+    layer,
+
+        T ← (T + S) ⊙ Ṡ,   S ← 2E[χ(q)χ(q')],   Ṡ = 2E[χ'(q)χ'(q')],   (q, q') ~ N(0, S),
+
+    and after global average pooling `tangent` = mean(T + S), as Arora et al. write it. Gates after
+    the pooling continue as in a dense network. The parametrisation is W ~ N(0, 2/(C·kernel²)) for
+    convolutions (N(0, 1/kernel²) for the first) and N(0, 2/inputs) for dense layers, every gradient
+    in units of its own standard deviation, and every layer trained.
+
+    One row of pairs is computed at a time, for the symmetric half only, so memory is bounded.
+
+    Args:
+        architecture: Gated convolutions, global average pooling or flattening, then dense layers.
+        x: Images, `(n, C, H, W)`.
+        other: Second set of images, `(m, C, H, W)`. If `None`, `x` is compared with itself.
+
+    Returns:
+        `tangent` (the CNTK) and `covariance` (the NNGP kernel), `(n, n)` or `(n, m)`, float64.
+
+    Raises:
+        ArgumentError: The network has other layers, or a hidden layer without a gate.
+
+    References:
+        Arora et al. 2019, arXiv:1904.11955.
     """
     check_architecture(architecture)
     check_inputs("x", x, architecture.input_shape)
@@ -312,29 +346,30 @@ def convolutional_limit(
         check_inputs("other", other, architecture.input_shape, like=x)
     if not isinstance(architecture.nodes[0], arch.Conv):
         raise ArgumentError(
-            "The convolutional limit needs a network that starts with a convolution.",
+            "The convolutional limit needs a network whose first layer is a convolution.",
             kind="not-supported",
         )
     last = architecture.nodes[-1]
     for node in architecture.nodes:
         if isinstance(node, (arch.Conv, arch.Dense)) and not node.gated and node is not last:
             raise ArgumentError(
-                "The convolutional limit needs a gate behind every layer but the last.",
+                "The convolutional limit needs a gate after every layer but the last.",
                 kind="not-supported",
             )
         if not isinstance(node, (arch.Conv, arch.Dense, arch.Flatten, arch.GlobalAveragePool)):
             raise ArgumentError(
-                f"The convolutional limit does not know {type(node).__name__}; use global average "
-                "pooling or flattening.",
+                f"The convolutional limit does not support {type(node).__name__}; use global "
+                "average pooling or flattening.",
                 kind="not-supported",
             )
     images = x.detach().to("cpu", torch.float64)
     if other is None:
         single, kinds = images.unique(dim=0, return_inverse=True)  # type: ignore[no-untyped-call]
-        if len(single) < len(images):  # repetitions are equal, not told apart by rounding
-            found = convolutional_limit(architecture, single)
+        if len(single) < len(images):  # duplicates must not differ by rounding
+            unique_limit = convolutional_limit(architecture, single)
             covariance, tangent = (
-                kernel[kinds][:, kinds] for kernel in (found.covariance, found.tangent)
+                kernel[kinds][:, kinds]
+                for kernel in (unique_limit.covariance, unique_limit.tangent)
             )
             return LimitKernels(tangent, covariance)
     images, block = joined_examples(images, other)
@@ -342,11 +377,14 @@ def convolutional_limit(
     fast = map_limits(architecture, images, variances, block)
     covariance, tangent = fast or _map_limits(architecture, images, variances, block)
     gated = sum(isinstance(node, arch.Dense) and node.gated for node in architecture.nodes)
-    # Rectifying keeps 2E[χ²] equal to the variance, so that these are those of every dense layer.
-    own = _own_covariances(architecture, images, variances, covariance, block, gated > 0)
+    # 2E[χ(q)²] = E[q²] for the ReLU: these are the variances at every dense layer, too.
+    variances_of_pooled = _own_covariances(
+        architecture, images, variances, covariance, block, gated > 0
+    )
     for _ in range(gated):
+        # T ← (T + Σ) ⊙ 2E[χ'χ'];  Σ ← 2E[χχ']
         tangent = tangent + covariance
-        covariance, slope = relu_moments(covariance, *own, block.symmetric)
+        covariance, slope = relu_moments(covariance, *variances_of_pooled, block.symmetric)
         tangent = tangent * slope
     return LimitKernels(tangent + covariance, covariance)
 
@@ -359,37 +397,45 @@ def _own_covariances(
     block: KernelBlock,
     needed: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Σ of every example with itself after the pooling or flattening: of the rows, (n,), and of the
-    columns, (m,)."""
+    """Return Σ of each example with itself after the pooling: of rows `(n,)` and columns `(m,)`."""
     if block.symmetric or not needed:
         diagonal = covariance.diagonal().clone()
         return diagonal, diagonal
     flat = any(isinstance(node, arch.Flatten) for node in architecture.nodes)
-    found = [
+    diagonals = [
         _pairs(architecture, images, variances, flat, row, slice(row, row + 1))[0]
         for row in range(len(images))
     ]
-    own = torch.cat(found)
-    return own[block.rows], own[block.columns]
+    covariances = torch.cat(diagonals)
+    return covariances[block.rows], covariances[block.columns]
 
 
 def _map_limits(
     architecture: arch.Architecture, images: Tensor, variances: list[Tensor], block: KernelBlock
 ) -> tuple[Tensor, Tensor]:
-    """Σ and T (n, m) after the pooling or flattening."""
+    """Compute Σ and T `(n, m)` after the pooling or flattening."""
     flat = any(isinstance(node, arch.Flatten) for node in architecture.nodes)
     pairs = partial(_pairs, architecture, images, variances, flat)
     return limits_by_pairs(block, _pairs_at_once(variances, flat), pairs)
 
 
 def _pairs_at_once(variances: list[Tensor], flat: bool) -> int:
+    """Return how many pairs of examples fit into a tile."""
     positions = max(layer[0].numel() for layer in variances)
     return max(1, TILE_BYTES // (8 * (positions if flat else positions**2)))
 
 
 def joined_examples(x: Tensor, other: Tensor | None) -> tuple[Tensor, KernelBlock]:
-    """Both sets one after the other, and the block of these with the others; of x (n, ...), float64
-    on the CPU."""
+    """Concatenate two sets of examples.
+
+    Args:
+        x: First set, `(n, ...)`, float64 on the CPU.
+        other: Second set, `(m, ...)`, or `None`.
+
+    Returns:
+        Both sets, `(n + m, ...)`, and the block of the first with the second; without a second set,
+        `x` and the symmetric block of all its pairs.
+    """
     n = len(x)
     if other is None:
         return x, KernelBlock.whole(n)
@@ -400,30 +446,50 @@ def joined_examples(x: Tensor, other: Tensor | None) -> tuple[Tensor, KernelBloc
 def limits_by_pairs(
     block: KernelBlock, at_once: int, pairs: Callable[[int, slice], tuple[Tensor, Tensor]]
 ) -> tuple[Tensor, Tensor]:
-    """Covariance and tangent (n, m) of a block, from those (B,) of a row with some columns."""
+    """Compute a block of limit kernels row by row.
+
+    Args:
+        block: The block of pairs.
+        at_once: Maximum number of pairs per call.
+        pairs: Function of a row and a slice of columns that returns covariance and tangent kernel,
+          `(B,)` each.
+
+    Returns:
+        Covariance and tangent kernel, `(n, m)` each, float64.
+    """
     covariance, tangent = (torch.zeros(block.shape, dtype=torch.float64) for _ in range(2))
     for row, columns in block.stretches(at_once):
         S, T = pairs(row, columns)
-        place, span = row - block.rows.start, block.column_places(columns)
-        covariance[place, span], tangent[place, span] = S, T
+        index, span = row - block.rows.start, block.column_places(columns)
+        covariance[index, span], tangent[index, span] = S, T
         if block.symmetric:
-            covariance[span, place], tangent[span, place] = S, T
+            covariance[span, index], tangent[span, index] = S, T
     return covariance, tangent
 
 
 def position_variances(architecture: arch.Architecture, images: Tensor) -> list[Tensor]:
-    """E[q_l(p)²] (n, H, W) of each convolution: rectifying keeps 2E[χ²] equal to it."""
+    """Compute E[q_l(p)²] of each convolution.
+
+    The ReLU preserves it, 2E[χ(q)²] = E[q²], so it is a repeated window mean of |x(p)|².
+
+    Args:
+        architecture: The network.
+        images: Inputs, `(n, C, H, W)`.
+
+    Returns:
+        One tensor `(n, H, W)` per convolution.
+    """
     maps = images.square().sum(1)
-    found = []
+    variances = []
     for node in architecture.nodes:
         if isinstance(node, arch.Conv):
             maps = _window_mean(maps, node)
-            found.append(maps)
-    return found
+            variances.append(maps)
+    return variances
 
 
 def _window_mean(maps: Tensor, node: arch.Conv) -> Tensor:
-    """Mean over the window, padding counted as zeros, for maps (B, H, W)."""
+    """Average maps `(B, H, W)` over the window, with padding counted as zeros."""
     stack, margin = wrapped(node, maps[:, None])
     stack = F.pad(stack, (margin,) * 4)
     return F.avg_pool2d(stack, node.kernel, node.stride)[:, 0]
@@ -437,7 +503,7 @@ def _pairs(
     row: int,
     columns: slice,
 ) -> tuple[Tensor, Tensor]:
-    """Covariance and tangent (B,) of pairs (row, s'), up to the pooling or flattening."""
+    """Compute Σ and T `(B,)` of the pairs (row, s') up to the pooling or flattening."""
     pattern = "cyx,bcyx->byx" if flat else "cyx,bcvu->byxvu"
     S = torch.einsum(pattern, images[row], images[columns])
     T = torch.zeros_like(S)
@@ -445,6 +511,7 @@ def _pairs(
     for node in architecture.nodes:
         match node:
             case arch.Conv():
+                # Σ ← mean over the window;  T ← (mean of T + Σ) ⊙ 2E[χ'χ'];  Σ ← 2E[χχ']
                 S, T = box_mean(S, node), box_mean(T, node)
                 T = T + S
                 v = next(layers)
@@ -460,17 +527,35 @@ def _pairs(
 
 
 def box_mean(K: Tensor, node: arch.Conv) -> Tensor:
-    """What a convolution does to a covariance: the mean over its window, both ends together."""
+    """Apply a convolution to a covariance: the mean over its window, at both ends together.
+
+    Args:
+        K: Covariance of maps, `(B, H, W)` or `(B, H, W, H', W')`.
+        node: The convolution.
+
+    Returns:
+        The covariance of its outputs, in the same layout.
+    """
     if K.dim() == 3:
         return _window_mean(K, node)
     return box_sum(K, node) / node.kernel**2
 
 
 def rectified(M: Tensor, one: Tensor, many: Tensor, itself: slice) -> tuple[Tensor, Tensor]:
-    """2E[χχ'] and 2E[χ'χ'] for covariances M of vectors (B,), of maps (B, H, W) with p = p', or
-    (B, H, W, H', W'), and variances (1 or B, ...), (B, ...).
+    """Compute the moments of the ReLU for Gaussian maps or vectors, in closed form:
 
-    `itself`: these pairs are an example with itself, whose correlation at p = p' is one exactly.
+        2E[χχ']   = √(vv') sin θ/π + (1 − θ/π) M,   cos θ = M/√(vv'),
+        2E[χ'χ']  = 1 − θ/π.
+
+    Args:
+        M: Covariances of vectors `(B,)`, of maps at p = p' `(B, H, W)`, or of maps
+          `(B, H, W, H', W')`.
+        one: Variances v on the left, `(1, ...)` or `(B, ...)`.
+        many: Variances v' on the right, `(B, ...)`.
+        itself: Pairs of an example with itself, whose correlation at p = p' is exactly one.
+
+    Returns:
+        2E[χχ'] and 2E[χ'χ'], both in the layout of `M`.
     """
     pairs = M.dim() == 5
     if pairs:

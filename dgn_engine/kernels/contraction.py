@@ -1,7 +1,7 @@
 """A weight layer's share of a tangent kernel, from its inputs and its deltas (THEORY §4).
 
-Legend: n and m examples, c logits, P positions. How logits meet: 'total' is Σ_k K[k, k], (n, m);
-'perclass' (c, n, m); 'full' (n, c, m, c).
+Legend: n and m examples, c logits, P positions. Logits are combined in one of three ways:
+'total' is Σ_k K[k, k], (n, m); 'perclass' is (c, n, m); 'full' is (n, c, m, c).
 """
 
 from __future__ import annotations
@@ -17,24 +17,41 @@ from torch.nn import functional as F
 from dgn_engine.kernels.gram import TILE_ITEMS, mirror, product, row_tiles
 from dgn_engine.model.architecture import ChannelScale, Conv, Dense, Weighted
 
-# Measured on one core: the grouped road wins until c·C_i·C_o exceeds this many P.
+# Measured on one core: the grouped convolution is faster until c·C_i·C_o exceeds this times P.
 GROUPED_UP_TO = 32
-CACHED = 1 << 18  # numbers of a tile of pairs of logits, every layer of which is in the cache
+CACHED = 1 << 18  # numbers in a tile of pairs of logits that stays in the cache
 Contraction = Literal["total", "perclass", "full"]
 
 
-# Convolutions inside tangent kernels: windows, and weight gradients example by example.
+# Convolutions in tangent kernels: windows, and per-example weight gradients
+# g[s, k] = Σ_p Δ[s, k, :, p] u[s, :, p]^T.
 #
 # Legend: n examples, c logits, C_i and C_o channels, P output positions, r = kernel².
 def wrapped(layer: Conv, z: Tensor) -> tuple[Tensor, int]:
-    """Maps (n, C, H, W) padded where the layer wraps around, and the zero padding still due."""
+    """Apply circular padding, if the layer has it.
+
+    Args:
+        layer: The convolution.
+        z: Maps, `(n, C, H, W)`.
+
+    Returns:
+        The maps, padded if the layer wraps around, and the zero padding that remains to be applied.
+    """
     if layer.circular and layer.padding:
         return F.pad(z, (layer.padding,) * 4, mode="circular"), 0
     return z, layer.padding
 
 
 def windows(layer: Conv, z: Tensor) -> Tensor:
-    """The window under every output position: (n, P, r·C_i), the window's place outermost."""
+    """Extract the input window of every output position.
+
+    Args:
+        layer: The convolution.
+        z: Maps, `(n, C_i, H, W)`.
+
+    Returns:
+        Windows, `(n, P, r·C_i)`, with the position inside the window outermost.
+    """
     z, margin = wrapped(layer, z)
     z = F.pad(z, (margin,) * 4).permute(0, 2, 3, 1).contiguous()
     view = z.unfold(1, layer.kernel, layer.stride).unfold(2, layer.kernel, layer.stride)
@@ -43,9 +60,21 @@ def windows(layer: Conv, z: Tensor) -> Tensor:
 
 
 def weight_gradients(layer: Conv, z: Tensor, delta: Tensor, bias: bool) -> Tensor:
-    """Per-example gradients (n, c, parameters) for inputs (n, C_i, H, W), deltas (n, c, C_o, ·, ·).
+    """Compute per-example weight gradients of a convolution.
 
-    The order of the parameters differs between the two roads and is the same for equal shapes.
+        g[s, k] = Σ_p Δ[s, k, :, p] u[s, :, p]^T
+
+    with u the window under position p.
+
+    Args:
+        layer: The convolution.
+        z: Inputs, `(n, C_i, H, W)`.
+        delta: Deltas, `(n, c, C_o, H', W')`.
+        bias: Whether to append the gradient of the bias, Σ_p Δ[s, k, :, p].
+
+    Returns:
+        Gradients, `(n, c, parameters)`. The order of the parameters depends on the implementation
+        chosen, which is the same for equal shapes.
     """
     flat = delta.flatten(3)
     n, c, _, positions = flat.shape
@@ -57,12 +86,21 @@ def weight_gradients(layer: Conv, z: Tensor, delta: Tensor, bias: bool) -> Tenso
 
 
 def takes_groups(layer: Conv, logits: int, positions: int) -> bool:
-    """Whether one grouped convolution is the faster road to the gradients on a CPU."""
+    """Check whether one grouped convolution computes the gradients faster on a CPU.
+
+    Args:
+        layer: The convolution.
+        logits: Number of logits c.
+        positions: Number of output positions P.
+
+    Returns:
+        Whether c·C_i·C_o ≤ 32·P.
+    """
     return logits * layer.inputs * layer.outputs <= GROUPED_UP_TO * positions
 
 
 def _grouped(layer: Conv, z: Tensor, delta: Tensor) -> Tensor:
-    """All examples' weight gradients as one convolution with a group per example."""
+    """Compute all per-example weight gradients as one convolution with a group per example."""
     z, margin = wrapped(layer, z)
     n, c, outputs = delta.shape[:3]
     shape = (n * c * outputs, layer.inputs, layer.kernel, layer.kernel)
@@ -83,9 +121,21 @@ def _grouped(layer: Conv, z: Tensor, delta: Tensor) -> Tensor:
 
 
 def is_pairwise(layer: Weighted, how: Contraction, n: int, c: int, positions: int) -> bool:
-    """Whether pairs of positions cost less than per-example gradients (small maps, many weights).
+    """Decide whether to contract a convolution over pairs of positions.
 
-    A layer is then a dense one with P times as many examples, whose positions are summed.
+    Per-example gradients cost c·C_o·a·(P + n) for fan-in a, pairs of positions
+    n·P²·(a + c·C_o), which is less for small maps and many weights. The layer is then treated as a
+    dense layer with P times as many examples, whose positions are summed.
+
+    Args:
+        layer: The weight layer.
+        how: How logits are combined.
+        n: Number of examples.
+        c: Number of logits.
+        positions: Number of output positions P.
+
+    Returns:
+        Whether pairs of positions are cheaper.
     """
     if not isinstance(layer, Conv) or how == "full":
         return False
@@ -95,8 +145,20 @@ def is_pairwise(layer: Weighted, how: Contraction, n: int, c: int, positions: in
 
 
 def factor(layer: Weighted, bias: bool, inputs: Tensor, pairwise: bool) -> Tensor | None:
-    """What the deltas are multiplied with: inputs (n, a), or the windows of all positions
-    (n·P, a); None where gradients are formed. A trained bias is one more input, always one."""
+    """Return the inputs that the deltas of a layer are multiplied with.
+
+    A trained bias counts as one more input that is always one.
+
+    Args:
+        layer: The weight layer.
+        bias: Whether its bias is trained.
+        inputs: Its inputs, `(n, ...)`.
+        pairwise: Whether a convolution is contracted over pairs of positions.
+
+    Returns:
+        Inputs, `(n, a)`; the windows of all positions, `(n·P, a)`; or `None` if per-example
+        gradients are formed instead.
+    """
     if isinstance(layer, ChannelScale):
         return None
     if isinstance(layer, Dense):
@@ -109,11 +171,22 @@ def factor(layer: Weighted, bias: bool, inputs: Tensor, pairwise: bool) -> Tenso
 
 
 def side(layer: Weighted, bias: bool, inputs: Tensor, delta: Tensor, pairwise: bool) -> Tensor:
-    """One block's half of the product: deltas (n, c, b), deltas of every position (n·P, c, C_o),
-    or the per-example gradients (n, c, parameters) of a convolution or of scaled channels."""
+    """Return one block's half of the product of a layer.
+
+    Args:
+        layer: The weight layer.
+        bias: Whether its bias is trained.
+        inputs: Its inputs, `(n, ...)`.
+        delta: Its deltas, `(n, c, ...)`.
+        pairwise: Whether a convolution is contracted over pairs of positions.
+
+    Returns:
+        Deltas of a dense layer, `(n, c, b)`; deltas of every position, `(n·P, c, C_o)`; or
+        per-example gradients of a convolution or of scaled channels, `(n, c, parameters)`.
+    """
     if isinstance(layer, Dense):
         return delta
-    # Below an ungated layer they may be the same for all examples; their inputs are not.
+    # Below an ungated layer, deltas may be the same for all examples, but inputs never are.
     delta = delta.expand(len(inputs), *delta.shape[1:])
     if isinstance(layer, ChannelScale):
         flat = delta.reshape(*delta.shape[:3], -1)
@@ -126,10 +199,14 @@ def side(layer: Weighted, bias: bool, inputs: Tensor, delta: Tensor, pairwise: b
 
 @dataclass(frozen=True)
 class LayerTerm:
-    """One layer's ⟨left, right⟩ ⊙ ⟨one, two⟩: factors (n·P, a), sides (n·P, c, b).
+    """One layer's share ⟨left, right⟩ ⊙ ⟨one, two⟩ of a kernel.
 
-    Factors are None where the sides are gradients; a side's first axis may be 1, the same for
-    all examples. P > 1: positions are summed.
+    Attributes:
+        left: Factor of the rows, `(n·P, a)`, or `None` if the sides are gradients.
+        right: Factor of the columns, `(m·P, a)`, or `None`.
+        one: Side of the rows, `(n·P, c, b)`; its first axis is 1 if it is the same for all
+          examples.
+        two: Side of the columns, `(m·P, c, b)`, likewise.
     """
 
     left: Tensor | None
@@ -141,8 +218,11 @@ class LayerTerm:
 class KernelSum:
     """The running sum of one kernel over the layers, in row tiles of bounded memory.
 
-    `symmetric`: both blocks are the same examples and the sum is symmetric, so that only its
-    upper half is computed and `total` mirrors it.
+    Args:
+        how: How logits are combined.
+        shape: Numbers of examples (n, m).
+        symmetric: Whether both sides are the same examples and the sum is symmetric; then only its
+          upper half is computed, and `total` mirrors it.
     """
 
     def __init__(self, how: Contraction, shape: tuple[int, int], symmetric: bool) -> None:
@@ -154,10 +234,19 @@ class KernelSum:
 
     @property
     def empty(self) -> bool:
+        """Whether nothing has been added.
+
+        Returns:
+            `True` before the first term.
+        """
         return self._total is None and not self._held
 
     def total(self) -> Tensor:
-        """The sum of all that was added: (n, m), (c, n, m) or (n, c, m, c)."""
+        """Return the sum of everything that was added.
+
+        Returns:
+            The kernel: `(n, m)`, `(c, n, m)` or `(n, c, m, c)`.
+        """
         if self._held:
             self._add_full(self._held)
             self._held = []
@@ -174,8 +263,14 @@ class KernelSum:
         return self._total.permute(2, 0, 3, 1)
 
     def hold(self, term: LayerTerm) -> None:
-        """'full' only: contracted at the end, every layer while its tile is in the cache;
-        gradients are large and contracted at once."""
+        """Add a term of mode 'full'.
+
+        Terms with factors are kept and contracted at the end, all layers of a tile while it is in
+        the cache. Gradients are large and are contracted immediately.
+
+        Args:
+            term: The layer's term.
+        """
         if term.left is None:
             self._add_full([term])
         else:
@@ -184,7 +279,15 @@ class KernelSum:
     def add_tile(
         self, rows: slice, columns: slice, gram: Tensor | None, part: Tensor, positions: int
     ) -> None:
-        """'total' and 'perclass': add A ⊙ part, positions summed, to one tile."""
+        """Add A ⊙ part to one tile, summed over positions (modes 'total' and 'perclass').
+
+        Args:
+            rows: Rows of the tile.
+            columns: Columns of the tile.
+            gram: A, the products of the factors, or `None` for one.
+            part: Products of the sides.
+            positions: Number of positions P per example in `gram` and `part`.
+        """
         if self._total is None:
             lead = part.shape[:-2]
             self._total = part.new_zeros((*lead, self.n, self.m))
@@ -197,18 +300,21 @@ class KernelSum:
             target.add_(_summed(gram * part, positions))
 
     def _add_full(self, terms: Sequence[LayerTerm]) -> None:
-        """Add terms to (c, c, n, m), a tile of every layer while it is in the cache; where the
-        sum is symmetric only logits k' ≥ k, and of a single logit only half of the examples."""
+        """Add terms to the sum `(c, c, n, m)`, all layers of a tile while it is in the cache.
+
+        A symmetric sum is computed for logits k' ≥ k only, or, of a single logit, for half the
+        pairs.
+        """
         c = terms[0].one.shape[1]
         fresh = self._total is None
         if self._total is None:
             self._total = terms[0].one.new_empty((c, c, self.n, self.m))
-        # What is the same for all examples comes last: it may be skipped, the first may not.
+        # Terms that are the same for all examples come last, because the first cannot be skipped.
         terms = sorted(terms, key=lambda term: len(term.one) * len(term.two) == 1)
-        # Logits outermost: their examples are then the rows of one product.
+        # Logits outermost, so that the examples of several are the rows of one product.
         sides = [_by_logit(term.one, term.two) for term in terms]
         device = self._total.device
-        halved = self.symmetric and c == 1  # more logits are halved pair by pair
+        halved = self.symmetric and c == 1  # otherwise symmetry is used between logits
         for rows in row_tiles(self.n, self.m * (TILE_ITEMS // CACHED), device, symmetric=halved):
             grams = [_gram(term, rows) for term in terms]
             block = (rows.stop - rows.start) * self.m
@@ -225,7 +331,7 @@ class KernelSum:
                     )
                     first = fresh and not number
                     if part.numel() == len(part) and not first and not part.any():
-                        continue  # the output layer meets itself only
+                        continue  # output layer: zero for two different logits
                     if gram is None:
                         tile.copy_(part) if first else tile.add_(part)
                     elif first:
@@ -235,43 +341,50 @@ class KernelSum:
 
 
 def _by_logit(one: Tensor, two: Tensor) -> tuple[Tensor, Tensor]:
+    """Move the logits of two sides to the front."""
     left = one.transpose(0, 1).contiguous()
     return left, left if two is one else two.transpose(0, 1).contiguous()
 
 
 def _gram(term: LayerTerm, rows: slice) -> Tensor | None:
-    """The factors' products of a tile of rows, (r, m)."""
+    """Multiply the factors of a tile of rows, `(r, m)`."""
     if term.left is None or term.right is None:
         return None
     return product(term.left[rows], term.right)
 
 
 def _logit_pairs(c: int, count: int, symmetric: bool) -> Iterator[tuple[slice, int]]:
-    """Some logits k' with one logit k; k' ≥ k where symmetric."""
+    """Yield slices of logits k' with one logit k; only k' ≥ k if symmetric."""
     for k in range(c):
         for left in range(k if symmetric else 0, c, count):
             yield slice(left, min(c, left + count)), k
 
 
 def _cut_second(side: Tensor, examples: slice) -> Tensor:
+    """Select examples along the second axis, unless it is shared by all examples."""
     return side if side.shape[1] == 1 else side[:, examples]
 
 
 def _product_of_logits(one: Tensor, two: Tensor, buffer: Tensor) -> Tensor:
-    """(q, r, b) with (1, m, b): (q, r, m), perhaps in the buffer."""
+    """Multiply `(q, r, b)` with `(1, m, b)` to `(q, r, m)`, possibly in `buffer`."""
     left, right = one.flatten(0, 1), two[0]
     into = buffer[: len(left) * len(right)].view(len(left), len(right))
     return product(left, right, into).view(len(one), one.shape[1], len(right))
 
 
 def add_layer(sums: Sequence[tuple[KernelSum, LayerTerm]], positions: int = 1) -> None:
-    """Add one layer's terms, which share their factors, to several kernels of the same blocks."""
+    """Add one layer's terms to several kernels of the same blocks.
+
+    Args:
+        sums: Pairs of a kernel and a term; all terms share their factors.
+        positions: Number of positions P per example.
+    """
     if not sums:
         return
     first, term = sums[0]
     if first.how == "full":
-        for kernel, each in sums:
-            kernel.hold(each)
+        for kernel, own_term in sums:
+            kernel.hold(own_term)
         return
     row = first.m * positions**2 * (term.one.shape[1] if first.how == "perclass" else 1)
     for rows in row_tiles(first.n, row, term.one.device, symmetric=first.symmetric):
@@ -280,8 +393,8 @@ def add_layer(sums: Sequence[tuple[KernelSum, LayerTerm]], positions: int = 1) -
         if term.left is not None and term.right is not None:
             left, right = _cut(term.left, rows, positions), _cut(term.right, columns, positions)
             gram = product(left, right)
-        for kernel, each in sums:
-            one, two = _cut(each.one, rows, positions), _cut(each.two, columns, positions)
+        for kernel, own_term in sums:
+            one, two = _cut(own_term.one, rows, positions), _cut(own_term.two, columns, positions)
             if first.how == "total":
                 part = product(one.flatten(1), two.flatten(1))
             else:
@@ -290,13 +403,14 @@ def add_layer(sums: Sequence[tuple[KernelSum, LayerTerm]], positions: int = 1) -
 
 
 def _cut(side: Tensor, examples: slice, positions: int) -> Tensor:
-    if len(side) == 1:  # the same for all examples
+    """Select examples along the first axis, unless it is shared by all examples."""
+    if len(side) == 1:  # shared by all examples
         return side
     return side[examples.start * positions : examples.stop * positions]
 
 
 def _summed(kernel: Tensor, positions: int) -> Tensor:
-    """(..., n·P, m·P) → (..., n, m)."""
+    """Sum over pairs of positions: `(..., n·P, m·P)` → `(..., n, m)`."""
     *lead, rows, columns = kernel.shape
     split = (rows // positions, positions, columns // positions, positions)
     return kernel.reshape(*lead, *split).sum((-3, -1))

@@ -1,4 +1,7 @@
-"""K of any module, gates or none: its Jacobian contracted in blocks that keep to a budget."""
+"""The tangent kernel of any module, with or without gates.
+
+It contracts the module's Jacobian in blocks of examples and logits that fit a memory budget.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +21,22 @@ from dgn_engine.kernels.jacobian_rows import ModuleFunction, Rows, as_real
 from dgn_engine.kernels.ntk import Logits
 from dgn_engine.kernels.precision import full_precision
 
-UNIT = Hint("")  # of the bytes that K needs: the argument's name says it
+UNIT = Hint("")  # unit of the bytes that K needs; implied by the argument's name
 BUDGET = 4 << 30
-PIECE_BYTES = 256 << 20  # of one vectorised call: larger ones are no faster
-_PART = 1 << 14  # numbers of a row that are added up in the rows' own type
-WORKING = 2 << 20  # what does not grow with anything, such as the timing of a product
+PIECE_BYTES = 256 << 20  # memory of one vectorised call; larger calls are not faster
+_PART = 1 << 14  # numbers of a row that are summed in the rows' own dtype
+WORKING = 2 << 20  # constant overhead, for example of timing a product
 
 
 @dataclass(frozen=True)
 class EmpiricalKernel:
-    """K in the shapes of `empirical_ntk`; `remark`: what a reader should know of how, or '';
-    `outputs`: of which of the module's outputs it is, where that is not plain, or ''."""
+    """The tangent kernel of a module, with remarks.
+
+    Attributes:
+        kernel: K in one of the shapes of `empirical_ntk`.
+        remark: How it was computed, if a reader should know, or ''.
+        outputs: Which outputs of the module it belongs to, if that is not obvious, or ''.
+    """
 
     kernel: Tensor
     remark: str
@@ -43,7 +51,7 @@ class _Chunk:
     logits: slice
 
     def pieces(self, size: int) -> Iterator[_Chunk]:
-        """Its examples in order, `size` at a time."""
+        """Yield its examples in order, `size` at a time."""
         start, stop = self.examples.start, self.examples.stop
         for first in range(start, stop, size):
             yield _Chunk(slice(first, min(first + size, stop)), self.logits)
@@ -51,7 +59,7 @@ class _Chunk:
 
 @dataclass(frozen=True)
 class _Blocks:
-    """How many examples and logits are held at once, and how many examples one call takes."""
+    """Numbers of examples and logits held at once, and number of examples per call."""
 
     examples: int
     logits: int
@@ -66,45 +74,56 @@ def empirical_ntk(
     logits: Logits = "mean",
     budget_bytes: int = BUDGET,
 ) -> Tensor:
-    """K(x, x) or K(x, other) of any module in evaluation mode, over its trained parameters.
+    """Compute the empirical tangent kernel of any module in evaluation mode.
 
-    K[s, k, s', k'] = ⟨∂ŷ_k(x_s)/∂θ, ∂ŷ_k'(x_s')/∂θ⟩, θ all parameters with `requires_grad`, a tied
-    one once (THEORY §4). It needs no gates, so it serves GELU, attention and LayerNorm; of a
-    network that `adapt` takes, `tangent_kernels` gives the same faster, and its parts.
+        K[s, k, s', k'] = ⟨∂ŷ_k(x_s)/∂θ, ∂ŷ_k'(x_s')/∂θ⟩
 
-    x (n, ...) and `other` (m, ...) are what the module takes, real or whole numbers; the module
-    returns (n, C), or (n,) for one logit, or an object that holds them: in its attribute or under
-    its key 'logits', or as a tuple of one. The result is (n, m) for 'mean' (Σ_k K[k, k]/C) and
-    'sumlogit' (of Σ_k ŷ_k), (C, n, m) for 'perclass' and (n, C, m, C) for 'full', in the
-    parameters' dtype. A complex parameter counts as its real and its imaginary part, two real ones:
-    K is real.
+    with θ all parameters that require gradients, a tied one counted once (THEORY §4). No gates are
+    needed, so it works for GELU, attention and LayerNorm. For a network that `adapt` supports,
+    `tangent_kernels` computes the same kernel faster, together with its parts.
 
-    ŷ is what the module returns: where it ends with a softmax or log_softmax, K is that of
-    probabilities or their logarithms. `adapt`, `dgn kernels` and `dgn.watch` leave that end out and
-    say so; here, give the module without it.
+    The rows of the Jacobian are computed in chunks of examples and logits such that the memory
+    beyond `x`, `other` and the module stays below `budget_bytes`, the kernel included; a tight
+    budget recomputes rows instead. If `torch.func` cannot vectorise the module (data-dependent
+    control flow, a GRU), a loop of backward passes gives the same result, with a `RuntimeWarning`.
 
-    Rows of the Jacobian are computed in chunks of examples and logits, so that the memory beyond x,
-    `other` and the module stays below `budget_bytes`, the kernel included; a tight budget computes
-    rows again instead. Where `torch.func` cannot vectorise the module (control flow that depends on
-    data, a GRU), a loop of backward passes gives the same, with a `RuntimeWarning`.
+    ŷ is what the module returns: if it ends with a softmax or log_softmax, K is that of
+    probabilities or their logarithms. `adapt`, `dgn kernels` and `dgn.watch` skip that layer and
+    report it; here, pass the module without it.
 
-    Raises `ValueError` where the module is not a function of one example (BatchNorm or Dropout in
-    training mode, random, coupling a batch, changing its buffers), trains nothing or returns
-    something else, and where the budget is too small, with the bytes that are needed.
+    Args:
+        module: The module. It returns `(n, C)`, or `(n,)` for one logit, or an object that contains
+          one such tensor as attribute or key 'logits' or as the only item of a tuple.
+        x: Inputs, `(n, ...)`, floating point or integer.
+        other: Second set of inputs, `(m, ...)`. If `None`, `x` is compared with itself.
+        logits: 'mean' for Σ_k K[k, k]/C, 'sumlogit' for the kernel of Σ_k ŷ_k, 'perclass' for the
+          pairs k = k', 'full' for all pairs of logits.
+        budget_bytes: Memory limit in bytes. Default: 4 GiB.
 
-    Source: Novak, Sohl-Dickstein, Schoenholz 2022, arXiv:2206.08720, 'Jacobian contraction'.
+    Returns:
+        K in the dtype of the parameters: `(n, m)` for 'mean' and 'sumlogit', `(C, n, m)` for
+        'perclass', `(n, C, m, C)` for 'full'. A complex parameter counts as its real and imaginary
+        parts, so K is real.
+
+    Raises:
+        ValueError: The module is not a function of single examples (BatchNorm or Dropout in
+          training mode, random, coupling a batch, changing its buffers), trains nothing, returns
+          something else, or the budget is too small (the message gives the bytes needed).
+
+    References:
+        Novak, Sohl-Dickstein, Schoenholz 2022, arXiv:2206.08720, 'Jacobian contraction'.
 
     Examples:
-        Of a linear model without a bias K is the Gram matrix of its inputs:
+        For a linear model without bias, K is the Gram matrix of its inputs:
 
         >>> x = torch.tensor([[1.0, 2.0], [0.0, 1.0]])
         >>> empirical_ntk(nn.Linear(2, 1, bias=False).eval(), x).tolist()
         [[5.0, 2.0], [2.0, 1.0]]
     """
-    found = module_kernel(module, x, other, logits, budget_bytes)
-    if found.remark:
-        warnings.warn(found.remark, RuntimeWarning, stacklevel=2)
-    return found.kernel
+    result = module_kernel(module, x, other, logits, budget_bytes)
+    if result.remark:
+        warnings.warn(result.remark, RuntimeWarning, stacklevel=2)
+    return result.kernel
 
 
 @full_precision
@@ -116,8 +135,22 @@ def module_kernel(
     budget_bytes: int,
     before_softmax: bool = False,
 ) -> EmpiricalKernel:
-    """`empirical_ntk` with its remark as text; with `before_softmax`, of the logits that a softmax
-    or log_softmax at the end of the module is given."""
+    """Compute `empirical_ntk`, returning remarks as text instead of warning.
+
+    Args:
+        module: As for `empirical_ntk`.
+        x: Inputs, `(n, ...)`.
+        other: Second set of inputs, `(m, ...)`, or `None`.
+        logits: As for `empirical_ntk`.
+        budget_bytes: Memory limit in bytes.
+        before_softmax: Whether to use the inputs of a softmax or log_softmax that ends the module.
+
+    Returns:
+        The kernel and the remarks.
+
+    Raises:
+        ValueError: As for `empirical_ntk`.
+    """
     check_module("module", module)
     check_word("logits", logits, Logits)
     check_count("budget_bytes", budget_bytes, 0)
@@ -133,7 +166,7 @@ def module_kernel(
 
 
 class _Contraction:
-    """One kernel on its way: the function, both sides, and the blocks that the budget allows."""
+    """The computation of one kernel: function, both sides and the blocks that fit the budget."""
 
     def __init__(
         self, function: ModuleFunction, x: Tensor, other: Tensor | None, logits: Logits, budget: int
@@ -147,44 +180,47 @@ class _Contraction:
         n, m = len(self.x), len(self.other)
         shapes = {"full": (n, classes, m, classes), "perclass": (classes, n, m)}
         self.shape = shapes.get(logits, (n, m))
-        self.dtype = torch.float32  # at least: sums in half precision lose too much
+        self.dtype = torch.float32  # at least, because sums in half precision lose too much
         for parameter in function.parameters.values():
             self.dtype = torch.promote_types(self.dtype, as_real(parameter).dtype)
         self.blocks = self._blocks(budget)
 
     def kernel(self) -> Tensor:
+        """Compute the kernel, in the shape that `logits` asks for."""
         total = torch.zeros(self.shape, dtype=self.dtype, device=self.x.device)
         sides = (self._chunks(len(self.x)), self._chunks(len(self.other)))
         for lefts, rights in zip(*sides, strict=True):
-            for place, left in enumerate(lefts):
-                held = self._held(left)
+            for index, left in enumerate(lefts):
+                left_rows = self._held(left)
                 if self.same:
-                    self._add_square(total, left, held)
-                for right in rights[place + 1 :] if self.same else rights:
+                    self._add_square(total, left, left_rows)
+                for right in rights[index + 1 :] if self.same else rights:
                     for piece in right.pieces(self.blocks.piece):
                         rows = self._rows(self.other, piece)
-                        self._add(total, left, piece, held, rows, mirrored=self.same)
-                        del rows  # before the next are computed
-                del held
+                        self._add(total, left, piece, left_rows, rows, mirrored=self.same)
+                        del rows  # free them before the next ones are computed
+                del left_rows
         return total.div_(self.function.classes) if self.logits == "mean" else total
 
     def _blocks(self, budget: int) -> _Blocks:
-        """All examples, then all logits, as far as the budget holds their rows; `ValueError`
-        where not even one row beside another fits."""
+        """Choose the block sizes: all examples first, then all logits, as far as their rows fit.
+
+        Raises `ArgumentError` if the budget does not hold one row and the computation of another.
+        """
         n, row, cost = len(self.x), self.function.row_bytes, self.function.cost(self.x)
-        each = cost.each + 2 * cost.copied  # a row, in order for a product and packed by it
+        each = cost.each + 2 * cost.copied  # a row, plus two copies that a product makes of it
         size = math.prod(self.shape) * self.dtype.itemsize
-        taken = 2 * size + WORKING  # the kernel, and a block of it on its way
+        taken = 2 * size + WORKING  # the kernel, and a block of it in progress
         room = budget - taken
         least = max(
             row + cost.fixed + each, 2 * (cost.fixed + cost.each)
-        )  # `cost` itself takes two
+        )  # measuring the cost takes two rows
         if room < least:
             raise ArgumentError(
                 Where("budget_bytes")
                 + " is "
                 + Hint(f"{budget:,}")
-                + f"; K of these {n:,} examples needs at least {taken + least:,}"
+                + f"; K of {n:,} examples needs at least {taken + least:,}"
                 + UNIT
                 + f" ({size:,} for K itself).",
                 value=budget,
@@ -199,7 +235,7 @@ class _Contraction:
         return _Blocks(examples, logits, max(1, free // call))
 
     def _chunks(self, n: int) -> list[list[_Chunk]]:
-        """Lists of the chunks that meet: of one slice of the logits, but all of them for 'full'."""
+        """Return lists of chunks to combine: one per slice of logits, or one for 'full'."""
         examples, logits = self.blocks.examples, self.blocks.logits
         slices = [
             [
@@ -212,29 +248,32 @@ class _Contraction:
         return [every] if self.logits == "full" else slices
 
     def _rows(self, x: Tensor, chunk: _Chunk) -> Rows:
+        """Compute the rows of one piece."""
         return self.function.rows(x[chunk.examples], self.basis[chunk.logits])
 
     def _held(self, chunk: _Chunk) -> Rows:
-        """The rows of a whole chunk of x, computed piece by piece into their place: of each
-        parameter (b, c, ...), by logits in memory where they are contracted one by one."""
+        """Compute all rows of a chunk of `x`, piece by piece, into buffers `(b, c, ...)`.
+
+        In mode 'perclass', memory is ordered by logit, since logits are contracted one by one.
+        """
         b, c = _length(chunk.examples), _length(chunk.logits)
-        held: Rows = {}
+        buffers: Rows = {}
         for name, parameter in self.function.parameters.items():
             p = as_real(parameter)
             if self.logits == "perclass":
-                held[name] = p.new_empty((c, b, *p.shape)).transpose(0, 1)
+                buffers[name] = p.new_empty((c, b, *p.shape)).transpose(0, 1)
             else:
-                held[name] = p.new_empty((b, c, *p.shape))
+                buffers[name] = p.new_empty((b, c, *p.shape))
         for piece in chunk.pieces(self.blocks.piece):
             first = piece.examples.start - chunk.examples.start
             rows = self._rows(self.x, piece)
             for name, row in rows.items():
-                held[name][first : first + len(row)] = row
-            del rows, row  # before the next are computed
-        return held
+                buffers[name][first : first + len(row)] = row
+            del rows, row  # free them before the next ones are computed
+        return buffers
 
     def _add_square(self, total: Tensor, chunk: _Chunk, held: Rows) -> None:
-        """The chunk against itself: tiles on and above the diagonal, mirrored below."""
+        """Contract a chunk with itself: tiles on and above the diagonal, mirrored below."""
         start = chunk.examples.start
         tile = min(self.blocks.piece, max(ROWS_AT_LEAST, _length(chunk.examples) // 8))
         for columns in chunk.pieces(tile):
@@ -255,7 +294,7 @@ class _Contraction:
         two: Rows,
         mirrored: bool = False,
     ) -> None:
-        """Add the products of two chunks' rows at their place, and at the mirrored one."""
+        """Add the products of the rows of two chunks to the kernel; mirror them if requested."""
         s, k, t, q = left.examples, left.logits, right.examples, right.logits
         for name, row in one.items():
             a, b = row.flatten(2).to(self.dtype), two[name].flatten(2).to(self.dtype)
@@ -264,8 +303,8 @@ class _Contraction:
                     part = _products(a.flatten(0, 1), b.flatten(0, 1))
                     total[s, k, t, q] += part.reshape(*a.shape[:2], *b.shape[:2])
                 case "perclass":
-                    for place in range(_length(k)):
-                        total[k.start + place, s, t] += _products(a[:, place], b[:, place])
+                    for index in range(_length(k)):
+                        total[k.start + index, s, t] += _products(a[:, index], b[:, index])
                 case _:
                     total[s, t] += _products(a.flatten(1), b.flatten(1))
         if mirrored:
@@ -279,10 +318,11 @@ class _Contraction:
 
 
 def _products(one: Tensor, two: Tensor) -> Tensor:
-    """one @ two.T; of a few rows not by oneDNN, which fills them up to 64.
+    """Return one @ two.T, avoiding oneDNN for few rows, which it pads to 64.
 
-    For a few rows a BLAS adds up each number of the result in one float32: over the 23 million
-    numbers of a layer of ResNet-18 with ten logits that is 1e-3 off. Sums of parts are not.
+    For a few rows, a BLAS accumulates each entry in a single float32: for the 23 million numbers
+    per row of a ResNet-18 layer with ten logits that is off by 1e-3. Summing parts in float64 is
+    not.
     """
     if min(len(one), len(two)) >= ROWS_AT_LEAST:
         return product(one, two)
@@ -294,37 +334,43 @@ def _products(one: Tensor, two: Tensor) -> Tensor:
 
 @cache
 def _enter_context(device: torch.device) -> None:
-    """Let autograd's own thread for a card enter CUDA's context by a kernel: where a product comes
-    first, torch warns that there is none."""
+    """Make autograd's worker thread enter the CUDA context by launching a kernel.
+
+    If its first operation is a matrix product, torch warns that there is no context.
+    """
     if device.type == "cuda":
         with torch.enable_grad():
-            one = torch.ones((), device=device, requires_grad=True)
-            torch.autograd.grad(2.0 * one, one)
+            scalar = torch.ones((), device=device, requires_grad=True)
+            torch.autograd.grad(2.0 * scalar, scalar)
 
 
 def _length(part: slice) -> int:
+    """Return the length of a slice."""
     return int(part.stop - part.start)
 
 
 def _check_examples(name: str, examples: object, module: nn.Module) -> None:
+    """Raise `ArgumentError` unless the examples are a real tensor on the module's device."""
     if not isinstance(examples, Tensor):
         raise ArgumentError(
-            f"{name} must be a tensor, not {type(examples).__name__}.", kind="wrong-type"
+            f"{name} is of type {type(examples).__name__}; expected a tensor.", kind="wrong-type"
         )
     if examples.dim() < 1 or not len(examples):
         raise ArgumentError(
-            f"{name} has shape {tuple(examples.shape)}; it must hold examples.", kind="wrong-shape"
+            f"{name} has shape {tuple(examples.shape)}; expected at least one example.",
+            kind="wrong-shape",
         )
     parameter = next(module.parameters(), None)
     if parameter is not None and parameter.device != examples.device:
         raise ArgumentError(
-            f"{name} is on {examples.device}, the module on {parameter.device}.",
+            f"{name} is on {examples.device}, but the module is on {parameter.device}; move one "
+            "of them.",
             kind="other-device",
         )
     if examples.is_complex():
         raise ArgumentError(
-            f"{name} holds complex numbers; K is of real inputs: give the real and imaginary parts "
-            "to a module that puts them together.",
+            f"{name} is complex, but K needs real inputs; pass real and imaginary parts to a "
+            "module that combines them.",
             kind="wrong-type",
         )
     if examples.is_floating_point():

@@ -1,4 +1,4 @@
-"""Monte-Carlo estimates of H, Λ and S with their error bars, linear in the examples (THEORY §3)."""
+"""Monte-Carlo estimates of H, Λ and S with error bars, linear in the examples (THEORY §3)."""
 
 from __future__ import annotations
 
@@ -27,48 +27,67 @@ from dgn_engine.kernels.walk import widths_outside_blocks
 from dgn_engine.model import architecture as arch
 from dgn_engine.model.stack import apply_weight
 
-PASS_BYTES = 64 << 20  # of the largest layer of the examples that pass at once
+PASS_BYTES = 64 << 20  # memory of the largest layer for the examples passed at once
 
 
 @dataclass(frozen=True)
 class PathScales:
-    """What a random pass divides by: `merges`, the factors of block and skip of each addition;
-    `constant`: the path kernel is so many times the mean of the products."""
+    """Normalisation of a random pass.
+
+    Attributes:
+        merges: Factors of block and skip of each addition.
+        constant: The path kernel is this times the mean of the products.
+    """
 
     merges: tuple[tuple[float, float], ...]
     constant: float
 
     @staticmethod
     def of(architecture: arch.Architecture, by_width: bool) -> PathScales:
-        """`by_width`: every τ_l is divided by its width, within blocks, too; else path counts."""
+        """Compute the normalisation for an architecture.
+
+        Args:
+            architecture: The network.
+            by_width: Whether every τ_l is divided by its width, also inside residual blocks;
+              otherwise blocks are weighted by their path counts.
+
+        Returns:
+            The normalisation.
+        """
         merges: list[tuple[float, float]] = []
-        passed = 1.0  # what this branch has been divided by
-        begun: list[float] = []  # of each open block: outside it, then in the other branch
+        branch_scale = 1.0  # normalisation of the current branch so far
+        open_scales: list[float] = []  # for each open block: outside it, then in the other branch
         for node in architecture.nodes[:-1]:
             match node:
                 case arch.Dense() | arch.Conv():
-                    passed *= _summands(node) / (node.outputs if by_width else 1.0)
+                    branch_scale *= _summands(node) / (node.outputs if by_width else 1.0)
                 case arch.Fork() | arch.Skip():
-                    begun.append(passed)
-                    passed = 1.0
+                    open_scales.append(branch_scale)
+                    branch_scale = 1.0
                 case arch.Merge():
-                    block, outside = begun.pop(), begun.pop()
-                    whole = block + passed
-                    shares = (block / whole) ** 0.5, (passed / whole) ** 0.5
+                    block, outside = open_scales.pop(), open_scales.pop()
+                    # E⟨h, h'⟩ must count paths, so each branch weighs the square root of its share.
+                    combined = block + branch_scale
+                    shares = (block / combined) ** 0.5, (branch_scale / combined) ** 0.5
                     merges.append((node.post * node.pre * shares[0], node.post * shares[1]))
-                    passed = outside * whole
-        return PathScales(tuple(merges), passed)
+                    branch_scale = outside * combined
+        return PathScales(tuple(merges), branch_scale)
 
 
 def _summands(layer: arch.Dense | arch.Conv) -> float:
+    """Return the number of terms that one output of a layer contributes to."""
     window = layer.kernel**2 if isinstance(layer, arch.Conv) else 1
     return float(layer.outputs * window)
 
 
 @dataclass(frozen=True)
 class PathSigns:
-    """The random numbers of one draw: ±σ weights of every layer but the last, σ² the inverse of
-    what the layer adds up, and signs (C,) of every gate layer where S is wanted."""
+    """The random numbers of one draw.
+
+    Attributes:
+        weights: ±σ weights of every layer but the last, with 1/σ² the number of summands.
+        slopes: Random signs `(C,)` of every gate layer, if S is wanted.
+    """
 
     weights: tuple[Tensor | None, ...]
     slopes: tuple[Tensor, ...] | None
@@ -77,10 +96,20 @@ class PathSigns:
     def drawn(
         architecture: arch.Architecture, generator: torch.Generator, sensitive: bool, like: Tensor
     ) -> PathSigns:
-        """Drawn on the generator's device: a CPU generator means the same signs on every one."""
+        """Draw random signs.
+
+        Args:
+            architecture: The network.
+            generator: Source of randomness; a CPU generator gives the same signs on every device.
+            sensitive: Whether to draw signs for the gate layers, too.
+            like: Tensor that gives dtype and device.
+
+        Returns:
+            The signs.
+        """
         weights: list[Tensor | None] = []
         for layer in architecture.weighted[:-1]:
-            if isinstance(layer, arch.ChannelScale):  # paths pass it one to one
+            if isinstance(layer, arch.ChannelScale):  # does not count for paths
                 weights.append(None)
                 continue
             signs = _signs(arch.weight_shape(layer), generator, like)
@@ -95,7 +124,7 @@ class PathSigns:
 
 
 def _signs(shape: Sequence[int], generator: torch.Generator, like: Tensor) -> Tensor:
-    """±1 with equal chance, eight of each random byte."""
+    """Draw ±1 with equal probability, eight per random byte."""
     count = torch.Size(shape).numel()
     device = generator.device
     octets = torch.randint(
@@ -106,16 +135,16 @@ def _signs(shape: Sequence[int], generator: torch.Generator, like: Tensor) -> Te
     return bits.flatten()[:count].to(like).mul_(2.0).sub_(1.0).reshape(tuple(shape))
 
 
-# One random value network under given gates, whose products count paths in the mean (THEORY §3).
+# A random value network under given gates, whose mean products count paths (THEORY §3).
 #
 # With independent symmetric signs as weights, E⟨h(s), h(s')⟩ over the last hidden layer h is the
-# path kernel. Layers are divided by what they add up, pooling sums, and a block and its skip are
-# weighed so that the mean is one of path counts; the constant that is left over is known.
+# path kernel. Each layer is divided by the number of its summands, pooling sums, and a block and
+# its skip are weighted so that the mean counts paths; the remaining constant is known.
 #
-# The sensitive S is the derivative of Λ under GGᵀ → GGᵀ + εDDᵀ. With one more independent sign ξ
-# for each gate layer and channel, ∂h = Σ ξ ∂h/∂G·D has E⟨∂h(s), ∂h(s')⟩ = S: products of different
-# layers or channels vanish in the mean, and what is left is D(s)D(s')ᵀ in the place of one layer's
-# GGᵀ. ∂h is carried along by the product rule, at the cost of a second pass.
+# S is the derivative of Λ under GGᵀ → GGᵀ + εDDᵀ. With one more independent sign ξ for each gate
+# layer and channel, ∂h = Σ ξ ∂h/∂G·D has E⟨∂h(s), ∂h(s')⟩ = S: products of different layers or
+# channels have mean zero, which leaves D(s)D(s')ᵀ instead of one layer's GGᵀ. ∂h is computed
+# alongside h by the product rule, at the cost of a second pass.
 def random_pass(
     architecture: arch.Architecture,
     scales: PathScales,
@@ -123,7 +152,19 @@ def random_pass(
     inputs: PathInputs,
     part: slice,
 ) -> tuple[Tensor, Tensor | None]:
-    """h (n, w) of the examples `part` and, where there are signs of gate layers, ∂h (n, w)."""
+    """Run one random value network under given gates.
+
+    Args:
+        architecture: The network.
+        scales: Its normalisation.
+        signs: Random signs of this draw.
+        inputs: Gates, x^v, masks and sensitivities of all examples.
+        part: The examples to pass.
+
+    Returns:
+        The last hidden layer h, `(n, w)`, and its change ∂h, `(n, w)`, or `None` without signs of
+        gate layers.
+    """
     start, z = _entered(architecture, inputs, part)
     pair = _RandomPass(scales, signs, inputs, part, z)
     for node in architecture.nodes[start:-1]:
@@ -134,13 +175,12 @@ def random_pass(
 def _entered(
     architecture: arch.Architecture, inputs: PathInputs, part: slice
 ) -> tuple[int, Tensor]:
-    """With which node a pass begins, and with what: x^v, or for Λ, whose recursion begins with one
-    everywhere, ones in the first channel and zeros in the others."""
+    """Return the first node of a pass and its input: x^v, or for Λ one in the first channel."""
     if inputs.x_value is not None:
         return 0, inputs.x_value[part]
     nodes = architecture.nodes
     start, shape = 0, architecture.input_shape
-    if not any(isinstance(node, arch.Conv) for node in nodes):  # pooling comes before the one
+    if not any(isinstance(node, arch.Conv) for node in nodes):  # skip pooling of the inputs
         for node, after in architecture.shapes():
             if arch.is_weighted(node):
                 break
@@ -152,7 +192,7 @@ def _entered(
 
 
 class _RandomPass:
-    """z and its derivative on their way through the nodes; no derivative before the first gate."""
+    """z and its derivative while they pass the nodes; no derivative before the first gate."""
 
     def __init__(
         self, scales: PathScales, signs: PathSigns, inputs: PathInputs, part: slice, z: Tensor
@@ -165,6 +205,7 @@ class _RandomPass:
         self._gates = self._pools = 0
 
     def through(self, node: arch.Node) -> None:
+        """Apply one node to z and its derivative."""
         match node:
             case arch.Dense() | arch.Conv():
                 weight = next(self._weights)
@@ -196,39 +237,56 @@ class _RandomPass:
             self._gate()
 
     def _map(self, linear: Callable[[Tensor], Tensor]) -> None:
+        """Apply a linear function to z and its derivative."""
         self.z = linear(self.z)
         self.change = None if self.change is None else linear(self.change)
 
     def _merge(self) -> None:
+        """Add block and skip."""
         through, beside = next(self._merges)
         z, change = self._kept.pop()
         self.z = torch.add(through * z, self.z, alpha=beside)
         if change is None or self.change is None:
-            one, scale = (self.change, beside) if change is None else (change, through)
-            self.change = None if one is None else scale * one
+            branch, scale = (self.change, beside) if change is None else (change, through)
+            self.change = None if branch is None else scale * branch
         else:
             self.change = torch.add(through * change, self.change, alpha=beside)
 
     def _gate(self) -> None:
-        place, q = self._gates, self.z
+        """Apply the next gate layer, with the product rule for the derivative."""
+        layer, q = self._gates, self.z
         self._gates += 1
-        gates = self._inputs.gates[place][self._part]
+        gates = self._inputs.gates[layer][self._part]
         self.z = q * gates
         if self._slopes is None:
             return
         assert self._inputs.sensitivities is not None
-        moved = self._inputs.sensitivities[place][self._part] * self._slopes[place] * q
-        self.change = moved if self.change is None else moved.addcmul_(self.change, gates)
+        # z = G ⊙ q:  ∂z = ξ D ⊙ q + G ⊙ ∂q
+        change = self._inputs.sensitivities[layer][self._part] * self._slopes[layer] * q
+        self.change = change if self.change is None else change.addcmul_(self.change, gates)
 
 
 class PathEstimator:
-    """H of the examples, or Λ where the inputs have no x^v, and S where they have sensitivities:
-    means over random value networks, which go on for as long as draws are added.
+    """Monte-Carlo estimator of H (or Λ, without x^v), and of S if there are sensitivities.
 
-    Each draw is one network of ±σ signs under the given gates; with zz' summed over its last hidden
-    layer, the output weights are integrated out. Unbiased as path counts and, where no block
-    needs it otherwise, 'width' (`by_width`: within blocks, too); relative error O(1/√draws).
-    Every number comes from `generator`; drawn on the CPU, a seed means the same on every device.
+    Each draw is a value network with random weights ±σ under the given gates. With h its last
+    hidden layer, the output weights are integrated out:
+
+        E[h(s)·h(s')] ∝ H(s, s').
+
+    The estimate is unbiased as path counts and, unless a residual block prevents it, for 'width';
+    its relative error is O(1/√draws). All randomness comes from `generator`; with a CPU generator,
+    a seed gives the same draws on every device.
+
+    Args:
+        architecture: The network.
+        inputs: Gates, and x^v, masks and sensitivities as needed.
+        generator: Source of randomness, on the CPU.
+        by_width: Whether every τ_l is divided by its width, also inside residual blocks.
+        other: Second set of inputs; the kernels are then blocks `(n, m)`.
+
+    Raises:
+        ArgumentError: The inputs do not fit the architecture.
     """
 
     def __init__(
@@ -249,36 +307,48 @@ class PathEstimator:
         self._like = self._inputs.gates[0]
         sizes = [prod(shape) for _, shape in architecture.shapes()]
         item = self._like.element_size() * max(sizes)
-        self.at_once = max(1, PASS_BYTES // item)  # examples; each slice of a draw is of so many
+        self.at_once = max(1, PASS_BYTES // item)  # examples per slice of a draw
         self._kernels = KernelAverage(self._block.symmetric)
         self._sensitive = KernelAverage(self._block.symmetric)
 
     @property
     def draws(self) -> int:
+        """Number of completed draws.
+
+        Returns:
+            The count.
+        """
         return self._kernels.count
 
     @torch.no_grad()
     @full_precision
     def draw(self, count: int = 1) -> None:
-        """Add so many draws."""
+        """Add draws.
+
+        Args:
+            count: Number of draws to add.
+        """
         for _ in range(count):
             for _ in self.slices():
                 pass
 
     @torch.no_grad()
     def slices(self) -> Iterator[float]:
-        """Add one draw, `at_once` examples after the other; yields the share that is done. It
-        counts when the last one is."""
+        """Add one draw in slices of `at_once` examples; it counts once the last slice is done.
+
+        Yields:
+            The fraction of the draw that is done.
+        """
         sensitive = self._inputs.sensitivities is not None
         signs = PathSigns.drawn(self._architecture, self._generator, sensitive, self._like)
-        n, left = len(self._like), 0
+        n, start = len(self._like), 0
         hidden: list[tuple[Tensor, Tensor | None]] = []
-        while left < n:
-            part = slice(left, min(n, left + self.at_once))
+        while start < n:
+            part = slice(start, min(n, start + self.at_once))
             hidden.append(random_pass(self._architecture, self._scales, signs, self._inputs, part))
-            left = part.stop
-            if left < n:
-                yield left / n
+            start = part.stop
+            if start < n:
+                yield start / n
         self._kernels.add(self._gram([h for h, _ in hidden]))
         if sensitive:
             changes = [change for _, change in hidden if change is not None]
@@ -286,18 +356,40 @@ class PathEstimator:
         yield 1.0
 
     def _gram(self, parts: Sequence[Tensor]) -> Tensor:
+        """Multiply the last hidden layer of the rows with that of the columns."""
         h, block = torch.cat(list(parts)), self._block
         return flat_gram(h[block.rows], h[block.columns]).to(accumulator(h))
 
     def kernel(self, normalise: Normalise = "none") -> KernelEstimate:
-        """The estimate of H, or of Λ; two draws are needed."""
+        """Return the estimate of H (or Λ).
+
+        Args:
+            normalise: Normalisation, as for `neural_path_kernel`.
+
+        Returns:
+            Kernel and standard errors, `(n, n)` or `(n, m)`.
+
+        Raises:
+            ArgumentError: Fewer than two draws were made.
+        """
         return self._normalised(self._kernels, normalise)
 
     def sensitive(self, normalise: Normalise = "none") -> KernelEstimate:
-        """The estimate of S; the inputs had sensitivities."""
+        """Return the estimate of S; the inputs must have sensitivities.
+
+        Args:
+            normalise: Normalisation, as for `neural_path_kernel`.
+
+        Returns:
+            Kernel and standard errors, `(n, n)` or `(n, m)`.
+
+        Raises:
+            ArgumentError: Fewer than two draws were made.
+        """
         return self._normalised(self._sensitive, normalise)
 
     def _normalised(self, average: KernelAverage, normalise: Normalise) -> KernelEstimate:
+        """Normalise an average of draws, starting from path counts."""
         check_word("normalise", normalise, Normalise)
         if normalise == "cosine":
             return average.cosine()
@@ -320,9 +412,25 @@ def estimate_path_kernel(
     masks: Sequence[Tensor] = (),
     other: PathInputs | None = None,
 ) -> KernelEstimate:
-    """`neural_path_kernel` (n, n) from `draws` ≥ 2 random value networks with these gates; against
-    `other` the block (n, m), which has no 'trace' and no 'cosine'. See `PathEstimator`."""
-    check_tensor("x_value", x_value)  # None would be Λ
+    """Estimate the neural path kernel H from random value networks (see `PathEstimator`).
+
+    Args:
+        architecture: The network.
+        gates: One tensor `(n, *gated_shapes[l])` per gate layer.
+        x_value: Value input x^v, `(n, *input_shape)`.
+        draws: Number of random networks, at least 2.
+        generator: Source of randomness, on the CPU.
+        normalise: Normalisation, as for `neural_path_kernel`.
+        masks: Arg-max positions of the max poolings.
+        other: Second set of inputs; 'trace' and 'cosine' are then not available.
+
+    Returns:
+        Kernel and standard errors, `(n, n)` or `(n, m)`.
+
+    Raises:
+        ArgumentError: An argument does not fit.
+    """
+    check_tensor("x_value", x_value)  # None would give Λ
     return _estimated(
         architecture, PathInputs(gates, x_value, masks), draws, generator, normalise, other
     )[0]
@@ -338,8 +446,22 @@ def estimate_overlap(
     normalise: Normalise = "none",
     other: PathInputs | None = None,
 ) -> tuple[KernelEstimate, KernelEstimate | None]:
-    """Λ and, where the inputs have sensitivities, S (n, n), from `draws` ≥ 2 random value networks;
-    their x^v is not looked at. Otherwise as `estimate_path_kernel`."""
+    """Estimate Λ, and S if the inputs have sensitivities, from random value networks.
+
+    Args:
+        architecture: The network.
+        inputs: Gates, masks and sensitivities; their x^v is ignored.
+        draws: Number of random networks, at least 2.
+        generator: Source of randomness, on the CPU.
+        normalise: Normalisation, as for `neural_path_kernel`.
+        other: Second set of inputs; 'trace' and 'cosine' are then not available.
+
+    Returns:
+        Estimates of Λ and S (or `None`), `(n, n)` or `(n, m)`.
+
+    Raises:
+        ArgumentError: An argument does not fit.
+    """
     check_path_inputs(architecture, inputs, other)
     plain = PathInputs(inputs.gates, None, inputs.masks, inputs.sensitivities)
     return _estimated(architecture, plain, draws, generator, normalise, other)
@@ -353,9 +475,10 @@ def _estimated(
     normalise: Normalise,
     other: PathInputs | None,
 ) -> tuple[KernelEstimate, KernelEstimate | None]:
+    """Estimate kernel and derivative from `draws` random networks."""
     check_word("normalise", normalise, Normalise)
-    check_count("draws", draws, 2)  # of fewer there is no error bar
+    check_count("draws", draws, 2)  # the error bar needs two
     estimator = PathEstimator(architecture, inputs, generator, normalise == "width", other)
     estimator.draw(draws)
-    found = estimator.kernel(normalise)
-    return found, None if inputs.sensitivities is None else estimator.sensitive(normalise)
+    estimate = estimator.kernel(normalise)
+    return estimate, None if inputs.sensitivities is None else estimator.sensitive(normalise)

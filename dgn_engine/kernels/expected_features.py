@@ -1,4 +1,4 @@
-"""E[K^F_0]: the kernel of trained gates, expected over random value weights ([DGN] Lemma 3.1)."""
+"""E[K^F_0], the tangent kernel of trained gates averaged over value weights ([DGN] Lemma 3.1)."""
 
 from __future__ import annotations
 
@@ -28,19 +28,37 @@ def expected_feature_kernel(
     other: Tensor | None = None,
     sigmas: Sequence[float] | None = None,
 ) -> Tensor:
-    """E[K^F_0] (n, n), float64, per logit, of a dense deep gated network with soft gates at inputs
-    x (n, *input_shape); against `other` (m, *input_shape) the block (n, m).
+    """Compute the expected feature tangent kernel at initialisation, E[K^F_0].
 
-    The mean of K^F over value weights that are independent, of mean zero, with standard deviations
-    `sigmas` by layer (unless given, the root mean square of each layer's weights), the feature
-    network as it is: exact at any width. It is Π_l σ_l² Σ ⊙ δ, with δ(s, s') =
-    Σ_θ Σ_p ∂_θA(x_s, p) ∂_θA(x_s', p) over feature parameters θ and paths p from one input unit.
-    No path is counted: with τ_l over pairs, δ is Σ_l Π_{m≠l} τ_m Σ_i ∂γ_i∂γ_i'⟨∇q_i, ∇q_i'⟩ and, of
-    two layers, Σ_{l≠k} Π_{m≠l,k} τ_m ⟨Σ_i G_i'∂γ_i∇q_i, Σ_j G_j∂γ_j'∇q_j'⟩, by sweeps through the
-    feature network; the second costs O(n²w²). Wiring, rotation, tiling and feature biases count.
+    It is the mean of K^F over value weights that are independent with mean zero and standard
+    deviations σ_l, for the current feature network, and exact at any width:
 
-    Raises `ArgumentError` for networks of which this is not the expectation.
-    Source: [DGN] Lemma 3.1.
+        E[K^F_0] = Π_l σ_l² Σ ⊙ δ,   δ(s, s') = Σ_θ Σ_p ∂_θA(x_s, p) ∂_θA(x_s', p),
+
+    over feature parameters θ and paths p from one input unit. Paths are not enumerated. With τ_m
+    the gate overlaps, δ is the sum of a term per layer and a term per pair of layers,
+
+        Σ_l Π_{m≠l} τ_m Σ_i ∂γ_i ∂γ_i' ⟨∇q_i, ∇q_i'⟩
+        + Σ_{l≠k} Π_{m≠l,k} τ_m ⟨Σ_i G_i' ∂γ_i ∇q_i, Σ_j G_j ∂γ_j' ∇q_j'⟩,
+
+    each computed by sweeps through the feature network; the second costs O(n²w²). Wiring, rotation,
+    tiling and biases of the feature network are taken into account.
+
+    Args:
+        network: Dense deep gated network with soft gates made by a feature network.
+        x: Inputs, `(n, *input_shape)`.
+        other: Second set of inputs, `(m, *input_shape)`.
+        sigmas: Standard deviations of the value weights, one per weight layer. Default: the root
+          mean square of each layer's weights.
+
+    Returns:
+        E[K^F_0] per logit, `(n, n)` or `(n, m)`, float64.
+
+    Raises:
+        ArgumentError: The lemma does not apply to this network.
+
+    References:
+        [DGN] Lemma 3.1.
     """
     check_network_inputs(network, x)
     if other is not None:
@@ -56,40 +74,47 @@ def expected_feature_kernel(
 
 
 def _check_kind(network: GatedNetwork) -> None:
-    """Raise `ArgumentError` where Lemma 3.1 does not say what E[K^F_0] is."""
+    """Raise `ArgumentError` if Lemma 3.1 does not apply to the network."""
     if network.own_gates or network.given_gates is not None or network.drawn_gates:
         raise ArgumentError(
-            "E[K^F_0] needs a feature network of its own: gates of the value network's own depend "
-            "on its weights, and coins have no gradient.",
+            "E[K^F_0] needs a separate feature network: a network's own gates depend on its "
+            "weights, and random gates have no gradient.",
             kind="not-supported",
         )
     if not network.gate.soft or network.gate.open:
         raise ArgumentError(
-            "K^F is zero here: these gates have no gradient, only soft ones do.", kind="singular"
+            "K^F is zero for these gates: only soft gates have a gradient.", kind="singular"
         )
     nodes = network.architecture.nodes
     if not all(isinstance(node, Dense) for node in nodes) or not all(
         isinstance(node, Dense) and node.gated for node in nodes[:-1]
     ):
         raise ArgumentError(
-            "E[K^F_0] is known for dense networks whose every hidden layer is gated.",
+            "E[K^F_0] is known only for dense networks with a gate in every hidden layer.",
             kind="not-supported",
         )
     if len(network.value.biases):
         raise ArgumentError(
-            "E[K^F_0] counts paths of weights; this value network has biases.", kind="not-supported"
+            "E[K^F_0] is not defined for a value network with biases.", kind="not-supported"
         )
     stack = network.feature
-    if stack.frozen or not all(one.plain for one in stack.layer_parameters()):
+    if stack.frozen or not all(layer.plain for layer in stack.layer_parameters()):
         raise ArgumentError(
-            "E[K^F_0] is over feature weights and biases that all train, without constant factors.",
+            "E[K^F_0] needs a feature network whose weights and biases all train, without "
+            "constant factors.",
             kind="not-supported",
         )
 
 
 class _FeaturePass:
-    """What the feature network makes of some inputs, by its layers, float64: what each is fed, the
-    gate, its derivative, and the slope of what is passed on."""
+    """A forward pass of the feature network in float64, layer by layer.
+
+    Attributes:
+        inputs: Inputs of each layer.
+        gates: γ(q_l).
+        changes: ∂γ(q_l).
+        slopes: χ'(q_l) of what is passed on to the next layer.
+    """
 
     def __init__(self, network: GatedNetwork, x: Tensor) -> None:
         trace = network.trace(x).feature
@@ -112,6 +137,7 @@ class _Delta:
     sigmas: Sequence[float]
 
     def total(self) -> Tensor:
+        """Compute the sum over layers and pairs of layers, `(n, m)`."""
         grams = [flat_gram(a, b) for a, b in zip(self.one.inputs, self.two.inputs, strict=True)]
         if len(self.network.feature.biases):
             grams = [gram + 1.0 for gram in grams]
@@ -122,6 +148,7 @@ class _Delta:
         ]
         total = torch.zeros_like(tau[0])
         for layer, scale in enumerate(scales):
+            # Π_{m≠l} τ_m ⊙ Σ_i ∂γ_i∂γ_i'⟨∇q_i, ∇q_i'⟩
             total += scale * self._same_layer(layer, grams) * _others(tau, {layer})
         widest = max(gates.shape[1] for gates in self.one.gates)
         rows = max(1, TILE_BYTES // (8 * len(tau) ** 2 * tau[0].shape[1] * widest))
@@ -131,26 +158,27 @@ class _Delta:
         return total
 
     def _scales(self) -> list[float]:
-        """Of each feature layer σ² of the value layer that it gates, and how often its units are
-        seen there."""
+        """Return σ_l² of the value layer that each feature layer gates, times its tiling."""
         network = self.network
         scales = [0.0] * len(network.wiring)
-        for place, (source, route) in enumerate(zip(network.wiring, network.routes, strict=True)):
-            scales[source] = self.sigmas[place] ** 2 * route.tile
+        for layer, (source, route) in enumerate(zip(network.wiring, network.routes, strict=True)):
+            scales[source] = self.sigmas[layer] ** 2 * route.tile
         return scales
 
     def _weights(self) -> list[Tensor]:
+        """Return the feature weights in float64."""
         return [weight.double() for weight in self.network.feature.tensors()[0]]
 
     def _same_layer(self, layer: int, grams: list[Tensor]) -> Tensor:
-        """Σ_i ∂γ_i∂γ_i'⟨∇q_i, ∇q_i'⟩ over the units of one layer, (n, m)."""
+        """Compute Σ_i ∂γ_i ∂γ_i' ⟨∇q_i, ∇q_i'⟩ over the units of one layer, `(n, m)`."""
         weights = self._weights()
-        sides = [torch.diag_embed(each.changes[layer]) for each in (self.one, self.two)]
+        sides = [torch.diag_embed(examples.changes[layer]) for examples in (self.one, self.two)]
         total = grams[layer] * flat_gram(*sides)
         for below in reversed(range(layer)):
+            # back through the feature network: ∇q_{l-1} = (∇q_l W_l) ⊙ χ'(q_{l-1})
             sides = [
-                (side @ weights[below + 1]) * each.slopes[below][:, None]
-                for side, each in zip(sides, (self.one, self.two), strict=True)
+                (side @ weights[below + 1]) * examples.slopes[below][:, None]
+                for side, examples in zip(sides, (self.one, self.two), strict=True)
             ]
             total += grams[below] * flat_gram(*sides)
         return total
@@ -158,10 +186,10 @@ class _Delta:
     def _two_layers(
         self, part: slice, grams: list[Tensor], tau: list[Tensor], scales: list[float]
     ) -> Tensor:
-        """The terms of two different layers for some rows, (r, m)."""
+        """Compute the terms of all pairs of different layers for some rows, `(r, m)`."""
         weights, layers = self._weights(), range(len(tau))
         one, two = self.one, self.two
-        # By the layer where they begin: gradients at s against the gates at s', and the reverse.
+        # By the layer where they start: gradients at s against gates at s', and the reverse.
         ours: dict[int, Tensor] = {}
         theirs: dict[int, Tensor] = {}
         total = torch.zeros_like(tau[0][part])
@@ -185,6 +213,6 @@ class _Delta:
 
 
 def _others(tau: list[Tensor], without: set[int]) -> Tensor:
-    """The product of all τ but some, (n, m)."""
-    kept = [each for place, each in enumerate(tau) if place not in without]
-    return prod(kept, start=torch.ones_like(tau[0]))
+    """Multiply all τ except those of some layers, `(n, m)`."""
+    factors = [gram for layer, gram in enumerate(tau) if layer not in without]
+    return prod(factors, start=torch.ones_like(tau[0]))

@@ -1,4 +1,4 @@
-"""A trained network looked at without training it: gates, overlaps, path kernel and spectrum."""
+"""Statistics of a network without training it: gates, overlaps, path kernel and spectrum."""
 
 from __future__ import annotations
 
@@ -18,29 +18,39 @@ from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.random_streams import random_stream
 
-RATE = 1.6e9  # operations a second that are counted on where the exact recursion is weighed
-KEPT = 6  # tensors of a layer's size that two passes hold
+RATE = 1.6e9  # assumed operations per second of the exact recursion
+KEPT = 6  # tensors of a layer's size that two forward passes keep
 
 Roads = Literal["auto", "exact", "estimate"]
 
 
 @dataclass(frozen=True)
 class GateStatisticsSettings:
-    """`road` to the path kernels: the exact recursion, an estimate from `draws` random value
-    networks, or the former where it fits into `seconds` and `memory_bytes`."""
+    """Settings of `gate_statistics`.
+
+    Attributes:
+        road: How path kernels are computed: 'exact' recursion, 'estimate' from random value
+          networks, or 'auto' for the former if it fits into `seconds` and `memory_bytes`.
+        draws: Number of random value networks of an estimate.
+        seconds: Time allowed for the exact recursion.
+        memory_bytes: Memory allowed.
+        seed: Seed of the estimate.
+    """
 
     road: Roads = "auto"
     draws: int = 100
     seconds: float = 60.0
     memory_bytes: int = 4 << 30
     seed: int = 0
-    layers: tuple[int, ...] = ()  # gate layers from 0 that are looked at one by one; all if empty
+    layers: tuple[int, ...] = ()  # gate layers (from 0) reported individually; all if empty
 
 
 @dataclass(frozen=True)
 class ClassSimilarity(HtmlFields):
-    """Mean entry of a kernel with unit diagonal, between two examples of one class and of two;
-    None where there is no such pair, or none of its examples has a path."""
+    """Mean entry of a kernel with unit diagonal, within one class and between two.
+
+    A value is `None` if there is no such pair of examples, or none of them has an active path.
+    """
 
     same: float | None
     other: float | None
@@ -48,8 +58,17 @@ class ClassSimilarity(HtmlFields):
 
 @dataclass(frozen=True)
 class LayerGateStatistics(HtmlFields):
-    """One gate layer on the examples: share of open gates, units that are closed (or open) for
-    every example and position, overlap τ and sensitive overlap DDᵀ."""
+    """Statistics of one gate layer.
+
+    Attributes:
+        name: Name of the layer, for example 'conv 2'.
+        shape: Shape of the layer, `(w,)` or `(C, H, W)`.
+        open: Fraction of open gates.
+        never: Number of units that are closed for every example and position.
+        always: Number of units that are open for every example and position.
+        overlap: Similarity by τ = GGᵀ.
+        sensitive: Similarity by DDᵀ.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -62,12 +81,24 @@ class LayerGateStatistics(HtmlFields):
 
 @dataclass(frozen=True)
 class GateStatistics(HtmlFields):
-    """What was found. `relative`: standard error of an estimated kernel over the whole of it
-    (Frobenius), None where the kernel is exact; `weighted`: every sub-network of a residual
-    network counts with its widths, because it was estimated. `arrays`: kernels and spectrum.
-    `sensitive` and `nu` are None where they would need the exact kernel; `rank`, `cutoff` and
-    `outside` as in `kernels.Nu`; `contradictory`: how many examples have an input that occurs
-    with another label as well."""
+    """Result of `gate_statistics`.
+
+    Attributes:
+        layers: Statistics of the gate layers.
+        overlap: Similarity by Λ.
+        sensitive: Similarity by S; `None` if only estimates are available.
+        relative: Relative standard error (Frobenius) of an estimated kernel; `None` if exact.
+        weighted: Whether sub-networks of a residual network are weighted by their widths, as in
+          every estimate.
+        draws: Number of draws of the estimate; 0 if exact.
+        rank, cutoff, outside: As in `kernels.Nu`.
+        effective_rank: (Σρ)²/Σρ² of H.
+        target_alignment: Alignment of H with the labels.
+        nu: ν of H; `None` if only estimates are available.
+        contradictory: Number of examples whose input also occurs with another label.
+        kappa: κ of hard gates' sensitivity; `None` for soft gates.
+        arrays: Kernels and spectrum by name.
+    """
 
     layers: tuple[LayerGateStatistics, ...]
     overlap: ClassSimilarity
@@ -90,10 +121,22 @@ class GateStatistics(HtmlFields):
 def gate_statistics(
     network: GatedNetwork, x: Tensor, labels: Tensor, settings: GateStatisticsSettings
 ) -> GateStatistics:
-    """Inspect a network on examples x (n, *input_shape) with labels (n,).
+    """Inspect the gates and path kernels of a network on examples.
 
-    Λ, S and H are exact where `settings` allow it. Otherwise Λ and H are estimated (THEORY §3)
-    and S is left out. Raises `UserError` where even a forward pass does not fit into the memory.
+    Λ, S and H are exact if `settings` allow it. Otherwise Λ and H are estimated (THEORY §3) and S
+    is omitted.
+
+    Args:
+        network: The network.
+        x: Inputs, `(n, *input_shape)`.
+        labels: Class numbers, `(n,)`.
+        settings: How to compute the kernels.
+
+    Returns:
+        The statistics.
+
+    Raises:
+        UserError: A forward pass does not fit into the memory.
     """
     architecture = network.architecture
     _check_memory(architecture, x, settings)
@@ -103,22 +146,22 @@ def gate_statistics(
         kernels = _Kernels(shared.overlap(), shared.sensitive(), shared.npk("trace"))
     else:
         kernels = _estimated(shared, settings)
-    chosen = settings.layers or tuple(range(len(shared.gates)))
+    reported = settings.layers or tuple(range(len(shared.gates)))
     names = architecture.gate_names
     layers = tuple(
-        _layer(names[place], shared.gates[place], shared.sensitivities[place], labels)
-        for place in chosen
+        _layer(names[layer], shared.gates[layer], shared.sensitivities[layer], labels)
+        for layer in reported
     )
-    found = k.spectrum(kernels.npk, k.class_targets(labels, max(2, int(labels.max()) + 1)))
-    arrays = {"overlap": kernels.overlap, "npk": kernels.npk, "eigenvalues": found.eigenvalues}
+    spectrum = k.spectrum(kernels.npk, k.class_targets(labels, max(2, int(labels.max()) + 1)))
+    arrays = {"overlap": kernels.overlap, "npk": kernels.npk, "eigenvalues": spectrum.eigenvalues}
     if kernels.sensitive is not None:
         arrays["sensitive"] = kernels.sensitive
     if kernels.error is not None:
         arrays["npk_error"] = kernels.error
-    if found.alignment is not None:
-        arrays["alignment"] = found.alignment
-    for place in chosen:
-        arrays[f"tau_{place + 1}"] = k.layer_overlap(shared.gates[place].double())
+    if spectrum.alignment is not None:
+        arrays["alignment"] = spectrum.alignment
+    for layer in reported:
+        arrays[f"tau_{layer + 1}"] = k.layer_overlap(shared.gates[layer].double())
     return GateStatistics(
         layers=layers,
         overlap=_likeness(kernels.overlap, labels),
@@ -126,12 +169,12 @@ def gate_statistics(
         relative=kernels.relative,
         weighted=not exact and architecture.residual,
         draws=0 if exact else settings.draws,
-        rank=found.rank,
-        effective_rank=found.effective_rank,
-        target_alignment=found.target_alignment,
-        nu=found.nu if exact else None,
-        cutoff=found.cutoff,
-        outside=found.outside if exact else None,
+        rank=spectrum.rank,
+        effective_rank=spectrum.effective_rank,
+        target_alignment=spectrum.target_alignment,
+        nu=spectrum.nu if exact else None,
+        cutoff=spectrum.cutoff,
+        outside=spectrum.outside if exact else None,
         contradictory=len(k.contradictory_examples(x, labels)),
         kappa=None if network.gate.soft else KAPPA,
         arrays={name: tensor.cpu().numpy() for name, tensor in arrays.items()},
@@ -140,7 +183,17 @@ def gate_statistics(
 
 @torch.no_grad()
 def accuracy(network: GatedNetwork, x: Tensor, labels: Tensor, batch: int = 100) -> float:
-    """Share of examples x (n, *input_shape) whose largest logit is their label's."""
+    """Compute the classification accuracy of a network.
+
+    Args:
+        network: The network.
+        x: Inputs, `(n, *input_shape)`.
+        labels: Class numbers, `(n,)`.
+        batch: Number of examples per forward pass.
+
+    Returns:
+        Fraction of examples whose largest logit is that of their label.
+    """
     right = 0
     for start in range(0, len(x), batch):
         logits = network(x[start : start + batch])
@@ -150,7 +203,7 @@ def accuracy(network: GatedNetwork, x: Tensor, labels: Tensor, batch: int = 100)
 
 @dataclass(frozen=True)
 class _Kernels:
-    """Λ, S and H (n, n), H scaled to trace 1; what is None was not computed."""
+    """Λ, S and H `(n, n)`, with H scaled to trace 1; `None` for what was not computed."""
 
     overlap: Tensor
     sensitive: Tensor | None
@@ -160,10 +213,10 @@ class _Kernels:
 
 
 def _estimated(shared: k.SharedKernels, settings: GateStatisticsSettings) -> _Kernels:
-    """Λ is the path kernel of inputs whose channels have the Gram matrix one."""
+    """Estimate Λ and H; Λ is the path kernel of inputs whose Gram matrix is one."""
     architecture, masks = shared.network.architecture, shared.trace.value.masks
     ones = torch.ones_like(shared.x_value) * architecture.input_shape[0] ** -0.5
-    found = [
+    estimates = [
         k.estimate_path_kernel(
             architecture,
             shared.gates,
@@ -175,37 +228,40 @@ def _estimated(shared: k.SharedKernels, settings: GateStatisticsSettings) -> _Ke
         )
         for name, x in (("overlap", ones), ("npk", shared.x_value))
     ]
-    trace = found[1].kernel.trace().clamp(min=torch.finfo(torch.float64).tiny)
+    trace = estimates[1].kernel.trace().clamp(min=torch.finfo(torch.float64).tiny)
     return _Kernels(
-        found[0].kernel,
+        estimates[0].kernel,
         None,
-        found[1].kernel / trace,
-        found[1].error / trace,
-        found[1].relative,
+        estimates[1].kernel / trace,
+        estimates[1].error / trace,
+        estimates[1].relative,
     )
 
 
 def _is_exact(architecture: Architecture, n: int, settings: GateStatisticsSettings) -> bool:
+    """Decide whether to run the exact recursion."""
     if settings.road != "auto":
         return settings.road == "exact"
-    # Λ with its derivative S, and H.
+    # Λ, its derivative S and H together: about four times the cost of H.
     seconds = 4 * k.npk_cost(architecture, n) / RATE
     return seconds <= settings.seconds and k.pair_bytes(architecture) <= settings.memory_bytes
 
 
 def _check_memory(architecture: Architecture, x: Tensor, settings: GateStatisticsSettings) -> None:
+    """Raise `UserError` if a forward pass of all examples exceeds the memory."""
     numbers = sum(prod(shape) for _, shape in architecture.shapes()) + prod(x.shape[1:])
     each = KEPT * numbers * x.element_size()
     if len(x) * each > settings.memory_bytes:
         raise UserError(
-            f"A pass of {len(x):,} examples needs {len(x) * each / 2**30:.3g} GiB, more than the "
-            f"{settings.memory_bytes / 2**30:.3g} GiB allowed; {settings.memory_bytes // each:,} "
-            "fit (or --memory, or a smaller --size).",
+            f"A forward pass of {len(x):,} examples needs {len(x) * each / 2**30:.3g} GiB, but "
+            f"{settings.memory_bytes / 2**30:.3g} GiB are allowed; use at most "
+            f"{settings.memory_bytes // each:,} examples, more --memory or a smaller --size.",
             kind="too-large",
         )
 
 
 def _layer(name: str, gates: Tensor, sensitivities: Tensor, labels: Tensor) -> LayerGateStatistics:
+    """Compute the statistics of one gate layer."""
     spread = gates.transpose(0, 1).flatten(1)  # units, examples and positions
     return LayerGateStatistics(
         name=name,
@@ -219,11 +275,12 @@ def _layer(name: str, gates: Tensor, sensitivities: Tensor, labels: Tensor) -> L
 
 
 def _likeness(kernel: Tensor, labels: Tensor) -> ClassSimilarity:
+    """Average a kernel with unit diagonal over pairs of the same and of different classes."""
     unit = k.unit_diagonal(kernel)
     pairs = ~torch.eye(len(unit), dtype=torch.bool, device=unit.device) & unit.isfinite()
-    alike = labels[:, None] == labels[None, :]
+    same_class = labels[:, None] == labels[None, :]
 
     def mean(chosen: Tensor) -> float | None:
         return float(unit[chosen].mean()) if bool(chosen.any()) else None
 
-    return ClassSimilarity(mean(pairs & alike), mean(pairs & ~alike))
+    return ClassSimilarity(mean(pairs & same_class), mean(pairs & ~same_class))

@@ -1,4 +1,4 @@
-"""Matrix products of examples with examples, A Bᵀ: by the faster library, in tiles of rows."""
+"""Products of examples with examples, A Bᵀ, by the faster library and in tiles of rows."""
 
 from __future__ import annotations
 
@@ -15,18 +15,33 @@ from dgn_engine.kernels.precision import full_precision
 
 WORTH_IT = 1.2  # oneDNN is used where it is at least this much faster than the BLAS
 TILE_ITEMS = 8 << 20  # numbers in one tile of rows
-ROWS_AT_LEAST = 64  # fewer rows than this make the products of a tile slow
-ROWS_ON_A_CARD = 1024  # not tuned; with 64, n = 200 took twice as long on an H100
+ROWS_AT_LEAST = 64  # a product of fewer rows than this is slow
+ROWS_ON_A_CARD = 1024  # the same on a GPU; not tuned (64 took twice as long on an H100 at n = 200)
 
 
 def accumulator(tensor: Tensor) -> torch.dtype:
-    """The widest floating type of the tensor's device: float64, but float32 on Apple's MPS."""
+    """Return the widest floating dtype of a tensor's device.
+
+    Args:
+        tensor: Any tensor.
+
+    Returns:
+        float64, or float32 on Apple's MPS.
+    """
     return torch.float32 if tensor.device.type == "mps" else torch.float64
 
 
 @full_precision
 def input_gram(x: Tensor, other: Tensor | None = None) -> Tensor:
-    """Σ[s, s'] = ⟨x_s, x_{s'}⟩ for x (n, ...); (n, n), or (n, m) against `other` (m, ...)."""
+    """Compute the Gram matrix of inputs, Σ[s, s'] = ⟨x_s, x_{s'}⟩.
+
+    Args:
+        x: Inputs, `(n, ...)`.
+        other: Second set of inputs, `(m, ...)`.
+
+    Returns:
+        Σ, `(n, n)` or `(n, m)`, in the dtype of `x`.
+    """
     check_tensor("x", x)
     if other is not None:
         check_inputs("other", other, tuple(x.shape[1:]), like=x)
@@ -34,14 +49,28 @@ def input_gram(x: Tensor, other: Tensor | None = None) -> Tensor:
 
 
 def flat_gram(x: Tensor, other: Tensor | None = None) -> Tensor:
-    """`input_gram` without its checks, for each tile."""
+    """Compute `input_gram` without argument checks.
+
+    Args:
+        x: Inputs, `(n, ...)`.
+        other: Second set of inputs, `(m, ...)`, or `None`.
+
+    Returns:
+        Σ, `(n, n)` or `(n, m)`.
+    """
     return product(x.flatten(1), (x if other is None else other).flatten(1))
 
 
 def product(one: Tensor, two: Tensor, into: Tensor | None = None) -> Tensor:
-    """one @ two.T for matrices (n, k) and (m, k), any float type and device.
+    """Compute one @ two.T, with oneDNN if that is faster here.
 
-    `into` (n, m) may be used for the result: fresh memory costs page faults.
+    Args:
+        one: Matrix, `(n, k)`, of any floating dtype and device.
+        two: Matrix, `(m, k)`.
+        into: Buffer `(n, m)` that may be used for the result, which saves page faults.
+
+    Returns:
+        The product, `(n, m)`.
     """
     if one.dtype == torch.float32 and one.device.type == "cpu" and onednn_is_faster():
         return _onednn(one.contiguous(), two.contiguous())
@@ -49,14 +78,20 @@ def product(one: Tensor, two: Tensor, into: Tensor | None = None) -> Tensor:
 
 
 def _onednn(one: Tensor, two: Tensor) -> Tensor:
-    # A private operator, the only single-threaded road to oneDNN's product: tried, never trusted.
+    """Compute one @ two.T with oneDNN."""
+    # A private operator, the only single-threaded access to oneDNN's matrix product; it is tested
+    # against the BLAS before use.
     result: Tensor = torch.ops.mkldnn._linear_pointwise(one, two, None, "none", [], "")
     return result
 
 
 @cache
 def onednn_is_faster() -> bool:
-    """Whether oneDNN multiplies float32 clearly faster here: timed once per process, 10 ms."""
+    """Time once per process whether oneDNN multiplies float32 clearly faster than the BLAS.
+
+    Returns:
+        `True` if it is at least 1.2 times as fast; takes 10 ms.
+    """
     sample = torch.full((256, 512), 0.5)
     try:
         if not torch.equal(_onednn(sample, sample), sample @ sample.T):
@@ -70,51 +105,106 @@ def onednn_is_faster() -> bool:
 
 @dataclass(frozen=True)
 class KernelBlock:
-    """Which pairs of the examples given are wanted: `rows` with `columns`. Where they are the
-    same examples the block is symmetric, and its upper half is enough."""
+    """The pairs of examples that are wanted: `rows` with `columns`.
+
+    If both are the same examples, the block is symmetric and its upper half is enough.
+    """
 
     rows: slice
     columns: slice
 
     @staticmethod
     def whole(n: int) -> KernelBlock:
+        """Return the symmetric block of all pairs.
+
+        Args:
+            n: Number of examples.
+
+        Returns:
+            The block.
+        """
         return KernelBlock(slice(0, n), slice(0, n))
 
     @property
     def symmetric(self) -> bool:
+        """Whether rows and columns are the same examples.
+
+        Returns:
+            Whether they are.
+        """
         return self.rows == self.columns
 
     @property
     def shape(self) -> tuple[int, int]:
+        """Shape of the block.
+
+        Returns:
+            Numbers of rows and columns.
+        """
         return self.rows.stop - self.rows.start, self.columns.stop - self.columns.start
 
     def first_column(self, row: int) -> int:
-        """Where the pairs of example `row` begin."""
+        """Return the first column that is needed for a row.
+
+        Args:
+            row: Index of the example.
+
+        Returns:
+            `row` itself in a symmetric block, else the block's first column.
+        """
         return row if self.symmetric else self.columns.start
 
     def stretches(self, most: int) -> Iterator[tuple[int, slice]]:
-        """Each row with `most` of its columns at a time; of a symmetric block the upper half."""
+        """Split each row into slices of columns; of a symmetric block, the upper half only.
+
+        Args:
+            most: Maximum number of columns per slice.
+
+        Yields:
+            Row and slice of columns, as indices of examples.
+        """
         end = self.columns.stop
         for row in range(self.rows.start, self.rows.stop):
             for left in range(self.first_column(row), end, most):
                 yield row, slice(left, min(end, left + most))
 
     def column_places(self, columns: slice) -> slice:
+        """Convert columns from indices of examples to indices into the block.
+
+        Args:
+            columns: Slice of examples.
+
+        Returns:
+            The slice within the block.
+        """
         return slice(columns.start - self.columns.start, columns.stop - self.columns.start)
 
 
 def rows_at_least(device: torch.device) -> int:
-    """Rows of which a product on this device is not slow."""
+    """Return the number of rows from which a product on this device is fast.
+
+    Args:
+        device: The device.
+
+    Returns:
+        64 on a CPU, 1024 on a GPU.
+    """
     return ROWS_ON_A_CARD if device.type == "cuda" else ROWS_AT_LEAST
 
 
 def row_tiles(
     n: int, row_items: int, device: torch.device, symmetric: bool = True
 ) -> Iterator[slice]:
-    """Rows of a kernel of n examples, a tile at a time.
+    """Split the rows of a kernel into tiles of bounded memory.
 
-    Few enough for the budget, where each row holds `row_items` numbers, and where the kernel is
-    symmetric few enough to skip most of the lower half.
+    Args:
+        n: Number of rows.
+        row_items: Numbers held per row.
+        device: Device of the kernel.
+        symmetric: Whether tiles must also be small enough to skip most of the lower half.
+
+    Yields:
+        Slices of rows.
     """
     step = max(1, TILE_ITEMS // row_items)
     if symmetric:
@@ -124,7 +214,11 @@ def row_tiles(
 
 
 def mirror(kernel: Tensor) -> None:
-    """Copy the upper half of (..., n, n) onto the lower, in place."""
+    """Copy the upper half of a matrix onto the lower one, in place.
+
+    Args:
+        kernel: Matrices, `(..., n, n)`.
+    """
     n = kernel.shape[-1]
     for rows in row_tiles(n, n, kernel.device):
         kernel[..., rows.stop :, rows] = kernel[..., rows, rows.stop :].mT

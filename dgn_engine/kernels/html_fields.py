@@ -1,4 +1,4 @@
-"""Results in a notebook: the fields of a dataclass as a small table of HTML."""
+"""HTML tables for results in a notebook."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ LONGEST = 200  # characters of a value
 
 
 def html_table(rows: Mapping[str, str]) -> str:
-    """Return names and values in two columns, escaped and cut after `LONGEST` characters."""
+    """Format names and values as an HTML table with two columns.
+
+    Args:
+        rows: Values by name; both are escaped and cut after `LONGEST` characters.
+
+    Returns:
+        The HTML.
+    """
     left = "style='text-align:left'"
     cells = "".join(
         f"<tr><th {left}>{_safe(name)}</th><td {left}>{_safe(value)}</td></tr>"
@@ -21,8 +28,7 @@ def html_table(rows: Mapping[str, str]) -> str:
 
 
 class HtmlFields:
-    """A dataclass that a notebook shows as a table: numbers as they are, arrays by their shape and
-    range."""
+    """Mix-in that shows a dataclass as a table in a notebook; arrays by shape and range."""
 
     def _repr_html_(self) -> str:
         assert dataclasses.is_dataclass(self)
@@ -32,6 +38,7 @@ class HtmlFields:
 
 
 def _words(value: object) -> str:
+    """Describe a field in a few characters."""
     shape = getattr(value, "shape", None)
     if value is None:
         return "none"
@@ -45,13 +52,13 @@ def _words(value: object) -> str:
 
 
 def _range(array: object) -> str:
-    """Least and greatest of a tensor or array of real numbers."""
+    """Format the minimum and maximum of a real tensor or array."""
     try:
         low, high = float(array.min()), float(array.max())  # type: ignore[attr-defined]
     except (TypeError, ValueError, RuntimeError):  # empty
         return ""
     if math.isnan(low) or math.isnan(high):
-        return ", with what is not a number"
+        return ", with NaN"
     return f", {_number(low)} to {_number(high)}"
 
 

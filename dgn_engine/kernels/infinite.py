@@ -25,25 +25,34 @@ from dgn_engine.model.gates import Gate
 
 Function = Callable[[Tensor], Tensor]
 
-REACH = 13.0  # exp(-x²/4) is below the rounding of float64 beyond it
+REACH = 13.0  # beyond it exp(-x²/4) is below the rounding of float64
 POINTS = 8001
 BLOCK = 64  # terms computed at once
 MOST_TERMS = 3072
 TOLERANCE = 1e-10
 SAME = 1e-12  # correlations this close to one count as one
-SAME_AT_ONCE = 1024  # pairs of those, integrated at once
+SAME_AT_ONCE = 1024  # such pairs integrated at once
 Moments = tuple[Tensor, Tensor, Tensor]
 """A covariance (n, m) and the variances of rows (n,) and columns (m,)."""
 Sigmas = float | Sequence[float]
-DEEPEST = 10_000  # weight layers: as many as the deepest network ever trained (Xiao et al. 2018)
+DEEPEST = 10_000  # weight layers; that of the deepest network trained so far (Xiao et al. 2018)
 
 
 def diagonal(one: Function, two: Function, std: Tensor) -> Tensor:
-    """E[f(s·x)g(s·x)] (n,) for standard deviations (n,), by the one-dimensional integral."""
+    """Compute E[f(s·x)g(s·x)] for x ~ N(0, 1) by one-dimensional quadrature.
+
+    Args:
+        one: f.
+        two: g.
+        std: Standard deviations s, `(n,)`.
+
+    Returns:
+        The expectations, `(n,)`, float64.
+    """
     return (_on_grid(one, std) * _on_grid(two, std)) @ _root_weight().square()
 
 
-# Gaussian expectations E[f(q)g(q')] by the Mehler series, with a bound on what was cut off.
+# Gaussian expectations E[f(q)g(q')] by the Mehler series, with a bound on the truncation error.
 #
 # For (q, q') ~ N(0, [[a, ρ√ab], [ρ√ab, b]]) the expectation is Σ_m f_m(√a) g_m(√b) ρᵐ, where
 # f_m(s) = E[f(s·x) h_m(x)] with the normalised Hermite polynomials h_m. Two-dimensional
@@ -51,11 +60,23 @@ def diagonal(one: Function, two: Function, std: Tensor) -> Tensor:
 def expectations(
     pairs: Sequence[tuple[Function, Function]], std: Tensor, other_std: Tensor, rho: Tensor
 ) -> tuple[list[Tensor], float]:
-    """E[f(q)g(q')] (n, m) of each pair of functions, for standard deviations (n,), (m,) and
-    correlations (n, m), float64; and a bound on the error, relative to √(E[f²]E[g²]).
+    """Compute Gaussian expectations E[f(q)g(q')] by the Mehler series.
 
-    Terms are added until the bound is below 10⁻¹⁰ or 3,072 are used. Pairs whose correlation is
-    one to rounding are integrated in one dimension.
+        E[f(q)g(q')] = Σ_m f_m(√a) g_m(√b) ρ^m,   f_m(s) = E[f(s·x) h_m(x)],
+
+    for (q, q') ~ N(0, [[a, ρ√(ab)], [ρ√(ab), b]]) and normalised Hermite polynomials h_m. Terms are
+    added until the error bound is below 10⁻¹⁰ or 3,072 of them are used. Pairs whose correlation is
+    one up to rounding are integrated in one dimension instead.
+
+    Args:
+        pairs: Pairs of functions (f, g).
+        std: Standard deviations √a, `(n,)`.
+        other_std: Standard deviations √b, `(m,)`.
+        rho: Correlations ρ, `(n, m)`, float64.
+
+    Returns:
+        The expectations of each pair, `(n, m)`, and a bound on their error relative to
+        √(E[f²]E[g²]).
     """
     functions = list(dict.fromkeys(f for pair in pairs for f in pair))
     same = rho > 1 - SAME
@@ -82,31 +103,31 @@ def expectations(
 def _coefficients(
     weighted: dict[Function, Tensor], steepest: float
 ) -> tuple[dict[Function, Tensor], float]:
-    """f_m(s) (terms, n) of each function given as f·√weight (n, points); and the error bound.
+    """Compute f_m(s) `(terms, n)` and the error bound, for functions given as f·√weight.
 
-    By Parseval Σ f_m² = E[f²], so what is left after M terms is known, and with |ρ| ≤ `steepest`
-    the rest of the series is at most ρᴹ·√(left of f · left of g).
+    By Parseval Σ_m f_m² = E[f²], so the remainder after M terms is known, and with |ρ| ≤ `steepest`
+    the rest of the series is at most ρ^M √(remainder of f · remainder of g).
     """
     power = {f: values.square().sum(1) for f, values in weighted.items()}
-    found: dict[Function, list[Tensor]] = {f: [] for f in weighted}
-    left = dict(power)
+    blocks: dict[Function, list[Tensor]] = {f: [] for f in weighted}
+    remainder = dict(power)
     bound, terms = 1.0, 0
     for block in _hermite_blocks():
         terms += len(block)
         for f, values in weighted.items():
-            found[f].append(block @ values.T)
-            left[f] = left[f] - found[f][-1].square().sum(0)
+            blocks[f].append(block @ values.T)
+            remainder[f] = remainder[f] - blocks[f][-1].square().sum(0)
         rest = max(
-            float((left[f].clamp(min=0) / power[f].clamp(min=1e-300)).max()) for f in weighted
+            float((remainder[f].clamp(min=0) / power[f].clamp(min=1e-300)).max()) for f in weighted
         )
         bound = rest * steepest**terms
         if bound < TOLERANCE or terms >= MOST_TERMS:
             break
-    return {f: torch.cat(parts) for f, parts in found.items()}, bound
+    return {f: torch.cat(parts) for f, parts in blocks.items()}, bound
 
 
 def _hermite_blocks() -> Iterator[Tensor]:
-    """h_m(x)·√weight on the grid, (64, points) at a time, without end."""
+    """Yield h_m(x)·√weight on the grid, `(64, points)` at a time, without end."""
     x, root = _grid(), _root_weight()
     before, last, m = torch.zeros_like(root), root, 0
     while True:
@@ -119,27 +140,32 @@ def _hermite_blocks() -> Iterator[Tensor]:
 
 
 def _grid() -> Tensor:
+    """Return the quadrature points, `(points,)`."""
     return torch.linspace(-REACH, REACH, POINTS, dtype=torch.float64)
 
 
 def _root_weight() -> Tensor:
-    """√(normal density · step) (points,)."""
+    """Return √(normal density · step), `(points,)`."""
     step = 2 * REACH / (POINTS - 1)
     return torch.exp(-_grid().square() / 4) * math.sqrt(step / math.sqrt(2 * math.pi))
 
 
 def _on_grid(function: Function, std: Tensor) -> Tensor:
-    """f(s·x) (n, points) for standard deviations (n,)."""
+    """Evaluate f(s·x) on the grid, `(n, points)`, for standard deviations `(n,)`."""
     return function(std[:, None] * _grid())
 
 
 @dataclass(frozen=True)
 class LimitKernels(HtmlFields):
-    """The limit of a tangent kernel as the width grows, (n, n) or (n, m), float64.
+    """Infinite-width limit of a tangent kernel, `(n, n)` or `(n, m)`, float64.
 
-    `tangent` is K̃^(d), `covariance` Σ^(d). `value`, `feature`, `cross` are its parts for soft
-    gates (None where gates are hard or absent: all of it is value). `error` bounds the relative
-    error of one expectation of the recursion.
+    Attributes:
+        tangent: K̃^(d).
+        covariance: Σ^(d), the covariance of the outputs (NNGP).
+        value: K^V, for soft gates; `None` if gates are hard or absent (everything is value).
+        feature: K^F, for soft gates.
+        cross: K^X, for soft gates of a single network.
+        error: Bound on the relative error of one expectation of the recursion.
     """
 
     tangent: Tensor
@@ -151,8 +177,13 @@ class LimitKernels(HtmlFields):
 
     @property
     def averaged(self) -> Tensor:
-        """(K̃^(d) + Σ^(d))/2: of `relu_limit` and `linear_limit` with their own weights, the limit
-        for hidden weights N(0, 2/w) and output weights N(0, 1/w)."""
+        """(K̃^(d) + Σ^(d))/2, for the default weights of `relu_limit` and `linear_limit`.
+
+        It is the limit for hidden weights N(0, 2/w) and output weights N(0, 1/w).
+
+        Returns:
+            The mean of both kernels, in their shape.
+        """
         return (self.tangent + self.covariance) / 2
 
 
@@ -163,13 +194,32 @@ def relu_limit(
     sigma_w: Sigmas | None = None,
     sigma_b: Sigmas = 0.0,
 ) -> LimitKernels:
-    """ReLU, `depth` weight layers, all weights N(0, 2/w) (first layer too): arc-cosine closed form.
+    """Compute the infinite-width limit of a dense ReLU network (arc-cosine kernels).
 
-    x (n, ...) against itself or `other` (m, ...). `tangent` is the limit for an output layer
-    N(0, 2/w), `averaged` for N(0, 1/w). With `sigma_w`, of all layers or of each of them, the
-    parameters are those of the NTK parametrisation, q = (σ_w/√fan-in)Wz + σ_b·b, W and b ~ N(0, 1):
-    `tangent` counts biases, `covariance` is that of the outputs (NNGP).
-    Sources: Jacot et al. 2018; Cho & Saul 2009; [NPF].
+    With Σ^(1) = K̃^(1) = XXᵀ and (q, q') ~ N(0, Σ^(l)),
+
+        Σ^(l+1) = 2E[χ(q)χ(q')],   K̃^(l+1) = K̃^(l) ⊙ 2E[χ'(q)χ'(q')] + Σ^(l+1).
+
+    By default all weights, those of the first layer too, are N(0, 2/w): `tangent` = K̃^(d) is the
+    limit for output weights N(0, 2/w), `average_kernel` for N(0, 1/w). With `sigma_w`, the NTK
+    parametrisation q = (σ_w/√fan-in) W z + σ_b b, W, b ~ N(0, 1), is used; then `tangent` includes
+    the biases and `covariance` is that of the outputs (NNGP).
+
+    Args:
+        x: Inputs, `(n, ...)`.
+        depth: Number of weight layers d.
+        other: Second set of inputs, `(m, ...)`. If `None`, `x` is compared with itself.
+        sigma_w: σ_w for all layers, or one value per layer.
+        sigma_b: σ_b likewise; needs `sigma_w`.
+
+    Returns:
+        The kernels, `(n, n)` or `(n, m)`, float64.
+
+    Raises:
+        ArgumentError: An argument is out of bounds, or the kernel overflows.
+
+    References:
+        Jacot et al. 2018; Cho & Saul 2009; [NPF].
     """
     return _homogeneous_limit(x, depth, other, sigma_w, sigma_b, linear=False)
 
@@ -181,8 +231,20 @@ def linear_limit(
     sigma_w: Sigmas | None = None,
     sigma_b: Sigmas = 0.0,
 ) -> LimitKernels:
-    """The deep linear network (all gates one) in the same weights: K̃^(d) = d·2^{d-1}Σ; with
-    `sigma_w` and `sigma_b` as `relu_limit` takes them."""
+    """Compute the infinite-width limit of a deep linear network (all gates one).
+
+    With the same weights as `relu_limit`, K̃^(d) = d·2^{d-1} Σ.
+
+    Args:
+        x: Inputs, `(n, ...)`.
+        depth: Number of weight layers d.
+        other: Second set of inputs, `(m, ...)`.
+        sigma_w: As for `relu_limit`.
+        sigma_b: As for `relu_limit`.
+
+    Returns:
+        The kernels, `(n, n)` or `(n, m)`, float64.
+    """
     return _homogeneous_limit(x, depth, other, sigma_w, sigma_b, linear=True)
 
 
@@ -194,10 +256,12 @@ def _homogeneous_limit(
     sigma_b: Sigmas,
     linear: bool,
 ) -> LimitKernels:
+    """Run the recursion of `relu_limit`, or that of `linear_limit`."""
     first, *rest = _layers(x, depth, sigma_w, sigma_b)
     moments, alike = first.after(_start(x, other)), _alike(x, other)
     tangent = moments[0]
     for layer in rest:
+        # Σ ← (σ_w²/2)·2E[χχ'] + σ_b²;  K̃ ← (σ_w²/2)·K̃ ⊙ 2E[χ'χ'] + Σ
         passed, slope = _passed_on(moments, alike, linear)
         moments = layer.after(passed)
         tangent = tangent * slope * layer.weight + moments[0]
@@ -205,7 +269,7 @@ def _homogeneous_limit(
 
 
 def _passed_on(moments: Moments, same: Tensor, linear: bool) -> tuple[Moments, Tensor]:
-    """2E[χχ'] with 2E[χ²] on both sides, and 2E[χ'χ'], of the ReLU or the identity χ."""
+    """Compute 2E[χχ'] with 2E[χ²] on both sides, and 2E[χ'χ'], for the ReLU or the identity χ."""
     covariance, squares, other_squares = moments
     if linear:
         passed = (2 * covariance, 2 * squares, 2 * other_squares)
@@ -224,19 +288,39 @@ def soft_relu_limit(
     sigma_w: Sigmas | None = None,
     sigma_b: Sigmas = 0.0,
 ) -> LimitKernels:
-    """One soft-ReLU network z = qγ(q), NTK parametrisation: W ~ N(0, 1), q_1 = √(2/d_in)Wx,
-    q_{l+1} = √(2/w)Wz, ŷ = √(2/w)a·z; the limit is `tangent`. With `sigma_w` and `sigma_b` as
-    `relu_limit` takes them.
+    """Compute the infinite-width limit of a network of soft ReLUs z = qγ(q).
 
-    Soft gates are not homogeneous, so the scale of the start matters: (2/d_in)XXᵀ here;
-    `as_printed` starts at XXᵀ as the papers write it, which no finite network has as its limit.
-    The parts follow from χ' = γ + q∂γ: K^V keeps γ on the way back, K^F what is left.
+    In the NTK parametrisation, W ~ N(0, 1), q_1 = √(2/d_in) W x, q_{l+1} = √(2/w) W z and
+    ŷ = √(2/w) a·z, so Σ^(1) = K̃^(1) = (2/d_in) XXᵀ and
+
+        Σ^(l+1) = 2E[χ(q)χ(q')],   K̃^(l+1) = K̃^(l) ⊙ 2E[χ'(q)χ'(q')] + Σ^(l+1).
+
+    The parts follow from χ' = γ + q∂γ: K^V keeps only γ in the backward pass, K^F and K^X are the
+    rest. Soft gates are not homogeneous, so the scale of the inputs matters.
+
+    Args:
+        x: Inputs, `(n, ...)`.
+        depth: Number of weight layers d.
+        beta: Steepness β of the gates.
+        epsilon: ε of the gates.
+        other: Second set of inputs, `(m, ...)`.
+        as_printed: Whether to start at XXᵀ as the papers print it, which is the limit of no finite
+          network.
+        sigma_w: As for `relu_limit`.
+        sigma_b: As for `relu_limit`.
+
+    Returns:
+        The kernels with their parts, `(n, n)` or `(n, m)`, float64.
+
+    Raises:
+        ArgumentError: An argument is out of bounds, or `as_printed` and `sigma_w` are combined.
     """
     gate = _soft_gate(x, beta, epsilon)
     check_flag("as_printed", as_printed)
     if as_printed and sigma_w is not None:
         raise ArgumentError(
-            "as_printed is the papers' recursion, which has no sigma_w.", kind="contradiction"
+            "as_printed selects the papers' recursion, which has no sigma_w; drop one of them.",
+            kind="contradiction",
         )
     given = sigma_w is not None or as_printed
     first, *rest = _layers(x, depth, sigma_w if given else math.sqrt(2), sigma_b)
@@ -244,23 +328,29 @@ def soft_relu_limit(
     parts, error = [moments[0]] * 4, 0.0
 
     def chi(q: Tensor) -> Tensor:
+        """Evaluate χ(q) = qγ(q)."""
         return q * gate(q)
 
     def slope(q: Tensor) -> Tensor:
+        """Evaluate χ'(q) = γ(q) + q∂γ(q)."""
         return gate(q) + q * gate.derivative(q)
 
     pairs = ((chi, chi), (slope, slope), (gate, gate), (slope, gate), (gate, slope))
     for layer in rest:
         std, other_std = moments[1].sqrt(), moments[2].sqrt()
-        found, bound = expectations(pairs, std, other_std, _correlation(*moments, alike))
+        expectations_found, bound = expectations(
+            pairs, std, other_std, _correlation(*moments, alike)
+        )
         error = max(error, bound)
-        after, *changes = (2.0 * moment for moment in found)
+        after, *changes = (2.0 * moment for moment in expectations_found)
         squares, other_squares = (2 * diagonal(chi, chi, s) for s in (std, other_std))
         moments = layer.after((after, squares, other_squares))
         parts = [
             part * change * layer.weight + moments[0]
             for part, change in zip(parts, changes, strict=True)
         ]
+    # χ' = γ + q∂γ: `mixed` pairs the full gradient ψ with ψ^V and `mixed_back` ψ^V with ψ, so each
+    # is K^V plus one term of K^X: K^X = mixed + mixed_back − 2K^V, K^F = K − K^V − K^X.
     whole, value, mixed, mixed_back = parts
     cross = mixed + mixed_back - 2 * value
     result = LimitKernels(whole, moments[0], value, whole - value - cross, cross, error)
@@ -276,17 +366,34 @@ def gated_limit(
     value_input: Literal["image", "ones"] = "image",
     linear_features: bool = False,
 ) -> LimitKernels:
-    """A deep gated network at initialisation, feature and value network independent and both wide:
-    gates of x (n, ...), hard, or soft with `beta` and `epsilon`.
+    """Compute the infinite-width limit of a deep gated network at initialisation.
 
-    NTK parametrisation as in `soft_relu_limit`, σ_w = √2 in both networks. With Σ̂_l = 2E[G_lG_l']
-    over the Gaussian pre-activations of the feature network, whose tangent kernel at layer l is
-    Θ_l, and Σ the Gram matrix of x^v times 2/d_in: `covariance` Σ ⊙ Π_l Σ̂_l; `value`, K^V, d times
-    that (βH of a network that is wide); `feature`, K^F over Θ^f through soft gates,
-    Σ_l Θ_l ⊙ 2E[∂γ∂γ'] ⊙ Σ ⊙ Π_{l'≠l} Σ̂_l' (None where gates are hard); `tangent` their sum: K is
-    `value` where the gates are fixed. Divide by 2/d_in for weights N(0, 2/w).
-    `value_input`: x^v is x or all ones. `linear_features`: the feature network has no ReLU.
-    Sources: [NPF], [DUAL] Theorem 3.1 (K^V); K^F is [DGN] Lemma 3.1 as w → ∞.
+    Feature and value network are independent and both wide, in the NTK parametrisation with σ_w =
+    √2. With Σ̂_l = 2E[G_l G_l'] over the Gaussian pre-activations of the feature network, Θ_l its
+    tangent kernel at layer l, and Σ = (2/d_in) X^v X^vᵀ,
+
+        covariance = Σ ⊙ Π_l Σ̂_l,
+        K^V = d · covariance,
+        K^F = Σ_l Θ_l ⊙ 2E[∂γ∂γ'] ⊙ Σ ⊙ Π_{l'≠l} Σ̂_l',
+        tangent = K^V + K^F.
+
+    K^V is βH of a wide network. If the gates are fixed, the tangent kernel is `value` alone. Divide
+    by 2/d_in for weights N(0, 2/w).
+
+    Args:
+        x: Inputs x^f, `(n, ...)`.
+        depth: Number of weight layers d.
+        beta: Steepness β of soft gates; hard gates if `None`.
+        epsilon: ε of soft gates.
+        other: Second set of inputs, `(m, ...)`.
+        value_input: Whether x^v is the image or all ones.
+        linear_features: Whether the feature network has no ReLU.
+
+    Returns:
+        The kernels, `(n, n)` or `(n, m)`, float64; `feature` is `None` for hard gates.
+
+    References:
+        [NPF]; [DUAL] Theorem 3.1 (K^V); [DGN] Lemma 3.1 as w → ∞ (K^F).
     """
     check_word("value_input", value_input, Literal["image", "ones"])
     check_flag("linear_features", linear_features)
@@ -301,6 +408,7 @@ def gated_limit(
     for layer in rest:
         gates, changes, bound = _gate_moments(gate, moments, alike)
         error = max(error, bound)
+        # K^F ← K^F ⊙ 2E[γγ'] + Θ_l ⊙ 2E[∂γ∂γ'] ⊙ Σ_value;  Σ_value ← Σ_value ⊙ 2E[γγ']
         feature = feature * gates
         if changes is not None:
             feature = feature + tangent * changes * covariance
@@ -317,7 +425,7 @@ def gated_limit(
 def _gate_moments(
     gate: Gate, moments: Moments, same: Tensor
 ) -> tuple[Tensor, Tensor | None, float]:
-    """2E[γγ'], for soft gates 2E[∂γ∂γ'], and the bound on their error."""
+    """Compute 2E[γγ'], for soft gates also 2E[∂γ∂γ'], and the bound on their error."""
     if not gate.soft:
         return relu_moments(*moments, same)[1], None, 0.0
 
@@ -330,15 +438,25 @@ def _gate_moments(
 def relu_moments(
     covariance: Tensor, squares: Tensor, other_squares: Tensor, same: Tensor | bool
 ) -> tuple[Tensor, Tensor]:
-    """2E[χ(q)χ(q')] and 2E[χ'(q)χ'(q')] of the ReLU: the arc-cosine closed form.
+    """Compute the moments of the ReLU for Gaussian pre-activations, in closed form.
 
-    `covariance` (n, m) with variances (n,), (m,); `same` (n, m): the pairs of equal inputs, or True
-    where they are those of the diagonal; set exactly, because arccos loses digits near one.
+        2E[χ(q)χ(q')]   = √(vv')(√(1−ρ²) + (π−θ)ρ)/π,   θ = arccos ρ,
+        2E[χ'(q)χ'(q')] = (π−θ)/π.
+
+    Args:
+        covariance: Covariances, `(n, m)`.
+        squares: Variances v of the rows, `(n,)`.
+        other_squares: Variances v' of the columns, `(m,)`.
+        same: Pairs of equal inputs, `(n, m)`, or `True` for those of the diagonal. Their
+          correlation is set to exactly one, because arccos loses digits near one.
+
+    Returns:
+        Both moments, `(n, m)` each.
     """
     rho = _correlation(covariance, squares, other_squares, same)
     angle = torch.acos(rho)
     scale = torch.outer(squares.sqrt(), other_squares.sqrt())
-    # Behind a unit that is always zero the gate is closed.
+    # The gate of a unit that is always zero is closed.
     slope = torch.where(scale > 0, (math.pi - angle) / math.pi, 0.0)
     return scale * ((1 - rho.square()).sqrt() / math.pi + slope * rho), slope
 
@@ -346,7 +464,7 @@ def relu_moments(
 def _correlation(
     covariance: Tensor, squares: Tensor, other_squares: Tensor, same: Tensor | bool
 ) -> Tensor:
-    """ρ (n, m) in [-1, 1]; one for pairs that are the `same`, zero where an input is zero."""
+    """Compute ρ `(n, m)` in [−1, 1]: one for pairs that are the `same`, zero for a zero input."""
     scale = torch.outer(squares.sqrt(), other_squares.sqrt())
     rho = torch.where(scale > 0, covariance / scale, 0.0).clamp(-1.0, 1.0)
     if isinstance(same, Tensor):
@@ -357,80 +475,106 @@ def _correlation(
 
 
 def _alike(x: Tensor, other: Tensor | None) -> Tensor:
-    """Which pairs are of equal inputs (n, m): without, repeated examples are told apart by what
-    arccos loses, and the kernel is not singular."""
-    sets = [one.detach().to("cpu", torch.float64) for one in (x, other) if one is not None]
+    """Find the pairs of equal inputs `(n, m)`.
+
+    Without it, duplicates would differ by the digits that arccos loses, and the kernel would not be
+    singular.
+    """
+    sets = [
+        examples.detach().to("cpu", torch.float64)
+        for examples in (x, other)
+        if examples is not None
+    ]
     rows = torch.cat(sets).flatten(1)
     kinds: Tensor = rows.unique(dim=0, return_inverse=True)[1]  # type: ignore[no-untyped-call]
     columns = kinds if other is None else kinds[len(x) :]
-    alike: Tensor = kinds[: len(x), None] == columns
-    return alike
+    equal: Tensor = kinds[: len(x), None] == columns
+    return equal
 
 
 @dataclass(frozen=True)
 class _LimitLayer:
-    """A weight layer: `weight` times a moment 2E[χχ'], plus `bias`, is the next covariance."""
+    """A weight layer: the next covariance is `weight` · 2E[χχ'] + `bias`."""
 
     weight: float
     bias: float
 
     def after(self, moments: Moments) -> Moments:
+        """Compute the covariances after the layer."""
         one, two, three = (self.weight * moment + self.bias for moment in moments)
         return one, two, three
 
 
 def _finite(found: LimitKernels, depth: int) -> LimitKernels:
-    """Refuse what float64 does not hold: with weights larger than those that keep the variance, a
-    kernel grows by a factor with every layer."""
+    """Raise `ArgumentError` if a kernel overflowed float64; return it otherwise.
+
+    With weights larger than those that preserve the variance, it grows by a factor per layer.
+    """
     if not bool(torch.isfinite(found.tangent).all()):
         raise ArgumentError(
-            f"depth is {depth:,}: with these weights the kernel grows with every layer, beyond "
-            "what float64 holds; take fewer layers or smaller sigma_w.",
+            f"The kernel overflows float64: with these weights it grows with each of the "
+            f"{depth:,} layers (depth); use fewer layers or a smaller sigma_w.",
             kind="overflow",
         )
     return found
 
 
 def _layers(x: Tensor, depth: int, sigma_w: Sigmas | None, sigma_b: Sigmas) -> list[_LimitLayer]:
-    """One for each weight layer; without `sigma_w` Σ starts the recursion and 2E[χχ'] is all."""
+    """Return one `_LimitLayer` per weight layer.
+
+    Without `sigma_w`, the recursion starts at Σ and each layer is 2E[χχ'].
+    """
     check_tensor("x", x)
     check_count("depth", depth, 0, DEEPEST)
     if not depth:
         raise ArgumentError(
-            "depth is 0; a network has at least one weight layer.", kind="out-of-bounds"
+            "depth is 0; a network needs at least one weight layer.", kind="out-of-bounds"
         )
     biases = each_sigma("sigma_b", sigma_b, depth)
     if sigma_w is None:
         if any(biases):
             raise ArgumentError(
-                "sigma_b was given without sigma_w; biases belong to the NTK parametrisation, "
+                "sigma_b was given without sigma_w; biases exist only in the NTK parametrisation, "
                 "which needs both.",
                 kind="contradiction",
             )
         return [_LimitLayer(1.0, 0.0)] * depth
     weights = each_sigma("sigma_w", sigma_w, depth)
-    found = [_LimitLayer(w**2 / 2, b**2) for w, b in zip(weights, biases, strict=True)]
-    found[0] = _LimitLayer(weights[0] ** 2 / x[0].numel(), biases[0] ** 2)
-    return found
+    layers = [_LimitLayer(w**2 / 2, b**2) for w, b in zip(weights, biases, strict=True)]
+    layers[0] = _LimitLayer(weights[0] ** 2 / x[0].numel(), biases[0] ** 2)
+    return layers
 
 
 def each_sigma(name: str, sigmas: object, depth: int) -> list[float]:
-    """Standard deviations, one for each of so many layers."""
+    """Return one standard deviation per layer.
+
+    Args:
+        name: Name of the argument in messages.
+        sigmas: A number, or a sequence of one per layer.
+        depth: Number of layers.
+
+    Returns:
+        `depth` numbers.
+
+    Raises:
+        ArgumentError: The sequence has another length, or a number is negative or not finite.
+    """
     if isinstance(sigmas, Sequence) and not isinstance(sigmas, str):
         if len(sigmas) != depth:
             raise ArgumentError(
-                f"{name} has {len(sigmas)} numbers; one is needed for each of the {depth} weight "
+                f"{name} has {len(sigmas)} numbers; expected one for each of the {depth} weight "
                 "layers, or a single one for all.",
                 kind="wrong-length",
             )
-        for place, sigma in enumerate(sigmas):
-            check_number(f"Number {place} of {name}", sigma)
+        for index, sigma in enumerate(sigmas):
+            check_number(f"Number {index} of {name}", sigma)
         return [float(sigma) for sigma in sigmas]
     check_number(name, sigmas)
-    return [float(sigmas)] * depth  # type: ignore[arg-type]  # checked to be a number
+    return [float(sigmas)] * depth  # type: ignore[arg-type]  # checked: it is a number
 
 
 def _soft_gate(x: Tensor, beta: float, epsilon: float) -> Gate:
+    """Return a soft gate after checking its arguments."""
     check_tensor("x", x)
     check_number("beta", beta, above=0.0)
     check_number("epsilon", epsilon)
@@ -438,7 +582,7 @@ def _soft_gate(x: Tensor, beta: float, epsilon: float) -> Gate:
 
 
 def _start(x: Tensor, other: Tensor | None) -> Moments:
-    """Σ and the squared norms on both sides, in float64 on the CPU."""
+    """Compute Σ and the squared norms on both sides, in float64 on the CPU."""
     check_tensor("x", x)
     if other is not None:
         check_inputs("other", other, tuple(x.shape[1:]), like=x)

@@ -1,4 +1,4 @@
-"""Rows of a module's Jacobian, ∂ŷ_k(x)/∂θ over its trained parameters, and what they cost."""
+"""Rows of a module's Jacobian, ∂ŷ_k(x)/∂θ over its trained parameters, and their memory."""
 
 from __future__ import annotations
 
@@ -28,14 +28,20 @@ from dgn_engine.model.adapt.module_outputs import (
     returned,
 )
 
-Rows = dict[str, Tensor]  # of each trained parameter (b, c, *its shape): b examples, c logits;
-# of a complex one its real and imaginary parts (b, c, *its shape, 2), which are what is trained
+# Gradients of each trained parameter, (b, c, *shape) for b examples and c logits; for a complex
+# parameter its real and imaginary parts, (b, c, *shape, 2).
+Rows = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
 class RowBytes:
-    """Bytes that computing rows takes: `fixed` for an example, `each` for each of its logits
-    besides; `copied`: of one row, its largest parameter."""
+    """Memory for computing rows of the Jacobian, in bytes.
+
+    Attributes:
+        fixed: Per example.
+        each: Per logit of an example, in addition.
+        copied: Size of the largest parameter's gradient in one row.
+    """
 
     fixed: int
     each: int
@@ -43,15 +49,23 @@ class RowBytes:
 
 
 class ModuleFunction:
-    """A module as a function of its trained parameters (`requires_grad`), everything else fixed.
+    """A module as a function of its trained parameters, everything else fixed.
 
-    `parameters`: each once, a tied one under its first name. Raises `ValueError` where the module
-    is no function of one example: in training mode where that matters, random, coupling the
-    examples of a batch, or changing its own buffers. `remark` says why `torch.func` does not serve,
-    where it does not; the rows are then those of plain autograd, one by one.
+    Args:
+        module: The module.
+        examples: A few inputs, `(b, ...)`, to test it on.
+        before_softmax: Whether to skip a softmax or log_softmax over the classes at its end.
 
-    With `before_softmax`, a softmax or log_softmax over the classes that comes last is left out;
-    `outputs` says so, or that the outputs are probabilities made in another way.
+    Attributes:
+        parameters: The parameters that require gradients; a tied one appears once, under its first
+          name.
+        remark: Why `torch.func` cannot be used, or ''. Rows are then computed one by one by
+          autograd.
+        outputs: That a softmax was skipped, or that the outputs are probabilities, or ''.
+
+    Raises:
+        ValueError: The module is not a function of single examples: in training mode (if that
+          matters), random, coupling a batch, or changing its buffers.
     """
 
     def __init__(self, module: nn.Module, examples: Tensor, before_softmax: bool = False) -> None:
@@ -67,7 +81,7 @@ class ModuleFunction:
         self._aliases = _aliases(module, self.parameters)
         if not self.parameters:
             raise ArgumentError(
-                "No parameter of the module is trained: none has requires_grad, so K is zero.",
+                "No parameter of the module has requires_grad, so K is zero.",
                 kind="frozen",
             )
         with self.undisturbed():
@@ -76,28 +90,41 @@ class ModuleFunction:
 
     @property
     def classes(self) -> int:
+        """Number of logits.
+
+        Returns:
+            C.
+        """
         return len(self.output[0])
 
     @property
     def row_bytes(self) -> int:
-        """Of the gradients of one logit of one example."""
+        """Bytes of the gradients of one logit of one example.
+
+        Returns:
+            The sum over the parameters.
+        """
         return sum(p.numel() * p.element_size() for p in self.parameters.values())
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """What the module's own code keeps in attributes while it computes is put back after.
+        """Restore the attributes of all submodules on exit.
 
-        Old weight_norm keeps the weight that it multiplied out, and hooks may count their calls.
+        The old weight_norm stores the weight that it multiplies out, and hooks may count their
+        calls.
+
+        Yields:
+            Nothing.
         """
-        kept = [
-            (part, dict(vars(part)), [(held, dict(held)) for held in _registries(part)])
+        saved = [
+            (part, dict(vars(part)), [(table, dict(table)) for table in _registries(part)])
             for part in self.module.modules()
         ]
         with differentiable(self.module):
             try:
                 yield
             finally:
-                for part, attributes, registries in kept:
+                for part, attributes, registries in saved:
                     vars(part).clear()
                     vars(part).update(attributes)
                     for registry, items in registries:
@@ -105,7 +132,15 @@ class ModuleFunction:
                         registry.update(items)
 
     def rows(self, x: Tensor, basis: Tensor) -> Rows:
-        """Gradients of ⟨basis[k], ŷ⟩ for examples x (b, ...) and basis (c, C)."""
+        """Compute rows of the Jacobian.
+
+        Args:
+            x: Inputs, `(b, ...)`.
+            basis: Combinations of the logits, `(c, C)`.
+
+        Returns:
+            Gradients of ⟨basis[k], ŷ⟩ by parameter, `(b, c, *shape)` each.
+        """
         if not self.remark:
             try:
                 return self._vectorised(x, basis)
@@ -114,24 +149,32 @@ class ModuleFunction:
         return self._one_by_one(x, basis)
 
     def cost(self, x: Tensor) -> RowBytes:
-        """What rows of the first example take, measured: an upper bound, the sum of all that is
-        made on the way, as if nothing were freed."""
+        """Measure the memory that rows of the first example take.
+
+        Args:
+            x: Inputs, `(b, ...)`.
+
+        Returns:
+            An upper bound: the sum of all tensors created, as if none were freed.
+        """
         basis = torch.eye(self.classes, dtype=self.output.dtype, device=x.device)
         one, remark = self._made(x[:1], basis[:1]), self.remark
         each = one if self.classes == 1 else self._made(x[:1], basis[:2]) - one
-        if self.remark != remark:  # two logits at a time cannot be vectorised: one was
+        if self.remark != remark:  # one logit was vectorised, but two cannot be
             return self.cost(x)
         each = max(each, self.row_bytes)
         largest = max(p.numel() * p.element_size() for p in self.parameters.values())
         return RowBytes(max(0, one - each), each, largest)
 
     def _made(self, x: Tensor, basis: Tensor) -> int:
-        with self.undisturbed(), _MadeBytes() as made:  # type: ignore[no-untyped-call] # torch leaves it so
+        """Count the bytes created while computing rows."""
+        with self.undisturbed(), _MadeBytes() as counter:  # type: ignore[no-untyped-call] # torch leaves it so
             self.rows(x, basis)
-        count: int = made.total + made.unfolded
+        count: int = counter.total + counter.unfolded
         return count
 
     def _vectorised(self, x: Tensor, basis: Tensor) -> Rows:
+        """Compute rows with `torch.func`, vectorised over examples and logits."""
         fixed = {name: p.detach() for name, p in self.parameters.items()}
 
         def gradients(example: Tensor) -> Rows:
@@ -147,68 +190,68 @@ class ModuleFunction:
             found: Rows = vmap(lambda weights: pull_back(weights)[0])(basis)
             return found
 
-        # Gradients are on outside of `vjp` too: without them torch passes an LSTM on a CPU as in
-        # inference, which keeps nothing for the backward pass. Nothing here requires any.
+        # Gradients are enabled outside `vjp`, too: without them torch runs an LSTM on a CPU in
+        # inference mode, which saves nothing for the backward pass.
         with warnings.catch_warnings(), torch.enable_grad():
-            # an operator that vmap loops over is only slower
+            # vmap loops over operators without a batching rule, which is only slower
             warnings.filterwarnings("ignore", message="There is a performance drop")
             rows: Rows = vmap(gradients)(x.detach())
         return {name: as_real(row) for name, row in rows.items()}
 
     def _one_by_one(self, x: Tensor, basis: Tensor) -> Rows:
-        """The definition: a backward pass of the module itself for each row."""
+        """Compute rows by definition, with one backward pass of the module for each."""
         shape = (len(x), len(basis))
         rows = {name: p.new_empty((*shape, *p.shape)) for name, p in self.parameters.items()}
         leaves = list(self.parameters.values())
-        for place in range(len(x)):
+        for index in range(len(x)):
             with torch.enable_grad():
-                call = partial(self.module, x[place : place + 1])
+                call = partial(self.module, x[index : index + 1])
                 output = self._logits(call, 1).reshape(-1)
             for logit, weights in enumerate(basis):
                 gradients = torch.autograd.grad(
                     output, leaves, weights, retain_graph=logit + 1 < len(basis), allow_unused=True
                 )
                 for row, gradient in zip(rows.values(), gradients, strict=True):
-                    row[place, logit] = 0.0 if gradient is None else gradient
+                    row[index, logit] = 0.0 if gradient is None else gradient
         return {name: as_real(row) for name, row in rows.items()}
 
     def _logits(self, call: Callable[[], object], n: int) -> Tensor:
-        """(n, C) of what a pass of the module returns, before the softmax that is left out."""
+        """Return the logits `(n, C)` of a call of the module, before a softmax that is skipped."""
         if not self._end:
             return logits_of(call(), n)
         with SoftmaxInputs() as softmax:
             logits = logits_of(call(), n, softmax)
         if softmax.end != self._end:
             raise ArgumentError(
-                f"The module ends with {self._end} for some examples only.", kind="other-function"
+                f"The module ends with {self._end} only for some examples.", kind="other-function"
             )
         return logits
 
     def _vectorises(self, example: Tensor) -> str:
-        """'' where `torch.func` gives autograd's gradients; otherwise why not, in a sentence."""
+        """Return why `torch.func` does not give autograd's gradients, as a sentence, or ''."""
         basis = self.output.new_ones((1, self.classes))
         with _Prelu() as prelu:  # type: ignore[no-untyped-call] # torch leaves it so
             plain = self._one_by_one(example, basis)
         try:
             rows = self._vectorised(example, basis)
-            alike = all(_is_close(rows[name], row) for name, row in plain.items())
-            reason = "" if alike else "its gradients are not those of autograd"
+            equal = all(_is_close(rows[name], row) for name, row in plain.items())
+            reason = "" if equal else "its gradients differ from autograd's"
             if prelu.met and self.classes > 1:
-                reason = "of PReLU it takes logits for examples where there are several of both"
-        except Exception as error:  # whatever functorch or a module's code raises under it
+                reason = "its vmap of PReLU mixes up logits and examples"
+        except Exception as error:  # anything that functorch or the module's code may raise
             reason = f"{type(error).__name__}: {_first_sentence(error)}"
         return _why_looped(reason) if reason else ""
 
     def _probed(self, x: Tensor, before_softmax: bool) -> Tensor:
-        """The logits of one example; refused where they are not its function alone."""
+        """Return the logits of one example; refuse a module that is not a function of it alone."""
         try:
             with refuse_draws(), self._fixed_buffers():
                 with torch.enable_grad():
                     first = self._first_logits(x[:1], before_softmax)
                 if not first.requires_grad:
                     raise ArgumentError(
-                        "The module's output does not depend on any trained parameter as autograd "
-                        "sees it; look for detach() or no_grad() in its forward.",
+                        "For autograd, the module's output depends on no trained parameter; look "
+                        "for detach() or no_grad() in its forward.",
                         kind="frozen",
                     )
                 with torch.no_grad():
@@ -222,20 +265,20 @@ class ModuleFunction:
         one = first.detach()
         if not _is_close(one, again):
             raise ArgumentError(
-                "The module gives other outputs when it is called again: it is random"
+                "The module returns different outputs for the same inputs: it is random"
                 f"{self._advice('; call eval()')}.",
                 kind="random",
             )
         if not _is_close(torch.cat([one, last]), both):
             raise ArgumentError(
                 "The module couples the examples of a batch: its output for one depends on the "
-                "others, so there is no kernel of two examples.",
+                "others, so no kernel of two examples exists.",
                 kind="couples-examples",
             )
         return one
 
     def _first_logits(self, x: Tensor, before_softmax: bool) -> Tensor:
-        """Those of one example (1, C), and whether they are what a softmax is given."""
+        """Return the logits of one example `(1, C)` and detect a softmax at the end."""
         if not before_softmax:
             return logits_of(self.module(x), 1)
         with SoftmaxInputs() as softmax:
@@ -247,23 +290,27 @@ class ModuleFunction:
             self._end, self.outputs = end, left_out(end)
             return logits
         if kind := are_probabilities(outputs.detach()):
-            self.outputs = f"Its outputs are {_PROBABILITIES[kind]}: K is of these, not of logits."
+            self.outputs = (
+                f"Its outputs are {_PROBABILITIES[kind]}, not logits: K is computed for them."
+            )
         return outputs
 
     def _advice(self, words: str) -> str:
-        """What to do, of a module that is in training mode."""
+        """Return `words` if the module is in training mode, else that eval() does not help."""
         return words if any(part.training for part in self.module.modules()) else EVALUATED
 
     @contextmanager
     def _fixed_buffers(self) -> Iterator[None]:
-        """Refuse a module that changes its buffers, and give them their values again; which tensor
-        is which buffer, `undisturbed` puts back."""
-        kept = [(name, part, _values(part)) for name, part in self.module.named_modules()]
+        """Refuse a module that changes its buffers, and restore their values.
+
+        Which tensor is which buffer is restored by `restore_attributes`.
+        """
+        saved = [(name, part, _values(part)) for name, part in self.module.named_modules()]
         changed: list[str] = []
         try:
             yield
         finally:
-            for name, part, before in kept:
+            for name, part, before in saved:
                 now = dict(part._buffers.items())
                 for own, (buffer, value) in before.items():
                     if not _is_same(now.pop(own, None), value):
@@ -280,17 +327,26 @@ class ModuleFunction:
             )
 
 
-EVALUATED = ", after eval() too"
-# Ways out; where eval() was called already, whoever shows them says EVALUATED instead.
+EVALUATED = ", even after eval()"
+# Advice for the user; if eval() was called already, callers show EVALUATED instead.
 EVAL_FIRST = Hint("; call eval() first")
-EVAL_OR_LEAVE = Hint("; call eval(), or leave them out")
-_PROBABILITIES = {"Softmax": "probabilities", "LogSoftmax": "logarithms of probabilities"}
+EVAL_OR_LEAVE = Hint("; call eval(), or remove the random layers")
+_PROBABILITIES = {"Softmax": "probabilities", "LogSoftmax": "log-probabilities"}
 
 
 @contextmanager
 def differentiable(module: nn.Module) -> Iterator[None]:
-    """While it is active, torch uses the kernels that autograd can follow in evaluation mode: its
-    plain attention, which alone can be vectorised, and recurrent layers without cuDNN."""
+    """Select kernels that autograd can follow in evaluation mode.
+
+    These are the plain attention, the only one that can be vectorised, and recurrent layers without
+    cuDNN.
+
+    Args:
+        module: The module that will run.
+
+    Yields:
+        Nothing.
+    """
     with ExitStack() as stack:
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         if any(isinstance(part, nn.RNNBase) for part in module.modules()):
@@ -300,8 +356,11 @@ def differentiable(module: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _without_cudnn() -> Iterator[None]:
-    """Switch cuDNN off. `cudnn.flags` would read its switch for TF32 too, where torch raises once
-    convolutions alone have one of their own (`precision`)."""
+    """Disable cuDNN.
+
+    `cudnn.flags` would also read its TF32 switch, for which torch raises once convolutions have
+    their own (`precision`).
+    """
     before = torch.backends.cudnn.enabled
     torch.backends.cudnn.enabled = False
     try:
@@ -311,18 +370,25 @@ def _without_cudnn() -> Iterator[None]:
 
 
 def as_real(tensor: Tensor) -> Tensor:
-    """The real and imaginary parts of a complex tensor, along a last axis; a real one as it is."""
+    """View a complex tensor as real numbers.
+
+    Args:
+        tensor: Any tensor.
+
+    Returns:
+        Real and imaginary parts along a last axis, `(..., 2)`; a real tensor unchanged.
+    """
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
 def _registries(part: nn.Module) -> list[dict[str, Any]]:
-    """Its parameters, buffers and children by name; those of a compiled module are not Python's."""
-    found = [vars(part).get(name) for name in ("_parameters", "_buffers", "_modules")]
-    return [each for each in found if isinstance(each, dict)]
+    """Return the parameters, buffers and children of a module that are Python dictionaries."""
+    registries = [vars(part).get(name) for name in ("_parameters", "_buffers", "_modules")]
+    return [each for each in registries if isinstance(each, dict)]
 
 
 def _values(part: nn.Module) -> dict[str, tuple[Tensor | None, Tensor | None]]:
-    """Its buffers, each with a copy."""
+    """Return the buffers of a module, each with a copy of its value."""
     return {
         name: (buffer, None if buffer is None else buffer.detach().clone())
         for name, buffer in part._buffers.items()
@@ -331,12 +397,14 @@ def _values(part: nn.Module) -> dict[str, tuple[Tensor | None, Tensor | None]]:
 
 @torch.no_grad()
 def _overwrite(buffer: Tensor, value: Tensor) -> None:
-    if buffer.grad_fn is not None:  # of what was written into it
+    """Write a value into a buffer in place."""
+    if buffer.grad_fn is not None:  # left by what was written into it
         buffer.detach_()
     buffer.resize_(value.shape).copy_(value)
 
 
 def _is_same(one: Tensor | None, two: Tensor | None) -> bool:
+    """Compare two tensors bit by bit, NaN included."""
     if one is None or two is None:
         return one is two
     if (one.shape, one.dtype) != (two.shape, two.dtype):
@@ -346,15 +414,16 @@ def _is_same(one: Tensor | None, two: Tensor | None) -> bool:
 
 def _why_looped(reason: str) -> str:
     return (
-        f"torch.func cannot vectorise this module ({reason}); K is computed by one backward "
-        "pass for each example and logit: the same numbers, more slowly."
+        f"torch.func cannot vectorise this module ({reason}); K is computed with one backward "
+        "pass per example and logit, which gives the same result more slowly."
     )
 
 
 class _MadeBytes(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves it so
-    """Counts the bytes of every tensor that an operation makes; views make none.
+    """Counts the bytes of every tensor that an operation creates; views create none.
 
-    `unfolded`: the largest input that a convolution may unfold within.
+    Attributes:
+        unfolded: Size of the largest input that a convolution may unfold internally.
     """
 
     total = unfolded = 0
@@ -368,8 +437,8 @@ class _MadeBytes(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch le
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         given = {storage.data_ptr() for storage in _storages([args, kwargs])}
-        made = {s.data_ptr(): s.nbytes() for s in _storages(result)}
-        self.total += sum(size for place, size in made.items() if place not in given)
+        new_storages = {s.data_ptr(): s.nbytes() for s in _storages(result)}
+        self.total += sum(size for pointer, size in new_storages.items() if pointer not in given)
         if func.overloadpacket in _CONVOLUTIONS:
             backward = func.overloadpacket is not torch.ops.aten.convolution
             inputs, weight, transposed = args[1:3] + args[7:8] if backward else args[:2] + args[6:7]
@@ -380,8 +449,11 @@ class _MadeBytes(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch le
 
 
 class _Prelu(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves it so
-    """Whether PReLU is `met`. torch 2.10 to 2.13: vmap over logits within vmap over examples fails,
-    and in silence is wrong where they are as many."""
+    """Detects PReLU.
+
+    In torch 2.10 to 2.13, vmap over logits within vmap over examples fails for it, and is silently
+    wrong if there are as many of both.
+    """
 
     met = False
 
@@ -400,16 +472,17 @@ _CONVOLUTIONS = (torch.ops.aten.convolution, torch.ops.aten.convolution_backward
 
 
 def _storages(tree: Any) -> Iterator[torch.UntypedStorage]:
+    """Yield the storages of all tensors in a nested structure."""
     for leaf in torch.utils._pytree.tree_leaves(tree):
         if isinstance(leaf, Tensor):
             yield leaf.untyped_storage()
 
 
 def _aliases(module: nn.Module, trained: Mapping[str, Tensor]) -> dict[str, str]:
-    """Every place of a trained parameter and the name that it has in `trained`.
+    """Map every place of a trained parameter to its name in `trained`.
 
-    Places of a module with two names are listed once: torch, which ties by name, would put a
-    parameter there twice and then leave its own in the module.
+    A module with two names is listed once: torch, which ties by name, would put a parameter there
+    twice and then leave its own in the module.
     """
     names = {id(parameter): name for name, parameter in trained.items()}
     return {
@@ -421,12 +494,13 @@ def _aliases(module: nn.Module, trained: Mapping[str, Tensor]) -> dict[str, str]
 
 
 def _refuse_training_mode(module: nn.Module) -> None:
+    """Raise `ArgumentError` for layers that couple examples or are random in training mode."""
     norms, dropouts = nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd
     for name, part in module.named_modules():
         where = f"Layer {name} ({type(part).__name__})" if name else type(part).__name__
         if isinstance(part, nn.modules.batchnorm._BatchNorm) and part.running_mean is None:
             raise ArgumentError(
-                f"{where} has no running statistics: it couples the examples.", kind="missing"
+                f"{where} has no running statistics, so it couples the examples.", kind="missing"
             )
         if not part.training:
             continue
@@ -443,33 +517,36 @@ def _refuse_training_mode(module: nn.Module) -> None:
 
 
 def logits_of(output: object, n: int, softmax: SoftmaxInputs | None = None) -> Tensor:
-    """Return the logits (n, C) in what a module returns for n examples (see `output_tensor`).
+    """Return the logits in the output of a module (see `output_tensor`).
 
     Args:
-        output: a tensor (n, C), or (n,) of one logit, or an object that holds one.
-        n: the number of examples.
-        softmax: what was active during the pass: logits are then those before a softmax that
-            made `output`.
+        output: Tensor `(n, C)`, or `(n,)` for one logit, or an object that contains one.
+        n: Number of examples.
+        softmax: Context that was active during the call; the logits are then those before the
+          softmax that produced `output`.
+
+    Returns:
+        The logits, `(n, C)`.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: The output contains no such tensor.
     """
-    wanted = "K needs one real tensor (n, C) of logits: wrap the module in one that returns that."
+    wanted = "K needs a single real tensor (n, C) of logits; wrap the module in one returning that."
     tensor = output_tensor(output)
     if tensor is None:
-        raise ArgumentError(f"The module returns {returned(output)}; {wanted}", kind="no-logits")
+        raise ArgumentError(f"The module returns {returned(output)}. {wanted}", kind="no-logits")
     if softmax is not None:
         tensor = softmax.before(tensor)
     shape = tuple(tensor.shape)
     if not tensor.is_floating_point() or len(shape) not in (1, 2) or shape[0] != n or 0 in shape:
         raise ArgumentError(
-            f"The module returns {returned(tensor)} for {n} examples; {wanted}", kind="no-logits"
+            f"The module returns {returned(tensor)} for {n} examples. {wanted}", kind="no-logits"
         )
     return tensor.reshape(n, -1)
 
 
 def _is_close(one: Tensor, two: Tensor) -> bool:
-    """Equal up to rounding; what is not finite is left to whoever reads the kernel."""
+    """Compare two tensors up to rounding; NaN is left to whoever reads the kernel."""
     scale, other, error = (
         float(torch.linalg.vector_norm(t.detach(), ord=float("inf"))) for t in (one, two, one - two)
     )
@@ -477,5 +554,6 @@ def _is_close(one: Tensor, two: Tensor) -> bool:
 
 
 def _first_sentence(error: Exception) -> str:
+    """Return the first sentence of an exception's message."""
     lines = str(error).strip().splitlines()
     return (lines[0] if lines else "no reason given").split(". ")[0].rstrip(".")

@@ -1,7 +1,7 @@
 """Learning with a constant kernel: ridge regression, gradient flow and gradient descent.
 
-Loss ½ Σ_s (f(s) − y(s))², summed over the training examples (THEORY §4): ė = −Ke with e = f − y,
-and e_{t+1} = (I − αK)e_t. For the mean over n examples take time or rate divided by n.
+The loss is ½ Σ_s (f(s) − y(s))², summed over the training examples (THEORY §4), so with e = f − y
+ė = −Ke and e_{t+1} = (I − αK)e_t. For the mean over n examples, divide time or rate by n.
 """
 
 from __future__ import annotations
@@ -29,15 +29,20 @@ from dgn_engine.kernels.arguments import (
 from dgn_engine.kernels.html_fields import HtmlFields
 from dgn_engine.kernels.spectra import NOISE, rounding_of
 
-ROUNDING = 1e-8  # a kernel whose halves differ by more, relative to its largest entry, is refused
+ROUNDING = 1e-8  # largest asymmetry that is accepted, relative to the largest entry
 OfEigenvalues = Callable[[Tensor, float], Tensor]
 
 
 @dataclass(frozen=True)
 class KernelRegression(HtmlFields):
-    """`predictions` (m, C) on the test examples, `accuracy` of their signs or largest entries
-    (a share, 0 to 1), `r2` averaged over the columns, NaN for a single example; `ridge` as added
-    to the kernel's diagonal."""
+    """Result of kernel ridge regression.
+
+    Attributes:
+        predictions: Outputs on the test examples, `(m, C)`.
+        accuracy: Fraction of test examples with the right sign or largest entry.
+        r2: R² averaged over the columns; NaN for a single example.
+        ridge: λ as added to the kernel's diagonal.
+    """
 
     predictions: NDArray[np.float64]
     accuracy: float
@@ -48,13 +53,28 @@ class KernelRegression(HtmlFields):
 def kernel_regression(
     kernel: Tensor, targets: Tensor, train: Tensor, test: Tensor, ridge: float = 1e-3
 ) -> KernelRegression:
-    """Fit K(train, train) + λI to ±1 targets (n, C) and score on `test`; both are index vectors.
+    """Fit kernel ridge regression to ±1 targets and score it on test examples (THEORY §7).
 
-    λ = ridge · trace K(train, train)/n_train, so that `ridge` does not depend on the kernel's
-    scale. C = 1 is scored by sign, more columns by the largest entry (THEORY §7).
+        f(test) = K(test, train) (K(train, train) + λI)⁻¹ Y,   λ = ridge · tr K(train, train)/n,
+
+    so that `ridge` does not depend on the scale of the kernel.
+
+    Args:
+        kernel: Kernel of all examples, `(n, n)`.
+        targets: ±1, `(n, C)`. One column is scored by sign, several by the largest entry.
+        train: Indices of the training examples.
+        test: Indices of the test examples.
+        ridge: Relative ridge.
+
+    Returns:
+        Predictions and scores on the test examples.
+
+    Raises:
+        ArgumentError: An argument does not fit, the sets overlap, or the kernel is zero on the
+          training examples.
 
     Examples:
-        Four points on a line, the label their sign; the outer two predict the inner two:
+        Four points on a line, labelled by their sign; the outer two predict the inner two:
 
         >>> import torch
         >>> x, y = torch.tensor([-2.0, 2.0, -1.0, 1.0]), torch.tensor([-1.0, 1.0, -1.0, 1.0])
@@ -64,7 +84,7 @@ def kernel_regression(
         >>> fitted.accuracy
         1.0
     """
-    # scikit-learn takes a second to import, and the other kernels do without it.
+    # scikit-learn takes a second to import, and nothing else here needs it.
     from sklearn.kernel_ridge import KernelRidge
     from sklearn.metrics import r2_score
 
@@ -78,38 +98,41 @@ def kernel_regression(
     rows, columns = test.cpu().numpy(), train.cpu().numpy()
     if not np.isfinite(values).all():
         raise ArgumentError(
-            "The kernel holds values that are not finite; nothing can be fitted to it.",
+            "The kernel contains NaN or infinity, so nothing can be fitted with it.",
             kind="not-finite",
         )
     if set(rows.tolist()) & set(columns.tolist()):
         raise ArgumentError(
-            "Some examples are in both the training and the test part.", kind="contradiction"
+            "train and test have examples in common; they must be disjoint.", kind="contradiction"
         )
     inner = values[np.ix_(columns, columns)]
     penalty = ridge * float(np.trace(inner)) / len(columns)
     if penalty <= 0:
         raise ArgumentError(
-            "The kernel is zero on the training examples; nothing can be fitted to it.",
+            "The kernel is zero on the training examples, so nothing can be fitted with it.",
             kind="singular",
         )
     model = KernelRidge(alpha=penalty, kernel="precomputed").fit(inner, y[columns])
-    found = np.asarray(model.predict(values[np.ix_(rows, columns)])).reshape(len(rows), -1)
-    found.flags.writeable = False
-    if found.shape[1] == 1:
-        right = (found > 0) == (y[rows] > 0)
+    predicted = np.asarray(model.predict(values[np.ix_(rows, columns)])).reshape(len(rows), -1)
+    predicted.flags.writeable = False
+    if predicted.shape[1] == 1:
+        correct = (predicted > 0) == (y[rows] > 0)
     else:
-        right = found.argmax(1) == y[rows].argmax(1)
-    r2 = float(r2_score(y[rows], found)) if len(rows) > 1 else math.nan
-    return KernelRegression(found, float(right.mean()), r2, penalty)
+        correct = predicted.argmax(1) == y[rows].argmax(1)
+    r2 = float(r2_score(y[rows], predicted)) if len(rows) > 1 else math.nan
+    return KernelRegression(predicted, float(correct.mean()), r2, penalty)
 
 
 @dataclass(frozen=True)
 class KernelTrajectory(HtmlFields):
-    """Outputs along training, float64: `train` (T, n, C) and, where there is a block, `test`
-    (T, m, C), at `times` (T,): times of the flow, or steps of descent.
+    """Outputs during training with a constant kernel, float64.
 
-    `largest_rate` = 2/ρ_max: gradient descent at a greater rate diverges. `smallest`: the least
-    eigenvalue as it was computed; within rounding of zero it counts as zero.
+    Attributes:
+        times: Times of the flow, or steps of descent, `(T,)`.
+        train: Outputs on the training examples, `(T, n, C)`.
+        test: Outputs on the test examples, `(T, m, C)`, or `None`.
+        largest_rate: 2/ρ_max; gradient descent diverges at greater rates.
+        smallest: Smallest eigenvalue as computed; within rounding of zero it counts as zero.
     """
 
     times: Tensor
@@ -129,27 +152,44 @@ def gradient_flow(
     initial: Tensor | None = None,
     initial_test: Tensor | None = None,
 ) -> KernelTrajectory:
-    """f(t) = y + e^{−Kt}(f_0 − y) on the training examples, and on others
-    f_*(t) = f_{*0} − K_* K^{-1}(I − e^{−Kt})(f_0 − y), without an inverse: any K will do.
+    """Compute the outputs of gradient flow with a constant kernel.
 
-    `kernel` (n, n) is that of each logit, targets (n,) or (n, C); or (n, C, n, C) for every pair of
-    logits (`logits="full"`). `block`: test × train, (m, n) or (m, C, n, C). `initial` and
-    `initial_test`: outputs at time 0, zero unless given. Times are finite: for t → ∞ there is
-    `kernel_regression`. Eigenvalues at or below the cut-off of `spectrum` are zero: what lies along
-    them is never learnt. O(n³), or O((nC)³). Raises `ArgumentError` for shapes that do not fit, for
-    a kernel that is not symmetric and positive semi-definite, and for times at which outputs of
-    the block hang on eigenvalues below that cut-off.
-    Sources: Jacot et al. 2018; Lee et al. 2019, eq. (8)–(11); [NPF].
+        f(t)   = y + e^{−Kt} (f_0 − y)                          on the training examples,
+        f_*(t) = f_{*0} − K_* K⁻¹ (I − e^{−Kt}) (f_0 − y)       on others,
+
+    evaluated in the basis of eigenvectors, so K may be singular. Eigenvalues at or below the
+    cut-off of `spectrum` count as zero: components along them are never learnt. Costs O(n³), or
+    O((nC)³).
+
+    Args:
+        kernel: Kernel of each logit, `(n, n)`; or of every pair of logits, `(n, C, n, C)`
+          (`logits="full"`).
+        targets: Outputs to learn, `(n,)` or `(n, C)`.
+        times: Finite times; for t → ∞ use `kernel_regression`.
+        block: Kernel of test with training examples, `(m, n)` or `(m, C, n, C)`.
+        initial: Outputs f_0 at time 0. Default: zero.
+        initial_test: Outputs f_{*0} at time 0. Default: zero.
+
+    Returns:
+        The outputs at each time.
+
+    Raises:
+        ArgumentError: Shapes do not fit, the kernel is not symmetric positive semi-definite, or
+          the test outputs at a time depend on eigenvalues below the cut-off.
+
+    References:
+        Jacot et al. 2018; Lee et al. 2019, eq. (8)–(11); [NPF].
     """
     check_sequence("times", times)
     for t in times:
         check_number("Each of times", t)
 
     def grown(values: Tensor, t: float) -> Tensor:
-        """(1 − e^{−ρt})/ρ, which is t where ρ is zero."""
+        """Evaluate (1 − e^{−ρt})/ρ, which is t for ρ = 0."""
         return torch.where(values > 0, -torch.expm1(-values * t) / values, t)
 
     def left(values: Tensor, t: float) -> Tensor:
+        """Evaluate e^{−ρt}."""
         return torch.exp(-values * t)
 
     return _trajectory(kernel, targets, times, 1.0, left, grown, block, initial, initial_test)
@@ -166,11 +206,27 @@ def gradient_descent(
     initial: Tensor | None = None,
     initial_test: Tensor | None = None,
 ) -> KernelTrajectory:
-    """e_t = (I − αK)^t e_0 after each number of `steps` at learning rate α = `rate`, full batches,
-    and f_*(t) = f_{*0} − α K_* Σ_{τ<t} e_τ on the block's examples; all else as `gradient_flow`.
+    """Compute the outputs of full-batch gradient descent with a constant kernel.
 
-    Above `largest_rate` of the result the outputs diverge, as training does; they are refused where
-    they are no longer finite.
+        e_t = (I − αK)^t e_0                         on the training examples,
+        f_*(t) = f_{*0} − α K_* Σ_{τ<t} e_τ          on others,
+
+    with learning rate α. Above `largest_rate` of the result the outputs diverge, as training does.
+
+    Args:
+        kernel: As for `gradient_flow`.
+        targets: As for `gradient_flow`.
+        rate: Learning rate α.
+        steps: Numbers of steps t to evaluate.
+        block: As for `gradient_flow`.
+        initial: As for `gradient_flow`.
+        initial_test: As for `gradient_flow`.
+
+    Returns:
+        The outputs after each number of steps.
+
+    Raises:
+        ArgumentError: As for `gradient_flow`, or the outputs overflow.
     """
     check_sequence("steps", steps)
     for count in steps:
@@ -178,7 +234,7 @@ def gradient_descent(
     check_number("rate", rate, above=0.0)
 
     def grown(values: Tensor, t: float) -> Tensor:
-        """(1 − (1 − αρ)^t)/ρ, which is αt where ρ is zero; αρ may be far below rounding."""
+        """Evaluate (1 − (1 − αρ)^t)/ρ, which is αt for ρ = 0; αρ may be far below rounding."""
         small = rate * values < 0.5
         logs = torch.log1p(-torch.where(small, rate * values, 0.0))
         slow = -torch.expm1(t * logs) / values
@@ -186,6 +242,7 @@ def gradient_descent(
         return torch.where(values > 0, torch.where(small, slow, fast), rate * t)
 
     def left(values: Tensor, t: float) -> Tensor:
+        """Evaluate (1 − αρ)^t."""
         remaining: Tensor = (1 - rate * values) ** t
         return remaining
 
@@ -197,18 +254,22 @@ def _trajectory(
     targets: Tensor,
     times: Sequence[float],
     unit: float,
-    left: OfEigenvalues,
-    grown: OfEigenvalues,
+    decay: OfEigenvalues,
+    integral: OfEigenvalues,
     block: Tensor | None,
     initial: Tensor | None,
     initial_test: Tensor | None,
 ) -> KernelTrajectory:
-    """`left`: what of e_0 there is along an eigenvector; `grown`: its integral (or sum times α);
-    `unit`: what one of `times` is in time of the flow."""
+    """Compute outputs at some times, in the basis of eigenvectors.
+
+    `decay`: fraction of e_0 that is left along an eigenvector; `integral`: its integral (or sum
+      times
+    α); `unit`: time of the flow per unit of `times`.
+    """
     if isinstance(targets, Tensor) and targets.dtype in WHOLE:
         raise ArgumentError(
-            f"targets has dtype {targets.dtype}; outputs to be learnt are needed "
-            "(class_targets(labels, classes) makes them of class numbers).",
+            f"targets has dtype {targets.dtype}; expected the outputs to learn as floats "
+            "(class_targets(labels, classes) converts class numbers).",
             kind="wrong-type",
             value=targets.dtype,
         )
@@ -220,118 +281,119 @@ def _trajectory(
     rounding = rounding_of(kernel.reshape(len(K), -1), largest)
     if smallest < -10 * rounding or largest <= 0:
         raise ArgumentError(
-            f"kernel has eigenvalues from {smallest:.3g} to {largest:.3g}; training needs one "
-            "that is positive semi-definite and not zero (K^X alone need not be).",
+            f"kernel has eigenvalues from {smallest:.3g} to {largest:.3g}; it must be positive "
+            "semi-definite and not zero (K^X alone need not be).",
             kind="singular",
         )
     cutoff = max(rounding, -NOISE * smallest)
     values = torch.where(values > cutoff, values, 0.0)
     joint = kernel.dim() == 4
-    begun = vectors.T @ (start - y).reshape(len(K), -1)
-    moments = [float(t) for t in times]
+    # e_0 in the basis of eigenvectors: e(t) = U·decay(ρ, t)·Uᵀe_0
+    initial_error = vectors.T @ (start - y).reshape(len(K), -1)
+    instants = [float(t) for t in times]
 
     def outputs(basis: Tensor, of: OfEigenvalues, t: float, like: Tensor) -> Tensor:
-        """(n, C), also where the logits were joined to one column."""
-        found: Tensor = basis @ (of(values, t)[:, None] * begun)
+        """Combine eigenvectors to outputs `(n, C)`, also if logits were joined to one column."""
+        found: Tensor = basis @ (of(values, t)[:, None] * initial_error)
         return found.reshape(like.shape)
 
-    train = torch.stack([y + outputs(vectors, left, t, y) for t in moments])
+    train = torch.stack([y + outputs(vectors, decay, t, y) for t in instants])
     test = None
     if block is not None:
         B, zero = _block(block, y, joint)
         before = zero if initial_test is None else _outputs("initial_test", initial_test, zero)
-        reach = max(moments) * unit
+        reach = max(instants) * unit
         to_test = _seen(B @ vectors, values == 0, cutoff, reach, kernel.dtype)
-        test = torch.stack([before - outputs(to_test, grown, t, before) for t in moments])
+        # f_*(t) = f_{*0} − K_*U·∫decay·Uᵀe_0
+        test = torch.stack([before - outputs(to_test, integral, t, before) for t in instants])
     elif initial_test is not None:
         raise ArgumentError(
-            "initial_test was given without the block of test with train examples.",
+            "initial_test was given without block, the kernel of test with train examples.",
             kind="contradiction",
         )
     for part in (train, test):
         if part is not None and not bool(torch.isfinite(part).all()):
             raise ArgumentError(
-                "The outputs are no longer finite: training diverges above rate "
-                f"{2 / largest:.3g}.",
+                "The outputs overflow: training diverges at rates above "
+                f"{2 / largest:.3g} (2/ρ_max).",
                 kind="not-finite",
             )
-    at = torch.tensor(moments, dtype=torch.float64)
-    return KernelTrajectory(at, train, test, 2 / largest, smallest)
+    times_tensor = torch.tensor(instants, dtype=torch.float64)
+    return KernelTrajectory(times_tensor, train, test, 2 / largest, smallest)
 
 
 def _seen(to_test: Tensor, null: Tensor, cutoff: float, reach: float, dtype: torch.dtype) -> Tensor:
-    """The block (m, n) in the basis of eigenvectors, without what rounding left along those of
-    eigenvalue zero, which would grow with time.
+    """Express the block `(m, n)` in the basis of eigenvectors, without rounding noise.
 
-    The kernel of both sets is positive semi-definite, so that its block has nothing there; where
-    it has, the eigenvalue is only too small to be known, and so is what comes of it up to time
-    `reach`.
+    Along eigenvectors of eigenvalue zero noise would grow with time. Since the kernel of both sets
+    is positive semi-definite, its block is zero there; if it is not, the eigenvalue is too small to
+    be known, and so is its effect up to time `reach`.
     """
     size = to_test.norm(dim=1).max()
     noise = len(null) * torch.finfo(dtype).eps * size
-    kept = to_test.norm(dim=0) > noise
-    if reach * cutoff > 1 and bool((kept & null).any()):
+    significant = to_test.norm(dim=0) > noise
+    if reach * cutoff > 1 and bool((significant & null).any()):
         raise ArgumentError(
-            f"At time {reach:.3g} the test outputs hang on eigenvalues of the kernel that are lost "
-            f"in its rounding (at or below {cutoff:.3g}); times to {1 / cutoff:.3g} are known. "
-            "Compute kernel and block in float64, or take kernel_regression with a ridge.",
+            f"At time {reach:.3g} the test outputs depend on eigenvalues that are lost to rounding "
+            f"(at or below {cutoff:.3g}); they are reliable up to time {1 / cutoff:.3g}. Compute "
+            "kernel and block in float64, or use kernel_regression with a ridge.",
             kind="overflow",
         )
-    return torch.where(null & ~kept, 0.0, to_test)
+    return torch.where(null & ~significant, 0.0, to_test)
 
 
 def _outputs(name: str, value: Tensor, like: Tensor | None = None) -> Tensor:
-    """(n,) or (n, C) as (n, C), float64 on the CPU."""
+    """Return `(n,)` or `(n, C)` as `(n, C)`, float64 on the CPU."""
     check_tensor(name, value, 1)
-    found = value.detach().to("cpu", torch.float64)
-    found = found[:, None] if found.dim() == 1 else found
-    wanted = found.shape if like is None else like.shape
-    if found.dim() > 2 or found.shape != wanted:
+    columns = value.detach().to("cpu", torch.float64)
+    columns = columns[:, None] if columns.dim() == 1 else columns
+    wanted = columns.shape if like is None else like.shape
+    if columns.dim() > 2 or columns.shape != wanted:
         shape = "(n,) or (n, C)" if like is None else str(tuple(wanted))
         raise ArgumentError(
-            f"{name} has shape {tuple(value.shape)}; {shape} is needed.", kind="wrong-shape"
+            f"{name} has shape {tuple(value.shape)}; expected {shape}.", kind="wrong-shape"
         )
-    if not bool(torch.isfinite(found).all()):
-        raise ArgumentError(f"{name} holds values that are not finite.", kind="not-finite")
-    return found
+    if not bool(torch.isfinite(columns).all()):
+        raise ArgumentError(f"{name} contains NaN or infinity.", kind="not-finite")
+    return columns
 
 
 def _matrix(kernel: Tensor, y: Tensor) -> Tensor:
-    """The kernel as one symmetric matrix, float64 on the CPU."""
+    """Return the kernel as one symmetric matrix, float64 on the CPU."""
     check_tensor("kernel", kernel)
     n, classes = y.shape
     wanted = [(n, n), (n, classes, n, classes)]
     if tuple(kernel.shape) not in wanted:
         raise ArgumentError(
-            f"kernel has shape {tuple(kernel.shape)}; for these targets {wanted[0]} or {wanted[1]} "
-            "is needed (logits='mean' or 'full').",
+            f"kernel has shape {tuple(kernel.shape)}; for these targets expected {wanted[0]} "
+            f"(logits='mean') or {wanted[1]} (logits='full').",
             kind="wrong-shape",
         )
     size = n if kernel.dim() == 2 else n * classes
-    found = kernel.detach().to("cpu", torch.float64).reshape(size, size)
-    if not bool(torch.isfinite(found).all()):
-        raise ArgumentError("kernel holds values that are not finite.", kind="not-finite")
+    matrix = kernel.detach().to("cpu", torch.float64).reshape(size, size)
+    if not bool(torch.isfinite(matrix).all()):
+        raise ArgumentError("kernel contains NaN or infinity.", kind="not-finite")
     tolerance = max(ROUNDING, 100 * torch.finfo(kernel.dtype).eps)
-    if float((found - found.T).abs().max()) > tolerance * float(found.abs().max()):
+    if float((matrix - matrix.T).abs().max()) > tolerance * float(matrix.abs().max()):
         raise ArgumentError(
-            "kernel is not symmetric: it is not one of these examples with themselves.",
+            "kernel is not symmetric; expected that of the training examples with themselves.",
             kind="not-symmetric",
         )
-    return (found + found.T) / 2
+    return (matrix + matrix.T) / 2
 
 
 def _block(block: Tensor, y: Tensor, joint: bool) -> tuple[Tensor, Tensor]:
-    """The block as a matrix, and zero outputs of its test examples (m, C)."""
+    """Return the block as a matrix, and zero outputs `(m, C)` of its test examples."""
     check_tensor("block", block)
     n, classes = y.shape
     m = len(block)
     wanted = (m, classes, n, classes) if joint else (m, n)
     if tuple(block.shape) != wanted:
         raise ArgumentError(
-            f"block has shape {tuple(block.shape)}; {wanted}, test × train, is needed.",
+            f"block has shape {tuple(block.shape)}; expected {wanted}, test × train.",
             kind="wrong-shape",
         )
     if not bool(torch.isfinite(block).all()):
-        raise ArgumentError("block holds values that are not finite.", kind="not-finite")
-    found = block.detach().to("cpu", torch.float64)
-    return found.reshape(m * classes, -1) if joint else found, y.new_zeros((m, classes))
+        raise ArgumentError("block contains NaN or infinity.", kind="not-finite")
+    matrix = block.detach().to("cpu", torch.float64)
+    return matrix.reshape(m * classes, -1) if joint else matrix, y.new_zeros((m, classes))

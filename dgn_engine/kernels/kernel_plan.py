@@ -1,4 +1,4 @@
-"""What a report of kernels computes within its memory: every quantity with its bytes."""
+"""What a kernel report computes within its memory limit, with the bytes of every quantity."""
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ from dgn_engine.kernels.peak_memory import WORKING, PeakMemory, gib, largest_cou
 from dgn_engine.kernels.quantities import QUANTITIES, QUANTITIES_OF_K, WITH_SPECTRUM
 from dgn_engine.model.network import GatedNetwork
 
-# Who comes first has the memory; what is derived from kernels comes after them.
+# In order of priority; what is derived from kernels comes after them.
 _ORDER = ("ntk", "npk", "overlap", "sensitive", "gram", "gates")
-_SPECTRAL = 6  # matrices of float64 beside K, for its eigenvalues alone
+_SPECTRAL = 6  # float64 matrices besides K that its eigenvalues need
 
-Cost = Callable[[frozenset[str], int], int]  # bytes of these quantities for so many inputs
+Cost = Callable[[frozenset[str], int], int]  # bytes of some quantities for a number of inputs
 
 
 @dataclass(frozen=True)
 class PlannedQuantity:
-    """One quantity of a report: `ntk`, `gates` (τ_1 … τ_L), `eigenvalues_ntk`, `nu`.
+    """One quantity of a report: 'ntk', 'gates' (τ_1 … τ_L), 'eigenvalues_ntk', 'nu'.
 
-    `needed`: bytes for it together with what comes before it in the plan and is computed. `alone`:
-    for it and the kernel that it is of.
+    Attributes:
+        name: Its name.
+        needed: Bytes for it together with everything computed before it.
+        alone: Bytes for it and the kernel that it is derived from.
+        is_computed: Whether it fits.
     """
 
     name: str
@@ -39,9 +42,13 @@ class PlannedQuantity:
 
 @dataclass(frozen=True)
 class KernelPlan:
-    """Every quantity that was asked for, and whether it is computed within the memory.
+    """All requested quantities, and which of them fit into the memory.
 
-    `whole`: bytes for all of them at once; `fits`: the most inputs for which that fits.
+    Attributes:
+        quantities: The quantities in order of priority.
+        allowed: Bytes allowed.
+        whole: Bytes for all of them at once.
+        fits: Largest number of inputs for which everything fits.
     """
 
     quantities: tuple[PlannedQuantity, ...]
@@ -50,45 +57,83 @@ class KernelPlan:
     fits: int
 
     def computes(self, name: str) -> bool:
-        return any(each.name == name and each.is_computed for each in self.quantities)
+        """Check whether a quantity is computed.
+
+        Args:
+            name: Its name.
+
+        Returns:
+            Whether it is.
+        """
+        return any(quantity.name == name and quantity.is_computed for quantity in self.quantities)
 
     def uses(self, kernel: str) -> bool:
-        """Whether a kernel is computed, for itself or for its eigenvalues or ν."""
-        return any(kernel_of(each.name) == kernel and each.is_computed for each in self.quantities)
+        """Check whether a kernel is computed, for itself or for its eigenvalues or ν.
+
+        Args:
+            kernel: Name of the kernel.
+
+        Returns:
+            Whether it is.
+        """
+        return any(
+            kernel_of(quantity.name) == kernel and quantity.is_computed
+            for quantity in self.quantities
+        )
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Bytes of each quantity that was left out, by name, for a file or JSON."""
-        left = {each.name: each.needed for each in self.quantities if not each.is_computed}
-        return {"left_out": left}
+        """Bytes of the omitted quantities, for a file or JSON.
+
+        Returns:
+            `{"left_out": {name: bytes}}`.
+        """
+        omitted = {
+            quantity.name: quantity.needed
+            for quantity in self.quantities
+            if not quantity.is_computed
+        }
+        return {"left_out": omitted}
 
     @property
     def notes(self) -> list[str]:
-        """What was left out, why, and how to get it; nothing where all is computed."""
+        """What was omitted, why, and how to get it.
+
+        Returns:
+            One sentence or more, or an empty list if everything is computed.
+        """
         by_need: dict[str, list[str]] = {}
         alone = []
-        for each in self.quantities:
-            kernel = kernel_of(each.name)
-            if each.is_computed or (each.name != kernel and not self.uses(kernel)):
-                continue  # without a kernel there are no eigenvalues of it
-            by_need.setdefault(gib(each.needed), []).append(each.name)
-            if each.name == kernel and each.alone <= self.allowed:
+        for quantity in self.quantities:
+            kernel = kernel_of(quantity.name)
+            if quantity.is_computed or (quantity.name != kernel and not self.uses(kernel)):
+                continue  # its eigenvalues follow from the kernel, which is not computed either
+            by_need.setdefault(gib(quantity.needed), []).append(quantity.name)
+            if quantity.name == kernel and quantity.alone <= self.allowed:
                 alone.append(kernel)
         if not by_need:
             return []
-        left = "; ".join(f"{', '.join(names)} ({need} GiB)" for need, names in by_need.items())
+        omitted = "; ".join(f"{', '.join(names)} ({need} GiB)" for need, names in by_need.items())
         fewer = f", or at most {self.fits:,} inputs" if self.fits else "; fewer inputs do not help"
         note = (
-            f"Left out, as {gib(self.allowed)} GiB are allowed: {left}. To have everything: "
+            f"Omitted to fit {gib(self.allowed)} GiB: {omitted}. To compute everything, use "
             f"--memory {_rounded_up(self.whole)}{fewer}."
         )
         if alone:
-            note += f" What fits by itself: {', '.join(f'--only {name}' for name in alone)}."
+            note += f" Fits on its own: {', '.join(f'--only {name}' for name in alone)}."
         return [note]
 
 
 def kernel_of(name: str) -> str:
-    """Return the kernel that a quantity is of: `ntk` of `eigenvalues_ntk`, `npk` of `nu`."""
+    """Return the kernel that a quantity is derived from.
+
+    Args:
+        name: Name of the quantity, for example 'eigenvalues_ntk' or 'nu'.
+
+    Returns:
+        Name of the kernel: 'ntk' for 'eigenvalues_ntk', 'npk' for 'nu'; a kernel's own name for a
+        kernel.
+    """
     first, _, kernel = name.partition("_")
     return (kernel or "npk") if first in ("eigenvalues", "nu") else name
 
@@ -101,18 +146,21 @@ def plan_kernels(
     only: Iterable[str] | None = None,
     labelled: bool = False,
 ) -> KernelPlan:
-    """Return what is computed of the kernels of n inputs.
+    """Plan the kernels of a gated network within a memory limit.
 
     Args:
-        network: the network; its parameters have the dtype of the kernels.
-        n: the number of inputs.
-        allowed: bytes that may be taken, as `kernel_bytes` counts them.
-        logits: as in `tangent_kernels`.
-        only: names of `QUANTITIES`; all of them where it is None.
-        labelled: whether there are labels, which ν needs.
+        network: The network; its parameters have the dtype of the kernels.
+        n: Number of inputs.
+        allowed: Bytes allowed, as `kernel_bytes` counts them.
+        logits: As for `tangent_kernels`.
+        only: Names of `QUANTITIES`; all of them if `None`.
+        labelled: Whether there are labels, which ν needs.
+
+    Returns:
+        The plan.
 
     Raises:
-        UserError: nothing fits, or a name is unknown or says nothing here.
+        UserError: Nothing fits, or a name is unknown or not applicable.
     """
 
     @cache
@@ -134,8 +182,25 @@ def plan_tangent_kernel(
     only: Iterable[str] | None = None,
     labelled: bool = False,
 ) -> KernelPlan:
-    """Return what is computed of K of n inputs by `empirical_ntk`, which has a budget of its own
-    for what it needs beside K; arguments and errors as of `plan_kernels`."""
+    """Plan the tangent kernel of any module, as computed by `empirical_ntk`.
+
+    `empirical_ntk` has its own budget for what it needs besides K.
+
+    Args:
+        module: The module.
+        n: Number of inputs.
+        classes: Number of logits C.
+        allowed: Bytes allowed.
+        logits: As for `empirical_ntk`.
+        only: Names of `QUANTITIES`; all of them if `None`.
+        labelled: Whether there are labels, which ν needs.
+
+    Returns:
+        The plan.
+
+    Raises:
+        UserError: Nothing fits, or a name is unknown or not applicable.
+    """
     item = max([4, *(p.real.element_size() for p in module.parameters())])
     numbers = {"full": classes**2, "perclass": classes}.get(logits, 1)
 
@@ -149,17 +214,29 @@ def plan_tangent_kernel(
 def quantities_wanted(
     only: Iterable[str] | None, logits: Logits, labelled: bool, gated: bool = True
 ) -> tuple[str, ...]:
-    """Return the quantities of a plan that names of `QUANTITIES` ask for, in its order.
+    """Return the quantities that names of `QUANTITIES` ask for, in order of priority.
 
-    Eigenvalues are those of the kernels that are named, or else of all; ν is that of H, or of K
-    where K is named and H is not.
+    Eigenvalues are those of the kernels that are named, or else of all; ν is that of H, or of K if
+    K is named and H is not.
+
+    Args:
+        only: The names; all of them if `None`.
+        logits: As for `tangent_kernels`.
+        labelled: Whether there are labels.
+        gated: Whether there is a gated network; otherwise only K exists.
+
+    Returns:
+        Names of quantities.
+
+    Raises:
+        UserError: A name is unknown or not applicable.
     """
     names = tuple(QUANTITIES) if only is None else tuple(only)
     exist = QUANTITIES if gated else QUANTITIES_OF_K
     for name in names:
         if name not in QUANTITIES:
             raise UserError(
-                f"There is no quantity '{name}'; there are {', '.join(QUANTITIES)}.",
+                f"Unknown quantity '{name}'; choose from {', '.join(QUANTITIES)}.",
                 kind="unknown-name",
             )
     named = [kernel for kernel in WITH_SPECTRUM if kernel in names and kernel in exist]
@@ -172,18 +249,20 @@ def quantities_wanted(
             wanted.append("nu_ntk")
     if "eigenvalues" in names:
         spectra = [kernel for kernel in named or WITH_SPECTRUM if kernel in exist]
-        for kernel in (each for each in _ORDER if each in spectra):
+        for kernel in (item for item in _ORDER if item in spectra):
             if kernel != "ntk" or logits != "perclass":
                 wanted.append("eigenvalues" if kernel == "npk" else f"eigenvalues_{kernel}")
     if only is not None:
         if "nu" in names and not labelled:
             raise UserError(
-                "ν compares a kernel with labels: --only nu needs --labels.", kind="contradiction"
+                "--only nu needs --labels, because ν compares a kernel with labels.",
+                kind="contradiction",
             )
         for name in ("nu", "eigenvalues"):
-            if name in names and not any(each.startswith(name) for each in wanted):
+            if name in names and not any(item.startswith(name) for item in wanted):
                 raise UserError(
-                    f"--only {name}: K has none with --logits {logits}.", kind="contradiction"
+                    f"--only {name} is not available for K with --logits {logits}.",
+                    kind="contradiction",
                 )
     return tuple(wanted)
 
@@ -191,14 +270,15 @@ def quantities_wanted(
 def _plan(
     wanted: tuple[str, ...], cost: Cost, n: int, allowed: int, only: Iterable[str] | None
 ) -> KernelPlan:
+    """Decide in order of priority which quantities fit."""
     computed: frozenset[str] = frozenset()
-    found = []
+    planned = []
     for name in wanted:
-        own = frozenset((name, kernel_of(name)))
-        needed = cost(computed | own, n)
-        found.append(PlannedQuantity(name, needed, cost(own, n), needed <= allowed))
+        needed_together = frozenset((name, kernel_of(name)))
+        needed = cost(computed | needed_together, n)
+        planned.append(PlannedQuantity(name, needed, cost(needed_together, n), needed <= allowed))
         if needed <= allowed:
-            computed |= own
+            computed |= needed_together
     everything = frozenset(wanted) | {kernel_of(name) for name in wanted}
     whole = cost(everything, n)
     fits = n
@@ -207,14 +287,14 @@ def _plan(
     if not computed:
         what = "their kernels" if only is None else ", ".join(only)
         raise UserError(
-            f"{n:,} inputs need {gib(whole)} GiB for {what}, more than the {gib(allowed)} GiB "
-            f"allowed; {fits:,} inputs fit (or --memory).",
+            f"{n:,} inputs need {gib(whole)} GiB for {what}, but {gib(allowed)} GiB are allowed; "
+            f"use at most {fits:,} inputs, or more --memory.",
             kind="too-large",
         )
-    return KernelPlan(tuple(found), allowed, whole, fits)
+    return KernelPlan(tuple(planned), allowed, whole, fits)
 
 
 def _rounded_up(count: int) -> str:
-    """GiB that are enough, with at most one digit behind the point."""
+    """Format a sufficient number of GiB with at most one decimal."""
     gib = count / 2**30
     return f"{math.ceil(gib)}" if gib > 10 else f"{math.ceil(gib * 10) / 10:g}"

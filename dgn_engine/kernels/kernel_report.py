@@ -1,4 +1,4 @@
-"""Every kernel of one network on given inputs, or K of any module, as `dgn kernels` writes them."""
+"""All kernels of a network, or K of any module, as arrays by name (`dgn kernels`)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,20 @@ from dgn_engine.kernels.empirical import module_kernel
 from dgn_engine.kernels.kernel_plan import KernelPlan, plan_kernels
 from dgn_engine.model.network import GatedNetwork
 
-LEADING = 200  # eigenvalues of kernels too large to diagonalise
+LEADING = 200  # number of eigenvalues for kernels too large to diagonalise
 
 
 @dataclass(frozen=True)
 class KernelSettings:
-    """How the kernels are computed; `normalise` applies to overlaps and NPK, never to an NTK;
-    `folded` as in `tangent_kernels`."""
+    """How the kernels of a report are computed.
+
+    Attributes:
+        logits: As for `tangent_kernels`.
+        normalise: Normalisation of overlaps and NPK; never applied to an NTK.
+        memory_bytes: Memory allowed.
+        folded: As for `tangent_kernels`.
+        only: Names of the quantities to compute; all if `None`.
+    """
 
     logits: k.Logits = "mean"
     normalise: k.Normalise = "none"
@@ -30,7 +37,19 @@ class KernelSettings:
     only: tuple[str, ...] | None = None
 
     def plan(self, network: GatedNetwork, x: Tensor, labels: Tensor | None) -> KernelPlan:
-        """Return what `kernel_arrays` computes within the memory; raises `UserError`."""
+        """Plan what `kernel_arrays` computes within the memory.
+
+        Args:
+            network: The network.
+            x: Inputs, `(n, *input_shape)`.
+            labels: Class numbers, `(n,)`, or `None`.
+
+        Returns:
+            The plan.
+
+        Raises:
+            UserError: Nothing fits.
+        """
         given = (self.memory_bytes, self.logits, self.only, labels is not None)
         return plan_kernels(network, len(x), *given)
 
@@ -42,43 +61,54 @@ def kernel_arrays(
     settings: KernelSettings,
     plan: KernelPlan | None = None,
 ) -> dict[str, Array]:
-    """Arrays by name, for n inputs x (n, *input_shape) and L gate layers.
+    """Compute the kernels of a network, with eigenvalues and ν, as arrays by name.
 
-    `gram` of the value input, `tau_1` … `tau_L` of value layer l after the wiring, `overlap` Λ,
-    `sensitive` S, `npk` H, `ntk_value`, `ntk_feature`, `ntk_cross` where they exist and their sum
-    `ntk`; `eigenvalues` and, with labels, `nu` of H scaled to trace 1; `eigenvalues_NAME` of
-    the other kernels, likewise scaled. Of kernels with more than 2,000 rows there are the 200
-    largest eigenvalues. With `nu` come `nu_rank`, `nu_cutoff`, `nu_ridge`, `nu_outside` (as
-    `kernels.Nu`) and `nu_contradictory`, how many inputs occur with another label as well. With
-    'cosine', examples without an open path are NaN, and such a kernel has no eigenvalues.
+    For L gate layers the names are `gram` (Σ of the value input), `tau_1` … `tau_L` (value layer l,
+    after the wiring), `overlap` (Λ), `sensitive` (S), `npk` (H), `ntk_value`, `ntk_feature`,
+    `ntk_cross` as far as they exist, and their sum `ntk`; `eigenvalues` and, with labels, `nu` of H
+    scaled to trace 1; `eigenvalues_NAME` of the other kernels, scaled likewise. For kernels with
+    more than 2,000 rows these are the 200 largest. `nu` comes with `nu_rank`, `nu_cutoff`,
+    `nu_ridge`, `nu_outside` (see `kernels.Nu`) and `nu_contradictory`, the number of inputs that
+    also occur with another label. With 'cosine', examples without an active path are NaN, and such
+    a kernel has no eigenvalues.
 
-    `plan`, or else that of the settings, says which of these there are. Raises `UserError` where
-    n is too large for the memory of any.
+    Args:
+        network: The network.
+        x: Inputs, `(n, *input_shape)`.
+        labels: Class numbers, `(n,)`, or `None`.
+        settings: How to compute them.
+        plan: Which of them to compute. Default: that of the settings.
+
+    Returns:
+        Arrays by name.
+
+    Raises:
+        UserError: Nothing fits into the memory, or a kernel overflows.
     """
     plan = plan or settings.plan(network, x, labels)
     how = settings.normalise
     shared = k.SharedKernels(network, x, logits=settings.logits, folded=settings.folded)
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     if plan.uses("gram"):
-        found["gram"] = shared.gram
+        tensors["gram"] = shared.gram
     if plan.computes("gates"):
         for layer, gates in enumerate(shared.gates):
-            found[f"tau_{layer + 1}"] = k.layer_overlap(gates)
+            tensors[f"tau_{layer + 1}"] = k.layer_overlap(gates)
     if plan.uses("overlap"):
-        found["overlap"] = shared.overlap(how)
+        tensors["overlap"] = shared.overlap(how)
     if plan.uses("sensitive"):
-        found["sensitive"] = shared.sensitive(how)
+        tensors["sensitive"] = shared.sensitive(how)
     if plan.uses("npk"):
-        found["npk"] = shared.npk(how)
+        tensors["npk"] = shared.npk(how)
     if plan.uses("ntk"):
         tangent = shared.tangent
-        found["ntk"] = tangent.whole
+        tensors["ntk"] = tangent.whole
         parts = {"value": tangent.value, "feature": tangent.feature, "cross": tangent.cross}
-        found.update(
+        tensors.update(
             {f"ntk_{part}": kernel for part, kernel in parts.items() if kernel is not None}
         )
-    _check_finite(found, how)
-    return _arrays(found, x, labels, network.architecture.classes, plan)
+    _check_finite(tensors, how)
+    return _arrays(tensors, x, labels, network.architecture.classes, plan)
 
 
 def module_arrays(
@@ -89,36 +119,49 @@ def module_arrays(
     settings: KernelSettings,
     plan: KernelPlan,
 ) -> tuple[dict[str, Array], list[str]]:
-    """K alone, of any module by `empirical_ntk`, of its logits where it ends with a softmax, and
-    remarks on what K is of and how it was computed.
+    """Compute K of any module by `empirical_ntk`, with eigenvalues and ν, as arrays by name.
 
-    Arrays by name: `ntk`; `eigenvalues_ntk` of K scaled to trace 1, where K is (n, n) or
-    (n, C, n, C); with labels, where it is (n, n), `nu_ntk`, `nu_rank_ntk`, `nu_cutoff_ntk`,
-    `nu_ridge_ntk`, `nu_outside_ntk` and `nu_contradictory`; of these what `plan` says, which
-    `plan_tangent_kernel` makes. Raises `ValueError` where the module is no function of one example
-    or its Jacobian is too large for the memory, and whatever its own code raises.
+    If the module ends with a softmax, K is that of its logits. The names are `ntk`;
+    `eigenvalues_ntk` of K scaled to trace 1, if K is (n, n) or (n, C, n, C); with labels and K (n,
+    n), `nu_ntk`, `nu_rank_ntk`, `nu_cutoff_ntk`, `nu_ridge_ntk`, `nu_outside_ntk` and
+    `nu_contradictory`.
+
+    Args:
+        module: The module.
+        x: Inputs, `(n, ...)`.
+        labels: Class numbers, `(n,)`, or `None`.
+        classes: Number of logits C.
+        settings: How to compute them.
+        plan: Which of them to compute, from `plan_tangent_kernel`.
+
+    Returns:
+        Arrays by name, and remarks on what K is of and how it was computed.
+
+    Raises:
+        ValueError: The module is not a function of single examples, or its Jacobian is too large
+          for the memory. Whatever the module's code raises is passed on.
     """
-    made = module_kernel(
+    result = module_kernel(
         module, x, None, settings.logits, settings.memory_bytes, before_softmax=True
     )
-    found = {"ntk": made.kernel}
-    _check_finite(found, settings.normalise)
-    arrays = _arrays(found, x.to(made.kernel.dtype), labels, classes, plan)
-    return arrays, [remark for remark in (made.outputs, made.remark) if remark]
+    tensors = {"ntk": result.kernel}
+    _check_finite(tensors, settings.normalise)
+    arrays = _arrays(tensors, x.to(result.kernel.dtype), labels, classes, plan)
+    return arrays, [remark for remark in (result.outputs, result.remark) if remark]
 
 
 def _arrays(
     found: dict[str, Tensor], x: Tensor, labels: Tensor | None, classes: int, plan: KernelPlan
 ) -> dict[str, Array]:
-    """The kernels that a plan asks for, with their eigenvalues and ν."""
+    """Convert kernels to arrays and add the eigenvalues and ν that a plan asks for."""
     arrays: dict[str, Array] = {}
     targets = None if labels is None else k.class_targets(labels, classes)
     for name, kernel in found.items():
-        kind = name.partition("_")[0]  # of ntk_value, tau_1
+        kind = name.partition("_")[0]  # ntk_value → ntk, tau_1 → tau
         if plan.computes("gates" if kind == "tau" else kind):
             arrays[name] = kernel.cpu().numpy()
         if kind == "tau" or name == "ntk_cross" or kernel.dim() == 3:
-            continue  # K^X is no kernel of its own: its trace may vanish
+            continue  # K^X is not positive semi-definite, and its trace may vanish
         square = kernel.reshape(kernel.shape[0] * (kernel.shape[1] if kernel.dim() == 4 else 1), -1)
         if not float(square.diagonal().sum()) > 0.0 or bool(torch.isnan(square).any()):
             continue
@@ -138,7 +181,7 @@ def _arrays(
 
 
 def _spectrum(kernel: Tensor, targets: Tensor | None) -> dict[str, Array]:
-    """Eigenvalues and ν, with what was left out of it."""
+    """Compute eigenvalues and ν of one kernel."""
     if len(kernel) > k.FULL_UP_TO:
         eigenvalues = k.leading_spectrum(kernel, LEADING).eigenvalues
         nu = None if targets is None else k.nu(kernel, targets)
@@ -158,16 +201,16 @@ def _spectrum(kernel: Tensor, targets: Tensor | None) -> dict[str, Array]:
 
 
 def _check_finite(found: dict[str, Tensor], normalise: k.Normalise) -> None:
-    """Refuse what overflowed; 'cosine' leaves NaN where an example has no open path."""
+    """Raise `UserError` if a kernel overflowed; with 'cosine', NaN is allowed."""
     for name, kernel in found.items():
         empty = normalise == "cosine" and name in ("overlap", "sensitive", "npk")
         if bool(torch.isinf(kernel).any()) or (bool(torch.isnan(kernel).any()) and not empty):
-            remedy = "scale the inputs down"
+            remedy = "scale down the inputs"
             if kernel.dtype == torch.float32:
                 remedy = "use --dtype float64"
             elif name in ("overlap", "sensitive", "npk"):
                 remedy = "use --scale width"
             raise UserError(
-                f"The kernel '{name}' is not finite: its entries are too large; {remedy}.",
+                f"Kernel '{name}' overflows; {remedy}.",
                 kind="not-finite",
             )

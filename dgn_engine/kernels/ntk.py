@@ -27,7 +27,7 @@ from dgn_engine.model.network import GatedNetwork, NetworkTrace
 from dgn_engine.regimes import Trained
 
 Logits = Literal["mean", "full", "perclass", "sumlogit"]
-# Logits are streamed so that one sweep's deltas stay below this; deltas of maps are better small.
+# Logits are processed in chunks whose deltas stay below this; for maps smaller chunks are faster.
 DENSE_BYTES = 256 << 20
 MAP_BYTES = 16 << 20
 
@@ -45,20 +45,45 @@ def tangent_kernels(
     other_trace: NetworkTrace | None = None,
     folded: bool = False,
 ) -> TangentKernels:
-    """The tangent kernels of a network at inputs x (n, *input_shape), in the weights' dtype.
+    """Compute the tangent kernels K^V, K^F and K^X of a network.
 
-    Own hard gates (ReLU): K = K^V. Own soft gates: K^V, K^F and K^X of the one network. Given
-    gates: K^V over Θ^v and, where gates are soft, K^F over Θ^f; there is no cross term between
-    disjoint weights. Of these two K is the sum over what `trains`: unless given, what the network
-    says (`network.trains`, set by its regime), and both where it does not. The parameters are
-    those that are trained: biases, γ and shifts of a BatchNorm in evaluation mode (its statistics
-    are constants), and weights before anything is folded into them; `folded`: the weights and
-    biases that the layers work with in the end. The kernels are of the
-    logits: 'mean' is Σ_k K[k,k]/C, 'sumlogit' the kernel of Σ_k ŷ_k, 'full' keeps every pair of
-    logits, 'perclass' the pairs k = k. With `other` (m, *input_shape) the block K(x, other).
-    `budget_bytes`: of the deltas and gradients of one sweep, which takes fewer logits at once, one
-    at least. `trace`, `other_trace`: the forward passes, where the caller has them. Raises
-    `ValueError` where nothing that trains moves the output.
+        K(s, s') = ⟨∇ŷ(x_s), ∇ŷ(x_{s'})⟩ = K^V + K^F + K^X
+
+    from one backward sweep per logit: with Z the inputs and Δ the deltas of a dense layer, its
+    share is (ZZᵀ) ⊙ (ΔΔᵀ); K^V and K^F differ only in how Δ is propagated. Which of them exist
+    depends on the gates:
+
+        own hard gates (ReLU):  K = K^V
+        own soft gates:         K = K^V + K^F + K^X over the weights of the one network
+        given gates:            K^V over Θ^v and, if gates are soft, K^F over Θ^f; no cross term
+
+    The kernels are over the trained parameters: weights before anything is folded into them,
+    biases, and γ and shifts of BatchNorm in evaluation mode (its statistics are constants).
+
+    Args:
+        network: The network.
+        x: Inputs, `(n, *input_shape)`.
+        logits: 'mean' for Σ_k K[k, k]/C, 'sumlogit' for the kernel of Σ_k ŷ_k, 'perclass' for the
+          pairs k = k', 'full' for all pairs of logits.
+        trains: Which of the two networks train. Default: `network.trains`, as set by the regime, or
+          both if that is `None`.
+        other: Second set of inputs, `(m, *input_shape)`; the result is the block K(x, other).
+        budget_bytes: Memory for the deltas and gradients of one sweep; fewer logits are swept at
+          once to stay below it, but at least one.
+        trace: Forward pass of `x`, if available.
+        other_trace: Forward pass of `other`, if available.
+        folded: Whether to differentiate by the folded weights and biases that the layers finally
+          apply.
+
+    Returns:
+        The kernels in the dtype of the weights: `(n, m)` for 'mean' and 'sumlogit', `(C, n, m)` for
+        'perclass', `(n, C, m, C)` for 'full'.
+
+    Raises:
+        ValueError: Nothing that trains affects the output, or an argument does not fit.
+
+    References:
+        [NPF]; [DGN]. The sweeps are derived in THEORY §4.
     """
     check_network_inputs(network, x)
     check_word("logits", logits, Logits)
@@ -73,35 +98,50 @@ def tangent_kernels(
         check_trace("trace", trace, len(x))
     if other_trace is not None and other is not None:
         check_trace("other_trace", other_trace, len(other))
-    one = examples_passed(network, network.trace(x) if trace is None else trace, trains, folded)
-    two = one
+    left = examples_passed(network, network.trace(x) if trace is None else trace, trains, folded)
+    right = left
     if other is not None:
         other_trace = network.trace(other) if other_trace is None else other_trace
-        two = examples_passed(network, other_trace, trains, folded)
+        right = examples_passed(network, other_trace, trains, folded)
     classes = network.architecture.classes
-    how: Contraction = "total" if logits in ("mean", "sumlogit") else logits  # type: ignore[assignment]  # the two remaining words
+    how: Contraction = "total" if logits in ("mean", "sumlogit") else logits  # type: ignore[assignment]  # 'full' or 'perclass'
     summed = logits == "sumlogit"
     chunks = [slice(0, classes)]
     if logits in ("mean", "perclass"):
         n = max(len(x), len(x if other is None else other))
         chunks = logit_chunks(network.architecture, n, x.element_size(), budget_bytes)
-    parts = (sweep(one, two, output_delta(classes, c, summed, x), how) for c in chunks)
+    parts = (sweep(left, right, output_delta(classes, c, summed, x), how) for c in chunks)
     return _joined(parts, logits, classes)
 
 
 def check_gates_are_made(network: GatedNetwork) -> None:
-    """Raise `ValueError` where the gates were given: they are those of the examples that they were
-    drawn for, and no other inputs have any."""
+    """Check that a network makes its gates, rather than being given them (FRG).
+
+    Given gates belong to the examples they were drawn for; other inputs have none.
+
+    Args:
+        network: The network.
+
+    Raises:
+        ValueError: The gates were given.
+    """
     if network.given_gates is not None and not network.own_gates:
         raise ValueError(
-            "No network makes these gates (FRG): they exist for the examples that they were drawn "
-            "for, so that there is no block with other inputs."
+            "No network makes these gates (FRG): they exist only for the examples they were drawn "
+            "for, so a block with other inputs is not defined."
         )
 
 
 def ntk_cost(architecture: Architecture, n: int) -> float:
-    """Estimated floating-point operations of `tangent_kernels` in mode 'mean' for one network
-    of n examples (a deep gated network with soft gates costs about twice that)."""
+    """Estimate the floating-point operations of `tangent_kernels` in mode 'mean'.
+
+    Args:
+        architecture: The network; a deep gated network with soft gates costs about twice as much.
+        n: Number of examples.
+
+    Returns:
+        Number of operations.
+    """
     check_architecture(architecture)
     check_count("n", n)
     classes = architecture.classes
@@ -121,8 +161,17 @@ def ntk_cost(architecture: Architecture, n: int) -> float:
 def logit_chunks(
     architecture: Architecture, n: int, item: int, budget: int | None = None
 ) -> list[slice]:
-    """Slices of the logits such that the deltas and gradients of one sweep of n examples, `item`
-    bytes a number, fit the budget."""
+    """Split the logits such that the deltas and gradients of one sweep fit a budget.
+
+    Args:
+        architecture: The network.
+        n: Number of examples.
+        item: Bytes per number.
+        budget: Bytes allowed. Default: 256 MiB, or 16 MiB for networks with convolutions.
+
+    Returns:
+        Slices of the logits.
+    """
     classes = architecture.classes
     if budget is None:
         maps = any(isinstance(node, Conv) for node in architecture.nodes)
@@ -131,21 +180,26 @@ def logit_chunks(
     for node, shape in architecture.shapes():
         weights = node.outputs * node.inputs * node.kernel**2 if isinstance(node, Conv) else 0
         largest = max(largest, 3 * prod(shape) + 2 * weights)
-    each = max(1, min(classes, budget // (n * largest * item)))
-    return [slice(left, min(classes, left + each)) for left in range(0, classes, each)]
+    chunk = max(1, min(classes, budget // (n * largest * item)))
+    return [slice(first, min(classes, first + chunk)) for first in range(0, classes, chunk)]
 
 
 def _joined(parts: Iterable[TangentKernels], logits: Logits, classes: int) -> TangentKernels:
-    """Chunks of logits put together: stacked for 'perclass', summed otherwise, one by one."""
-    found: list[list[Tensor]] = [[], [], []]
+    """Combine chunks of logits as they arrive: concatenate for 'perclass', sum otherwise."""
+    parts_by_kernel: list[list[Tensor]] = [[], [], []]
     for part in parts:
-        for kept, kernel in zip(found, (part.value, part.feature, part.cross), strict=True):
-            if kernel is not None and kept and logits != "perclass":
-                kept[0] += kernel
+        for collected, kernel in zip(
+            parts_by_kernel, (part.value, part.feature, part.cross), strict=True
+        ):
+            if kernel is not None and collected and logits != "perclass":
+                collected[0] += kernel
             elif kernel is not None:
-                kept.append(kernel)
-    whole = [None if not each else each[0] if len(each) == 1 else torch.cat(each) for each in found]
-    for kernel in whole:
+                collected.append(kernel)
+    combined = [
+        None if not tensors else tensors[0] if len(tensors) == 1 else torch.cat(tensors)
+        for tensors in parts_by_kernel
+    ]
+    for kernel in combined:
         if kernel is not None and logits == "mean":
             kernel.div_(classes)
-    return TangentKernels(*whole)
+    return TangentKernels(*combined)

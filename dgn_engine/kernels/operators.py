@@ -1,7 +1,7 @@
-"""Kernels that are never held: their products with vectors, for n that leave no room for n².
+"""Kernels as linear operators: products with vectors, for n too large for n² numbers.
 
-A `scipy.sparse.linalg.LinearOperator` multiplies; `eigsh` finds leading eigenpairs with it, `cg`
-solves with it. Blocks of two sets of examples multiply likewise.
+A `scipy.sparse.linalg.LinearOperator` can be passed to `eigsh` for the leading eigenpairs and to
+`cg` for linear systems. Blocks of two sets of examples are supported, too.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from dgn_engine.regimes import Trained
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
 
-BUDGET = 256 << 20  # bytes that one product works with, besides its vectors and the weights
-KEPT = 12  # tensors of a layer's size that a pass holds of each example
-DIAGONAL_TILE = 32  # examples whose square block is computed for its diagonal
+BUDGET = 256 << 20  # working memory of one product, besides its vectors and the weights
+KEPT = 12  # tensors of a layer's size that a pass keeps per example
+DIAGONAL_TILE = 32  # examples per square block that is computed for its diagonal
 
 OperatorLogits = Literal["mean", "sumlogit", "full"]
 OperatorScale = Literal["none", "width"]
@@ -60,16 +60,32 @@ def tangent_operator(
     folded: bool = False,
     budget_bytes: int = BUDGET,
 ) -> LinearOperator:
-    """K of a network at x (n, *input_shape) as a `LinearOperator` (n, n), or (n, m) against
-    `other`: `tangent_kernels(...).whole` without its n² numbers.
+    """Return the tangent kernel of a network as a linear operator.
 
-    'mean' and 'sumlogit' as there; 'full' is (nC, nC), rows in the order example, logit. K·v is
-    J(Jᵀv), by the structured sweeps of `tangent_kernels` over chunks of examples, twice; in the
-    weights' dtype; `trains` and `folded` as there. Memory: no more than the budget, where that has
-    room for eight times the weights and one example's pass.
-    Raises `ValueError` for other words and for gates that no network makes (FRG) with `other`.
+        K v = J (Jᵀ v),
+
+    computed with the structured sweeps of `tangent_kernels`, twice over chunks of examples, without
+    forming K or J. It equals `tangent_kernels(...).total_kernel`.
+
+    Args:
+        network: The network.
+        x: Inputs, `(n, *input_shape)`.
+        other: Second set of inputs, `(m, *input_shape)`.
+        logits: 'mean' or 'sumlogit' as for `tangent_kernels`; 'full' for all pairs of logits, with
+          rows ordered by example, then logit.
+        trains: As for `tangent_kernels`.
+        folded: As for `tangent_kernels`.
+        budget_bytes: Memory limit, respected if it has room for eight times the weights and the
+          pass of one example.
+
+    Returns:
+        Operator of shape (n, n) or (n, m); (nC, nC) or (nC, mC) for 'full'; in the dtype of the
+        weights.
+
+    Raises:
+        ValueError: An argument does not fit, or `other` is combined with given gates (FRG).
     """
-    from scipy.sparse.linalg import LinearOperator  # the other kernels do without it
+    from scipy.sparse.linalg import LinearOperator  # imported here because nothing else needs it
 
     check_network_inputs(network, x)
     _check_logits(logits)
@@ -99,19 +115,30 @@ def tangent_diagonal(
     trains: Trained | None = None,
     folded: bool = False,
 ) -> Tensor:
-    """The diagonal of `tangent_operator(network, x)`, (n,) or (nC,): its sum is the trace."""
+    """Compute the diagonal of `tangent_operator`; its sum is the trace of K.
+
+    Args:
+        network: The network.
+        x: Inputs, `(n, *input_shape)`.
+        logits: As for `tangent_operator`.
+        trains: As for `tangent_kernels`.
+        folded: As for `tangent_kernels`.
+
+    Returns:
+        The diagonal, `(n,)`, or `(nC,)` for 'full'.
+    """
     check_network_inputs(network, x)
     _check_logits(logits)
     check_trains(trains)
     check_flag("folded", folded)
-    found = []
+    diagonals = []
     for part in _chunks(len(x), DIAGONAL_TILE):
         view = _at(network, part)
         kernel = tangent_kernels(view, x[part], logits, trains, folded=folded).whole
         if kernel.dim() == 4:
             kernel = kernel.reshape(len(x[part]) * kernel.shape[1], -1)
-        found.append(kernel.diagonal())
-    return torch.cat(found)
+        diagonals.append(kernel.diagonal())
+    return torch.cat(diagonals)
 
 
 def path_operator(
@@ -122,19 +149,32 @@ def path_operator(
     normalise: OperatorScale = "none",
     budget_bytes: int = BUDGET,
 ) -> LinearOperator:
-    """H as a float64 `LinearOperator` (n, n), or (n, m) against `other`; Λ where the inputs have
-    no x^v. Equals `neural_path_kernel` (or `overlap`) without its n² numbers.
+    """Return the neural path kernel H (or Λ, without x^v) as a linear operator.
 
-    A product forms the kernel tile by tile of rows and drops it; where every layer is dense and
-    the features themselves, Π of inputs and widths, are fewer than what a row of tiles costs, it
-    goes through them, linear in n.
+    It equals `neural_path_kernel` (or `overlap`) without forming n² numbers. A product computes the
+    kernel in tiles of rows and discards them. If all layers are dense and the features φ
+    themselves, Π of inputs and widths, are fewer than a row of tiles costs, it multiplies by Φ(Φᵀv)
+    instead, which is linear in n.
+
+    Args:
+        architecture: The network.
+        inputs: Gates, and x^v and masks as needed.
+        other: Second set of inputs.
+        normalise: 'none' or 'width'.
+        budget_bytes: Working memory of one product.
+
+    Returns:
+        Operator of shape (n, n) or (n, m), float64.
+
+    Raises:
+        ArgumentError: An argument does not fit.
     """
-    from scipy.sparse.linalg import LinearOperator  # the other kernels do without it
+    from scipy.sparse.linalg import LinearOperator  # imported here because nothing else needs it
 
     if isinstance(normalise, str) and normalise in ("trace", "cosine"):
         raise ArgumentError(
-            f"normalise is '{normalise}'; a kernel that is not held has 'none' or 'width' (divide "
-            "the eigenvalues by the sum of `path_diagonal` for the trace).",
+            f"normalise is '{normalise}'; an operator supports only 'none' and 'width' (for "
+            "'trace', divide the eigenvalues by the sum of `path_diagonal`).",
             kind="out-of-bounds",
         )
     check_word("normalise", normalise, OperatorScale)
@@ -162,18 +202,28 @@ def path_diagonal(
     *,
     normalise: OperatorScale = "none",
 ) -> Tensor:
-    """The diagonal (n,) of `path_operator(architecture, inputs)`: its sum is the trace."""
+    """Compute the diagonal of `path_operator`; its sum is the trace.
+
+    Args:
+        architecture: The network.
+        inputs: Gates, and x^v and masks as needed.
+        normalise: 'none' or 'width'.
+
+    Returns:
+        The diagonal, `(n,)`, float64.
+    """
     check_word("normalise", normalise, OperatorScale)
     check_path_inputs(architecture, inputs)
     plain = PathInputs(inputs.gates, inputs.x_value, inputs.masks)
-    found = recursion_diagonal(architecture, plain, by_width=normalise == "width")[0]
-    return found if normalise == "width" else found * widths_outside_blocks(architecture)
+    diagonal = recursion_diagonal(architecture, plain, by_width=normalise == "width")[0]
+    return diagonal if normalise == "width" else diagonal * widths_outside_blocks(architecture)
 
 
 def _check_logits(logits: str) -> None:
+    """Raise `ArgumentError` unless `logits` gives a single matrix."""
     if isinstance(logits, str) and logits == "perclass":
         raise ArgumentError(
-            "logits is 'perclass'; a kernel that is not held is one matrix: 'mean', 'sumlogit' or "
+            "logits is 'perclass', but an operator is a single matrix; use 'mean', 'sumlogit' or "
             "'full'.",
             kind="contradiction",
         )
@@ -181,20 +231,23 @@ def _check_logits(logits: str) -> None:
 
 
 def _chunks(n: int, size: int) -> Iterator[slice]:
+    """Split n examples into slices of `size`."""
     for left, right in pairwise([*range(0, n, size), n]):
         yield slice(left, right)
 
 
 def _at(network: GatedNetwork, part: slice) -> GatedNetwork:
-    """The network for some of the examples: gates that were given are these examples' own."""
+    """Return the network for a slice of the examples, with their share of given gates."""
     if network.given_gates is None:
         return network
     return network.with_gates(tuple(gates[part] for gates in network.given_gates))
 
 
 class _Jacobian:
-    """J of the logits at x with respect to what trains: products with it and with its transpose,
-    a chunk of examples and a group of logits at a time."""
+    """The Jacobian of the logits at x by what trains, as products with it and its transpose.
+
+    Both work on a chunk of examples and a group of logits at a time.
+    """
 
     def __init__(
         self,
@@ -212,52 +265,73 @@ class _Jacobian:
         item, architecture = x.element_size(), network.architecture
         weights = sum(prod(weight_shape(layer)) for layer in architecture.weighted)
         weights *= 1 if network.own_gates else 2
-        # Half for sums of gradients, of each logit of a group; half for a chunk of examples.
+        # Half of the budget for the gradient sums of a group of logits, half for a chunk of
+        # examples.
         group = self.classes if logits == "full" else budget_bytes // (4 * item * weights)
         self._group = max(1, min(self.classes, group))
         self._chunk = max(1, budget_bytes // (2 * item * self._numbers()))
 
     def _numbers(self) -> int:
-        """What a chunk holds of one example: layers, windows of convolutions and deltas."""
+        """Count the numbers held per example of a chunk: layers, windows and deltas."""
         architecture = self.network.architecture
-        held = prod(architecture.input_shape)
+        numbers = prod(architecture.input_shape)
         for node, shape in architecture.shapes():
-            held += (KEPT + 3 * self._group) * prod(shape)
+            numbers += (KEPT + 3 * self._group) * prod(shape)
             if isinstance(node, Conv):
-                held += 2 * node.inputs * node.kernel**2 * prod(shape[1:])
-        return held
+                numbers += 2 * node.inputs * node.kernel**2 * prod(shape[1:])
+        return numbers
 
     def tops(self) -> list[Tensor]:
-        """What each group of logits begins its backward sweep with."""
+        """Return the output deltas of each group of logits.
+
+        Returns:
+            One tensor `(1, c, C)` per group.
+        """
         if self.logits == "sumlogit":
             return [output_delta(self.classes, slice(0, self.classes), True, self.x)]
         groups = _chunks(self.classes, self._group)
         return [output_delta(self.classes, group, False, self.x) for group in groups]
 
     def _layers(self, part: slice, top: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Compute factor and side of each trained layer for a chunk of examples."""
         view = _at(self.network, part)
         return layer_sides(view, self.x[part], top, self._trains, self._folded)
 
     def transposed_times(self, v: Tensor, top: Tensor) -> list[Tensor]:
-        """Jᵀv of one group of logits, for v (n, 1), or (n, C) in mode 'full': of each layer
-        (c·b, a), or (b, a)."""
+        """Compute Jᵀv for one group of logits.
+
+        Args:
+            v: Vector, `(n, 1)`, or `(n, C)` in mode 'full'.
+            top: Output deltas of the group.
+
+        Returns:
+            One tensor per layer, `(c·b, a)`, or `(b, a)` in mode 'full'.
+        """
         totals: list[Tensor] = []
         for part in _chunks(len(self.x), self._chunk):
-            for place, (rows, side) in enumerate(self._layers(part, top)):
+            for index, (rows, side) in enumerate(self._layers(part, top)):
                 scale = v[part].reshape(len(rows), 1, -1, 1)
                 weighted = side * scale
                 if self.logits == "full":
                     weighted = weighted.sum(2, keepdim=True)
                 share = weighted.flatten(2).flatten(0, 1).T @ rows.flatten(0, 1)
-                if place == len(totals):
+                if index == len(totals):
                     totals.append(share)
                 else:
-                    totals[place] += share
+                    totals[index] += share
         return totals
 
     def times(self, sums: list[Tensor], top: Tensor) -> Tensor:
-        """J times what `transposed_times` gives: (n,), the group's logits added, or (n, C)."""
-        found = []
+        """Multiply the result of `multiply_transposed` by J.
+
+        Args:
+            sums: One tensor per layer.
+            top: Output deltas of the group.
+
+        Returns:
+            `(n,)`, summed over the logits of the group, or `(n, C)` in mode 'full'.
+        """
+        products = []
         for part in _chunks(len(self.x), self._chunk):
             shares = []
             for (rows, side), gradient in zip(self._layers(part, top), sums, strict=True):
@@ -265,39 +339,39 @@ class _Jacobian:
                 images = images.reshape(*images.shape[:2], -1, side.shape[3])
                 share = (images * side).sum((1, 3))
                 shares.append(share if self.logits == "full" else share.sum(1))
-            found.append(reduce(add, shares))
-        return torch.cat(found)
+            products.append(reduce(add, shares))
+        return torch.cat(products)
 
 
 def _through(from_: _Jacobian, to: _Jacobian, vector: Vector) -> Vector:
-    """K(to, from)·v = J_to J_fromᵀ v, a group of logits after the other; of the mean over logits
-    divided by C."""
+    """Compute K(to, from) v = J_to J_fromᵀ v, group by group, over C for the mean over logits."""
     v = torch.from_numpy(np.ascontiguousarray(vector)).to(from_.x).reshape(len(from_.x), -1)
     parts = (to.times(from_.transposed_times(v, top), top) for top in from_.tops())
-    found: Tensor = reduce(add, parts)
+    product_tensor: Tensor = reduce(add, parts)
     if from_.logits == "mean":
-        found = found / from_.classes
-    product: Vector = found.reshape(-1).cpu().numpy()
+        product_tensor = product_tensor / from_.classes
+    product: Vector = product_tensor.reshape(-1).cpu().numpy()
     return product
 
 
 def _column(vector: Vector) -> Tensor:
+    """Convert a vector to a float64 tensor."""
     return torch.from_numpy(np.ascontiguousarray(_real(vector), dtype=np.float64)).reshape(-1)
 
 
 def _real(vector: Vector) -> Vector:
-    """The vector, if it is one of real numbers: torch and numpy would drop imaginary parts."""
+    """Refuse a complex vector, whose imaginary part torch and numpy would drop."""
     if np.iscomplexobj(vector):
         raise ArgumentError(
-            f"The vector is of type {vector.dtype}; multiply its real and imaginary parts one "
-            "after the other.",
+            f"The vector has dtype {vector.dtype}; multiply its real and imaginary parts "
+            "separately.",
             kind="wrong-type",
         )
     return vector
 
 
 class _TileProduct:
-    """H·v by tiles of rows; of a symmetric block the upper half serves both."""
+    """H·v in tiles of rows; in a symmetric block the upper half is used for both halves."""
 
     def __init__(
         self,
@@ -310,37 +384,46 @@ class _TileProduct:
         self._architecture, self._block = architecture, block
         self._by_width = normalise == "width"
         self._inputs = PathInputs(inputs.gates, inputs.x_value, inputs.masks)
-        # A tile, its Gram matrices in both types, their products and the scaled copy, float64.
+        # A tile, its Gram matrices in both dtypes, their products and the scaled copy in float64.
         self._rows = max(1, budget_bytes // (8 * 8 * block.shape[1]))
 
     def times(self, v: Tensor, transposed: bool = False) -> Tensor:
+        """Multiply the kernel, or its transpose, by a vector.
+
+        Args:
+            v: Vector, `(m,)` or, transposed, `(n,)`.
+            transposed: Whether to multiply by the transpose.
+
+        Returns:
+            The product, float64.
+        """
         block = self._block
         n, m = block.shape
         out = torch.zeros(m if transposed else n, dtype=torch.float64)
-        for places in _chunks(n, self._rows):
-            rows = slice(block.rows.start + places.start, block.rows.start + places.stop)
-            first = places.start if block.symmetric else 0
+        for part in _chunks(n, self._rows):
+            rows = slice(block.rows.start + part.start, block.rows.start + part.stop)
+            first = part.start if block.symmetric else 0
             columns = slice(block.columns.start + first, block.columns.stop)
             tile = self._tile(KernelBlock(rows, columns))
             if block.symmetric:
-                out[places] += tile @ v[first:]
-                out[places.stop :] += tile[:, places.stop - first :].T @ v[places]
+                out[part] += tile @ v[first:]
+                out[part.stop :] += tile[:, part.stop - first :].T @ v[part]
             elif transposed:
-                out += tile.T @ v[places]
+                out += tile.T @ v[part]
             else:
-                out[places] = tile @ v
+                out[part] = tile @ v
         return out
 
     def _tile(self, block: KernelBlock) -> Tensor:
-        found = path_recursion(self._architecture, self._inputs, self._by_width, block=block)
-        kernel = found.kernel.to("cpu", torch.float64)
-        return kernel if self._by_width else kernel * found.widths
+        paths = path_recursion(self._architecture, self._inputs, self._by_width, block=block)
+        kernel = paths.kernel.to("cpu", torch.float64)
+        return kernel if self._by_width else kernel * paths.widths
 
 
 def _explicit(
     architecture: Architecture, inputs: PathInputs, block: KernelBlock
 ) -> list[Tensor] | None:
-    """Inputs and gates whose products are the features, where going through these is cheaper."""
+    """Return inputs and gates whose products are the features, if using them is cheaper."""
     dense = all(isinstance(node, Dense) for node in architecture.nodes)
     if not dense or architecture.gated != architecture.weighted[:-1]:
         return None
@@ -348,14 +431,14 @@ def _explicit(
     factors += inputs.gates
     sizes = [factor.shape[1] for factor in factors]
     n, m = block.shape
-    # Twice through n + m (or n) features against all pairs (or half of them).
+    # Two passes over n + m (or n) features against all pairs (or half of them).
     explicit = 2 * prod(sizes) * (2 * n if block.symmetric else n + m)
     tiled = 2 * sum(sizes) * n * (m / 2 if block.symmetric else m)
     return factors if explicit < tiled else None
 
 
 class _FeatureProduct:
-    """H·v = Φ(Φᵀv), Φ made a chunk of examples at a time."""
+    """H·v = Φ(Φᵀv), with Φ computed for a chunk of examples at a time."""
 
     def __init__(
         self, factors: Sequence[Tensor], widths: float, block: KernelBlock, budget_bytes: int
@@ -365,13 +448,22 @@ class _FeatureProduct:
         self._chunk = max(1, budget_bytes // (3 * 8 * features))
 
     def times(self, v: Tensor, transposed: bool = False) -> Tensor:
+        """Multiply the kernel, or its transpose, by a vector.
+
+        Args:
+            v: Vector, `(m,)` or, transposed, `(n,)`.
+            transposed: Whether to multiply by the transpose.
+
+        Returns:
+            The product, float64.
+        """
         rows, columns = self._block.rows, self._block.columns
         from_, to = (rows, columns) if transposed else (columns, rows)
         total = reduce(add, (v[part] @ features for part, features in self._features(from_)))
         return torch.cat([features @ total for _, features in self._features(to)]) / self._widths
 
     def _features(self, examples: slice) -> Iterator[tuple[slice, Tensor]]:
-        """Places among `examples`, and Φ of these (b, Π sizes), float64."""
+        """Yield slices of `examples` with their features Φ, `(b, Π sizes)`, float64."""
         for part in _chunks(examples.stop - examples.start, self._chunk):
             where = slice(examples.start + part.start, examples.start + part.stop)
             factors = (f[where].to("cpu", torch.float64).flatten(1) for f in self._factors)

@@ -1,4 +1,4 @@
-"""Exact path kernels block by block: a long computation in slices, with its share and its pace."""
+"""Exact path kernels block by block: a long computation in slices, with progress and pace."""
 
 from __future__ import annotations
 
@@ -19,11 +19,21 @@ Clock = Callable[[], float]
 
 
 class PathBlocks:
-    """H, or Λ where the inputs have no x^v, and S where they have sensitivities, pair by pair.
+    """H (or Λ, without x^v), and S if there are sensitivities, computed pair by pair.
 
-    `slices` goes on until every pair is done and yields about every `seconds`, but a pair is never
-    divided; `kernel` and `sensitive` are there at its end. They are those of `neural_path_kernel`,
-    `overlap` and `sensitive_overlap`; `by_width`: for their 'width'.
+    `slices` runs until every pair is done and yields about every `seconds`; a single pair is never
+    split. The results equal `neural_path_kernel`, `overlap` and `sensitive_overlap`.
+
+    Args:
+        architecture: The network.
+        inputs: Gates, and x^v, masks and sensitivities as needed.
+        by_width: Whether the kernels are for normalisation 'width'.
+        clock: Source of time in seconds.
+
+    Attributes:
+        pairs: Number of pairs of examples.
+        done: Number of pairs computed so far.
+        seconds_per_pair: Measured pace; 0 before the first pair.
     """
 
     def __init__(
@@ -44,17 +54,28 @@ class PathBlocks:
         self._derivative = None if inputs.sensitivities is None else torch.zeros_like(self._kernel)
         self._maps = any(isinstance(node, Conv) for node in architecture.nodes)
         self.pairs = n * (n + 1) // 2
-        self.done = 0  # pairs
-        self.seconds_per_pair = 0.0  # as measured; 0 before the first
+        self.done = 0  # pairs computed so far
+        self.seconds_per_pair = 0.0  # measured; 0 before the first pair
 
     @property
     def seconds_left(self) -> float:
-        """That the remaining pairs are expected to take, at the pace so far."""
+        """Expected time for the remaining pairs at the current pace.
+
+        Returns:
+            Seconds.
+        """
         return self.seconds_per_pair * (self.pairs - self.done)
 
     @torch.no_grad()
     def slices(self, seconds: float = 0.3) -> Iterator[float]:
-        """Compute what is left; yields the share that is done."""
+        """Compute the remaining pairs in slices.
+
+        Args:
+            seconds: Approximate duration of a slice.
+
+        Yields:
+            The fraction of the pairs that is done.
+        """
         n = self._whole.rows.stop
         if self._recursion is None:
             self._recursion = PathRecursion(
@@ -77,28 +98,44 @@ class PathBlocks:
                 took = self._clock() - began
                 left = columns.stop
                 self.done += columns.stop - columns.start
-                if self.done > 1 or n == 1:  # the first pair makes what all share
+                if self.done > 1 or n == 1:  # the first pair also computes what all pairs share
                     spent, counted = spent + took, counted + columns.stop - columns.start
                     self.seconds_per_pair = spent / counted
                 yield self.done / self.pairs
 
     def _take(self, block: KernelBlock) -> None:
+        """Compute one block and store it."""
         assert self._recursion is not None
-        found = self._recursion.kernels(block)
-        self._kernel[block.rows, block.columns] = found.kernel
-        if self._derivative is not None and found.derivative is not None:
-            self._derivative[block.rows, block.columns] = found.derivative
+        paths = self._recursion.kernels(block)
+        self._kernel[block.rows, block.columns] = paths.kernel
+        if self._derivative is not None and paths.derivative is not None:
+            self._derivative[block.rows, block.columns] = paths.derivative
 
     def kernel(self, normalise: Normalise = "none") -> Tensor:
-        """H or Λ (n, n), once every pair is done."""
+        """Return H (or Λ), once every pair is done.
+
+        Args:
+            normalise: Normalisation, as for `neural_path_kernel`.
+
+        Returns:
+            The kernel, `(n, n)`.
+        """
         return self._normalised(self._kernel, normalise)
 
     def sensitive(self, normalise: Normalise = "none") -> Tensor:
-        """S (n, n), once every pair is done."""
+        """Return S, once every pair is done.
+
+        Args:
+            normalise: Normalisation, as for `neural_path_kernel`.
+
+        Returns:
+            The kernel, `(n, n)`.
+        """
         assert self._derivative is not None
         return self._normalised(self._derivative, normalise)
 
     def _normalised(self, kernel: Tensor, normalise: Normalise) -> Tensor:
+        """Mirror and normalise a copy of a kernel."""
         assert self.done == self.pairs
         kernel = kernel.clone()
         mirror(kernel)

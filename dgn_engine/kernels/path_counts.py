@@ -1,9 +1,8 @@
-"""Paths of one example through a dense network: how many are active and sensitive, what they add
-up to, and how many of them pass each unit, by dynamic programming forwards and backwards.
+"""Path counts of one example in a dense network, by dynamic programming forwards and backwards.
 
-A path is an input and one unit of each layer; it ends in the chosen logit. Its activity is the
-product of its gates, its contribution x(p_0)·A(x, p)·v(p), and the contributions of all paths sum
-to the output ([NPF]). For chains of dense layers without biases and blocks.
+A path is an input and one unit of each layer, ending in the chosen logit. Its activity A(x, p) is
+the product of its gates and its contribution is x(p_0)·A(x, p)·v(p); the contributions of all
+paths sum to the output ([NPF]). For chains of dense layers without biases and residual blocks.
 """
 
 from __future__ import annotations
@@ -20,10 +19,16 @@ from dgn_engine.model.architecture import Architecture, Dense, Flatten
 
 @dataclass(frozen=True)
 class PathSums:
-    """`total`: how many paths end in a logit; `active`: the sum of their activities, their number
-    with hard gates; `sensitive`: of pairs of a path and a sensitive gate on it; `output`: the
-    logit. By layer (w_l,): `through`, the part of `active` that passes a unit; `near`, the
-    pairs whose sensitive gate is this unit's; `contributed`, the part of the output through it.
+    """Path counts and contributions for one example and one logit.
+
+    Attributes:
+        total: Number of paths that end in the logit.
+        active: Sum of their activities; their number for hard gates.
+        sensitive: Number of pairs of a path and a sensitive gate on it.
+        output: The logit.
+        through: Part of `active` that passes each unit, `(w_l,)` per layer.
+        near: Part of `sensitive` whose sensitive gate is that of each unit.
+        contributed: Part of the output that passes each unit.
     """
 
     total: float
@@ -36,7 +41,14 @@ class PathSums:
 
 
 def is_plain_chain(architecture: Architecture) -> bool:
-    """Dense layers only, each but the last one gated."""
+    """Check that a network has dense layers only, each but the last one gated.
+
+    Args:
+        architecture: The network.
+
+    Returns:
+        Whether `path_sums` supports it.
+    """
     nodes = [node for node in architecture.nodes if not isinstance(node, Flatten)]
     dense = all(isinstance(node, Dense) for node in nodes)
     return dense and architecture.gated == architecture.weighted[:-1]
@@ -50,14 +62,30 @@ def path_sums(
     weights: Sequence[Tensor],
     logit: int,
 ) -> PathSums:
-    """Of one example x (a,) with gates and sensitivities (w_l,) and weights (w_l, w_{l-1}), the
-    last of them (C, w); all in float64. O(number of weights)."""
+    """Count the paths of one example and sum their contributions.
+
+    All sums are computed in float64, in O(number of weights).
+
+    Args:
+        x: Input, `(a,)`.
+        gates: Gates of each layer, `(w_l,)`.
+        sensitivities: Sensitivities of each layer, `(w_l,)`.
+        weights: Weights of each layer, `(w_l, w_{l-1})`; the last is `(C, w)`.
+        logit: The logit.
+
+    Returns:
+        The counts and contributions.
+    """
     x, wide = x.double().flatten(), [weight.double() for weight in weights]
-    open_, slopes = ([one.double() for one in layers] for layers in (gates, sensitivities))
+    open_, slopes = (
+        [layer_values.double() for layer_values in layers] for layers in (gates, sensitivities)
+    )
     sums = [float(layer.sum()) for layer in open_]
     active = float(x.numel()) * prod(sums)
+    # d_in · G_l(i) · Π_{l'≠l} Σ_j G_{l'}(j)
     through = tuple(layer * _others(x.numel(), sums, at) for at, layer in enumerate(open_))
     near = tuple(layer * _others(x.numel(), sums, at) for at, layer in enumerate(slopes))
+    # contribution through a unit: z_l(i) · ∂ŷ/∂z_l(i)
     forwards, z = [], x
     for weight, layer in zip(wide[:-1], open_, strict=True):
         z = layer * (weight @ z)
@@ -79,5 +107,5 @@ def path_sums(
 
 
 def _others(inputs: int, sums: Sequence[float], at: int) -> float:
-    """Paths through one unit of a layer, its own gate left aside."""
-    return float(inputs) * prod(one for place, one in enumerate(sums) if place != at)
+    """Count the paths through one unit of a layer, regardless of its own gate."""
+    return float(inputs) * prod(layer_sum for index, layer_sum in enumerate(sums) if index != at)

@@ -1,9 +1,9 @@
-"""How far path features and path values have moved between two times, without listing paths.
+"""Distances that path features and path values move in training, without enumerating paths.
 
-‖φ_t - φ_0‖² = H_tt - 2 H_t0 + H_00 for each example, where H_t0 is the path kernel of the example
-with itself under the gates of two times: the recursion of a pair whose two members are the same
-input under two sets of gates. ‖v_t - v_0‖² follows in the same way from ⟨v_t, v_0⟩, the sum over
-paths of the product of both values, which one pass of the products of the weights gives.
+‖φ_t − φ_0‖² = H_tt − 2H_t0 + H_00 for each example, where H_t0 is the path kernel of the example
+with itself under the gates of two times: the recursion of a pair of equal inputs with two sets of
+gates. ‖v_t − v_0‖² follows likewise from ⟨v_t, v_0⟩, the sum over paths of the product of both
+values, which one pass of the elementwise products of the weights gives.
 """
 
 from __future__ import annotations
@@ -23,7 +23,13 @@ from dgn_engine.model import architecture as arch
 
 @dataclass(frozen=True)
 class FeatureMoments:
-    """⟨φ_t, φ_t⟩, ⟨φ_t, φ_0⟩ and ⟨φ_0, φ_0⟩ of each example, (n,) float64."""
+    """Products of path features at two times, `(n,)` each, float64.
+
+    Attributes:
+        now: ⟨φ_t, φ_t⟩.
+        both: ⟨φ_t, φ_0⟩.
+        then: ⟨φ_0, φ_0⟩.
+    """
 
     now: Tensor
     both: Tensor
@@ -31,7 +37,11 @@ class FeatureMoments:
 
     @property
     def moved(self) -> Tensor:
-        """‖φ_t - φ_0‖² (n,), not below zero by rounding."""
+        """‖φ_t − φ_0‖², clamped at zero against rounding.
+
+        Returns:
+            Squared distances, `(n,)`.
+        """
         return (self.now - 2.0 * self.both + self.then).clamp(min=0.0)
 
 
@@ -40,17 +50,29 @@ class FeatureMoments:
 def feature_moments(
     architecture: arch.Architecture, now: PathInputs, then: PathInputs
 ) -> FeatureMoments:
-    """Of the same n examples at two times; exact, O(n) recursions of a pair.
+    """Compute the products of path features of the same examples at two times.
 
-    Bundles of convolutional paths as in `neural_path_kernel`; factors of residual blocks are part
-    of φ. Source: [NPF], with the gates of two times in the place of two inputs.
+    They are exact and cost O(n) recursions of a pair. Convolutional paths are bundled as in
+    `neural_path_kernel`; the factors of residual blocks are part of φ.
+
+    Args:
+        architecture: The network.
+        now: Gates, x^v and masks at time t.
+        then: The same at time 0.
+
+    Returns:
+        The products.
+
+    References:
+        [NPF], with the gates of two times instead of two inputs.
     """
-    moments = [_pair(architecture, now, then, place) for place in range(len(now.gates[0]))]
-    found = torch.stack(moments)
-    return FeatureMoments(found[:, 0], found[:, 1], found[:, 2])
+    moments = [_pair(architecture, now, then, index) for index in range(len(now.gates[0]))]
+    stacked = torch.stack(moments)
+    return FeatureMoments(stacked[:, 0], stacked[:, 1], stacked[:, 2])
 
 
 def _pair(architecture: arch.Architecture, now: PathInputs, then: PathInputs, place: int) -> Tensor:
+    """Compute the three products of one example, `(3,)`."""
     pair = slice(place, place + 1)
     one, two = (_part(inputs, pair) for inputs in (now, then))
     both, _ = one.joined(two)
@@ -60,6 +82,7 @@ def _pair(architecture: arch.Architecture, now: PathInputs, then: PathInputs, pl
 
 
 def _part(inputs: PathInputs, rows: slice) -> PathInputs:
+    """Select some examples of path inputs."""
     gates = [gate[rows] for gate in inputs.gates]
     x = None if inputs.x_value is None else inputs.x_value[rows]
     return PathInputs(gates, x, [mask[rows] for mask in inputs.masks])
@@ -69,14 +92,23 @@ def _part(inputs: PathInputs, rows: slice) -> PathInputs:
 def value_product(
     architecture: arch.Architecture, one: Sequence[Tensor], two: Sequence[Tensor]
 ) -> float:
-    """⟨v, v'⟩ = Σ_p v(p) v'(p) over all paths and logits, for two sets of weights, one tensor per
-    weight layer; paths that share their weights (a bundle) count once, every sub-network of
-    residual blocks counts. float64, one pass of the elementwise products W_l ∘ W'_l.
+    """Compute ⟨v, v'⟩ = Σ_p v(p) v'(p) over all paths and logits for two sets of weights.
+
+    Paths that share their weights (a bundle) count once, and every sub-network of residual blocks
+    counts. It is one forward pass with the elementwise products W_l ∘ W'_l.
+
+    Args:
+        architecture: The network.
+        one: Weights v, one tensor per weight layer.
+        two: Weights v', likewise.
+
+    Returns:
+        The product, float64.
     """
     weights = [a.double() * b.double() for a, b in zip(one, two, strict=True)]
     z = weights[0].new_ones(architecture.input_shape[0])
     kept: list[Tensor] = []
-    place = 0
+    layer = 0
     for node, shape, _ in architecture.steps():
         match node:
             case arch.Flatten():
@@ -89,22 +121,30 @@ def value_product(
                 z = z + kept.pop()
             case arch.Dense() | arch.Conv():
                 z = (
-                    weights[place].flatten(2).sum(2) @ z
-                    if weights[place].dim() > 2
-                    else (weights[place] @ z)
+                    weights[layer].flatten(2).sum(2) @ z
+                    if weights[layer].dim() > 2
+                    else (weights[layer] @ z)
                 )
             case arch.ChannelScale():
-                z = weights[place] * z
-        place += arch.is_weighted(node)
+                z = weights[layer] * z
+        layer += arch.is_weighted(node)
     return float(z.sum())
 
 
 def relative_drift(now: float, both: float, then: float) -> tuple[float, float]:
-    """‖a_t - a_0‖/‖a_0‖ and cos(a_t, a_0), from the squares and the product; NaN where it is 0/0.
+    """Compute the relative distance and the cosine of two vectors from their products.
 
-    By cancellation the former is known to about 10⁻⁸ of itself in float64, whatever its size.
+    Cancellation limits the distance to about 10⁻⁸ relative accuracy in float64.
+
+    Args:
+        now: ⟨a_t, a_t⟩.
+        both: ⟨a_t, a_0⟩.
+        then: ⟨a_0, a_0⟩.
+
+    Returns:
+        ‖a_t − a_0‖/‖a_0‖ and cos(a_t, a_0); NaN for 0/0.
     """
-    nothing = float("nan")
-    moved = (max(now - 2.0 * both + then, 0.0) / then) ** 0.5 if then > 0 else nothing
-    turned = both / (now * then) ** 0.5 if now > 0 and then > 0 else nothing
-    return moved, turned
+    undefined = float("nan")
+    moved = (max(now - 2.0 * both + then, 0.0) / then) ** 0.5 if then > 0 else undefined
+    cosine = both / (now * then) ** 0.5 if now > 0 and then > 0 else undefined
+    return moved, cosine

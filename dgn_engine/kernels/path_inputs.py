@@ -1,4 +1,4 @@
-"""What path kernels need to know of examples, and the block that two sets of them make."""
+"""Inputs of path kernels, and the block that two sets of them form."""
 
 from __future__ import annotations
 
@@ -18,9 +18,14 @@ from dgn_engine.model.network import GatedNetwork
 
 @dataclass(frozen=True)
 class PathInputs:
-    """`gates[l]` (n, *gated_shapes[l]) after the wiring, `x_value` x^v (n, *input_shape), `masks`
-    as in `Trace.masks`, `sensitivities[l]` as the gates. Λ needs no x^v, only S needs
-    sensitivities, only networks with max pooling have masks."""
+    """Gates and inputs of n examples, as path kernels need them.
+
+    Attributes:
+        gates: One tensor `(n, *gated_shapes[l])` per gate layer, after the wiring.
+        x_value: Value input x^v, `(n, *input_shape)`; not needed for Λ.
+        masks: Arg-max positions of each max pooling, as in `Trace.masks`.
+        sensitivities: One tensor per gate layer, shaped as the gates; needed only for S.
+    """
 
     gates: Sequence[Tensor]
     x_value: Tensor | None = None
@@ -31,14 +36,35 @@ class PathInputs:
     @torch.no_grad()
     @full_precision
     def of(network: GatedNetwork, x: Tensor) -> PathInputs:
-        """Those of a network at inputs x (n, *input_shape), without sensitivities: a hard gate's
-        depends on all examples that it is compared on (`SharedKernels` gives them)."""
+        """Run a network and collect its gates, masks and value input.
+
+        Sensitivities are not included: those of a hard gate depend on all examples that are
+        compared (see `SharedKernels`).
+
+        Args:
+            network: The network.
+            x: Inputs, `(n, *input_shape)`.
+
+        Returns:
+            The path inputs of the n examples.
+        """
         check_network_inputs(network, x)
         trace = network.trace(x).value
         return PathInputs(trace.gates, network.input_of_value(x), trace.masks)
 
     def joined(self, other: PathInputs | None) -> tuple[PathInputs, KernelBlock]:
-        """Both sets one after the other, and the block of these with the others."""
+        """Concatenate with a second set of examples.
+
+        Args:
+            other: Second set of m examples, or `None`.
+
+        Returns:
+            All n + m examples, and the block of the first with the second set; without a second
+            set, these examples and the block of all their pairs.
+
+        Raises:
+            ValueError: `other` lacks layers, masks or x^v.
+        """
         n = len(self.gates[0])
         if other is None:
             return self, KernelBlock.whole(n)
@@ -54,18 +80,27 @@ class PathInputs:
 
 
 def check_path_inputs(architecture: Architecture, inputs: PathInputs, other: object = None) -> None:
-    """What a path kernel is computed of, and what it is a block with."""
+    """Check the inputs of a path kernel.
+
+    Args:
+        architecture: The network.
+        inputs: The first set of examples.
+        other: A second set, or `None`.
+
+    Raises:
+        ArgumentError: Something does not fit the architecture.
+    """
     if not isinstance(inputs, PathInputs):
         raise ArgumentError(
-            f"inputs is of type {type(inputs).__name__}; PathInputs are needed.", kind="wrong-type"
+            f"inputs is of type {type(inputs).__name__}; expected PathInputs.", kind="wrong-type"
         )
     check_paths(architecture, inputs.gates, inputs.x_value, inputs.sensitivities, inputs.masks)
     if other is None:
         return
     if not isinstance(other, PathInputs):
         raise ArgumentError(
-            f"other is of type {type(other).__name__}; PathInputs are needed "
-            "(PathInputs.of(network, x) makes them).",
+            f"other is of type {type(other).__name__}; expected PathInputs, for example "
+            "PathInputs.from_network(network, x).",
             kind="wrong-type",
         )
     try:
@@ -73,19 +108,21 @@ def check_path_inputs(architecture: Architecture, inputs: PathInputs, other: obj
         check_tensor("Layer 0 of gates", other.gates[0], like=inputs.gates[0])
     except ArgumentError as refused:
         raise ArgumentError(
-            f"Of other: {refused}", kind=refused.kind, value=refused.value
+            f"In other: {refused}", kind=refused.kind, value=refused.value
         ) from None
 
 
 def _joined(one: Sequence[Tensor], two: Sequence[Tensor], what: str) -> tuple[Tensor, ...]:
+    """Concatenate the tensors of two sets, layer by layer."""
     if len(one) != len(two):
-        raise ValueError(f"`other` has {len(two)} {what}; the first inputs have {len(one)}.")
+        raise ValueError(f"`other` has {len(two)} {what}; expected {len(one)}, as the first.")
     return tuple(torch.cat(pair) for pair in zip(one, two, strict=True))
 
 
 def _joined_inputs(one: Tensor | None, two: Tensor | None) -> Tensor | None:
+    """Concatenate the value inputs of two sets."""
     if one is None:
         return None
     if two is None:
-        raise ValueError("`other` has no `x_value`, which this kernel needs.")
+        raise ValueError("`other` needs an `x_value` for this kernel.")
     return torch.cat([one, two])

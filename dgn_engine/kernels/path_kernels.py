@@ -1,5 +1,7 @@
-"""Kernels that count paths, exactly: H, Λ and the sensitive S, their scalings and their cost
-(THEORY §3, §5); overlap and churn of single layers."""
+"""Exact kernels that count paths: H, Λ and S, their normalisations and cost (THEORY §3, §5).
+
+It also has overlap and churn of single gate layers.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ from dgn_engine.kernels.recursion import pair_numbers, path_diagonal, path_recur
 from dgn_engine.model.architecture import Architecture, AveragePool, Conv, Dense, Gating, MaxPool
 
 Normalise = Literal["none", "trace", "width", "cosine"]
-SIDE = 0.5  # a soft gate counts as open from here on
+SIDE = 0.5  # a soft gate counts as open from this value on
 
 
 @full_precision
@@ -39,17 +41,41 @@ def neural_path_kernel(
     masks: Sequence[Tensor] = (),
     other: PathInputs | None = None,
 ) -> Tensor:
-    """H (n, n), float64, for x^v (n, *input_shape) and gates[l] (n, *gated_shapes[l]); against
-    `other` the block (n, m).
+    """Compute the neural path kernel H(s, s') = ⟨φ(x_s), φ(x_{s'})⟩.
 
-    Dense networks: Σ ⊙ Λ. Convolutions: the exact recursion over pairs of positions, any stride,
-    zero or circular padding, average pooling (path counts: its 1/P² is left to β), max pooling
-    (`masks` as in `Trace.masks`: one more hard gate), flattening, then τ of each dense layer. One
-    row of pairs at a time, symmetric half only. A block has no 'trace': divide it by that of the
-    square kernel it belongs to.
-    Source: [NPF].
+    For dense networks
+
+        H = Σ ⊙ Λ,   Σ = X^v X^vᵀ,   Λ = Π_l τ_l,   τ_l = G_l G_lᵀ.
+
+    For convolutions it is the exact recursion over pairs of positions,
+
+        K_0(s, p; s', p') = ⟨x_s(·, p), x_{s'}(·, p')⟩,
+        K_l(s, p; s', p') = ⟨G_l(s, ·, p), G_l(s', ·, p')⟩ · Σ_r K_{l-1}(s, p + r; s', p' + r),
+
+    with r over the window, any stride, and zero or circular padding. Global average pooling sums
+    over p and p' (path counts; its 1/P² is left to β), flattening over p = p', max pooling is one
+    more hard gate, and dense layers multiply by their τ. One row of pairs is computed at a time,
+    for the symmetric half only.
+
+    Args:
+        architecture: The network.
+        gates: One tensor `(n, *gated_shapes[l])` per gate layer, after the wiring.
+        x_value: Value input x^v, `(n, *input_shape)`.
+        normalise: 'none' for path counts, 'width' to divide each τ_l by its width, 'trace' for
+          trace 1, 'cosine' for a unit diagonal.
+        masks: Arg-max positions of the max poolings, as in `Trace.masks`.
+        other: Second set of inputs. The block has no trace, so 'trace' is not available.
+
+    Returns:
+        H, `(n, n)` or `(n, m)`, float64.
+
+    Raises:
+        ValueError: An argument does not fit the architecture.
+
+    References:
+        [NPF].
     """
-    check_tensor("x_value", x_value)  # None would be Λ
+    check_tensor("x_value", x_value)  # None would give Λ
     return paths(architecture, PathInputs(gates, x_value, masks), normalise, other)[0]
 
 
@@ -61,12 +87,25 @@ def overlap(
     masks: Sequence[Tensor] = (),
     other: PathInputs | None = None,
 ) -> Tensor:
-    """Λ (n, n), float64: the NPK recursion with K_0 ≡ 1; Π_l τ_l for dense networks. Against
-    `other` the block (n, m).
+    """Compute the overlap of active paths, Λ.
 
-    `gates[l]` is (n, *gated_shapes[l]), after the wiring. 'none' counts active paths (per input
-    unit) and overflows float64 only beyond 10³⁰⁸; 'width' divides each τ_l by its width. With
-    max pooling its masks (`Trace.masks`) are needed too.
+    For dense networks Λ = Π_l τ_l with τ_l = G_l G_lᵀ; for every architecture it is the recursion
+    of `neural_path_kernel` with K_0 ≡ 1.
+
+    Args:
+        architecture: The network.
+        gates: One tensor `(n, *gated_shapes[l])` per gate layer, after the wiring.
+        normalise: 'none' counts active paths per input unit and overflows float64 only beyond
+          10³⁰⁸; 'width' divides each τ_l by its width; 'trace' and 'cosine' as for
+          `neural_path_kernel`.
+        masks: Arg-max positions of the max poolings, as in `Trace.masks`.
+        other: Second set of inputs.
+
+    Returns:
+        Λ, `(n, n)` or `(n, m)`, float64.
+
+    Raises:
+        ValueError: An argument does not fit the architecture.
     """
     return paths(architecture, PathInputs(gates, None, masks), normalise, other)[0]
 
@@ -80,18 +119,33 @@ def sensitive_overlap(
     masks: Sequence[Tensor] = (),
     other: PathInputs | None = None,
 ) -> Tensor:
-    """S (n, n), float64: the derivative of Λ at ε = 0 under G_lG_lᵀ → G_lG_lᵀ + εD_lD_lᵀ. Against
-    `other` the block (n, m).
+    """Compute the sensitive overlap S.
 
-    For dense networks Σ_l (D_lD_lᵀ) ⊙ Π_{l'≠l} τ_{l'}. Computed for every architecture with dual
-    numbers in the recursion of Λ, O(d). `gates[l]`, `sensitivities[l]`: (n, *gated_shapes[l]).
-    Max-pooling `masks` are held fixed.
+    S is the derivative of Λ at ε = 0 under G_l G_lᵀ → G_l G_lᵀ + ε D_l D_lᵀ. For dense networks
+
+        S = Σ_l (D_l D_lᵀ) ⊙ Π_{l'≠l} τ_{l'}.
+
+    It is computed with dual numbers in the recursion of Λ, at O(d) for every architecture.
+
+    Args:
+        architecture: The network.
+        gates: One tensor `(n, *gated_shapes[l])` per gate layer, after the wiring.
+        sensitivities: Sensitivities D_l, shaped as the gates.
+        normalise: As for `overlap`.
+        masks: Arg-max positions of the max poolings, held fixed.
+        other: Second set of inputs.
+
+    Returns:
+        S, `(n, n)` or `(n, m)`, float64.
+
+    Raises:
+        ValueError: An argument does not fit the architecture.
     """
-    check_tensors("sensitivities", sensitivities)  # None would be Λ
+    check_tensors("sensitivities", sensitivities)  # None would give Λ
     inputs = PathInputs(gates, None, masks, sensitivities)
-    found = paths(architecture, inputs, normalise, other)[1]
-    assert found is not None
-    return found
+    kernel = paths(architecture, inputs, normalise, other)[1]
+    assert kernel is not None
+    return kernel
 
 
 @full_precision
@@ -101,8 +155,20 @@ def paths(
     normalise: Normalise = "none",
     other: PathInputs | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """The recursion's kernel and, where there are sensitivities, its derivative, each scaled:
-    (n, n), or (n, m) against `other`."""
+    """Compute a path kernel and, with sensitivities, its derivative, both normalised.
+
+    Args:
+        architecture: The network.
+        inputs: Gates, and x^v, masks and sensitivities as needed.
+        normalise: As for `neural_path_kernel`.
+        other: Second set of inputs.
+
+    Returns:
+        H (or Λ, without x^v) and S (or `None`), `(n, n)` or `(n, m)`, float64.
+
+    Raises:
+        ValueError: An argument does not fit the architecture.
+    """
     check_word("normalise", normalise, Normalise)
     check_path_inputs(architecture, inputs, other)
     both, block = inputs.joined(other)
@@ -117,9 +183,14 @@ def paths(
 
 
 def unit_diagonal(kernel: Tensor) -> Tensor:
-    """K[s, s'] / √(K[s, s] K[s', s']) for K (n, n).
+    """Scale a kernel to unit diagonal, K[s, s'] / √(K[s, s] K[s', s']).
 
-    Rows and columns of examples with a zero diagonal become NaN: they are shown empty (THEORY §5).
+    Args:
+        kernel: K, `(n, n)`.
+
+    Returns:
+        The scaled kernel, `(n, n)`. Rows and columns of examples with a zero diagonal are NaN, and
+        are shown empty (THEORY §5).
 
     Examples:
         >>> unit_diagonal(torch.tensor([[4.0, 1.0], [1.0, 1.0]])).tolist()
@@ -140,12 +211,22 @@ def normalised(
     block: KernelBlock | None = None,
     own: Tensor | None = None,
 ) -> Tensor:
-    """Scale a kernel (n, n), in place, whose every τ_l was already divided by its width.
+    """Normalise a kernel in place, given one whose τ_l are all divided by their widths.
 
-    'width' leaves it so, 'none' multiplies by `widths` = Π w_l, 'trace' divides by the trace
-    (zero stays zero), 'cosine' makes the diagonal one. Of two sets of examples it is their `block`
-    (n, m), and `own` the kernel of each example of both with itself, for 'cosine'.
-    Raises `ArgumentError` for any other word.
+    Args:
+        kernel: The kernel, `(n, n)` or a block `(n, m)`.
+        how: 'width' leaves it unchanged, 'none' multiplies by `widths`, 'trace' divides by the
+          trace (zero stays zero), 'cosine' scales to unit diagonal.
+        widths: Π_l w_l.
+        block: The block of two sets of examples that `kernel` is, if it is one.
+        own: Kernel of each example of both sets with itself, which 'cosine' needs for a block.
+
+    Returns:
+        The normalised kernel.
+
+    Raises:
+        ArgumentError: `how` is none of these words.
+        ValueError: The trace of a block was requested.
     """
     check_word("normalise", how, Normalise)
     match how:
@@ -155,8 +236,8 @@ def normalised(
             return kernel.mul_(widths)
         case "trace" if block is not None and not block.symmetric:
             raise ValueError(
-                "A block of two sets of examples has no trace; take 'none' or 'width' and divide "
-                "by the trace of the square kernel that it belongs to."
+                "A block of two sets of examples has no trace; use 'none' or 'width' and divide "
+                "by the trace of the square kernel it belongs to."
             )
         case "trace":
             trace = kernel.trace()
@@ -166,15 +247,22 @@ def normalised(
             return kernel / root[block.rows, None] / root[None, block.columns]
         case "cosine":
             return unit_diagonal(kernel)
-    raise AssertionError(f"{how!r} was to be refused")
+    raise AssertionError(f"{how!r} should have been refused")
 
 
 @full_precision
 def layer_overlap(gates: Tensor, other: Tensor | None = None) -> Tensor:
-    """τ_l = G_l G_lᵀ (n, n) for gates (n, w) or, averaged over positions, (n, C, H, W); against
-    `other` (m, ...) the block (n, m).
+    """Compute the gate overlap of one layer, τ_l = G_l G_lᵀ.
 
-    For convolutions Σ_{c,p} G(s,c,p)G(s',c,p)/P: for display only, Λ does not factor into it.
+    For a convolution it is averaged over positions, Σ_{c,p} G(s, c, p) G(s', c, p)/P; that is for
+    display only, because Λ does not factor into it.
+
+    Args:
+        gates: Gates, `(n, w)` or `(n, C, H, W)`.
+        other: Gates of a second set of examples, `(m, ...)`.
+
+    Returns:
+        τ_l, `(n, n)` or `(n, m)`.
 
     Examples:
         Two examples with three units each; one unit is open for both:
@@ -194,17 +282,33 @@ def layer_overlap(gates: Tensor, other: Tensor | None = None) -> Tensor:
 
 @full_precision
 def layer_sensitivity(sensitivities: Tensor, other: Tensor | None = None) -> Tensor:
-    """D_l D_lᵀ (n, n) of one layer, averaged over positions for convolutions; against `other`
-    (m, ...) the block (n, m)."""
+    """Compute D_l D_lᵀ of one layer, averaged over positions for a convolution.
+
+    Args:
+        sensitivities: Sensitivities D_l, `(n, w)` or `(n, C, H, W)`.
+        other: Those of a second set of examples, `(m, ...)`.
+
+    Returns:
+        The overlap, `(n, n)` or `(n, m)`.
+    """
     check_tensor("sensitivities", sensitivities)
     return layer_overlap(sensitivities, other)
 
 
 def gate_churn(before: Sequence[Tensor], after: Sequence[Tensor]) -> tuple[float, list[float]]:
-    """Share of (example, unit) gates on the other side of ½ than before: in all, and by layer.
+    """Compute the fraction of gates that switched between two times.
 
-    `before[l]`, `after[l]`: gates of the same examples, (n, *gated_shapes[l]).
-    Raises `ArgumentError` where the shapes differ.
+    A gate is one unit for one example; it has switched if it is on the other side of ½.
+
+    Args:
+        before: Gates of each layer, `(n, *gated_shapes[l])`.
+        after: Gates of the same examples later.
+
+    Returns:
+        The fraction over all layers, and the fraction of each layer.
+
+    Raises:
+        ArgumentError: The shapes differ, or there are no layers.
 
     Examples:
         One of the four gates of the only layer switches:
@@ -214,12 +318,12 @@ def gate_churn(before: Sequence[Tensor], after: Sequence[Tensor]) -> tuple[float
         (0.25, [0.25])
     """
     for name, layers in (("before", before), ("after", after)):
-        for place, layer in enumerate(check_tensors(name, layers)):
-            check_tensor(f"Layer {place} of {name}", layer)
+        for index, layer in enumerate(check_tensors(name, layers)):
+            check_tensor(f"Layer {index} of {name}", layer)
     if not before or [g.shape for g in before] != [g.shape for g in after]:
         raise ArgumentError(
-            "Gate churn compares gates of the same examples and layers; before and after have "
-            "different shapes, or none.",
+            "Gate churn compares gates of the same examples and layers, but before and after are "
+            "empty or have different shapes.",
             kind="not-supported",
         )
     switched = [
@@ -232,7 +336,15 @@ def gate_churn(before: Sequence[Tensor], after: Sequence[Tensor]) -> tuple[float
 
 
 def npk_cost(architecture: Architecture, n: int) -> float:
-    """Estimated floating-point operations of `neural_path_kernel` for n examples."""
+    """Estimate the floating-point operations of `neural_path_kernel`.
+
+    Args:
+        architecture: The network.
+        n: Number of examples.
+
+    Returns:
+        Number of operations.
+    """
     check_architecture(architecture)
     check_count("n", n)
     pairs = n * (n + 1) / 2
@@ -257,8 +369,16 @@ def npk_cost(architecture: Architecture, n: int) -> float:
 
 
 def pair_bytes(architecture: Architecture) -> int:
-    """Working memory of one pair of examples in `neural_path_kernel`, at least: about eight
-    float64 numbers for each pair of positions, of each channel where a gate after an addition
-    meets channels that a max pooling or an average left apart."""
+    """Estimate the working memory of `neural_path_kernel` for one pair of examples.
+
+    It is a lower bound: about eight float64 numbers per pair of positions, and per channel if a
+    gate after an addition acts on channels that a pooling kept apart.
+
+    Args:
+        architecture: The network.
+
+    Returns:
+        Bytes.
+    """
     check_architecture(architecture)
     return 8 * 8 * pair_numbers(architecture)

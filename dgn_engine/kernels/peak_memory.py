@@ -1,8 +1,8 @@
-"""The memory of the kernels of one network, stage by stage, bounded from above.
+"""Upper bounds on the memory of a network's kernels, stage by stage.
 
-Legend: n examples against m (n again where there is no other set), t = all of them; c logits of one
-sweep. What is held stays to the end: passes and kernels. Beside it stands the most that one stage
-makes on the way.
+Legend: n examples against m (n again if there is no second set), t = all of them; c logits per
+sweep. Passes and kernels are held until the end; the largest temporary memory of any one stage is
+added to them.
 """
 
 from __future__ import annotations
@@ -24,20 +24,31 @@ from dgn_engine.kernels.walk import Factor
 from dgn_engine.model import architecture as arch
 from dgn_engine.model.network import GatedNetwork
 
-WORKING = 32 << 20  # of libraries, and of what is made once, whatever n is
+WORKING = 32 << 20  # libraries and one-off allocations, independent of n
 Terms = list[tuple[Factor, ...]]
 _ALL = frozenset((*WITH_SPECTRUM, "gates", "eigenvalues", "eigenvalues_ntk"))
 _BY_RECURSION = frozenset(("overlap", "sensitive", "npk"))
-EIGENVALUES = 9  # matrices of float64 that a spectrum works with, its kernel included
+EIGENVALUES = 9  # float64 matrices that a spectrum needs, its kernel included
 
 
 def kernel_bytes(
     network: GatedNetwork, n: int, logits: Logits = "mean", others: int | None = None
 ) -> int:
-    """An upper bound on the bytes that Σ, τ_l, Λ, S, H, the tangent kernels and their eigenvalues
-    take for n examples, or for their block with so many `others`, all of them held at once:
-    passes, deltas, per-example gradients, tiles of pairs and copies on the way included; inputs
-    and weights, which are there before, not."""
+    """Compute an upper bound on the memory of all kernels of a network, held at once.
+
+    It covers Σ, τ_l, Λ, S, H, the tangent kernels and their eigenvalues, with all temporaries:
+    passes, deltas, per-example gradients, tiles and copies. Inputs and weights, which exist before,
+    are not included.
+
+    Args:
+        network: The network.
+        n: Number of examples.
+        logits: As for `tangent_kernels`.
+        others: Number of examples of a second set; the kernels are then blocks.
+
+    Returns:
+        Bytes.
+    """
     check_network(network)
     check_count("n", n)
     check_word("logits", logits, Logits)
@@ -54,8 +65,19 @@ def check_budget(
     more: str = "",
     others: int | None = None,
 ) -> None:
-    """Raise `UserError` where `kernel_bytes` exceeds the budget, with the n that fits; `more` says
-    at the end of the sentence what else one can do."""
+    """Check that `kernel_bytes` does not exceed a budget.
+
+    Args:
+        network: The network.
+        n: Number of examples.
+        budget_bytes: Bytes allowed.
+        logits: As for `tangent_kernels`.
+        more: What else the user can do, appended to the message.
+        others: Number of examples of a second set.
+
+    Raises:
+        UserError: The budget is exceeded; `value` is the number of inputs that fits.
+    """
     needed = kernel_bytes(network, n, logits, others)
     check_count("budget_bytes", budget_bytes)
     if needed <= budget_bytes:
@@ -63,17 +85,25 @@ def check_budget(
     fits = largest_count(
         lambda count: kernel_bytes(network, count, logits, others) <= budget_bytes, n
     )
-    beside = "" if others is None else f" beside {others:,} others"
+    beside = "" if others is None else f" against {others:,} others"
     raise UserError(
-        f"{n:,} inputs{beside} need {gib(needed)} GiB for their kernels, more than the "
-        f"{gib(budget_bytes)} GiB allowed; {fits:,} inputs fit{more}.",
+        f"{n:,} inputs{beside} need {gib(needed)} GiB for their kernels, but "
+        f"{gib(budget_bytes)} GiB are allowed; use at most {fits:,} inputs{more}.",
         kind="too-large",
         value=fits,
     )
 
 
 def largest_count(fits: Callable[[int], bool], above: int) -> int:
-    """Return the largest number of inputs that fits, given one `above` that does not; or 0."""
+    """Find the largest number of inputs that fits, by bisection.
+
+    Args:
+        fits: Whether a number of inputs fits.
+        above: A number that does not fit.
+
+    Returns:
+        The largest number that fits, or 0.
+    """
     most = 0
     while above - most > 1:
         middle = (most + above) // 2
@@ -85,18 +115,32 @@ def largest_count(fits: Callable[[int], bool], above: int) -> int:
 
 
 def gib(count: int) -> str:
+    """Format bytes as GiB.
+
+    Args:
+        count: Bytes.
+
+    Returns:
+        The number of GiB with three significant digits, without the unit.
+    """
     return f"{count / 2**30:,.3g}"
 
 
-# How many terms the path-kernel recursion keeps at once, counted without tensors.
-#
-# A twin of `walk` that follows only which gates multiply each term.
+# How many terms the path-kernel recursion keeps at once, counted without tensors: a twin of `walk`
+# that tracks only which gates multiply each term.
 def count_terms(architecture: arch.Architecture) -> tuple[int, int]:
-    """Most terms of Λ and its derivative S at once, those of open blocks included; and the numbers
-    of one example in the products of gates that they ask for. Through all nodes but the last."""
+    """Count the terms that the path-kernel recursion keeps at once.
+
+    Args:
+        architecture: The network; all nodes but the last are counted.
+
+    Returns:
+        Largest number of terms of Λ and S at once, including those of open blocks; and the numbers
+        per example in the products of gates that they need.
+    """
     count = _Count()
     matter = arch.channels_matter(architecture.nodes)[1:]
-    place = 0
+    layer = 0
     for (node, shape, after), by_channel in zip(architecture.steps(), matter, strict=True):
         match node:
             case arch.Dense() | arch.Conv():
@@ -104,15 +148,15 @@ def count_terms(architecture: arch.Architecture) -> tuple[int, int]:
             case arch.Fork() | arch.Skip() | arch.Merge():
                 count.branch(node)
         if arch.is_gated(node):
-            count.gate(place)
-            place += 1
+            count.gate(layer)
+            layer += 1
         if not by_channel:
             count.settle(prod(after))
     return count.alive, sum(count.products.values())
 
 
 class _Count:
-    """Terms of Λ and of S, and what the open blocks hold."""
+    """Terms of Λ and S at one node, and those waiting in open blocks."""
 
     def __init__(self) -> None:
         self.both: tuple[Terms, Terms] = ([()], [()])
@@ -121,7 +165,7 @@ class _Count:
         self.alive = 0
 
     def settle(self, size: int) -> None:
-        """All terms are summed, for which each needs the product of its gates."""
+        """Sum all terms, which needs the product of each one's gates."""
         others = sum(len(one) + len(two) for one, two in self.waiting)
         terms, dual = self.both
         self.alive = max(self.alive, len(terms) + len(dual) + others)
@@ -131,10 +175,12 @@ class _Count:
         self.both = [()], [()]
 
     def gate(self, place: int) -> None:
+        """Multiply all terms by a gate layer."""
         terms, dual = ([(*gates, (False, place)) for gates in part] for part in self.both)
         self.both = terms, [*dual, *((*gates, (True, place)) for gates in self.both[0])]
 
     def branch(self, node: arch.Fork | arch.Skip | arch.Merge) -> None:
+        """Follow the start of a block, its skip, or the addition."""
         match node:
             case arch.Fork():
                 self.waiting.append(self.both)
@@ -150,7 +196,14 @@ def _merged(block: Terms, skip: Terms) -> Terms:
 
 
 class PeakMemory:
-    """Bytes for n examples, or for a block of n with `other` more."""
+    """Memory of the kernels of n examples, or of a block of n with `other` more.
+
+    Args:
+        network: The network.
+        logits: As for `tangent_kernels`.
+        n: Number of examples.
+        other: Number of examples of a second set, or `None`.
+    """
 
     def __init__(self, network: GatedNetwork, logits: Logits, n: int, other: int | None) -> None:
         first = next(network.parameters())
@@ -167,7 +220,7 @@ class PeakMemory:
         with torch.no_grad():
             layers = [layer for stack in stacks for layer in stack.layer_parameters()]
         self.normal = any(layer.norms for layer in layers)
-        # Weights with all that is folded into them, and those behind a normalisation.
+        # Copies of the weights: folded, and those behind a normalisation.
         folded = 0 if all(layer.plain for layer in layers) else 4
         self.copied = folded * sum(p.numel() for p in network.parameters())
         self.slopes = any(network.value.trained_slopes())
@@ -181,12 +234,23 @@ class PeakMemory:
 
     @property
     def total(self) -> int:
+        """Bytes of all quantities together.
+
+        Returns:
+            Bytes.
+        """
         return self.bytes_of(_ALL)
 
     def bytes_of(self, names: AbstractSet[str]) -> int:
-        """Bytes of some quantities alone: of `QUANTITIES`, with `eigenvalues` and `nu` those of H
-        and `eigenvalues_NAME`, `nu_NAME` those of the kernel NAME. Kernels that others are derived
-        from are among the names."""
+        """Compute the bytes of some quantities alone.
+
+        Args:
+            names: Names of `QUANTITIES`, with `eigenvalues` and `nu` for H, `eigenvalues_NAME` and
+              `nu_NAME` for kernel NAME. They must include the kernels that others are derived from.
+
+        Returns:
+            Bytes.
+        """
         stages = [
             self.item * self.t * prod(self.architecture.input_shape),  # x^v of Σ
             self._checking("ntk" in names),
@@ -204,44 +268,66 @@ class PeakMemory:
 
     @property
     def pairs(self) -> int:
+        """Number of pairs of examples.
+
+        Returns:
+            n·m.
+        """
         return self.n * self.m
 
     @property
     def tangents(self) -> int:
-        """Numbers of one tangent kernel."""
+        """Number of entries of one tangent kernel.
+
+        Returns:
+            n·m, times C for 'perclass' and C² for 'full'.
+        """
         return self.pairs * {"full": self.classes**2, "perclass": self.classes}.get(self.logits, 1)
 
     def _held(self, names: AbstractSet[str]) -> int:
-        """Both passes, masks, sensitivities, and the kernels themselves."""
-        held = 0
+        """Count the bytes held to the end: passes, masks, sensitivities and kernels."""
+        total = 0
         if any(not name.endswith("gram") for name in names):
-            held += self.t * (self.item * self._pass_numbers() + self._mask_bytes())
-            held += self.item * self.copied
+            total += self.t * (self.item * self._pass_numbers() + self._mask_bytes())
+            total += self.item * self.copied
         paths = bool(names & _BY_RECURSION)
-        if paths or "gram" in names:  # H of dense layers is made of Σ
-            held += self.pairs * self.item
+        if paths or "gram" in names:  # H of dense layers uses Σ
+            total += self.pairs * self.item
         if "gates" in names:
-            held += self.pairs * self.item * len(self.architecture.gated_shapes)
+            total += self.pairs * self.item * len(self.architecture.gated_shapes)
         if paths:
-            held += self.pairs * 8 * 5
+            total += self.pairs * 8 * 5
         if "ntk" in names:
-            held += (4 if self.soft else 2) * self.tangents * self.item
-        return held
+            total += (4 if self.soft else 2) * self.tangents * self.item
+        return total
 
     @property
     def passing(self) -> int:
+        """Temporary memory of the forward passes.
+
+        Returns:
+            Bytes.
+        """
         each = self.item * (3 * self.largest + self._unfolded())
         return self.t * each
 
     @property
     def sweeping(self) -> int:
-        """One backward sweep of c logits, and what it adds to the kernels."""
-        joined = 3 * self.tangents  # of chunks, and divided by their number
+        """Temporary memory of one backward sweep of c logits and of adding it to the kernels.
+
+        Returns:
+            Bytes.
+        """
+        joined = 3 * self.tangents  # chunks of logits while they are combined
         return self.item * (self._delta_numbers() + self._layer_numbers() + joined)
 
     @property
     def recursing(self) -> int:
-        """Λ with S: copies of gates, one tile of pairs, and the kernels while they are scaled."""
+        """Temporary memory of Λ with S: copies of gates, one tile of pairs, normalised kernels.
+
+        Returns:
+            Bytes.
+        """
         alive, product_numbers = count_terms(self.architecture)
         copied = self.gates + prod(self.architecture.input_shape) if not self.square else 0
         each = self.item * (copied + product_numbers)
@@ -257,17 +343,18 @@ class PeakMemory:
         return self.t * each + tile + vectors + 8 * 3 * self.pairs
 
     def _checking(self, with_k: bool) -> int:
-        """A copy of the largest kernel and a mask, while it is seen whether all is finite."""
+        """Count a copy and a mask of the largest kernel, for checking that it is finite."""
         return 10 * max(self.pairs, self.tangents if with_k else 0)
 
     def _diagonalising(self, of_k: bool) -> int:
+        """Count the matrices of the largest spectrum."""
         if not self.square:
             return 0
         wide = self.n * (self.classes if of_k and self.logits == "full" else 1)
         return 8 * EIGENVALUES * wide**2
 
     def _pass_numbers(self) -> int:
-        """What the passes keep of one example, with slopes and sensitivities."""
+        """Count the numbers that the passes keep per example, with slopes and sensitivities."""
         numbers = 0
         for node, shape in self.architecture.shapes():
             size = prod(shape)
@@ -278,6 +365,7 @@ class PeakMemory:
         return numbers + self.gates * (2 + (2 if self.soft else 0) + (0 if self.square else 1))
 
     def _mask_bytes(self) -> int:
+        """Count the bytes of the max-pooling masks per example."""
         pooled = (
             prod(shape)
             for node, shape in self.architecture.shapes()
@@ -286,16 +374,17 @@ class PeakMemory:
         return 8 * (2 if self.two else 1) * (1 if self.square else 2) * sum(pooled)
 
     def _convolutions(self) -> Iterator[tuple[arch.Conv, int]]:
+        """Yield the convolutions with their output positions."""
         for node, shape in self.architecture.shapes():
             if isinstance(node, arch.Conv):
                 yield node, prod(shape[1:])
 
     def _unfolded(self) -> int:
-        """Numbers of all windows of one example, which a convolution in float64 makes."""
+        """Count the numbers in all windows of one example, which a float64 convolution unfolds."""
         return max((arch.fan_in(conv) * area for conv, area in self._convolutions()), default=0)
 
     def _padded_pair(self) -> int:
-        """Numbers of the largest map of one pair, padding included."""
+        """Count the numbers in the largest map of one pair, padding included."""
         most = 1
         for node, shape, _ in self.architecture.steps():
             if isinstance(node, arch.Conv):
@@ -303,7 +392,7 @@ class PeakMemory:
         return most
 
     def _delta_numbers(self) -> int:
-        """Deltas on their way down, those that wait in open blocks, and those of gates."""
+        """Count the deltas in propagation, those waiting in open blocks, and those of gates."""
         depth, waiting = 0, 0
         for node in self.architecture.nodes:
             depth += isinstance(node, arch.Fork) - isinstance(node, arch.Merge)
@@ -319,25 +408,26 @@ class PeakMemory:
         return self.t * self.c * each
 
     def _layer_numbers(self) -> int:
-        """The layer that takes most: its factors, sides and tiles."""
+        """Count the numbers of the most expensive layer: its factors, sides and tiles."""
         full = self.logits == "full"
         parts = 2 if self.soft and not self.two else 1
-        most, held = 0, 0
+        most, factors_held = 0, 0
         for node, shape in self.architecture.shapes():
             if isinstance(node, arch.Conv):
                 most = max(most, self._convolution(node, prod(shape[1:]), parts))
             elif isinstance(node, arch.Dense):
                 factor = self.t * (node.inputs + 1) if self.bias else 0
-                held += factor if full else 0
+                factors_held += factor if full else 0
                 tile = 3 * self._tile(self.m * (self.c if self.logits == "perclass" else 1))
                 norms = 6 * self.t * self.c * node.outputs if self.normal else 0
                 most = max(most, factor + tile + norms)
         if full:
             layers = len(self.architecture.weighted)
             most += (layers + 3) * min(max(CACHED, self.m), self.classes * self.pairs)
-        return most + held
+        return most + factors_held
 
     def _convolution(self, layer: arch.Conv, area: int, parts: int) -> int:
+        """Count the numbers that contracting a convolution takes."""
         n = max(self.n, self.m)
         fan_in, c = arch.fan_in(layer) + 1, self.c
         how = self.logits if self.logits in ("full", "perclass") else "total"
@@ -352,7 +442,7 @@ class PeakMemory:
         return windows + gradients + 3 * self._tile(self.m) + norms
 
     def _tile(self, row: int) -> int:
-        """Numbers in a tile of rows, as `row_tiles` cuts them."""
+        """Count the numbers in a tile of rows, as `row_tiles` splits them."""
         step = max(1, TILE_ITEMS // row)
         if self.square:
             step = min(step, max(rows_at_least(self.device), self.n // 8, 1))

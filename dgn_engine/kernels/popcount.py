@@ -1,7 +1,7 @@
 """The path-kernel recursion of convolutions with hard gates, on bits and in the cache.
 
-Sixty-four channels are one word, τ is a count of bits, and the recursion runs slab by slab (see
-`slabs`) in float64. Needs numba (the extra `fast`); without it `recursion` goes its plain road.
+Sixty-four channels form one word, τ is a bit count, and the recursion runs slab by slab (see
+`slabs`) in float64. It needs numba (the extra `fast`); without it, `recursion` uses plain torch.
 """
 
 from __future__ import annotations
@@ -27,13 +27,17 @@ _TWOS = np.uint64(0x3333333333333333)
 _FOURS = np.uint64(0x0F0F0F0F0F0F0F0F)
 _SUM = np.uint64(0x0101010101010101)
 _1, _2, _4, _56 = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(56)
-# Numba compiles once per process, a few seconds; less work than this is done sooner without it.
-WORTH_COMPILING = 1e9  # pairs of positions over all layers and pairs of examples
+# Numba takes a few seconds per process to compile, which less work than this does not repay.
+WORTH_COMPILING = 1e9  # pairs of positions, summed over layers and pairs of examples
 
 
 @cache
 def compiled_pairs() -> Callable[..., None]:
-    """The compiled loop over pairs of examples (see `_pairs` inside); releases the GIL."""
+    """Compile the loop over pairs of examples (`_pairs` inside).
+
+    Returns:
+        The compiled function, which releases the GIL.
+    """
     import numba
 
     jit: Callable[[Any], Any] = numba.njit(nogil=True, error_model="numpy")
@@ -87,7 +91,7 @@ def compiled_pairs() -> Callable[..., None]:
         flat: bool,
         out: Real,
     ) -> None:
-        """out[i] = K(row, left + i): all slabs of all pairs of one stretch of a row."""
+        """Compute out[i] = K(row, left + i), all slabs of all pairs of one slice of a row."""
         count = len(layers)
         memory = np.zeros(floats)
         widest = 0
@@ -132,7 +136,10 @@ def compiled_pairs() -> Callable[..., None]:
 
 
 def _count_bits(one: Bits, two: Bits, counts: Bits) -> None:
-    """counts[x, x'] = Σ_c G(s, c, p) G(s', c, p') for bits (words, W): LLVM knows the pattern."""
+    """Compute counts[x, x'] = Σ_c G(s, c, p) G(s', c, p') for bits `(words, W)`.
+
+    LLVM recognises the bit-counting pattern.
+    """
     words, width = two.shape
     for x in range(width):
         count = counts[x]
@@ -156,7 +163,7 @@ def _count_bits(one: Bits, two: Bits, counts: Bits) -> None:
 def _box_of_three(
     sums: Real, pitch: int, counts: Bits, scale: float, target: Real, margin: int
 ) -> None:
-    """`_box` for windows of three and stride one, which compiles to full vectors."""
+    """Compute `_box` for windows of three and stride one, which compiles to full vectors."""
     width = pitch - 2
     target_pitch = width + 2 * margin
     for x in range(width):
@@ -182,7 +189,7 @@ def _box(
     target: Real,
     margin: int,
 ) -> None:
-    """τ times the window's sum over x and x' together."""
+    """Multiply τ by the window sum over x and x' together."""
     width = (pitch - kernel) // stride + 1
     target_pitch = width + 2 * margin
     for x in range(width):
@@ -197,10 +204,17 @@ def _box(
 def packed_maps(
     architecture: Architecture, gates: Sequence[Tensor], x_value: Tensor | None, whole: KernelBlock
 ) -> PackedMaps | None:
-    """Gates as bits, where blocks that make up the `whole` go faster with them.
+    """Pack gates as bits, if the recursion is faster with them.
 
-    None where this road does not apply: soft gates, another device, no numba, little work,
-    pooling between the layers, or paddings that alternate so that slabs would mix.
+    Args:
+        architecture: The network.
+        gates: Gates, `(n, C, H, W)` per convolution.
+        x_value: Value input x^v, or `None` for Λ.
+        whole: The block of all pairs that will be computed, which decides whether it pays.
+
+    Returns:
+        The packed gates, or `None` if this implementation does not apply: soft gates, another
+        device, no numba, little work, pooling between layers, or alternating paddings.
     """
     if not gates or gates[0].device.type != "cpu":
         return None
@@ -210,7 +224,7 @@ def packed_maps(
     gates = gates[: len(route.layers)]
     if not all(((layer == 0) | (layer == 1)).all() for layer in gates):  # soft gates
         return None
-    if not slabs.available():  # last: numba takes half a second and 60 MB
+    if not slabs.available():  # checked last: importing numba takes half a second and 60 MB
         return None
     inputs = x_value
     if inputs is None:
@@ -219,7 +233,7 @@ def packed_maps(
 
 
 class PackedMaps:
-    """The map part of the recursion on bits, every τ divided by its width; float64."""
+    """The map part of the recursion on bits, every τ divided by its width, in float64."""
 
     def __init__(self, route: slabs.SlabRoute, gates: Sequence[Tensor], inputs: Tensor) -> None:
         self._route = route
@@ -234,7 +248,14 @@ class PackedMaps:
         self._scales = np.array([1.0 / layer.shape[1] for layer in gates])
 
     def kernel(self, block: KernelBlock) -> Tensor:
-        """Of a block, of a symmetric one the upper half."""
+        """Compute the kernel of a block of pairs; of a symmetric block, the upper half.
+
+        Args:
+            block: The block.
+
+        Returns:
+            The kernel, `(n, m)`, float64.
+        """
         route, kernel, loop = self._route, np.zeros(block.shape), compiled_pairs()
 
         def pairs(row: int, columns: slice) -> None:
@@ -258,11 +279,12 @@ class PackedMaps:
 
 
 def _words(gates: Tensor) -> int:
+    """Return the number of 64-bit words per position."""
     return -(-gates.shape[1] // 64)
 
 
 def _packed(gates: Tensor) -> Bits:
-    """0/1 gates (n, C, H, W) as bits along C: (n, H·words·W), the words of a row y together."""
+    """Pack 0/1 gates `(n, C, H, W)` as bits along C, `(n, H·words·W)`, row by row."""
     n, channels, height, width = gates.shape
     padded = np.zeros((n, _words(gates) * 64, height, width), dtype=np.bool_)
     padded[:, :channels] = gates.detach().numpy() != 0

@@ -1,8 +1,8 @@
-"""Kernels are computed in full float32 or float64, whatever a training step may do.
+"""Full float32 products for kernels, whatever precision a training step uses.
 
-cuDNN rounds what convolutions multiply to TF32 (ten bits) unless it is told not to, and a step may
-ask for that everywhere (`training.precision`). Both are switches of the whole process, so that
-threads have to agree: any number may compute in full float32 at a time, one alone in TF32.
+By default cuDNN rounds the operands of convolutions to TF32 (ten bits), and a training step may
+request that for all products (`training.precision`). Both are switches of the whole process, so
+threads must agree: any number may compute in full float32 at once, but only one in TF32.
 """
 
 from __future__ import annotations
@@ -18,15 +18,19 @@ Products = Literal["ieee", "tf32"]
 
 
 class _Switches:
-    """What products of float32 are on a card, and the threads that rely on it."""
+    """The process-wide precision of float32 products, and the threads that rely on it."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._kinds: dict[int, list[Products]] = {}  # of each thread, the innermost last
-        self._outside = ("none", "none")  # put back when no thread relies on it any more
+        self._kinds: dict[int, list[Products]] = {}  # by thread, innermost last
+        self._outside = ("none", "none")  # restored when no thread relies on a kind any more
 
     def enter(self, kind: Products) -> None:
-        """Wait until no other thread relies on another kind, then switch to this one."""
+        """Wait until no other thread relies on another kind, then switch to this one.
+
+        Args:
+            kind: 'ieee' or 'tf32'.
+        """
         thread = threading.get_ident()
         with self._changed:
             self._changed.wait_for(lambda: self._agrees(thread, kind))
@@ -36,6 +40,7 @@ class _Switches:
             _set_switches(kind, kind)
 
     def leave(self) -> None:
+        """Return to the thread's previous kind, or to the outside setting after the last thread."""
         thread = threading.get_ident()
         with self._changed:
             kinds = self._kinds[thread]
@@ -49,13 +54,18 @@ class _Switches:
             self._changed.notify_all()
 
     def set_outside(self, kind: Products) -> None:
-        """Switch to this kind wherever no thread has asked for one."""
+        """Set the kind that applies when no thread has requested one.
+
+        Args:
+            kind: 'ieee' or 'tf32'.
+        """
         with self._changed:
             self._outside = kind, kind
             if not self._kinds:
                 _set_switches(kind, kind)
 
     def _agrees(self, thread: int, kind: Products) -> bool:
+        """Check that no other thread relies on another kind."""
         others = {of for other, kinds in self._kinds.items() if other != thread for of in kinds}
         return not others or (kind == "ieee" and others == {"ieee"})
 
@@ -65,8 +75,16 @@ _SWITCHES = _Switches()
 
 @contextmanager
 def products(kind: Products) -> Iterator[None]:
-    """Products of float32 on a card are of this kind in here, or in what this decorates; what was
-    there before is put back. Without a card there is nothing to switch."""
+    """Set the kind of float32 products on a GPU, as a context manager or decorator.
+
+    The previous setting is restored on exit. Without a GPU nothing is changed.
+
+    Args:
+        kind: 'ieee' for full float32, 'tf32' for TF32.
+
+    Yields:
+        Nothing.
+    """
     if not _has_card():
         yield
         return
@@ -77,11 +95,14 @@ def products(kind: Products) -> Iterator[None]:
         _SWITCHES.leave()
 
 
-full_precision = products("ieee")  # a decorator, which begins anew with every call
+full_precision = products("ieee")  # used as a decorator; each call enters it again
 
 
 def use_full_products() -> None:
-    """From now on products of float32 on cards are full ones, unless somebody asks otherwise."""
+    """Make full float32 products the default of this process.
+
+    Code that uses `float32_products` may still request another kind.
+    """
     _SWITCHES.set_outside("ieee")
 
 

@@ -1,9 +1,9 @@
-"""The quantities of a report of kernels, by the names that `dgn kernels --only` takes."""
+"""Names of the quantities of a kernel report, as `dgn kernels --only` takes them."""
 
 from __future__ import annotations
 
-# Σ of the value input, Λ, S, H and K: those that have eigenvalues.
+# Σ of the value input, Λ, S, H and K, which have eigenvalues.
 WITH_SPECTRUM = ("gram", "overlap", "sensitive", "npk", "ntk")
-# `gates` are the overlaps τ_l of each layer; ν is of H, or of K where K is named and H is not.
+# `gates` are the overlaps τ_l of each layer; ν is that of H, or of K if K is named and H is not.
 QUANTITIES = (*WITH_SPECTRUM, "gates", "eigenvalues", "nu")
-QUANTITIES_OF_K = ("ntk", "eigenvalues", "nu")  # where nothing is known but a module's gradients
+QUANTITIES_OF_K = ("ntk", "eigenvalues", "nu")  # for modules without known gates

@@ -1,9 +1,9 @@
-"""The path-kernel recursion that Λ, S and the NPK share (THEORY §3 and §5).
+"""The path-kernel recursion behind Λ, S and the NPK (THEORY §3 and §5).
 
 Legend: n examples, P = H·W positions of a map, C channels, B pairs handled at once. Every layer's
-τ is divided by its width on the way, so that nothing overflows; `normalised` multiplies it back.
-A residual block turns K into post²(pre²·block(K) + skip(K)): all 2ᵇ sub-networks at the cost of
-one. The nodes are walked in `walk`; `walk.RecursionTerm` says what a gate after an addition does.
+τ is divided by its width, so that nothing overflows; `normalise_kernel` multiplies it back. A
+residual block turns K into post²(pre²·block(K) + skip(K)), which gives all 2ᵇ sub-networks at the
+cost of one. `walk` visits the nodes; see `walk.RecursionTerm` for gates after an addition.
 """
 
 from __future__ import annotations
@@ -37,15 +37,19 @@ from dgn_engine.kernels.walk import (
 )
 from dgn_engine.model import architecture as arch
 
-TILE_BYTES = 4 << 20  # one tile of pairs stays in the cache: measured faster than larger ones
-CARD_TILE_BYTES = 32 << 20  # so on a card, whose cache is larger and whose launches take longer
+TILE_BYTES = 4 << 20  # such a tile of pairs stays in the cache; larger ones were slower
+CARD_TILE_BYTES = 32 << 20  # on a GPU, with its larger cache and launch overhead
 
 
 @dataclass(frozen=True)
 class PathKernels:
-    """`kernel`: the recursion's result (n, n), or the block that was asked for; `derivative`: its
-    derivative under GGᵀ → GGᵀ + εDDᵀ at ε = 0, where sensitivities D were given; `widths` = Π w_l
-    over the weight layers outside residual blocks, the output layer left out."""
+    """Result of the path-kernel recursion.
+
+    Attributes:
+        kernel: The kernel, `(n, n)` or the requested block.
+        derivative: Its derivative at ε = 0 under GGᵀ → GGᵀ + εDDᵀ, if sensitivities D were given.
+        widths: Π w_l over the weight layers outside residual blocks, without the output layer.
+    """
 
     kernel: Tensor
     derivative: Tensor | None
@@ -53,7 +57,14 @@ class PathKernels:
 
 
 def tile_bytes_on(device: torch.device) -> int:
-    """Bytes of one map of pairs of positions that are worth handling at once."""
+    """Return the memory of a tile of pairs that is fastest on a device.
+
+    Args:
+        device: The device.
+
+    Returns:
+        Bytes.
+    """
     return CARD_TILE_BYTES if device.type == "cuda" else TILE_BYTES
 
 
@@ -65,22 +76,39 @@ def path_recursion(
     block: KernelBlock | None = None,
     tile_bytes: int | None = None,
 ) -> PathKernels:
-    """Run the recursion for the gates of n examples, or for a `block` of their pairs alone.
+    """Run the path-kernel recursion.
 
-    `by_width`: inside residual blocks, too, each τ stays divided by its width; otherwise a block
-    is added to its skip as path counts.
-    `scales`: a number for each weight layer but the last, and its derivative by a dual number.
-    x^v starts it at Σ; without it K_0 ≡ 1, which gives Λ.
+        K_0 = Gram matrix of x^v between positions (≡ 1 without x^v, which gives Λ),
+        K_l = τ_l/w_l ⊙ Σ_r K_{l-1}(· + r; · + r).
+
     Sums over pairs are float64 (float32 on MPS). Memory: the result and one tile of pairs.
+
+    Args:
+        architecture: The network.
+        inputs: Gates, and x^v, masks and sensitivities as needed.
+        by_width: Whether τ stays divided by its width inside residual blocks, too; otherwise a
+          block is added to its skip as path counts.
+        scales: A scale for each weight layer but the last, with its derivative (dual number).
+        block: Block of pairs to compute. Default: all pairs.
+        tile_bytes: Memory of one tile. Default: that of the device.
+
+    Returns:
+        The kernel and its derivative.
     """
     block = block or KernelBlock.whole(len(inputs.gates[0]))
     return PathRecursion(architecture, inputs, by_width, scales, block).kernels(block, tile_bytes)
 
 
 class PathRecursion:
-    """`path_recursion` for some blocks one after the other: what they share is made once.
+    """`path_recursion` for several blocks in turn, sharing what they have in common.
 
-    `whole`: the block that they are parts of, whose work decides whether gates are packed as bits.
+    Args:
+        architecture: The network.
+        inputs: Gates, and x^v, masks and sensitivities as needed.
+        by_width: As for `path_recursion`.
+        scales: As for `path_recursion`.
+        whole: The block that all of them are part of; its work decides whether gates are packed as
+          bits.
     """
 
     def __init__(
@@ -101,7 +129,15 @@ class PathRecursion:
             self._packed = popcount.packed_maps(architecture, inputs.gates, inputs.x_value, whole)
 
     def kernels(self, block: KernelBlock, tile_bytes: int | None = None) -> PathKernels:
-        """The kernel and its derivative of a block of pairs."""
+        """Compute the kernel and its derivative for a block of pairs.
+
+        Args:
+            block: The block.
+            tile_bytes: Memory of one tile. Default: that of the device.
+
+        Returns:
+            The kernel and its derivative, `(n, m)`.
+        """
         tile_bytes = tile_bytes or tile_bytes_on(self._plan.device)
         if self._packed is not None:
             kernel, derivative = self._packed.kernel(block), None
@@ -118,22 +154,33 @@ class PathRecursion:
 def path_diagonal(
     architecture: arch.Architecture, inputs: PathInputs, by_width: bool = False
 ) -> tuple[Tensor, Tensor | None]:
-    """Kernel and derivative of each example with itself, (n,), as `path_recursion` gives them."""
+    """Compute kernel and derivative of each example with itself.
+
+    Args:
+        architecture: The network.
+        inputs: Gates, and x^v, masks and sensitivities as needed.
+        by_width: As for `path_recursion`.
+
+    Returns:
+        The kernel, `(n,)`, and its derivative, `(n,)` or `None`.
+    """
     n = len(inputs.gates[0])
     maps = any(isinstance(node, arch.Conv) for node in architecture.nodes)
     step = 1 if maps else ROWS_AT_LEAST
     values, changes = [], []
     for left in range(0, n, step):
         part = slice(left, min(n, left + step))
-        found = path_recursion(architecture, inputs, by_width, block=KernelBlock(part, part))
-        values.append(found.kernel.diagonal())
-        if found.derivative is not None:
-            changes.append(found.derivative.diagonal())
+        block_result = path_recursion(architecture, inputs, by_width, block=KernelBlock(part, part))
+        values.append(block_result.kernel.diagonal())
+        if block_result.derivative is not None:
+            changes.append(block_result.derivative.diagonal())
     return torch.cat(values), torch.cat(changes) if changes else None
 
 
 @dataclass(frozen=True)
 class _RecursionInputs:
+    """The arguments of a recursion."""
+
     architecture: arch.Architecture
     layers: GateLayers
     x_value: Tensor | None
@@ -151,7 +198,7 @@ class _RecursionInputs:
 
     @property
     def map_nodes(self) -> int:
-        """How many nodes come before the first vector; none without convolutions."""
+        """Return the number of nodes before the first vector; 0 without convolutions."""
         nodes = self.architecture.nodes
         if not any(isinstance(node, arch.Conv) for node in nodes):
             return 0
@@ -159,11 +206,11 @@ class _RecursionInputs:
         return lengths.index(1) + 1
 
     def walk(self, walk: Walk, part: slice) -> None:
-        """Take the nodes of this part, gates, masks and scales counted from the first node on."""
+        """Apply the nodes of a part, with gates, masks and scales counted from the first node."""
         nodes = self.architecture.nodes
         matter = arch.channels_matter(nodes)[1:]
         before = nodes[: part.start]
-        place = sum(arch.is_gated(node) for node in before)
+        gate_layer = sum(arch.is_gated(node) for node in before)
         pooled = sum(isinstance(node, arch.MaxPool) for node in before)
         weight = sum(isinstance(node, (arch.Dense, arch.Conv)) for node in before)
         for node, by_channel in zip(nodes[part], matter[part], strict=True):
@@ -180,32 +227,34 @@ class _RecursionInputs:
                 case _:
                     walk.branch(node)
             if arch.is_gated(node):
-                walk.gate(place)
-                place += 1
+                walk.gate(gate_layer)
+                gate_layer += 1
             if not by_channel:
                 walk.settle()
 
 
 def _linear(node: arch.Dense | arch.Conv) -> Callable[[Tensor], Tensor]:
-    """What the weights of a layer do to K, each of them one."""
+    """Return the effect of a layer's weights on K, each of them one."""
     return (lambda K: K) if isinstance(node, arch.Dense) else (lambda K: box_sum(K, node))
 
 
 def _vector_part(
     plan: _RecursionInputs, block: KernelBlock, kernel: Tensor, derivative: Tensor | None
 ) -> None:
-    """Multiply the block by Σ, where no map came before, and each dense τ_l; of a symmetric one
-    the upper half."""
+    """Multiply a block by Σ (if no map precedes it) and each dense τ_l.
+
+    Of a symmetric block only the upper half is updated.
+    """
     first = plan.map_nodes
     n, m = block.shape
     x_value = None if first or plan.x_value is None else _entered(plan)
     nodes = plan.architecture.nodes
     pooling = (arch.GlobalAveragePool, arch.AveragePool, arch.Flatten)
     start = first or next(i for i, node in enumerate(nodes) if not isinstance(node, pooling))
-    for places in row_tiles(n, m, kernel.device, symmetric=block.symmetric):
-        rows = slice(block.rows.start + places.start, block.rows.start + places.stop)
+    for part in row_tiles(n, m, kernel.device, symmetric=block.symmetric):
+        rows = slice(block.rows.start + part.start, block.rows.start + part.stop)
         columns = slice(block.first_column(rows.start), block.columns.stop)
-        target = (places, block.column_places(columns))
+        target = (part, block.column_places(columns))
         K = kernel[target]
         if x_value is not None:
             K = K * flat_gram(x_value[rows], x_value[columns])
@@ -220,8 +269,10 @@ def _vector_part(
 
 
 def _entered(plan: _RecursionInputs) -> Tensor:
-    """The input of the first dense layer (n, a); average pooling sums, because paths are counted
-    and the mean's 1/P² belongs to β."""
+    """Return the input of the first dense layer, `(n, a)`.
+
+    Average pooling sums, because paths are counted and the mean's 1/P² belongs to β.
+    """
     z = plan.x_value
     assert z is not None
     for node in plan.architecture.nodes:
@@ -240,8 +291,10 @@ def _entered(plan: _RecursionInputs) -> Tensor:
 def _map_part(
     plan: _RecursionInputs, block: KernelBlock, tile_bytes: int
 ) -> tuple[Tensor, Tensor | None]:
-    """The convolutions and the pooling after them, of a symmetric block the upper half; 1 and 0
-    where there are none."""
+    """Compute the convolutions and the pooling after them; 1 and 0 if there are none.
+
+    Of a symmetric block only the upper half is computed.
+    """
     first = plan.layers.gates[0]
     kernel = torch.ones(block.shape, dtype=accumulator(first), device=first.device)
     derivative = torch.zeros_like(kernel) if plan.dual else None
@@ -259,12 +312,19 @@ def _map_part(
 def _tiles(
     architecture: arch.Architecture, block: KernelBlock, item: int, tile_bytes: int
 ) -> Iterator[tuple[int, slice]]:
-    """Row s with columns s' (s' ≥ s where symmetric), a bounded number of pairs at a time."""
+    """Yield row s with slices of columns s' (s' ≥ s if symmetric) of bounded size."""
     return block.stretches(max(1, tile_bytes // (item * pair_numbers(architecture))))
 
 
 def pair_numbers(architecture: arch.Architecture) -> int:
-    """Most numbers that one pair of examples has in a term; one for vectors."""
+    """Return the largest number of entries per pair of examples in one term.
+
+    Args:
+        architecture: The network.
+
+    Returns:
+        Number of entries; 1 for vectors.
+    """
     shape = architecture.input_shape
     if len(shape) < 3:
         return 1
@@ -278,10 +338,10 @@ def pair_numbers(architecture: arch.Architecture) -> int:
 
 
 def _pairs(plan: _RecursionInputs, row: int, columns: slice) -> tuple[Tensor, Tensor | None]:
-    """The map part of pairs (row, s') for s' in `columns`: (B,) each."""
+    """Compute the map part of the pairs (row, s') for s' in `columns`, `(B,)` each."""
     K = _start(plan, row, columns)
     if plan.architecture.residual:
-        K = K.to(accumulator(K))  # blocks add up path counts, which may be large
+        K = K.to(accumulator(K))  # blocks add path counts, which may be large
     walk = Walk(plan.layers, MapPairs(row, columns), plan.by_width, K)
     end = plan.map_nodes
     head = plan.architecture.nodes[end - 1]
@@ -292,7 +352,7 @@ def _pairs(plan: _RecursionInputs, row: int, columns: slice) -> tuple[Tensor, Te
 
 
 def _start(plan: _RecursionInputs, row: int, columns: slice) -> Tensor:
-    """K_0 of the pairs: the inputs' Gram between positions, or one."""
+    """Return K_0 of the pairs: the Gram matrix of the inputs between positions, or one."""
     if plan.x_value is not None:
         return position_gram(plan.x_value, row, columns)
     sides = plan.architecture.input_shape[1:]

@@ -1,4 +1,4 @@
-"""Residual networks taken apart: single sub-networks H^J of the path kernel and their shares."""
+"""Sub-networks H^J of residual networks and their shares of the path kernel."""
 
 from __future__ import annotations
 
@@ -14,15 +14,19 @@ from dgn_engine.kernels.path_inputs import PathInputs, check_path_inputs
 from dgn_engine.kernels.path_kernels import neural_path_kernel
 from dgn_engine.model import architecture as arch
 
-MOST_BLOCKS = 12  # 2ᵇ sub-networks are listed one by one
+MOST_BLOCKS = 12  # 2ᵇ sub-networks are enumerated
 
 
 @dataclass(frozen=True)
 class SubNetwork:
-    """The chain that is left when the skips of the blocks J are removed, with their projections,
-    and the other blocks dropped: `gates`, `weights` and `masks` are the places of its gate layers,
-    weight layers and max poolings in the whole network, `factor` is
-    Γ(J)² = Π_{j∈J} pre_j² · Π_all post_j² ([COMP] Lemma 4.2 is all factors one)."""
+    """The chain that remains without the skips of blocks J and without the other blocks.
+
+    Attributes:
+        architecture: The chain.
+        gates, weights, masks: Indices of its gate layers, weight layers and max poolings in the
+        whole network.
+        factor: Γ(J)² = Π_{j∈J} pre_j² · Π_all post_j² ([COMP] Lemma 4.2 has all factors one).
+    """
 
     architecture: arch.Architecture
     gates: tuple[int, ...]
@@ -32,7 +36,17 @@ class SubNetwork:
 
 
 def residual_blocks(architecture: arch.Architecture) -> int:
-    """b, the number of residual blocks; refused where they are nested."""
+    """Count the residual blocks b.
+
+    Args:
+        architecture: The network.
+
+    Returns:
+        b.
+
+    Raises:
+        ArgumentError: Blocks are nested.
+    """
     check_architecture(architecture)
     depth = count = 0
     for node in architecture.nodes:
@@ -40,24 +54,34 @@ def residual_blocks(architecture: arch.Architecture) -> int:
         count += isinstance(node, arch.Merge)
         if depth > 1:
             raise ArgumentError(
-                "Sub-networks are defined for residual blocks that are not nested.",
+                "Sub-networks are not defined for nested residual blocks.",
                 kind="not-supported",
             )
     return count
 
 
 def sub_network(architecture: arch.Architecture, kept: Collection[int]) -> SubNetwork:
-    """The sub-network J = `kept`, block numbers from 0."""
+    """Extract a sub-network.
+
+    Args:
+        architecture: The network.
+        kept: The blocks J to keep, numbered from 0.
+
+    Returns:
+        The sub-network.
+
+    Raises:
+        ArgumentError: A block does not exist, blocks are nested, or no gate layer remains.
+    """
     blocks = residual_blocks(architecture)
     if not isinstance(kept, Collection) or not all(type(block) is int for block in kept):
         raise ArgumentError(
-            f"kept is of type {type(kept).__name__}; the numbers of blocks are needed, "
-            "like (0, 2).",
+            f"kept is of type {type(kept).__name__}; expected numbers of blocks such as (0, 2).",
             kind="wrong-type",
         )
     if not set(kept) <= set(range(blocks)):
         raise ArgumentError(
-            f"Blocks {sorted(kept)} (kept) do not exist; the network has {blocks}.",
+            f"kept is {sorted(kept)}, but the network has only {blocks} blocks, numbered from 0.",
             kind="out-of-bounds",
         )
     nodes: list[arch.Node] = []
@@ -77,13 +101,13 @@ def sub_network(architecture: arch.Architecture, kept: Collection[int]) -> SubNe
             nodes.append(node)
         pooled = isinstance(node, (arch.MaxPool, arch.GlobalMaxPool))
         parts = {"gates": arch.is_gated(node), "weights": arch.is_weighted(node), "masks": pooled}
-        for what, there in parts.items():
-            if there and present:
-                places[what].append(seen[what])
-            seen[what] += there
+        for kind, is_there in parts.items():
+            if is_there and present:
+                places[kind].append(seen[kind])
+            seen[kind] += is_there
     if not places["gates"]:
         raise ArgumentError(
-            "A sub-network without any gate layer has no path kernel of its own.",
+            "A sub-network without gate layers has no path kernel.",
             kind="not-supported",
         )
     return SubNetwork(
@@ -103,21 +127,37 @@ def sub_network_kernel(
     masks: Sequence[Tensor] = (),
     other: PathInputs | None = None,
 ) -> Tensor:
-    """H^J (n, n), float64, its factor Γ(J)² included; H is the sum over all 2ᵇ choices of J.
-    Against `other` the block (n, m)."""
+    """Compute the path kernel H^J of one sub-network, including its factor Γ(J)².
+
+    H is the sum of H^J over all 2ᵇ choices of J.
+
+    Args:
+        architecture: The network.
+        gates: Gates of the whole network.
+        x_value: Value input x^v, `(n, *input_shape)`.
+        kept: The blocks J, numbered from 0.
+        masks: Arg-max positions of the max poolings.
+        other: Second set of inputs.
+
+    Returns:
+        H^J, `(n, n)` or `(n, m)`, float64.
+
+    Raises:
+        ArgumentError: An argument does not fit.
+    """
     check_architecture(architecture)
     check_tensor("x_value", x_value)
     check_path_inputs(architecture, PathInputs(gates, x_value, masks), other)
     part = sub_network(architecture, kept)
-    own = [gates[place] for place in part.gates]
-    pooled = [masks[place] for place in part.masks]
+    part_gates = [gates[index] for index in part.gates]
+    pooled = [masks[index] for index in part.masks]
     if other is not None:
         other = PathInputs(
-            [other.gates[place] for place in part.gates],
+            [other.gates[index] for index in part.gates],
             other.x_value,
-            [other.masks[place] for place in part.masks],
+            [other.masks[index] for index in part.masks],
         )
-    kernel = neural_path_kernel(part.architecture, own, x_value, masks=pooled, other=other)
+    kernel = neural_path_kernel(part.architecture, part_gates, x_value, masks=pooled, other=other)
     return kernel.mul_(part.factor)
 
 
@@ -127,14 +167,28 @@ def sub_network_shares(
     x_value: Tensor,
     masks: Sequence[Tensor] = (),
 ) -> dict[tuple[int, ...], float]:
-    """trace H^J / trace H for every J, fewest blocks first; the shares add up to one."""
+    """Compute trace H^J / trace H for every sub-network J.
+
+    Args:
+        architecture: The network.
+        gates: Gates of the whole network.
+        x_value: Value input x^v, `(n, *input_shape)`.
+        masks: Arg-max positions of the max poolings.
+
+    Returns:
+        Shares by J, fewest blocks first; they sum to one.
+
+    Raises:
+        ArgumentError: There are more than 12 blocks, or an argument does not fit.
+    """
     check_architecture(architecture)
     check_tensor("x_value", x_value)
     check_path_inputs(architecture, PathInputs(gates, x_value, masks))
     blocks = residual_blocks(architecture)
     if blocks > MOST_BLOCKS:
         raise ArgumentError(
-            f"{blocks} blocks make 2^{blocks} sub-networks; {MOST_BLOCKS} is the most.",
+            f"{blocks} blocks give 2^{blocks} sub-networks; at most {MOST_BLOCKS} blocks are "
+            "supported.",
             kind="too-large",
         )
     choices = [c for size in range(blocks + 1) for c in combinations(range(blocks), size)]

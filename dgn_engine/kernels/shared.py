@@ -1,4 +1,4 @@
-"""Everything asked of one network on the same inputs, from one forward pass and one sweep each."""
+"""All kernels of one network on the same inputs, from a single forward pass and sweep."""
 
 from __future__ import annotations
 
@@ -31,18 +31,29 @@ from dgn_engine.model.network import GatedNetwork, NetworkTrace
 from dgn_engine.model.stack import Trace
 from dgn_engine.regimes import Trained
 
-KAPPA = 0.1  # of a hard gate's sensitivity, THEORY §5
+KAPPA = 0.1  # κ of a hard gate's sensitivity (THEORY §5)
 
 
 class JoinedTraces:
-    """One trace of n examples; memory for all of them is taken with the first that is put in."""
+    """The trace of n examples, assembled from parts.
+
+    Memory for all examples is allocated with the first part.
+
+    Args:
+        n: Number of examples.
+    """
 
     def __init__(self, n: int) -> None:
         self._n = n
         self._whole: NetworkTrace | None = None
 
     def put(self, trace: NetworkTrace, part: slice) -> None:
-        """The pass of the examples `part`."""
+        """Copy the pass of some examples into the trace.
+
+        Args:
+            trace: Their pass.
+            part: The examples.
+        """
         if self._whole is None:
             self._whole = self._room(trace)
         for target, source in zip(_tensors(self._whole), _tensors(trace), strict=True):
@@ -50,19 +61,26 @@ class JoinedTraces:
 
     @property
     def whole(self) -> NetworkTrace:
-        """The trace, once every example was put in."""
+        """The trace of all examples, once every part was added.
+
+        Returns:
+            The trace.
+        """
         assert self._whole is not None
         return self._whole
 
     def _room(self, trace: NetworkTrace) -> NetworkTrace:
-        made: dict[int, Tensor] = {}  # by identity: what is the same there is the same here
+        """Allocate a trace of all examples, shaped like that of a part."""
+        copies: dict[int, Tensor] = {}  # by identity, so that shared tensors stay shared
 
         def room(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-            return tuple(made.setdefault(id(one), self._empty(one)) for one in tensors)
+            return tuple(copies.setdefault(id(item), self._empty(item)) for item in tensors)
 
-        def stack(one: Trace) -> Trace:
-            output = room((one.output,))[0]
-            return Trace(room(one.inputs), room(one.pre), room(one.gates), output, room(one.masks))
+        def stack(item: Trace) -> Trace:
+            output = room((item.output,))[0]
+            return Trace(
+                room(item.inputs), room(item.pre), room(item.gates), output, room(item.masks)
+            )
 
         feature = None if trace.feature is None else stack(trace.feature)
         return NetworkTrace(stack(trace.value), feature, room(trace.gate_pre))
@@ -72,49 +90,78 @@ class JoinedTraces:
 
 
 def _tensors(trace: NetworkTrace) -> list[Tensor]:
-    """All of them, in an order that depends on the network only; none twice."""
-    found: list[Tensor] = []
+    """List the tensors of a trace, each once, in an order that depends on the network only."""
+    tensors: list[Tensor] = []
     for stack in (trace.value, trace.feature):
         if stack is not None:
-            found += [*stack.inputs, *stack.pre, *stack.gates, stack.output, *stack.masks]
-    found += trace.gate_pre
-    return list({id(one): one for one in found}.values())
+            tensors += [*stack.inputs, *stack.pre, *stack.gates, stack.output, *stack.masks]
+    tensors += trace.gate_pre
+    return list({id(tensor): tensor for tensor in tensors}.values())
 
 
 class PathRecursions:
-    """Λ and S of the examples of `both`, each recursion made when first asked for.
+    """Λ and S of two sets of examples, each recursion run on first use.
 
-    `both`: gates, masks and sensitivities of x and other examples; `block`: that of the two.
+    Args:
+        architecture: The network.
+        both: Gates, masks and sensitivities of both sets.
+        block: The block of the first with the second set.
     """
 
     def __init__(self, architecture: Architecture, both: PathInputs, block: KernelBlock) -> None:
         self.block = block
         self._architecture, self._both = architecture, both
-        self._made: dict[bool, PathKernels] = {}  # whether by width
+        self._made: dict[bool, PathKernels] = {}  # keyed by `by_width`
 
     @full_precision
     def kernels(self, normalise: Normalise) -> PathKernels:
+        """Run the recursion, or return its cached result.
+
+        Args:
+            normalise: Decides whether τ stays divided by widths.
+
+        Returns:
+            Λ and S, not yet normalised.
+        """
         by_width = normalise == "width"
         if by_width not in self._made:
-            made = path_recursion(self._architecture, self._both, by_width, block=self.block)
-            self._made[by_width] = made
+            recursion = path_recursion(self._architecture, self._both, by_width, block=self.block)
+            self._made[by_width] = recursion
         return self._made[by_width]
 
     def diagonals(self, normalise: Normalise) -> tuple[Tensor | None, Tensor | None]:
-        """Λ and S of each example with itself, where a block needs them for its scale."""
+        """Compute Λ and S of each example with itself, if a block needs them to be normalised.
+
+        Args:
+            normalise: Normalisation of the kernels.
+
+        Returns:
+            The diagonals, `(n + m,)` each, or `None` unless the kernels are a block with 'cosine'.
+        """
         if self.block.symmetric or normalise != "cosine":
             return None, None
         return path_diagonal(self._architecture, self._both)
 
 
 class SharedKernels:
-    """Kernels of `network` at x (n, *input_shape), each computed when first asked for; with `other`
-    (m, *input_shape) the blocks (n, m) of x with these, the corner of the kernel of both.
+    """Kernels of a network at given inputs, each computed on first use.
 
-    What several of them need is computed once: the forward passes by all, the recursion by Λ, S and
-    (dense networks) H, the delta sweep by K^V, K^F and K^X. The network must not change meanwhile.
-    Raises `UserError` where all of them for these inputs exceed `budget_bytes`, `ArgumentError` for
-    `other` where no network makes the gates: those exist for their own examples only.
+    Shared intermediates are computed once: the forward passes for all kernels, the recursion for Λ,
+    S and (dense networks) H, the backward sweep for K^V, K^F and K^X. The network must not change
+    during the lifetime of this object.
+
+    Args:
+        network: The network.
+        x: Inputs, `(n, *input_shape)`.
+        other: Second set of inputs, `(m, *input_shape)`; the kernels are then blocks (n, m).
+        logits: As for `tangent_kernels`.
+        trains: As for `tangent_kernels`.
+        folded: As for `tangent_kernels`.
+        budget_bytes: Memory allowed for all kernels together.
+
+    Raises:
+        UserError: The kernels would exceed `budget_bytes`.
+        ArgumentError: An argument does not fit, or `other` is combined with given gates (FRG).
     """
 
     def __init__(
@@ -145,19 +192,32 @@ class SharedKernels:
         self._logits: Logits = logits
         self._trains = trains
         self._folded = folded
-        self._joined: JoinedTraces | None = None  # of a pass that is being made in slices
+        self._joined: JoinedTraces | None = None  # forward pass in progress, in slices
         self._passed = 0
 
     @cached_property
     @full_precision
     def trace(self) -> NetworkTrace:
+        """Forward pass of `x`.
+
+        Returns:
+            The trace.
+        """
         with torch.no_grad():
             return self.network.trace(self.x)
 
     @torch.no_grad()
     def passes(self, at_once: int) -> Iterator[float]:
-        """Make `trace`, `at_once` examples at a time; yields the share that is done. Who else asks
-        meanwhile goes on with the same one."""
+        """Run the forward pass of `x` in slices.
+
+        If `trace` is requested by someone else meanwhile, the remaining slices are skipped.
+
+        Args:
+            at_once: Number of examples per slice.
+
+        Yields:
+            The fraction of the examples that is done.
+        """
         while "trace" not in self.__dict__:
             left = self._passed
             part = slice(left, min(len(self.x), left + at_once))
@@ -175,6 +235,11 @@ class SharedKernels:
     @cached_property
     @full_precision
     def other_trace(self) -> NetworkTrace | None:
+        """Forward pass of `other`.
+
+        Returns:
+            The trace, or `None`.
+        """
         if self.other is None:
             return None
         with torch.no_grad():
@@ -182,27 +247,51 @@ class SharedKernels:
 
     @property
     def gates(self) -> tuple[Tensor, ...]:
+        """Gates of `x` after the wiring.
+
+        Returns:
+            One tensor `(n, *gated_shapes[l])` per gate layer.
+        """
         return self.trace.value.gates
 
     @property
     def x_value(self) -> Tensor:
-        """x^v: what the value network is fed."""
+        """Value input x^v.
+
+        Returns:
+            The input of the value network, `(n, *input_shape)`.
+        """
         return self.network.input_of_value(self.x)
 
     @property
     def sensitivities(self) -> tuple[Tensor, ...]:
-        """D_l of every gate (THEORY §5); a hard gate's is relative to x and `other` together."""
+        """Sensitivities D_l of the gates of `x` (THEORY §5).
+
+        Those of a hard gate are relative to `x` and `other` together.
+
+        Returns:
+            One tensor per gate layer, shaped as the gates.
+        """
         return tuple(layer[: len(self.x)] for layer in self._all_sensitivities)
 
     @cached_property
     @full_precision
     def gram(self) -> Tensor:
+        """Gram matrix Σ of the value inputs.
+
+        Returns:
+            Σ, `(n, n)` or `(n, m)`.
+        """
         return flat_gram(self.x_value, self._other_value)
 
     @cached_property
     @full_precision
     def tangent(self) -> TangentKernels:
-        """K^V, K^F and K^X where they exist, over what trains (see `tangent_kernels`)."""
+        """Tangent kernels K^V, K^F and K^X, as far as they exist (see `tangent_kernels`).
+
+        Returns:
+            The kernels.
+        """
         return tangent_kernels(
             self.network,
             self.x,
@@ -215,66 +304,107 @@ class SharedKernels:
         )
 
     def layer_overlap(self, layer: int) -> Tensor:
-        """τ_l, as `kernels.layer_overlap`."""
+        """Compute τ_l (see `kernels.layer_overlap`).
+
+        Args:
+            layer: The gate layer l.
+
+        Returns:
+            τ_l, `(n, n)` or `(n, m)`.
+        """
         trace = self.other_trace
         return layer_overlap(self.gates[layer], None if trace is None else trace.value.gates[layer])
 
     def overlap(self, normalise: Normalise = "none") -> Tensor:
-        """Λ, as `kernels.overlap`."""
-        made, own = self._recursions.kernels(normalise), self._recursions.diagonals(normalise)[0]
+        """Compute Λ (see `kernels.overlap`).
+
+        Args:
+            normalise: As for `kernels.overlap`.
+
+        Returns:
+            Λ, `(n, n)` or `(n, m)`, float64.
+        """
+        recursion, diagonal = (
+            self._recursions.kernels(normalise),
+            self._recursions.diagonals(normalise)[0],
+        )
         block = self._recursions.block
-        return normalised(made.kernel.clone(), normalise, made.widths, block, own)
+        return normalised(recursion.kernel.clone(), normalise, recursion.widths, block, diagonal)
 
     def sensitive(self, normalise: Normalise = "none") -> Tensor:
-        """S, as `kernels.sensitive_overlap`."""
-        made, own = self._recursions.kernels(normalise), self._recursions.diagonals(normalise)[1]
+        """Compute S (see `kernels.sensitive_overlap`).
+
+        Args:
+            normalise: As for `kernels.overlap`.
+
+        Returns:
+            S, `(n, n)` or `(n, m)`, float64.
+        """
+        recursion, diagonal = (
+            self._recursions.kernels(normalise),
+            self._recursions.diagonals(normalise)[1],
+        )
         block = self._recursions.block
-        assert made.derivative is not None
-        return normalised(made.derivative.clone(), normalise, made.widths, block, own)
+        assert recursion.derivative is not None
+        return normalised(
+            recursion.derivative.clone(), normalise, recursion.widths, block, diagonal
+        )
 
     def npk(self, normalise: Normalise = "none") -> Tensor:
-        """H, as `kernels.neural_path_kernel`; Σ ⊙ Λ where every node is dense."""
+        """Compute H (see `kernels.neural_path_kernel`); for dense networks as Σ ⊙ Λ.
+
+        Args:
+            normalise: As for `kernels.neural_path_kernel`.
+
+        Returns:
+            H, `(n, n)` or `(n, m)`, float64.
+        """
         block = self._recursions.block
         dense = all(isinstance(node, Dense) for node in self.network.architecture.nodes)
         if dense and (block.symmetric or normalise != "cosine"):
-            made = self._recursions.kernels(normalise)
-            kernel = made.kernel * self.gram.to(accumulator(self.x))
-            return normalised(kernel, normalise, made.widths, block)
+            recursion = self._recursions.kernels(normalise)
+            kernel = recursion.kernel * self.gram.to(accumulator(self.x))
+            return normalised(kernel, normalise, recursion.widths, block)
         plain = PathInputs(self.gates, self.x_value, self.trace.value.masks)
         return paths(self.network.architecture, plain, normalise, self._other_inputs)[0]
 
     def expected_value(self) -> Tensor:
-        """βH (n, n), float64: E[K^V_0] per logit, to be held beside `tangent.value` in mode 'mean'.
+        """Compute E[K^V_0] = βH, to be compared with `tangent.value` in mode 'mean'.
 
-        σ of each layer is the root mean square of its weights, so that it is what they were drawn
-        with at initialisation, exactly for ±σ (see `kernels.expected_value_kernel`). These are the
-        weights with all that is folded into them: where that is not what trains, βH is the
-        expectation of the kernel with `folded`, and is refused without, by a `ValueError`. So is
-        that of a network with its own gates, which depend on the weights, and of a value network
-        with biases, which βH does not count.
+        σ of each layer is the root mean square of its weights: at initialisation what they were
+        drawn with, exactly so for ±σ (see `kernels.expected_value_kernel`). These are the folded
+        weights; if something folded into them is trained, βH is the expectation of the kernel with
+        `folded`.
+
+        Returns:
+            βH per logit, `(n, n)` or `(n, m)`, float64.
+
+        Raises:
+            ValueError: βH is not defined: gates depend on the weights, the value network has biases
+              or frozen weights, slopes train, or `folded` is missing.
         """
         value = self.network.value
         if value.frozen or any(value.trained_slopes()):
             raise ArgumentError(
-                "βH is the expected kernel of weights that all train, and of no slopes: here some "
-                "are frozen, or slopes train (PReLU).",
+                "βH assumes that all weights train and no slopes do; here some weights are frozen, "
+                "or slopes train (PReLU).",
                 kind="frozen",
             )
         if self.network.own_gates and not self.network.gate.open:
             raise ArgumentError(
-                "βH is the expected kernel of weights that the gates do not depend on, and this "
-                "network makes its own gates; with two networks, or gates all open, it exists.",
+                "βH assumes gates that do not depend on the weights, but this network makes its "
+                "own; use a separate feature network, or open gates.",
                 kind="not-supported",
             )
         if len(value.biases):
             raise ArgumentError(
-                "βH counts weights only, and this value network has biases, which K^V counts.",
+                "βH does not count biases, but K^V does and this value network has some.",
                 kind="not-supported",
             )
         if not self._folded and not all(one.plain for one in value.layer_parameters()):
             raise ValueError(
-                "βH is the expected kernel of folded weights, and this network trains what is "
-                "folded into them (γ, constant factors): give folded=True."
+                "βH is the expected kernel of folded weights, but this network trains what is "
+                "folded into them (γ, constant factors); pass folded=True."
             )
         sigmas = weight_sigmas(value.tensors()[0])
         masks = self.trace.value.masks
@@ -284,10 +414,12 @@ class SharedKernels:
 
     @property
     def _other_value(self) -> Tensor | None:
+        """Return the value input of `other`."""
         return None if self.other is None else self.network.input_of_value(self.other)
 
     @property
     def _other_inputs(self) -> PathInputs | None:
+        """Return gates, value input and masks of `other`."""
         trace = self.other_trace
         if trace is None:
             return None
@@ -295,15 +427,17 @@ class SharedKernels:
 
     @cached_property
     def _all_sensitivities(self) -> tuple[Tensor, ...]:
+        """Return the sensitivities of `x` and `other`."""
         pre = self.trace.gate_pre
         if self.other_trace is not None:
             pairs = zip(pre, self.other_trace.gate_pre, strict=True)
             pre = tuple(torch.cat(pair) for pair in pairs)
-        with torch.no_grad():  # slopes that train are no reason to keep a graph
+        with torch.no_grad():  # no graph, even if slopes train
             return self.network.sensitivities(pre, KAPPA)
 
     @cached_property
     def _recursions(self) -> PathRecursions:
+        """Return the recursions of Λ and S."""
         masks = self.trace.value.masks
         check_paths(self.network.architecture, self.gates, None, masks=masks)
         both, block = PathInputs(self.gates, None, masks).joined(self._other_inputs)

@@ -1,13 +1,13 @@
-"""Recursions over pairs of positions, slab by slab: what keeps them in the cache.
+"""Recursions over pairs of positions, slab by slab, so that they stay in the cache.
 
-A window moves both positions alike, so that rows y and y' = y + δ of a pair of examples never mix
-with another δ: a recursion runs through all layers for one δ at a time. A level is what lies
-between two layers; level 0 is the Gram matrix of the inputs.
+A window moves both positions alike, so rows y and y' = y + δ of a pair of examples never mix with
+another δ: the recursion runs through all layers for one δ at a time. A level lies between two
+layers; level 0 is the Gram matrix of the inputs.
 
-Legend: a slab of level l is (rows, pitch²), a row for each y; inside it x is the slow and x' the
+Legend: a slab of level l is (rows, pitch²), one row for each y; inside it x is the slow and x' the
 fast axis, both with the next layer's margin around them, pitch = width + 2·margin. `level` is a
-row of `Route.levels`. What one layer and one pooling do to K (B, H, W, H', W'), for B pairs of
-examples and C channels, comes first, in plain torch.
+row of `SlabRoute.levels`. The module starts with the effect of one layer and one pooling on K
+(B, H, W, H', W'), for B pairs of examples and C channels, in plain torch.
 """
 
 from __future__ import annotations
@@ -29,11 +29,21 @@ from dgn_engine.model import architecture as arch
 
 Real = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
-PAIRS_AT_ONCE = 16  # between two of these the interpreter may interrupt
+PAIRS_AT_ONCE = 16  # pairs per call, between which Python can handle interrupts
 
 
 def both_windows(K: Tensor, node: arch.AveragePool) -> Tensor:
-    """Sum over both windows independently: path counts, the mean's 1/kernel² belongs to β."""
+    """Sum over the windows of an average pooling at both ends independently.
+
+    The sums count paths; the mean's 1/kernel⁴ belongs to β.
+
+    Args:
+        K: Kernel of maps, `(B, H, W, H', W')`.
+        node: The pooling.
+
+    Returns:
+        The pooled kernel, in the same layout.
+    """
     for ends in ((1, 2, 3, 4), (3, 4, 1, 2)):
         K = K.permute(0, *ends)
         batch, high, wide = K.shape[0], K.shape[1], K.shape[2]
@@ -45,17 +55,40 @@ def both_windows(K: Tensor, node: arch.AveragePool) -> Tensor:
 
 
 def total(K: Tensor) -> Tensor:
-    """Σ over all p and p', (B,): what global pooling leaves."""
+    """Sum a kernel over all p and p', as global pooling does.
+
+    Args:
+        K: Kernel of maps, `(B, H, W, H', W')`.
+
+    Returns:
+        The sums, `(B,)`, float64.
+    """
     return K.sum(dim=(1, 2, 3, 4), dtype=accumulator(K))
 
 
 def same_place(K: Tensor) -> Tensor:
-    """Σ over p = p', (B,): what flattening leaves."""
+    """Sum a kernel over p = p', as flattening does.
+
+    Args:
+        K: Kernel of maps, `(B, H, W, H, W)`.
+
+    Returns:
+        The sums, `(B,)`, float64.
+    """
     return torch.einsum("byxyx->b", K.to(accumulator(K)))
 
 
 def position_gram(maps: Tensor, row: int, columns: slice) -> Tensor:
-    """⟨m(s,·,p), m(s',·,p')⟩ over channels: (B, H, W, H, W) for maps (n, C, H, W)."""
+    """Compute ⟨m(s, ·, p), m(s', ·, p')⟩ over channels for one example with several.
+
+    Args:
+        maps: Maps, `(n, C, H, W)`.
+        row: Example s.
+        columns: Examples s'.
+
+    Returns:
+        The products, `(B, H, W, H, W)`.
+    """
     height, width = maps.shape[2:]
     one = maps[row].flatten(1)
     many = maps[columns].flatten(2)
@@ -64,7 +97,17 @@ def position_gram(maps: Tensor, row: int, columns: slice) -> Tensor:
 
 
 def box_sum(K: Tensor, node: arch.Conv) -> Tensor:
-    """Σ_r K[p+r; p'+r] over the window, for K (B, H, W, H', W'): separable in the two axes."""
+    """Apply a convolution with unit weights to a kernel: Σ_r K[p + r; p' + r] over the window.
+
+    The sum is separable in the two axes.
+
+    Args:
+        K: Kernel of maps, `(B, H, W, H', W')`.
+        node: The convolution.
+
+    Returns:
+        The sums at the output positions, in the same layout.
+    """
     margin = node.padding
     if margin:
         K = _pad(K, margin, node.circular)
@@ -74,6 +117,7 @@ def box_sum(K: Tensor, node: arch.Conv) -> Tensor:
 
 
 def _pad(K: Tensor, margin: int, circular: bool) -> Tensor:
+    """Pad all four spatial axes of a kernel."""
     if not circular:
         return F.pad(K, (margin,) * 8)
     for axis in (1, 2, 3, 4):
@@ -83,6 +127,7 @@ def _pad(K: Tensor, margin: int, circular: bool) -> Tensor:
 
 
 def _window_sum(K: Tensor, axis: int, kernel: int, stride: int) -> Tensor:
+    """Sum over the window along one axis of both positions together."""
     steps = (K.shape[axis] - kernel) // stride
     parts = []
     for offset in range(kernel):
@@ -94,7 +139,15 @@ def _window_sum(K: Tensor, axis: int, kernel: int, stride: int) -> Tensor:
 
 
 def input_rows(one: Real, two: Real, slab: Real, level: Whole, shift: int) -> None:
-    """Level 0: ⟨x(s,·,p), x(s',·,p')⟩ over channels, for maps (C, H, W)."""
+    """Fill level 0 of a slab with ⟨x(s, ·, p), x(s', ·, p')⟩ over channels.
+
+    Args:
+        one: Maps of s, `(C, H, W)`.
+        two: Maps of s', `(C, H, W)`.
+        slab: The slab to fill.
+        level: Its level.
+        shift: Its displacement δ.
+    """
     height, width, cyclic, margin = level[0], level[1], level[2], level[3]
     pitch = width + 2 * margin
     origin = 0 if cyclic else max(0, -shift)
@@ -112,8 +165,15 @@ def input_rows(one: Real, two: Real, slab: Real, level: Whole, shift: int) -> No
 
 
 def wrap(slab: Real, level: Whole, shift: int) -> None:
-    """Fill the margins: copies where the level is cyclic; zeros below it otherwise (the other
-    margins are never written)."""
+    """Fill the margins of a slab: copies if the level is cyclic, otherwise zeros below it.
+
+    The other margins of a level that is not cyclic are never written.
+
+    Args:
+        slab: The slab.
+        level: Its level.
+        shift: Its displacement δ.
+    """
     height, width, cyclic, margin = level[0], level[1], level[2], level[3]
     pitch = width + 2 * margin
     if not cyclic:
@@ -126,7 +186,7 @@ def wrap(slab: Real, level: Whole, shift: int) -> None:
             for step in range(margin):
                 square[x, step] = square[x, width + step]
                 square[x, margin + width + step] = square[x, margin + step]
-        for step in range(margin):  # not row by row: numba takes seconds to compile a copy
+        for step in range(margin):  # element by element: numba takes seconds to compile a copy
             for far in range(pitch):
                 square[step, far] = square[width + step, far]
                 square[margin + width + step, far] = square[margin + step, far]
@@ -137,7 +197,14 @@ def wrap(slab: Real, level: Whole, shift: int) -> None:
 
 
 def add_rows(below: Real, first: int, kernel: int, sums: Real) -> None:
-    """The window's sum over y (and y' with it)."""
+    """Sum the window over y and y' together.
+
+    Args:
+        below: The slab of the level below.
+        first: First row of the window.
+        kernel: Window size.
+        sums: Buffer for the result, `(pitch²,)`.
+    """
     if kernel == 3:
         one, two, three = below[first], below[first + 1], below[first + 2]
         for i in range(len(one)):
@@ -153,7 +220,17 @@ def add_rows(below: Real, first: int, kernel: int, sums: Real) -> None:
 
 
 def slab_total(slab: Real, level: Whole, shift: int, flat: bool) -> float:
-    """The head: Σ over all p and p' (pooling), or over p = p' (flattening)."""
+    """Sum a slab over all p and p' (pooling), or over p = p' (flattening).
+
+    Args:
+        slab: The slab.
+        level: Its level.
+        shift: Its displacement δ.
+        flat: Whether the head flattens.
+
+    Returns:
+        The sum.
+    """
     height, width, cyclic = level[0], level[1], level[2]
     rows = height if cyclic else height - abs(shift)
     result = 0.0
@@ -174,12 +251,15 @@ def slab_total(slab: Real, level: Whole, shift: int, flat: bool) -> float:
 
 @dataclass(frozen=True)
 class SlabRoute:
-    """How slabs go through the layers.
+    """How slabs pass through the layers.
 
-    `levels` (L+1, 5): height, width, cyclic, margin of the next layer, offset of its slab;
-    `layers` (L, 2): kernel, stride; `shifts` (T, L+1): δ at each level, without those that have
-    no pair of rows at some level; `complete`: there were none such; `floats`: size of all slabs;
-    `flat`: the head flattens.
+    Attributes:
+        levels: `(L+1, 5)`: height, width, cyclic, margin of the next layer, offset of its slab.
+        layers: `(L, 2)`: kernel, stride.
+        shifts: `(T, L+1)`: δ at each level, without those that have no pair of rows at some level.
+        complete: Whether there were none of the latter.
+        floats: Size of all slabs.
+        flat: Whether the head flattens.
     """
 
     levels: Whole
@@ -190,22 +270,39 @@ class SlabRoute:
     flat: bool
 
     def work(self, block: KernelBlock) -> float:
-        """Pairs of positions, over all layers and the pairs of examples of a block."""
+        """Count the pairs of positions, over all layers and all pairs of examples of a block.
+
+        Args:
+            block: The block.
+
+        Returns:
+            The count.
+        """
         positions = (self.levels[1:, 0] * self.levels[1:, 1]).astype(float)
         n, m = block.shape
         return float((positions**2).sum()) * n * ((n + 1) / 2 if block.symmetric else m)
 
     def fill(self, pairs: Callable[[int, slice], None], block: KernelBlock) -> None:
-        """Call `pairs(row, columns)` for stretches of the block, of a symmetric one for the
-        upper half, on torch's threads; the numbers are those of the examples."""
+        """Process a block in slices on torch's threads; of a symmetric one the upper half.
+
+        Args:
+            pairs: Called with a row and a slice of columns, as indices of examples.
+            block: The block.
+        """
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-            for _ in pool.map(lambda place: pairs(*place), list(block.stretches(PAIRS_AT_ONCE))):
+            for _ in pool.map(
+                lambda stretch: pairs(*stretch), list(block.stretches(PAIRS_AT_ONCE))
+            ):
                 pass
 
 
 @functools.cache
 def available() -> bool:
-    """Import numba and return whether it could be; it refuses a NumPy that is too new."""
+    """Try to import numba, which refuses a NumPy that is too new.
+
+    Returns:
+        Whether it can be used.
+    """
     try:
         import numba  # noqa: F401
     except ImportError:
@@ -214,7 +311,14 @@ def available() -> bool:
 
 
 def route(architecture: arch.Architecture) -> SlabRoute | None:
-    """Levels, layers and displacements of a chain of convolutions; None where slabs would mix."""
+    """Find the levels, layers and displacements of a chain of convolutions.
+
+    Args:
+        architecture: The network.
+
+    Returns:
+        The route, or `None` if slabs would mix.
+    """
     convolutions: list[arch.Conv] = []
     shapes = [architecture.input_shape]
     head: object = None
@@ -242,15 +346,15 @@ def route(architecture: arch.Architecture) -> SlabRoute | None:
 def _cyclic(
     layers: Sequence[arch.Conv], shapes: Sequence[tuple[int, ...]], flat: bool
 ) -> list[bool] | None:
-    """Whether each level holds the pairs y' = (y + δ) mod height, rather than y' = y + δ.
+    """Return whether each level has the pairs y' = (y + δ) mod height rather than y' = y + δ.
 
-    A circular layer needs its input so; a level above the inputs can be so only if its own layer
-    is circular and strides around evenly.
+    A circular layer needs a cyclic input; a level above the inputs can be cyclic only if its own
+    layer is circular and strides around evenly. `None` if these conflict.
     """
     count = len(layers)
     even = [True] + [
-        layer.circular and layer.stride * shapes[place + 1][1] % shapes[place][1] == 0
-        for place, layer in enumerate(layers)
+        layer.circular and layer.stride * shapes[index + 1][1] % shapes[index][1] == 0
+        for index, layer in enumerate(layers)
     ]
     cyclic = [layer.circular for layer in layers] + [even[count] and not flat]
     if any(wanted and not possible for wanted, possible in zip(cyclic, even, strict=True)):
@@ -261,31 +365,34 @@ def _cyclic(
 def _levels(
     shapes: Sequence[tuple[int, ...]], cyclic: Sequence[bool], margins: Sequence[int]
 ) -> tuple[Whole, int]:
-    """Two slabs take turns where levels are alike, so that both stay in the cache."""
+    """Lay out the slabs of all levels in memory.
+
+    Equal levels alternate between two slabs, so that both stay in the cache.
+    """
     levels: list[tuple[int, int, int, int, int]] = []
     floats = 0
     for (_, height, width), wraps, margin in zip(shapes, cyclic, margins, strict=True):
-        place = len(levels)
-        alike = (height, width, int(wraps), margin)
-        if place > 1 and levels[place - 2][:4] == alike:
-            levels.append((*alike, levels[place - 2][4]))
+        index = len(levels)
+        key = (height, width, int(wraps), margin)
+        if index > 1 and levels[index - 2][:4] == key:
+            levels.append((*key, levels[index - 2][4]))
             continue
-        levels.append((*alike, floats))
+        levels.append((*key, floats))
         floats += (height + 2 * margin) * (width + 2 * margin) ** 2
     return np.array(levels, dtype=np.int64), floats
 
 
 def _shifts(layers: Sequence[arch.Conv], levels: Whole, flat: bool) -> tuple[Whole, bool]:
-    """Every δ of the last level, followed down to the inputs, and whether none is empty."""
+    """Follow every δ of the last level down to the inputs; also return whether none is empty."""
     height, _, wraps = levels[-1, :3]
     tops = range(1) if flat else range(0 if wraps else 1 - int(height), int(height))
     rows: list[list[int]] = []
     for top in tops:
         row = [top]
-        for place in reversed(range(len(layers))):
-            below = row[0] * layers[place].stride
-            if levels[place, 2]:
-                below %= int(levels[place, 0])
+        for index in reversed(range(len(layers))):
+            below = row[0] * layers[index].stride
+            if levels[index, 2]:
+                below %= int(levels[index, 0])
             row.insert(0, below)
         if all(abs(shift) < int(level[0]) for shift, level in zip(row, levels, strict=True)):
             rows.append(row)

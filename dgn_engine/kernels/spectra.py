@@ -20,24 +20,29 @@ from dgn_engine.kernels.gram import accumulator
 from dgn_engine.kernels.html_fields import HtmlFields
 from dgn_engine.kernels.precision import full_precision
 
-FULL_UP_TO = 2000  # examples; above it `spectrum` takes minutes
-POWERS = 6  # products with the kernel that one round of the subspace holds
+FULL_UP_TO = 2000  # examples; `spectrum` takes minutes for more
+POWERS = 6  # products with the kernel per round of the subspace iteration
 MOST_ROUNDS = 12
-TOLERANCE = 1e-10  # of the residual, relative to the largest eigenvalue
-# A kernel has no negative eigenvalue: those that are found show how large rounding is, whatever the
-# dtype it came in, and positive ones up to so many times their size are rounding as well.
+TOLERANCE = 1e-10  # residual, relative to the largest eigenvalue
+# A kernel has no negative eigenvalues, so computed ones show the size of rounding errors, whatever
+# the dtype. Positive ones up to this many times their size are treated as rounding, too.
 NOISE = 10.0
-INDEFINITE = 1e-3  # of the largest eigenvalue; one as negative as that is not rounding
-MOST_CLASSES = 100_000  # a column of n numbers each; the largest known, ImageNet-21k, has 21,841
-ASYMMETRIC = 1e-3  # of the largest entry, likewise
+INDEFINITE = 1e-3  # relative to the largest eigenvalue; a more negative one is not rounding
+MOST_CLASSES = 100_000  # columns of targets; ImageNet-21k has 21,841
+ASYMMETRIC = 1e-3  # relative to the largest entry; more asymmetry is not rounding
 
 
 @dataclass(frozen=True)
 class LeadingSpectrum(HtmlFields):
-    """The `count` largest eigenvalues of Ĥ = H/trace H, float64.
+    """The largest eigenvalues of Ĥ = H/trace H, float64.
 
-    `eigenvalues` (k,) descending, each within `error` of an eigenvalue of Ĥ; `vectors` (n, k);
-    `cumulative` (k,) cumulative energy of the whole trace; `effective_rank` (Σρ)²/Σρ², exact.
+    Attributes:
+        eigenvalues: In descending order, `(k,)`, each within `error` of an eigenvalue of Ĥ.
+        vectors: Eigenvectors, `(n, k)`.
+        cumulative: Cumulative energy, as fractions of the whole trace, `(k,)`.
+        trace: trace H.
+        effective_rank: (Σρ)²/Σρ², exact.
+        error: Largest residual ‖Ĥu − ρu‖.
     """
 
     eigenvalues: Tensor
@@ -51,21 +56,32 @@ class LeadingSpectrum(HtmlFields):
 @torch.no_grad()
 @full_precision
 def leading_spectrum(kernel: Tensor, count: int) -> LeadingSpectrum:
-    """Largest eigenvalues of a symmetric kernel (n, n) by block Krylov iteration, restarted until
-    the residuals ‖Ĥu − ρu‖ are below 10⁻¹⁰ ρ_max or 12 rounds are done; `error` is the largest.
+    """Compute the largest eigenvalues of a symmetric kernel by block Krylov iteration.
 
-    The random start is fixed, so equal kernels give equal results. O(n²·count) per round.
+    It restarts until all residuals ‖Ĥu − ρu‖ are below 10⁻¹⁰ ρ_max or 12 rounds are done, at
+    O(n²·k) per round. The random start is fixed, so equal kernels give equal results.
+
+    Args:
+        kernel: H, `(n, n)`.
+        count: Number of eigenvalues k.
+
+    Returns:
+        Eigenvalues and eigenvectors of H/trace H.
+
+    Raises:
+        ArgumentError: The kernel has no spectrum (not finite, not symmetric, no positive trace), or
+          `count` is out of bounds.
     """
     scaled, trace = scaled_to_trace_one(kernel)
     n = len(scaled)
     check_count("count", count)
     if count > n:
         raise ArgumentError(
-            f"count: {count} eigenvalues of a kernel of {n} examples do not exist.",
+            f"count is {count}, but a kernel of {n} examples has only {n} eigenvalues.",
             kind="out-of-bounds",
         )
     width = count + 10
-    if 2 * width > n:  # no room for a product with the kernel beside the start: all of it
+    if 2 * width > n:  # too small for a Krylov step: use the whole space
         width = n
     generator = torch.Generator().manual_seed(0)
     start = torch.randn((n, width), generator=generator, dtype=torch.float64)
@@ -86,7 +102,7 @@ def leading_spectrum(kernel: Tensor, count: int) -> LeadingSpectrum:
 
 
 def _krylov(kernel: Tensor, start: Tensor) -> Tensor:
-    """An orthonormal basis of [S, KS, K²S, …], at most n columns."""
+    """Return an orthonormal basis of [S, KS, K²S, …], at most n columns."""
     block = torch.linalg.qr(start)[0]
     blocks = [block]
     while len(blocks) < POWERS and (len(blocks) + 1) * block.shape[1] <= len(kernel):
@@ -99,11 +115,22 @@ def _krylov(kernel: Tensor, start: Tensor) -> Tensor:
 @torch.no_grad()
 @full_precision
 def nu(kernel: Tensor, targets: Tensor, ridge: float = 0.0) -> Nu:
-    """ν of a kernel (n, n) and targets (n,) or (n, C) of ±1: that of `spectrum`, at every n.
+    """Compute ν = tr(Yᵀ Ĥ⁻¹ Y)/C of a kernel, Ĥ = H/trace H, without its spectrum.
 
-    Where every eigenvalue lies above the cut-off, or with a ridge, one or two Cholesky factors
-    give it, O(n³/3) each; a singular kernel is diagonalised (n = 5,000: about a minute on a core).
-    Raises `ArgumentError` as `spectrum` does.
+    It equals `spectrum(kernel, targets, ridge).nu`, but is also feasible for large n: if every
+    eigenvalue lies above the cut-off, or with a ridge, it takes one or two Cholesky factorisations,
+    O(n³/3) each; a singular kernel is diagonalised (n = 5,000: about a minute on one core).
+
+    Args:
+        kernel: H, `(n, n)`.
+        targets: ±1, `(n,)` or `(n, C)`.
+        ridge: Ridge that is added to the eigenvalues of Ĥ.
+
+    Returns:
+        ν and how it was computed.
+
+    Raises:
+        ArgumentError: As for `spectrum`.
     """
     check_number("ridge", ridge)
     scaled, _ = scaled_to_trace_one(kernel)
@@ -116,7 +143,8 @@ def nu(kernel: Tensor, targets: Tensor, ridge: float = 0.0) -> Nu:
     else:
         cutoff = rounding_of(kernel, float(leading_spectrum(kernel, 1).eigenvalues[0]))
         scaled.diagonal().sub_(cutoff)
-        if torch.linalg.cholesky_ex(scaled).info:  # an eigenvalue is at or below the cut-off
+        # K − cutoff·I is positive definite exactly if every eigenvalue lies above the cut-off.
+        if torch.linalg.cholesky_ex(scaled).info:
             whole = spectrum(kernel, targets)
             assert whole.nu_with_cut is not None
             return whole.nu_with_cut
@@ -124,19 +152,24 @@ def nu(kernel: Tensor, targets: Tensor, ridge: float = 0.0) -> Nu:
     factor, failed = torch.linalg.cholesky_ex(scaled)
     if failed:
         raise ArgumentError(
-            f"The ridge {ridge:.3g} is too small to invert the kernel scaled to 1.", kind="singular"
+            f"The ridge {ridge:.3g} is too small to invert the kernel scaled to trace 1.",
+            kind="singular",
         )
+    # ν = tr(Yᵀ Ĥ⁻¹ Y)/C
     value = float((y * torch.cholesky_solve(y, factor)).sum()) / y.shape[1]
     return Nu(value, n, cutoff, 0.0, ridge)
 
 
 @dataclass(frozen=True)
 class Nu(HtmlFields):
-    """ν at trace 1 and what was done to get it.
+    """ν at trace 1, and how it was computed.
 
-    `value` = tr(Yᵀ(Ĥ + ridge·I)⁻¹Y)/C. Without a ridge, eigenvalues at or below `cutoff` count as
-    zero, `rank` counts the others, and `outside` is the share of the targets' energy that is left
-    out with them. With one all eigenvalues count: `cutoff` and `outside` are 0, `rank` is n.
+    Attributes:
+        value: tr(Yᵀ(Ĥ + ridge·I)⁻¹Y)/C.
+        rank: Number of eigenvalues above `cutoff`; n with a ridge.
+        cutoff: Eigenvalues at or below it count as zero; 0 with a ridge.
+        outside: Fraction of the targets' energy along the eigenvectors left out; 0 with a ridge.
+        ridge: The ridge.
     """
 
     value: float
@@ -148,15 +181,25 @@ class Nu(HtmlFields):
 
 @dataclass(frozen=True)
 class Spectrum(HtmlFields):
-    """The spectrum of Ĥ = H/trace H (n, n), float64; for the eigenvalues of H multiply by `trace`.
+    """The spectrum of Ĥ = H/trace H, float64; multiply by `trace` for the eigenvalues of H.
 
-    `eigenvalues` (n,) descending; `cumulative` (n,) cumulative energy, its last entry one;
-    `cutoff`: eigenvalues at or below it count as zero, `rank` counts the others;
-    `effective_rank` (Σρ)²/Σρ²; `rho_min`, `rho_max` the extreme eigenvalues.
-    With targets Y (n, C): `alignment` (n,) Σ_c (u_iᵀy_c)²/C; `nu` = Σ_i alignment_i/(ρ̂_i + ridge)
-    over the eigenvalues above the cut-off (all of them where ridge > 0); `outside` the share of
-    the targets' energy that falls below it and is not in ν; `target_alignment`
-    ⟨H, YYᵀ⟩/(‖H‖‖YYᵀ‖). All four are None without targets.
+    The last four attributes are `None` without targets.
+
+    Attributes:
+        eigenvalues: In descending order, `(n,)`.
+        cumulative: Cumulative energy, `(n,)`; its last entry is one.
+        trace: trace H.
+        rank: Number of eigenvalues above `cutoff`.
+        cutoff: Eigenvalues at or below it count as zero.
+        ridge: The ridge used for ν.
+        effective_rank: (Σρ)²/Σρ².
+        rho_min: Smallest eigenvalue.
+        rho_max: Largest eigenvalue.
+        nu: Σ_i alignment_i/(ρ̂_i + ridge) over eigenvalues above the cut-off; all of them with a
+          ridge.
+        outside: Fraction of the targets' energy below the cut-off, which is not in ν.
+        alignment: Σ_c (u_iᵀy_c)²/C, `(n,)`.
+        target_alignment: ⟨H, YYᵀ⟩/(‖H‖‖YYᵀ‖).
     """
 
     eigenvalues: Tensor
@@ -175,12 +218,20 @@ class Spectrum(HtmlFields):
 
     @property
     def distribution(self) -> Tensor:
-        """The e.c.d.f. (n,): cumulative sum of the ascending eigenvalues."""
+        """The e.c.d.f. of the eigenvalues: their cumulative sum in ascending order.
+
+        Returns:
+            The cumulative sums, `(n,)`.
+        """
         return self.eigenvalues.flip(0).cumsum(0)
 
     @property
     def nu_with_cut(self) -> Nu | None:
-        """ν with what was left out of it or added to it; None without targets."""
+        """ν with its cut-off or ridge.
+
+        Returns:
+            The value, or `None` without targets.
+        """
         if self.nu is None or self.outside is None:
             return None
         if self.ridge > 0:
@@ -190,12 +241,27 @@ class Spectrum(HtmlFields):
 
 @torch.no_grad()
 def spectrum(kernel: Tensor, targets: Tensor | None = None, ridge: float = 0.0) -> Spectrum:
-    """Diagonalise a symmetric kernel (n, n); targets (n,) or (n, C) of ±1 add ν and alignment.
+    """Compute all eigenvalues of a symmetric kernel; with targets also ν and the alignments.
 
-    The cut-off is n · (rounding of the kernel's dtype) · ρ_max, or ten times the size of the most
-    negative eigenvalue where that is more: a kernel computed in float32 and kept in float64 has
-    such. Raises `ArgumentError` where there is no spectrum (not finite, not symmetric, no positive
-    trace) or no ν: an eigenvalue below −ρ_max/1,000, or a ridge that leaves one at or below zero.
+    With Ĥ = H/trace H = Σ_i ρ̂_i u_i u_iᵀ,
+
+        ν = tr(Yᵀ Ĥ⁻¹ Y)/C = Σ_i alignment_i/ρ̂_i,   alignment_i = Σ_c (u_iᵀ y_c)²/C.
+
+    The cut-off is n · (rounding of the kernel's dtype) · ρ_max, or ten times the magnitude of the
+    most negative eigenvalue if that is more, as for a kernel computed in float32 and stored in
+    float64.
+
+    Args:
+        kernel: H, `(n, n)`.
+        targets: ±1, `(n,)` or `(n, C)`.
+        ridge: Ridge that is added to the eigenvalues of Ĥ in ν.
+
+    Returns:
+        The spectrum.
+
+    Raises:
+        ArgumentError: There is no spectrum (not finite, not symmetric, no positive trace) or no ν:
+          an eigenvalue below −ρ_max/1,000, or a ridge that leaves one at or below zero.
 
     Examples:
         A kernel in which each of n examples is on its own has ν = n², whatever the labels:
@@ -211,13 +277,14 @@ def spectrum(kernel: Tensor, targets: Tensor | None = None, ridge: float = 0.0) 
     values, vectors = values.flip(0), vectors.flip(1)
     rho_min, rho_max = float(values[-1]), float(values[0])
     cutoff = max(rounding_of(kernel, rho_max), -NOISE * rho_min)
-    kept = values > cutoff
+    above_cutoff = values > cutoff
     nu = outside = target_alignment = alignment = None
     if targets is not None:
         y = columns_of(targets, n).to("cpu", torch.float64)
         _check_invertible(rho_min, rho_max, ridge)
+        # alignment_i = Σ_c (u_iᵀy_c)²/C;  ν = Σ_i alignment_i/(ρ̂_i + ridge)
         alignment = (vectors.T @ y).square().sum(1) / y.shape[1]
-        used = torch.ones_like(kept) if ridge > 0 else kept
+        used = torch.ones_like(above_cutoff) if ridge > 0 else above_cutoff
         nu = float((alignment[used] / (values[used] + ridge)).sum())
         outside = float(alignment[~used].sum() / alignment.sum())
         target_alignment = float((values * alignment).sum() * y.shape[1]) / float(
@@ -227,7 +294,7 @@ def spectrum(kernel: Tensor, targets: Tensor | None = None, ridge: float = 0.0) 
         eigenvalues=values,
         cumulative=values.cumsum(0),
         trace=trace,
-        rank=int(kept.sum()),
+        rank=int(above_cutoff.sum()),
         cutoff=cutoff,
         ridge=ridge,
         effective_rank=float(values.sum().square() / values.square().sum()),
@@ -241,53 +308,79 @@ def spectrum(kernel: Tensor, targets: Tensor | None = None, ridge: float = 0.0) 
 
 
 def rounding_of(kernel: Tensor, rho_max: float) -> float:
-    """n · (rounding of the kernel's dtype) · ρ_max: an eigenvalue as small as that is not known."""
+    """Return the size of eigenvalues that are lost to rounding.
+
+    Args:
+        kernel: The kernel, `(n, n)`.
+        rho_max: Its largest eigenvalue.
+
+    Returns:
+        n · (rounding of the kernel's dtype) · ρ_max.
+    """
     return len(kernel) * torch.finfo(kernel.dtype).eps * rho_max
 
 
 def _check_invertible(rho_min: float, rho_max: float, ridge: float) -> None:
+    """Raise `ArgumentError` if ν is not defined for these extreme eigenvalues."""
     if ridge > 0 and rho_min + ridge <= 0:
         raise ArgumentError(
-            f"The ridge {ridge:.3g} is too small: the smallest eigenvalue of the kernel scaled to "
-            f"trace 1 is {rho_min:.3g}.",
+            f"The ridge {ridge:.3g} is too small: scaled to trace 1, the kernel's smallest "
+            f"eigenvalue is {rho_min:.3g}.",
             kind="singular",
         )
     if ridge == 0 and rho_min < -INDEFINITE * rho_max:
         raise ArgumentError(
-            f"The kernel is not positive semi-definite (eigenvalues from {rho_min:.3g} to "
-            f"{rho_max:.3g} at trace 1), so it has no ν.",
+            f"ν is not defined, because the kernel is not positive semi-definite (eigenvalues "
+            f"from {rho_min:.3g} to {rho_max:.3g} at trace 1).",
             kind="singular",
         )
 
 
 def scaled_to_trace_one(kernel: Tensor) -> tuple[Tensor, float]:
-    """Ĥ = H/trace H (n, n), symmetrised, float64 on the CPU; and the trace."""
+    """Scale a kernel to trace 1.
+
+    Args:
+        kernel: H, `(n, n)`.
+
+    Returns:
+        H/trace H, symmetrised, `(n, n)`, float64 on the CPU; and trace H.
+
+    Raises:
+        ArgumentError: The kernel is not finite, not symmetric, or has no positive trace.
+    """
     check_kernel("kernel", kernel)
     if not bool(torch.isfinite(kernel).all()):
         raise ArgumentError(
-            "The kernel holds values that are not finite; it has no spectrum.", kind="not-finite"
+            "The kernel contains NaN or infinity, so it has no spectrum.", kind="not-finite"
         )
     trace = float(kernel.diagonal().to(accumulator(kernel)).sum())
     if trace <= 0:
         raise ArgumentError(
-            f"The kernel's trace is {trace:g}; a spectrum needs a positive one.", kind="singular"
+            f"The kernel's trace is {trace:g}; a spectrum needs a positive trace.", kind="singular"
         )
     scaled = kernel.to("cpu", torch.float64) / trace
-    apart, largest = float((scaled - scaled.T).abs().max()), float(scaled.abs().max())
-    if apart > ASYMMETRIC * largest:
+    asymmetry, largest = float((scaled - scaled.T).abs().max()), float(scaled.abs().max())
+    if asymmetry > ASYMMETRIC * largest:
         raise ArgumentError(
-            f"The kernel is not symmetric: two entries that should be equal differ by "
-            f"{apart / largest:.2g} of the largest. A block K(x, other) has no spectrum.",
+            f"The kernel is not symmetric: entries that should be equal differ by up to "
+            f"{asymmetry / largest:.2g} of the largest entry. A block K(x, other) has no spectrum.",
             kind="not-symmetric",
         )
     return (scaled + scaled.T) / 2, trace
 
 
 def class_targets(labels: Tensor, classes: int) -> Tensor:
-    """One-versus-rest targets of ±1: (n, classes), or (n, 1) with class 1 as +1 for two classes.
+    """Convert class numbers to one-versus-rest targets.
 
-    `labels` (n,) are class numbers from 0. `classes` 1 is a network with one logit: two classes;
-    at most 100,000.
+    Args:
+        labels: Class numbers from 0, `(n,)`.
+        classes: Number of classes, at most 100,000; 1 (a network with one logit) means two.
+
+    Returns:
+        ±1, `(n, classes)`; for two classes `(n, 1)`, with +1 for class 1. float64.
+
+    Raises:
+        ArgumentError: A label is out of range.
 
     Examples:
         >>> class_targets(torch.tensor([0, 2, 1]), 3).tolist()
@@ -297,9 +390,7 @@ def class_targets(labels: Tensor, classes: int) -> Tensor:
     check_count("classes", classes, 1, MOST_CLASSES)
     classes = max(classes, 2)
     if not 0 <= int(labels.min()) <= int(labels.max()) < classes:
-        raise ArgumentError(
-            f"The labels must lie between 0 and {classes - 1}.", kind="out-of-bounds"
-        )
+        raise ArgumentError(f"labels must be between 0 and {classes - 1}.", kind="out-of-bounds")
     if classes == 2:
         return (2.0 * labels.to(torch.float64) - 1.0)[:, None]
     member = labels[:, None] == torch.arange(classes, device=labels.device)
@@ -307,23 +398,42 @@ def class_targets(labels: Tensor, classes: int) -> Tensor:
 
 
 def contradictory_examples(x: Tensor, labels: Tensor) -> Tensor:
-    """The indices, ascending, of the examples of x (n, ...) that another one with the very same
-    input contradicts by its label: no kernel of x fits them, and ν at ridge 0 leaves part of the
-    targets out."""
+    """Find examples that have the same input as another one, but a different label.
+
+    No kernel of x can fit them, and ν at ridge 0 leaves out part of the targets.
+
+    Args:
+        x: Inputs, `(n, ...)`.
+        labels: Class numbers, `(n,)`.
+
+    Returns:
+        Their indices in ascending order.
+    """
     check_tensor("x", x)
     check_whole("labels", labels)
     if len(labels) != len(x):
         raise ArgumentError(
-            f"{len(labels)} labels were given for {len(x)} examples of x.", kind="wrong-length"
+            f"Got {len(labels)} labels for {len(x)} examples of x.", kind="wrong-length"
         )
     _, group = torch.unique(x.flatten(1), dim=0, return_inverse=True)
     pair = torch.stack([group, labels.to(group)], dim=1)
     labels_of_group = torch.unique(pair, dim=0)[:, 0].bincount()
-    found: Tensor = (labels_of_group[group] > 1).nonzero()[:, 0]
-    return found
+    indices: Tensor = (labels_of_group[group] > 1).nonzero()[:, 0]
+    return indices
 
 
 def columns_of(targets: Tensor, n: int) -> Tensor:
-    """Targets (n,) or (n, C) as (n, C); refused where they are not n."""
+    """Return targets as columns.
+
+    Args:
+        targets: ±1, `(n,)` or `(n, C)`.
+        n: Number of examples.
+
+    Returns:
+        The targets, `(n, C)`.
+
+    Raises:
+        ArgumentError: They are not n.
+    """
     check_targets(targets, n)
     return targets[:, None] if targets.dim() == 1 else targets

@@ -1,9 +1,9 @@
-"""K^V, K^F and K^X from some of the logits: an estimate that ends at the exact kernels (THEORY §4).
+"""Estimates of K^V, K^F and K^X from some of the logits, exact after all of them (THEORY §4).
 
 K = Σ_k J_kJ_kᵀ/C over the C logits is a mean of C kernels, each of one backward sweep. For every
-orthonormal basis u_1 … u_C of the logits Σ_j (JᵀU)_j(JᵀU)_jᵀ is the same sum, so that m of C
-sketched logits J_u, in random order, are unbiased; sampled without replacement, their standard
-error has the factor √(1 - m/C) and is 0 where all have been taken.
+orthonormal basis u_1 … u_C of the logits, Σ_j (JᵀU)_j(JᵀU)_jᵀ is the same sum, so m of C sketched
+logits J_u, in random order, give an unbiased estimate; since they are sampled without replacement,
+its standard error has the factor √(1 − m/C) and is 0 once all have been used.
 """
 
 from __future__ import annotations
@@ -34,11 +34,21 @@ PARTS = ("value", "feature", "cross")
 
 
 class TangentEstimator:
-    """The tangent kernels of a network at x (n, *input_shape), mean over the logits, one sketched
-    logit after the other; K^V, K^F and K^X where they exist, as `tangent_kernels` says.
+    """Estimator of the tangent kernels (mean over logits), one sketched logit at a time.
 
-    The directions are a random rotation of the logits from `generator`, which is all that is
-    drawn. `trains`, `folded`, `trace` as in `tangent_kernels`. Raises `ArgumentError` as it does.
+    The directions are a random rotation of the logits, which is all that is drawn from `generator`.
+    See `tangent_kernels` for which of K^V, K^F and K^X exist.
+
+    Args:
+        network: The network.
+        x: Inputs, `(n, *input_shape)`.
+        generator: Source of randomness, on the CPU.
+        trains: As for `tangent_kernels`.
+        trace: Forward pass of `x`, if available.
+        folded: As for `tangent_kernels`.
+
+    Raises:
+        ArgumentError: As for `tangent_kernels`.
     """
 
     @torch.no_grad()
@@ -67,38 +77,57 @@ class TangentEstimator:
 
     @property
     def exact(self) -> bool:
-        """Whether every direction has been taken."""
+        """Whether all directions have been used.
+
+        Returns:
+            Whether the estimates are exact.
+        """
         return self.draws == self.logits
 
     def draw(self, count: int = 1) -> None:
-        """Add so many directions, or all that are left."""
+        """Add directions.
+
+        Args:
+            count: Number of directions; at most those that remain are added.
+        """
         for _ in range(min(count, self.logits - self.draws)):
             for _ in self.slices():
                 pass
 
     @torch.no_grad()
     def slices(self) -> Iterator[float]:
-        """Add one direction, layer after layer; yields the share that is done. It counts when the
-        last one is."""
+        """Add one direction, layer by layer; it counts once the last layer is done.
+
+        Yields:
+            The fraction of the direction that is done.
+        """
         layers = max(len(self._passed.value.parameters), 1)
         layers += 0 if self._passed.feature is None else len(self._passed.feature.parameters)
         top = self._tops[None, self.draws, None]
         steps = sweep_layers(self._passed, self._passed, top, "total")
-        for taken, found in enumerate(steps, 1):
-            if found is None:
-                yield min(taken / (layers + 1), 1.0)
+        for count, kernels in enumerate(steps, 1):
+            if kernels is None:
+                yield min(count / (layers + 1), 1.0)
                 continue
             for part, average in self._averages.items():
-                kernel: Tensor | None = getattr(found, part)
+                kernel: Tensor | None = getattr(kernels, part)
                 if kernel is not None:
                     average.add(kernel.to(accumulator(kernel)))
             self.draws += 1
             yield 1.0
 
     def kernels(self, normalise: TangentScale = "none") -> dict[str, KernelEstimate]:
-        """The estimates of 'value', 'feature' and 'cross', as far as these exist; exact and
-        without error where every direction has been taken. Otherwise two are needed.
-        'cosine': each scaled to unit diagonal."""
+        """Return the estimates; at least two directions are needed, unless all have been used.
+
+        Args:
+            normalise: 'none', or 'cosine' to scale each to unit diagonal.
+
+        Returns:
+            Estimates by name, 'value', 'feature' and 'cross', as far as they exist.
+
+        Raises:
+            ArgumentError: Fewer than two directions were used.
+        """
         check_word("normalise", normalise, TangentScale)
         return {
             part: average.plain() if normalise == "none" else average.cosine()
@@ -108,10 +137,10 @@ class TangentEstimator:
 
 
 def _rotation(size: int, generator: torch.Generator) -> Tensor:
-    """A random orthogonal matrix (size, size), float64, uniform over all of them."""
+    """Draw an orthogonal matrix `(size, size)` from the Haar distribution, float64."""
     normal = torch.randn(
         (size, size), generator=generator, dtype=torch.float64, device=generator.device
     )
     rotation, triangle = torch.linalg.qr(normal)
-    turned: Tensor = rotation * triangle.diagonal().sign()
-    return turned.T
+    uniform: Tensor = rotation * triangle.diagonal().sign()
+    return uniform.T

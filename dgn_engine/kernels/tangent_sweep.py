@@ -1,4 +1,4 @@
-"""The backward sweep that tangent kernels are summed in, layer by layer (THEORY §4)."""
+"""The backward sweep in which tangent kernels are summed, layer by layer (THEORY §4)."""
 
 from __future__ import annotations
 
@@ -36,12 +36,17 @@ from dgn_engine.regimes import Trained
 
 @dataclass(frozen=True)
 class TangentKernels(HtmlFields):
-    """K^V, K^F and K^X (THEORY §4); None where a part is identically zero, as it is over weights
-    that are not trained.
+    """The tangent kernels K^V, K^F and K^X (THEORY §4).
 
-    Shapes for n examples, C logits: (n, n) for 'mean' and 'sumlogit', (C, n, n) for 'perclass',
-    (n, C, n, C) for 'full'. K^V, K^F and K are positive semi-definite, as
-    Gram matrices of gradients; K^X need not be.
+    A part is `None` if it is identically zero, as it is over weights that do not train. For n
+    examples and C logits the shapes are (n, n) for 'mean' and 'sumlogit', (C, n, n) for 'perclass'
+    and (n, C, n, C) for 'full'. K^V, K^F and K are positive semi-definite, as Gram matrices of
+    gradients; K^X need not be.
+
+    Attributes:
+        value: K^V.
+        feature: K^F.
+        cross: K^X.
     """
 
     value: Tensor | None
@@ -50,7 +55,11 @@ class TangentKernels(HtmlFields):
 
     @property
     def whole(self) -> Tensor:
-        """K = K^V + K^F + K^X."""
+        """The tangent kernel K = K^V + K^F + K^X.
+
+        Returns:
+            The sum of the parts that exist.
+        """
         parts = (self.value, self.feature, self.cross)
         total: Tensor = reduce(add, [part for part in parts if part is not None])
         return total
@@ -58,11 +67,15 @@ class TangentKernels(HtmlFields):
 
 @dataclass(frozen=True)
 class ExamplesPassed:
-    """One block of examples after its forward pass; `slope[l]` = χ'(q) behind gate l.
+    """One block of examples after its forward pass.
 
-    `wires[l]`: the feature layer that gate l comes from, and the route that it takes.
-    `value_counts`: Θ^v is trained. `trained_slopes`: of the network's own gates, how many numbers
-    their slopes are, where these are parameters that train (PReLU), else 0.
+    Attributes:
+        value: Pass of the value network.
+        feature: Pass of the feature network, if it makes the gates and is trained.
+        slope: χ'(q) of each gate, if gates are soft and count.
+        wires: For each gate, the feature layer that makes it and its route.
+        value_counts: Whether Θ^v is trained.
+        trained_slopes: For each of the network's own gates, the number of trained slopes (PReLU).
     """
 
     value: ForwardPass
@@ -78,14 +91,15 @@ class ExamplesPassed:
         layers = [layer for each in passes for layer in each.parameters]
         if not (any(self.trained_slopes) or any(layer.any_trained for layer in layers)):
             raise ArgumentError(
-                "Every parameter is frozen (requires_grad is False): there is no tangent kernel.",
+                "All parameters are frozen (requires_grad is False), so there is no tangent "
+                "kernel.",
                 kind="frozen",
             )
 
 
 @dataclass(frozen=True)
 class SlopeFactors:
-    """The gradients (n, c, slopes) of a gate layer whose slopes train."""
+    """Gradients `(n, c, slopes)` of a gate layer whose slopes train."""
 
     gradients: Tensor
 
@@ -93,7 +107,20 @@ class SlopeFactors:
 def examples_passed(
     network: GatedNetwork, trace: NetworkTrace, trains: Trained | None, folded: bool
 ) -> ExamplesPassed:
-    """Trained is what was asked for, else what the network says, else both."""
+    """Collect what the sweeps need of a forward pass.
+
+    Args:
+        network: The network.
+        trace: Its forward pass.
+        trains: Which of the two networks train. Default: `network.trains`, or both.
+        folded: Whether to differentiate by folded weights.
+
+    Returns:
+        The block of examples.
+
+    Raises:
+        ArgumentError: Nothing that trains affects the output.
+    """
     if trains is None:
         trains = ("value", "feature") if network.trains is None else network.trains
     gate, pre = network.gate, trace.gate_pre
@@ -102,9 +129,11 @@ def examples_passed(
     gates = trace.value.gates
     if "value" not in trains and (network.own_gates or trace.feature is None or slope is None):
         raise ArgumentError(
-            f"trains is {trains}: of this network nothing in it moves the output.", kind="frozen"
+            f"trains is {trains}, but nothing in it affects the output of this network.",
+            kind="frozen",
         )
     if network.own_gates and slope is not None:
+        # z = qγ(q):  ∂z/∂q = γ + q∂γ
         slopes = tuple(g + q * s for g, q, s in zip(gates, pre, slope, strict=True))
         value = _pass(network.value, trace.value, slopes, folded)
         return ExamplesPassed(
@@ -118,12 +147,13 @@ def examples_passed(
         )
     if trace.feature is None or slope is None:
         return ExamplesPassed(value, None, None, wires)
-    # Of a ReLU or linear feature network, the gate 1{q > 0} or 1 is also the slope.
+    # For a ReLU or linear feature network, its gate 1{q > 0} or 1 is also the slope χ'.
     feature = _pass(network.feature, trace.feature, trace.feature.gates, folded)
     return ExamplesPassed(value, feature, slope, wires, "value" in trains)
 
 
 def _trained_slopes(stack: Stack) -> tuple[int, ...]:
+    """Count the trained slopes of each gate layer."""
     slopes = stack.slopes() or ()
     return tuple(
         slope.numel() if trained else 0
@@ -132,28 +162,29 @@ def _trained_slopes(stack: Stack) -> tuple[int, ...]:
 
 
 def _pass(stack: Stack, trace: Trace, slopes: tuple[Tensor, ...], folded: bool) -> ForwardPass:
+    """Combine a pass with the weights and trained parameters of its network."""
     parameters = stack.layer_parameters(folded)
     return ForwardPass(stack.architecture, stack.tensors()[0], parameters, trace, slopes)
 
 
 def _factors(block: ExamplesPassed, top: Tensor) -> Iterator[LayerFactors | SlopeFactors]:
-    """Every trained weight layer with its deltas, in an order that depends on the kind only."""
+    """Yield every trained weight layer with its deltas, in an order fixed by the network."""
     run, layers = block.value, block.value.architecture.weighted
     sources: list[Tensor | None] = [None] * len(block.wires)
     into = None if block.slope is None else _into(sources, block.slope, block.wires)
     slopes: list[Tensor] = []
     if any(block.trained_slopes):
         into = _into_slopes(slopes, block)
-    # Where the network makes its own gates, both sweeps go down together: a source is filled
-    # just before the feature sweep reads it.
+    # If the network makes its own gates, both sweeps run in lockstep: a source is filled just
+    # before the feature sweep reads it.
     own = block.slope is not None and block.feature is None
-    beside = feature_sweep(run, sources) if own else None
+    feature_deltas = feature_sweep(run, sources) if own else None
     for step in value_sweep(run, top, into):
-        place = step.place
-        feature = next(beside).delta if beside is not None else None
+        index = step.place
+        feature = next(feature_deltas).delta if feature_deltas is not None else None
         if block.value_counts:
-            parameters, inputs = run.parameters[place], run.trace.inputs[place]
-            yield LayerFactors(layers[place], parameters, inputs, step.delta, feature)
+            parameters, inputs = run.parameters[index], run.trace.inputs[index]
+            yield LayerFactors(layers[index], parameters, inputs, step.delta, feature)
     yield from map(SlopeFactors, slopes)
     if block.feature is None:
         return
@@ -168,23 +199,25 @@ def _factors(block: ExamplesPassed, top: Tensor) -> Iterator[LayerFactors | Slop
 def _into(
     sources: list[Tensor | None], slope: tuple[Tensor, ...], wires: tuple[tuple[int, Route], ...]
 ) -> AtGate:
-    """Adds what reaches a gate to the source of the feature layer that makes it."""
+    """Return a callback that adds ∂ŷ/∂G ⊙ χ'(q), routed back, to its feature layer's source."""
 
     def at_gate(place: int, gradient: Tensor) -> None:
+        # dL/dG through the routing: ΔG → Δq = Rᵀ(ΔG ⊙ χ'(q))
         target, route = wires[place]
         source = route.transpose(gradient * slope[place].unsqueeze(1), axis=2)
-        held = sources[target]
-        sources[target] = source if held is None else held + source
+        total = sources[target]
+        sources[target] = source if total is None else total + source
 
     return at_gate
 
 
 def _into_slopes(slopes: list[Tensor], block: ExamplesPassed) -> AtGate:
-    """Adds the gradient by each slope that trains: z = a q where q ≤ 0."""
+    """Return a callback that collects the gradients of slopes that train: z = aq for q ≤ 0."""
 
     def at_gate(place: int, gradient: Tensor) -> None:
         count = block.trained_slopes[place]
         if count:
+            # ∂ŷ/∂a = Σ_p ∂ŷ/∂z · q 1{q ≤ 0}
             below = gradient * (block.value.trace.pre[place] <= 0).unsqueeze(1)
             by_channel = below.reshape(*below.shape[:3], -1).sum(3)
             slopes.append(by_channel if count > 1 else by_channel.sum(2, keepdim=True))
@@ -195,16 +228,36 @@ def _into_slopes(slopes: list[Tensor], block: ExamplesPassed) -> AtGate:
 def sweep(
     one: ExamplesPassed, two: ExamplesPassed, top: Tensor, how: Contraction
 ) -> TangentKernels:
-    """Sum the shares of all layers for the logits in `top`."""
-    *_, found = sweep_layers(one, two, top, how)
-    assert found is not None
-    return found
+    """Sum the shares of all layers to the tangent kernels of some logits.
+
+    Args:
+        one: Block of the rows.
+        two: Block of the columns; the same object for a symmetric kernel.
+        top: Output deltas, `(1, c, C)`.
+        how: How logits are combined.
+
+    Returns:
+        The kernels.
+    """
+    *_, kernels = sweep_layers(one, two, top, how)
+    assert kernels is not None
+    return kernels
 
 
 def sweep_layers(
     one: ExamplesPassed, two: ExamplesPassed, top: Tensor, how: Contraction
 ) -> Iterator[TangentKernels | None]:
-    """`sweep` layer by layer: yields None before each, and the kernels at the end."""
+    """Run `sweep_kernels` layer by layer.
+
+    Args:
+        one: Block of the rows.
+        two: Block of the columns.
+        top: Output deltas, `(1, c, C)`.
+        how: How logits are combined.
+
+    Yields:
+        `None` before each layer, and the kernels at the end.
+    """
     same = two is one
     shape = (len(one.value.trace.inputs[0]), len(two.value.trace.inputs[0]))
     kernels = KernelSum(how, shape, same), KernelSum(how, shape, same), KernelSum(how, shape, same)
@@ -246,10 +299,11 @@ def _terms(
     ours: _Sides,
     theirs: _Sides,
 ) -> list[tuple[KernelSum, LayerTerm]]:
-    """What some parameters add to K^V, K^F and K^X, from the sides of both blocks."""
+    """Return what some parameters add to K^V, K^F and K^X, from the sides of both blocks."""
     value, feature, cross = kernels
     (v1, f1), (v2, f2) = ours, theirs
     sums: list[tuple[KernelSum, LayerTerm]] = []
+    # K^V += A ⊙ Δ^VΔ^Vᵀ;  K^F += A ⊙ Δ^FΔ^Fᵀ;  K^X += A ⊙ (Δ^VΔ^Fᵀ + Δ^FΔ^Vᵀ)
     if v1 is not None and v2 is not None:
         sums.append((value, LayerTerm(left, right, v1, v2)))
     if f1 is not None and f2 is not None:
@@ -261,19 +315,20 @@ def _terms(
 
 
 def _positions(factors: LayerFactors) -> int:
+    """Return the number of output positions of a layer."""
     delta = factors.feature if factors.value is None else factors.value
     assert delta is not None
     return delta.shape[3:].numel()
 
 
 def _both_deltas(factors: LayerFactors, made: Callable[[Tensor], Tensor]) -> _Sides:
-    """For the deltas at constant gates and for those through the gates."""
+    """Apply a function to the deltas at constant gates and to those through the gates."""
     value, feature = factors.value, factors.feature
     return None if value is None else made(value), None if feature is None else made(feature)
 
 
 def _sides(factors: LayerFactors, pairwise: bool) -> _Sides:
-    """Of weight and bias."""
+    """Return the sides of weight and bias."""
     layer, parameters, inputs = factors.layer, factors.parameters, factors.inputs
 
     def made(delta: Tensor) -> Tensor:
@@ -285,7 +340,7 @@ def _sides(factors: LayerFactors, pairwise: bool) -> _Sides:
 
 
 def _bias_sides(factors: LayerFactors) -> _Sides:
-    """Of a bias whose weight is frozen: gradients (n, c, channels)."""
+    """Return the sides of a bias whose weight is frozen: gradients `(n, c, channels)`."""
     scale = factors.parameters.scale
 
     def made(delta: Tensor) -> Tensor:
@@ -296,7 +351,7 @@ def _bias_sides(factors: LayerFactors) -> _Sides:
 
 
 def _normal_sides(factors: LayerFactors, norm: NormParameters) -> _Sides:
-    """Of γ and shift of a normalisation: gradients (n, c, channels of each)."""
+    """Return the sides of γ and shift of a normalisation: gradients `(n, c, channels of each)`."""
     n, u = len(factors.inputs), None
     if norm.unit is not None:
         u = apply_weight(factors.layer, *norm.unit, factors.inputs)
@@ -316,31 +371,44 @@ def _normal_sides(factors: LayerFactors, norm: NormParameters) -> _Sides:
 def layer_sides(
     network: GatedNetwork, x: Tensor, top: Tensor, trains: Trained | None, folded: bool
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Of each trained layer its factor Z (n, P, a) and its side D (n or 1, P, c, b): the gradient
-    of logit c in `top` (see `output_delta`) is Σ_p D[p, c] Z[p]ᵀ, and K the sum over the layers of
-    the products of their gradients. `trains`, `folded` as in `tangent_kernels`."""
+    """Yield factor and side of each trained layer.
+
+    The gradient of logit c is Σ_p D[p, c] Z[p]ᵀ, and K is the sum over the layers of the products
+    of these gradients.
+
+    Args:
+        network: The network.
+        x: Inputs, `(n, *input_shape)`.
+        top: Output deltas, `(1, c, C)`, as from `output_delta`.
+        trains: As for `tangent_kernels`.
+        folded: As for `tangent_kernels`.
+
+    Yields:
+        Factor Z, `(n, P, a)`, and side D, `(n, P, c, b)` or `(1, P, c, b)`.
+    """
     block = examples_passed(network, network.trace(x), trains, folded)
-    ones = x.new_ones((len(x), 1, 1))  # beside gradients (n, c, parameters)
-    for each in _factors(block, top):
-        if isinstance(each, SlopeFactors):
-            yield ones, each.gradients[:, None]
+    ones = x.new_ones((len(x), 1, 1))  # the factor of gradients (n, c, parameters)
+    for layer in _factors(block, top):
+        if isinstance(layer, SlopeFactors):
+            yield ones, layer.gradients[:, None]
             continue
-        if each.parameters.weight:
-            positions = _positions(each)
-            rows = factor(each.layer, each.parameters.bias, each.inputs, pairwise=True)
-            side = _both_parts(_sides(each, pairwise=True))
+        if layer.parameters.weight:
+            positions = _positions(layer)
+            rows = factor(layer.layer, layer.parameters.bias, layer.inputs, pairwise=True)
+            side = _both_parts(_sides(layer, pairwise=True))
             if rows is None:
                 yield ones, side[:, None]
             else:
                 side = side.reshape(-1, positions, *side.shape[1:])
                 yield rows.reshape(len(x), positions, -1), side
-        elif each.parameters.bias:
-            yield ones, _both_parts(_bias_sides(each))[:, None]
-        for norm in each.parameters.norms:
-            yield ones, _both_parts(_normal_sides(each, norm))[:, None]
+        elif layer.parameters.bias:
+            yield ones, _both_parts(_bias_sides(layer))[:, None]
+        for norm in layer.parameters.norms:
+            yield ones, _both_parts(_normal_sides(layer, norm))[:, None]
 
 
 def _both_parts(sides: _Sides) -> Tensor:
+    """Add the sides at constant gates and through the gates."""
     value, feature = sides
     if value is None or feature is None:
         both = feature if value is None else value

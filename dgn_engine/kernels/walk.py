@@ -1,4 +1,4 @@
-"""The path-kernel recursion node by node, for one tile of pairs: K and its derivative."""
+"""The path-kernel recursion node by node for one tile of pairs, with its derivative."""
 
 from __future__ import annotations
 
@@ -14,20 +14,29 @@ from dgn_engine.model import architecture as arch
 from dgn_engine.model.architecture import AveragePool
 
 Factor = tuple[bool, int]
-"""One factor of a product: its gate layer, and whether it is that layer's sensitivity."""
+"""One factor of a product: whether it is a sensitivity, and its gate layer."""
 
 
 @dataclass(frozen=True)
 class GateLayers:
-    """Gates and sensitivities by layer, and products of them that blocks with gates after their
-    additions ask for, each computed once."""
+    """Gates and sensitivities by layer, and their products.
+
+    Products are needed for gates after the addition of a residual block; each is computed once.
+    """
 
     gates: Sequence[Tensor]
     sensitivities: Sequence[Tensor] | None
     _products: dict[tuple[Factor, ...], Tensor] = field(default_factory=dict)
 
     def product(self, factors: tuple[Factor, ...]) -> Tensor:
-        """(n, w) or (n, C, H, W), the product of the factors."""
+        """Multiply gates or sensitivities of several layers.
+
+        Args:
+            factors: The factors.
+
+        Returns:
+            Their product, `(n, w)` or `(n, C, H, W)`.
+        """
         if len(factors) == 1:
             return self._layer(factors[0])
         if factors not in self._products:
@@ -35,6 +44,7 @@ class GateLayers:
         return self._products[factors]
 
     def _layer(self, factor: Factor) -> Tensor:
+        """Return the gates or sensitivities that a factor stands for."""
         sensitive, place = factor
         if not sensitive:
             return self.gates[place]
@@ -44,53 +54,95 @@ class GateLayers:
 
 # Path kernels channel by channel, until a weight layer mixes the channels (THEORY §3).
 #
-# Behind a weight layer every channel has the same kernel κ, and gates G make it G_c G'_c κ. An
-# addition keeps both of its summands, a gate behind it multiplies the gates of each, and only what
-# mixes the channels sums over them: K = Σ_terms ⟨M, M'⟩/C · κ, M the product of a term's gates.
+# After a weight layer every channel has the same kernel κ, and gates G turn it into G_c G'_c κ. An
+# addition keeps both summands, and a gate after it multiplies the gates of each. Only a weight
+# layer sums over channels: K = Σ_terms ⟨M, M'⟩/C · κ, with M the product of a term's gates.
 @dataclass(frozen=True)
 class RecursionTerm:
-    """One summand: its kernel κ and the gates that multiply it. `by_channel`: κ has an axis of
-    channels behind the pairs, (B, C, H, W, H', W'), and all gates are in it."""
+    """One summand of a kernel.
+
+    Attributes:
+        kernel: κ.
+        gates: The gates that multiply it.
+        by_channel: Whether κ has a channel axis after the pairs, `(B, C, H, W, H', W')`, and
+          already includes all gates.
+    """
 
     kernel: Tensor
     gates: tuple[Factor, ...] = ()
     by_channel: bool = False
 
     def scaled(self, scale: float) -> RecursionTerm:
+        """Multiply the term by a number.
+
+        Args:
+            scale: The number.
+
+        Returns:
+            The scaled term.
+        """
         return self if scale == 1.0 else replace(self, kernel=scale * self.kernel)
 
 
 @dataclass(frozen=True)
 class MapPairs:
-    """Example s = `row` against s' in `columns`: kernels (B, H, W, H', W') of maps."""
+    """Example s = `row` against s' in `columns`; kernels of maps are (B, H, W, H', W')."""
 
     row: int
     columns: slice
 
     def gram(self, maps: Tensor) -> Tensor:
-        """⟨m(s,·,p), m(s',·,p')⟩/C."""
+        """Compute ⟨m(s, ·, p), m(s', ·, p')⟩/C.
+
+        Args:
+            maps: Maps, `(n, C, H, W)`.
+
+        Returns:
+            The products, `(B, H, W, H', W')`.
+        """
         return position_gram(maps, self.row, self.columns) / maps.shape[1]
 
     def each(self, maps: Tensor) -> Tensor:
-        """m(s,c,p) m(s',c,p') of every channel: (B, C, H, W, H', W')."""
+        """Compute m(s, c, p) m(s', c, p') for every channel.
+
+        Args:
+            maps: Maps, `(n, C, H, W)`.
+
+        Returns:
+            The products, `(B, C, H, W, H', W')`.
+        """
         one, many = maps[self.row], maps[self.columns]
         return one[None, ..., None, None] * many[:, :, None, None]
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Examples `rows` against `columns`: kernels (r, c) of vectors."""
+    """Examples `rows` against `columns`; kernels of vectors are (r, c)."""
 
     rows: slice
     columns: slice
 
     def gram(self, layer: Tensor) -> Tensor:
-        """G Gᵀ / w for a dense gate layer (n, w), in the accumulator's type."""
+        """Compute G Gᵀ/w.
+
+        Args:
+            layer: A dense gate layer, `(n, w)`.
+
+        Returns:
+            The products, `(r, c)`, float64.
+        """
         gram = flat_gram(layer[self.rows], layer[self.columns])
         return gram.to(accumulator(layer)).div_(layer.shape[1])
 
     def each(self, layer: Tensor) -> Tensor:
-        """Vectors are never pooled, so their kernels have no axis of channels."""
+        """Refuse to compute products by channel, which vectors, never pooled, do not need.
+
+        Args:
+            layer: A dense gate layer.
+
+        Raises:
+            AssertionError: Always.
+        """
         raise AssertionError("vectors have no kernels by channel")
 
 
@@ -98,7 +150,16 @@ Pairs = MapPairs | Tile
 
 
 def summed(terms: Sequence[RecursionTerm], layers: GateLayers, pairs: Pairs) -> Tensor:
-    """K: the terms, summed over their channels and divided by how many there are."""
+    """Sum terms over channels, K = Σ_terms ⟨M, M'⟩/C · κ.
+
+    Args:
+        terms: The terms.
+        layers: Gates and sensitivities.
+        pairs: The pairs of examples.
+
+    Returns:
+        K.
+    """
     total: Tensor | None = None
     for term in terms:
         if term.by_channel:
@@ -115,7 +176,17 @@ def summed(terms: Sequence[RecursionTerm], layers: GateLayers, pairs: Pairs) -> 
 def gated(
     terms: Sequence[RecursionTerm], factor: Factor, layers: GateLayers, pairs: Pairs
 ) -> list[RecursionTerm]:
-    """Every term behind one more gate, or behind its sensitivity."""
+    """Multiply every term by one more gate, or by its sensitivity.
+
+    Args:
+        terms: The terms.
+        factor: The gate layer, or its sensitivity.
+        layers: Gates and sensitivities.
+        pairs: The pairs of examples.
+
+    Returns:
+        The new terms.
+    """
     return [
         replace(term, kernel=term.kernel * pairs.each(layers.product((factor,))))
         if term.by_channel
@@ -127,18 +198,30 @@ def gated(
 def averaged(
     terms: Sequence[RecursionTerm], node: AveragePool, layers: GateLayers, pairs: Pairs
 ) -> list[RecursionTerm]:
-    """Both windows summed; a window mixes positions whose gates differ, so these go into κ."""
-    found = []
+    """Apply an average pooling: sum over both windows.
+
+    A window mixes positions whose gates differ, so gates are multiplied into κ first.
+
+    Args:
+        terms: The terms.
+        node: The pooling.
+        layers: Gates and sensitivities.
+        pairs: The pairs of examples.
+
+    Returns:
+        The new terms.
+    """
+    pooled_terms = []
     for term in terms:
         if term.gates:
-            each = pairs.each(layers.product(term.gates))
-            term = RecursionTerm(term.kernel[:, None] * each, by_channel=True)
+            products = pairs.each(layers.product(term.gates))
+            term = RecursionTerm(term.kernel[:, None] * products, by_channel=True)
         kernel = term.kernel.flatten(0, 1) if term.by_channel else term.kernel
         pooled = both_windows(kernel, node)
         if term.by_channel:
             pooled = pooled.reshape(*term.kernel.shape[:2], *pooled.shape[1:])
-        found.append(replace(term, kernel=pooled))
-    return found
+        pooled_terms.append(replace(term, kernel=pooled))
+    return pooled_terms
 
 
 def max_pooled(
@@ -148,29 +231,44 @@ def max_pooled(
     pairs: MapPairs,
     by_channel: bool,
 ) -> list[RecursionTerm]:
-    """The mask of a max pooling is one more gate per channel and window, summed over both windows:
-    K̂(q, q') = Σ_c M(s,c,a_c(q)) M(s',c,a'_c(q')) κ_c(a_c(q), a'_c(q')) / C, or its summands."""
+    """Apply a max pooling, whose mask is one more gate per channel and window.
+
+    With a_c(q) the arg-max position,
+
+        K(q, q') = Σ_c M(s, c, a_c(q)) M(s', c, a'_c(q')) κ_c(a_c(q), a'_c(q'))/C.
+
+    Args:
+        terms: The terms.
+        mask: Arg-max positions, `(n, C, H', W')`.
+        layers: Gates and sensitivities.
+        pairs: The pairs of examples.
+        by_channel: Whether to keep the summands of the sum over c.
+
+    Returns:
+        The new terms.
+    """
     return [_one_max_pooled(term, mask, layers, pairs, by_channel) for term in terms]
 
 
 def _one_max_pooled(
     term: RecursionTerm, mask: Tensor, layers: GateLayers, pairs: MapPairs, by_channel: bool
 ) -> RecursionTerm:
+    """Apply a max pooling to one term."""
     channels, sides = mask.shape[1], mask.shape[2:]
-    place, places = mask[pairs.row].flatten(1), mask[pairs.columns].flatten(2)
+    row_positions, column_positions = mask[pairs.row].flatten(1), mask[pairs.columns].flatten(2)
     one = many = None
     if term.gates:
         gates = layers.product(term.gates).flatten(2)
-        one = gates[pairs.row].gather(1, place)
-        many = gates[pairs.columns].gather(2, places)
+        one = gates[pairs.row].gather(1, row_positions)
+        many = gates[pairs.columns].gather(2, column_positions)
     lead = term.kernel.shape[: 2 if term.by_channel else 1]
     rest = term.kernel.shape[len(lead) :]
     flat = term.kernel.reshape(*lead, prod(rest[:2]), -1)
-    shape = (lead[0], place.shape[1], places.shape[2])
+    shape = (lead[0], row_positions.shape[1], column_positions.shape[2])
     total = flat.new_zeros((shape[0], channels, *shape[1:]) if by_channel else shape)
     for c in range(channels):
-        rows = (flat[:, c] if term.by_channel else flat)[:, place[c]]
-        wanted = places[:, c][:, None].expand(-1, rows.shape[1], -1)
+        rows = (flat[:, c] if term.by_channel else flat)[:, row_positions[c]]
+        wanted = column_positions[:, c][:, None].expand(-1, rows.shape[1], -1)
         chosen = rows.gather(2, wanted)
         if one is not None and many is not None:
             chosen = chosen * one[c][None, :, None] * many[:, c][:, None]
@@ -190,7 +288,18 @@ def merged(
     beside: float,
     post: float,
 ) -> list[RecursionTerm]:
-    """post · (through · block + beside · skip), both path counts of what lies outside."""
+    """Add block and skip: post · (through · block + beside · skip).
+
+    Args:
+        block: Terms of the block.
+        skip: Terms of the skip.
+        through: Factor of the block.
+        beside: Factor of the skip.
+        post: Factor of the sum.
+
+    Returns:
+        The terms of the sum.
+    """
     if len(block) == len(skip) == 1 and _alike(block[0]) and _alike(skip[0]):
         return [RecursionTerm(post * (through * block[0].kernel + skip[0].scaled(beside).kernel))]
     return [
@@ -205,7 +314,7 @@ def _alike(term: RecursionTerm) -> bool:
 
 @dataclass(frozen=True)
 class LayerScale:
-    """A weight layer multiplies K by `value`, whose derivative by the dual number is `change`."""
+    """The factor `value` of a weight layer, with its derivative `change` (dual number)."""
 
     value: float
     change: float
@@ -213,7 +322,7 @@ class LayerScale:
 
 @dataclass
 class _Branch:
-    """What the other branch of an open block holds, and the widths that it has passed."""
+    """The other branch of an open block, and the product of the widths it has passed."""
 
     terms: list[RecursionTerm]
     dual: list[RecursionTerm] | None
@@ -221,10 +330,17 @@ class _Branch:
 
 
 class Walk:
-    """K as a sum of terms, its derivative likewise, and the residual blocks that are open.
+    """K and its derivative as sums of terms while nodes are applied, with the open residual blocks.
 
-    A block turns K into post²(pre²·block(K) + skip(K)). Every layer divides K by its width, so
-    that nothing overflows; unless `by_width`, a block is added to its skip as path counts.
+    A block turns K into post²(pre²·block(K) + skip(K)). Every layer divides K by its width, so that
+    nothing overflows.
+
+    Args:
+        layers: Gates and sensitivities.
+        pairs: The pairs of examples.
+        by_width: Whether widths stay divided inside blocks; otherwise a block is added to its skip
+          as path counts.
+        K: Initial kernel.
     """
 
     def __init__(self, layers: GateLayers, pairs: Pairs, by_width: bool, K: Tensor) -> None:
@@ -235,44 +351,76 @@ class Walk:
         self._open: list[_Branch] = []
 
     def start_dual(self, derivative: Tensor) -> None:
-        """The derivative of the K that was given."""
+        """Set the derivative of the initial kernel.
+
+        Args:
+            derivative: The derivative, shaped as K.
+        """
         self.dual = [RecursionTerm(derivative)]
 
     def kernels(self) -> tuple[Tensor, Tensor | None]:
-        """K and its derivative, channels summed."""
+        """Sum the terms over channels.
+
+        Returns:
+            K and its derivative, or `None`.
+        """
         dual = None if self.dual is None else summed(self.dual, self._layers, self._pairs)
         return summed(self.terms, self._layers, self._pairs), dual
 
     def settle(self) -> None:
-        """Sum over the channels: what comes next mixes them."""
+        """Replace the terms by their sum over channels, which the next node mixes."""
         K, dual = self.kernels()
         self.terms, self.dual = [RecursionTerm(K)], None if dual is None else [RecursionTerm(dual)]
 
     def weigh(
         self, linear: Callable[[Tensor], Tensor], width: int, scale: LayerScale | None
     ) -> None:
+        """Apply a weight layer.
+
+        Args:
+            linear: Effect of its weights on K.
+            width: Its width.
+            scale: A scale with derivative, or `None`.
+        """
         K, dual = self.kernels()
         K, dual = linear(K), None if dual is None else linear(dual)
         if scale is not None:
+            # (σK)' = σK' + σ'K
             dual = scale.change * K if dual is None else scale.value * dual + scale.change * K
             K = scale.value * K
         self.terms, self.dual = [RecursionTerm(K)], None if dual is None else [RecursionTerm(dual)]
         self._widths *= float(width)
 
     def gate(self, place: int) -> None:
+        """Apply a gate layer.
+
+        Args:
+            place: The gate layer.
+        """
         layers, pairs = self._layers, self._pairs
         dual = None if self.dual is None else gated(self.dual, (False, place), layers, pairs)
         if layers.sensitivities is not None:
+            # (GGᵀ + εDDᵀ)K:  derivative GGᵀ K' + DDᵀ K
             dual = [*(dual or []), *gated(self.terms, (True, place), layers, pairs)]
         self.terms, self.dual = gated(self.terms, (False, place), layers, pairs), dual
 
     def average(self, node: arch.AveragePool) -> None:
+        """Apply an average pooling.
+
+        Args:
+            node: The pooling.
+        """
         self.terms = averaged(self.terms, node, self._layers, self._pairs)
         if self.dual is not None:
             self.dual = averaged(self.dual, node, self._layers, self._pairs)
 
     def max_pool(self, mask: Tensor, by_channel: bool) -> None:
-        """Through a max pooling; `by_channel` where more gates follow before a weight layer."""
+        """Apply a max pooling.
+
+        Args:
+            mask: Arg-max positions, `(n, C, H', W')`.
+            by_channel: Whether more gates follow before a weight layer.
+        """
         pairs = self._pairs
         assert isinstance(pairs, MapPairs)
         self.terms = max_pooled(self.terms, mask, self._layers, pairs, by_channel)
@@ -280,16 +428,21 @@ class Walk:
             self.dual = max_pooled(self.dual, mask, self._layers, pairs, by_channel)
 
     def branch(self, node: arch.Node) -> None:
+        """Apply the start of a block, of its skip, or the addition; ignore other nodes.
+
+        Args:
+            node: The node.
+        """
         if isinstance(node, arch.Fork):
             self._open.append(_Branch(self.terms, self.dual, self._widths))
             self._widths = 1.0
         elif isinstance(node, arch.Skip):
-            begun = self._open[-1]
-            outside = begun.widths
-            # The block's end waits in the place of what the skip begins with.
+            branch = self._open[-1]
+            outside = branch.widths
+            # The end of the block takes the place of what the skip starts with.
             self._open[-1] = _Branch(self.terms, self.dual, self._widths)
             self._open.append(_Branch([], None, outside))
-            self.terms, self.dual, self._widths = begun.terms, begun.dual, 1.0
+            self.terms, self.dual, self._widths = branch.terms, branch.dual, 1.0
         elif isinstance(node, arch.Merge):
             outside, block = self._open.pop().widths, self._open.pop()
             scales = (
@@ -299,7 +452,7 @@ class Walk:
             )
             self.dual = _added(block.dual, self.dual, scales)
             self.terms = merged(block.terms, self.terms, *scales)
-            self._widths = outside  # the block's own are in K by now
+            self._widths = outside  # those of the block are in K now
 
 
 def _added(
@@ -307,6 +460,7 @@ def _added(
     skip: list[RecursionTerm] | None,
     scales: tuple[float, float, float],
 ) -> list[RecursionTerm] | None:
+    """Add the derivatives of block and skip, of which `None` stands for zero."""
     through, beside, post = scales
     if block is not None and skip is not None:
         return merged(block, skip, through, beside, post)
@@ -318,7 +472,14 @@ def _added(
 
 
 def widths_outside_blocks(architecture: arch.Architecture) -> float:
-    """Π w_l over the weight layers that lie in no residual block, the output layer left out."""
+    """Compute Π w_l over the weight layers outside residual blocks, without the output layer.
+
+    Args:
+        architecture: The network.
+
+    Returns:
+        The product.
+    """
     widths, open_blocks = 1.0, 0
     for node in architecture.nodes[:-1]:
         open_blocks += isinstance(node, arch.Fork) - isinstance(node, arch.Merge)
@@ -328,5 +489,12 @@ def widths_outside_blocks(architecture: arch.Architecture) -> float:
 
 
 def keeps_channels(node: arch.Node) -> bool:
-    """Whether what leaves a node may have an axis of channels of its own."""
+    """Check whether the output of a node may have a channel axis of its own in a term.
+
+    Args:
+        node: The node.
+
+    Returns:
+        Whether it is a windowed or global max pooling, or an average pooling.
+    """
     return isinstance(node, (arch.AveragePool, arch.MaxPool, arch.GlobalMaxPool))

@@ -148,7 +148,7 @@ def test_prelu_of_several_examples_and_logits_has_its_kernel(logits: int, n: int
 
 
 def test_prelu_that_torch_cannot_vectorise_is_said() -> None:
-    with pytest.warns(RuntimeWarning, match="of PReLU it takes logits for examples"):
+    with pytest.warns(RuntimeWarning, match="mixes up logits and examples"):
         k.empirical_ntk(Sloped(2).double().eval(), examples("MLP", 3))
     k.empirical_ntk(Sloped(1).double().eval(), examples("MLP", 3))  # in silence
 
@@ -383,8 +383,8 @@ def test_a_softmax_is_left_out_in_a_loop_of_backward_passes_too() -> None:
     ("end", "kind"),
     [
         (lambda z: torch.exp(z) / torch.exp(z).sum(1, keepdim=True), "are probabilities"),
-        (lambda z: z - z.logsumexp(1, keepdim=True), "are logarithms of probabilities"),
-        (lambda z: torch.softmax(z, 1).log(), "are logarithms of probabilities"),
+        (lambda z: z - z.logsumexp(1, keepdim=True), "are log-probabilities"),
+        (lambda z: torch.softmax(z, 1).log(), "are log-probabilities"),
         (lambda z: torch.softmax(z, 1) + 1, ""),
         (lambda z: z, ""),
     ],

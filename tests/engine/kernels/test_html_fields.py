@@ -34,7 +34,7 @@ def test_arrays_are_shown_by_shape_and_range() -> None:
     for words in ("a&amp;b", "mean value", "0.125", "1 × 2, −2 to 1", "9 of int", "none"):
         assert words in shown
     assert "2 × 0" in Found("", 0.0, np.zeros((2, 0)))._repr_html_()
-    assert "not a number" in Found("", 0.0, np.full(2, np.nan))._repr_html_()
+    assert "with NaN" in Found("", 0.0, np.full(2, np.nan))._repr_html_()
 
 
 def test_a_spectrum_is_a_table_in_a_notebook() -> None:
