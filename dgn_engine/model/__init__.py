@@ -1,1 +1,1 @@
-"""Gated networks: architectures, weights, gates, wiring; `adapt` makes one of an `nn.Module`."""
+"""Gated networks: architectures, weights, gates and wiring; `adapt` converts an `nn.Module`."""

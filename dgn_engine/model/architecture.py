@@ -1,4 +1,4 @@
-"""What a network is made of: a chain of nodes, the same for its feature and its value network."""
+"""Architectures: the chain of nodes that a feature network and its value network share."""
 
 from __future__ import annotations
 
@@ -12,19 +12,35 @@ from dgn_engine.errors import UserError, Where
 
 @dataclass(frozen=True)
 class Dense:
-    """A weight layer on vectors: weight (outputs, inputs); `gated`: its gate follows at once."""
+    """A weight layer on vectors, q = Wz + b.
+
+    Attributes:
+        inputs: Number of inputs.
+        outputs: Number of units; the weight is `(outputs, inputs)`.
+        gated: Whether a gate follows immediately.
+        factor: Constant that multiplies weight and bias.
+    """
 
     inputs: int
     outputs: int
     gated: bool = True
-    factor: float = 1.0  # a constant that multiplies weight and bias
+    factor: float = 1.0  # constant that multiplies weight and bias
 
 
 @dataclass(frozen=True)
 class Conv:
-    """A weight layer on maps: weight (outputs, inputs, kernel, kernel).
+    """A weight layer on maps.
 
-    `normal`: batch normalisation before its gate, or γ per channel (`stack.BatchNorms`).
+    Attributes:
+        inputs: Input channels.
+        outputs: Output channels; the weight is `(outputs, inputs, kernel, kernel)`.
+        kernel: Window size.
+        stride: Stride.
+        padding: Padding on each side.
+        circular: Circular instead of zero padding.
+        gated: Whether a gate follows immediately.
+        normal: Whether it has batch normalisation before its gate, or γ per channel (see
+          `stack.BatchNorms`).
     """
 
     inputs: int
@@ -32,25 +48,37 @@ class Conv:
     kernel: int = 3
     stride: int = 1
     padding: int = 1
-    circular: bool = False  # padding wraps around instead of zeros
+    circular: bool = False  # circular instead of zero padding
     gated: bool = True
     normal: bool = False
 
 
 @dataclass(frozen=True)
 class ChannelScale:
-    """Each channel times a weight of its own and shifted, z ← s⊙z + t: weight (channels,). What a
-    BatchNorm in evaluation is that follows no weight layer. Paths pass it one to one and count
-    without it."""
+    """A weight per channel and a shift, z ← s ⊙ z + t.
+
+    It represents a BatchNorm in evaluation mode that follows no weight layer. Its weight is
+    `(channels,)`. Paths pass it one to one and do not count it.
+    """
 
     channels: int
 
     @property
     def inputs(self) -> int:
+        """Number of input channels.
+
+        Returns:
+            The count.
+        """
         return self.channels
 
     @property
     def outputs(self) -> int:
+        """Number of output channels.
+
+        Returns:
+            The count.
+        """
         return self.channels
 
 
@@ -61,7 +89,7 @@ class GlobalAveragePool:
 
 @dataclass(frozen=True)
 class AveragePool:
-    """Mean over windows: (C, H, W) → (C, H', W'), no padding."""
+    """Mean over windows: (C, H, W) → (C, H', W'), without padding."""
 
     kernel: int = 2
     stride: int = 2
@@ -69,8 +97,10 @@ class AveragePool:
 
 @dataclass(frozen=True)
 class MaxPool:
-    """Largest of each window: its arg-max is one more hard gate, which the feature network makes
-    where there is one (THEORY §1). Padding is never the largest."""
+    """Maximum over windows: (C, H, W) → (C, H', W'); padding is never the maximum.
+
+    The arg-max is one more hard gate, which the feature network makes if there is one (THEORY §1).
+    """
 
     kernel: int = 2
     stride: int = 2
@@ -79,24 +109,26 @@ class MaxPool:
 
 @dataclass(frozen=True)
 class GlobalMaxPool:
-    """Largest over all positions: (C, H, W) → (C,)."""
+    """Maximum over all positions: (C, H, W) → (C,)."""
 
 
 @dataclass(frozen=True)
 class Fork:
-    """A residual block begins: z is kept for its skip."""
+    """Start of a residual block: z is kept for the skip."""
 
 
 @dataclass(frozen=True)
 class Skip:
-    """The block's branch ends here, its skip begins with the z of the `Fork`: what follows up to
-    the `Merge` is the projection of the skip (one more weight layer in torchvision's ResNets).
-    A block without a projection needs no `Skip`; the architecture puts it in."""
+    """End of a block's branch and start of its skip, at the z of the `Fork`.
+
+    The nodes up to the `Merge` project the skip (one more weight layer in torchvision's ResNets). A
+    block without projection may omit it; the architecture inserts it.
+    """
 
 
 @dataclass(frozen=True)
 class Merge:
-    """A residual block ends: z ← post·(pre·block(z) + skip(z))."""
+    """End of a residual block: z ← post·(pre·block(z) + skip(z))."""
 
     pre: float = 1.0
     post: float = 1.0
@@ -104,7 +136,7 @@ class Merge:
 
 @dataclass(frozen=True)
 class Gating:
-    """A gate layer of its own, z ← z ⊙ G: behind a `Merge` the gate after the addition."""
+    """A separate gate layer, z ← z ⊙ G, for example after the addition of a residual block."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +150,14 @@ Node = Weighted | Pooling | Fork | Skip | Merge | Gating
 
 
 def weight_shape(layer: Weighted) -> tuple[int, ...]:
+    """Return the shape of a layer's weight.
+
+    Args:
+        layer: The weight layer.
+
+    Returns:
+        `(outputs, inputs)`, `(outputs, inputs, kernel, kernel)` or `(channels,)`.
+    """
     match layer:
         case Dense():
             return (layer.outputs, layer.inputs)
@@ -127,17 +167,44 @@ def weight_shape(layer: Weighted) -> tuple[int, ...]:
 
 
 def fan_in(layer: Weighted) -> int:
-    """Inputs that one unit sums: a for dense, C·kernel² for convolutions, 1 of a scaled channel."""
+    """Return the number of inputs that one unit sums.
+
+    Args:
+        layer: The weight layer.
+
+    Returns:
+        a for dense layers, C·kernel² for convolutions, 1 for scaled channels.
+    """
     return prod(weight_shape(layer)[1:])
 
 
 def node_name(place: int, node: Node) -> Where:
-    """Return 'Node 3 (Conv)', as refusals call a node by its place in the chain."""
+    """Name a node in messages by its index in the chain.
+
+    Args:
+        place: Index of the node.
+        node: The node.
+
+    Returns:
+        For example 'Node 3 (Conv)'.
+    """
     return Where(f"Node {place} ({type(node).__name__})")
 
 
 def shape_after(node: Node, shape: tuple[int, ...], place: int) -> tuple[int, ...]:
-    """The shape that leaves node number `place`; raises `UserError` if it cannot take `shape`."""
+    """Return the output shape of a node.
+
+    Args:
+        node: The node.
+        shape: Its input shape, without the batch axis.
+        place: Its index in the chain, for messages.
+
+    Returns:
+        Its output shape, without the batch axis.
+
+    Raises:
+        UserError: It cannot take this input.
+    """
     where = node_name(place, node)
     match node:
         case Fork() | Skip() | Merge() | Gating():
@@ -145,24 +212,24 @@ def shape_after(node: Node, shape: tuple[int, ...], place: int) -> tuple[int, ..
         case ChannelScale():
             if shape[:1] != (node.channels,):
                 raise UserError(
-                    where + f" takes {node.channels} channels, but {shape} arrives.",
+                    where + f" takes {node.channels} channels, but its input is {shape}.",
                     kind="other-inputs",
                 )
             return shape
         case Dense():
             if shape != (node.inputs,):
                 raise UserError(
-                    where + f" takes {node.inputs} inputs, but {shape} arrives.",
+                    where + f" takes {node.inputs} inputs, but its input is {shape}.",
                     kind="other-inputs",
                 )
             return (node.outputs,)
         case Conv():
             if len(shape) != 3 or shape[0] != node.inputs:
                 raise UserError(
-                    where + f" takes {node.inputs} channels, but {shape} arrives.",
+                    where + f" takes {node.inputs} channels, but its input is {shape}.",
                     kind="other-inputs",
                 )
-            if node.circular and node.padding > min(shape[1:]):  # more than once around
+            if node.circular and node.padding > min(shape[1:]):  # would wrap around twice
                 raise UserError(
                     where
                     + f": a map of {shape[1]}×{shape[2]} is smaller than its circular padding "
@@ -181,18 +248,21 @@ def shape_after(node: Node, shape: tuple[int, ...], place: int) -> tuple[int, ..
             return (node.outputs, *sides)
         case GlobalAveragePool() | GlobalMaxPool():
             if len(shape) != 3:
-                raise UserError(where + f" needs a map, but {shape} arrives.", kind="other-inputs")
+                raise UserError(
+                    where + f" needs a map, but its input is {shape}.", kind="other-inputs"
+                )
             return (shape[0],)
         case AveragePool() | MaxPool():
             margin = node.padding if isinstance(node, MaxPool) else 0
             if len(shape) != 3 or min(shape[1:]) + 2 * margin < node.kernel:
                 raise UserError(
-                    where + f" needs a map as large as its window, but {shape} arrives.",
+                    where
+                    + f" needs a map at least as large as its window, but its input is {shape}.",
                     kind="too-small",
                 )
             if 2 * margin > node.kernel:
                 raise UserError(
-                    where + ": its padding may be half of its window at most.", kind="not-supported"
+                    where + ": its padding may be at most half of its window.", kind="not-supported"
                 )
             rows, columns = ((s + 2 * margin - node.kernel) // node.stride + 1 for s in shape[1:])
             return (shape[0], rows, columns)
@@ -201,82 +271,115 @@ def shape_after(node: Node, shape: tuple[int, ...], place: int) -> tuple[int, ..
 
 
 def with_skips(nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """The nodes with a `Skip` before every `Merge` that has none: what the Fork kept is added."""
-    whole: list[Node] = []
-    begun: list[bool] = []  # of each open block, whether its skip has begun
-    for place, node in enumerate(nodes):
-        where = node_name(place, node)
-        if isinstance(node, (Skip, Merge)) and not begun:
-            raise UserError(where + " has no Fork before it.", kind="missing")
+    """Insert a `Skip` before every `Merge` that has none.
+
+    Args:
+        nodes: The nodes.
+
+    Returns:
+        The nodes with all skips.
+
+    Raises:
+        UserError: Blocks are not properly nested.
+    """
+    complete: list[Node] = []
+    skip_started: list[bool] = []  # of each open block, whether its skip has begun
+    for index, node in enumerate(nodes):
+        where = node_name(index, node)
+        if isinstance(node, (Skip, Merge)) and not skip_started:
+            raise UserError(where + " needs a Fork before it.", kind="missing")
         if isinstance(node, Fork):
-            begun.append(False)
+            skip_started.append(False)
         elif isinstance(node, Skip):
-            if begun[-1]:
-                raise UserError(where + " begins a second skip in one block.", kind="not-supported")
-            begun[-1] = True
-        elif isinstance(node, Merge) and not begun.pop():
-            whole.append(Skip())
-        whole.append(node)
-    if begun:
-        raise UserError("A residual block is not closed: a Fork needs its Merge.", kind="missing")
-    return tuple(whole)
+            if skip_started[-1]:
+                raise UserError(where + " is the second Skip of its block.", kind="not-supported")
+            skip_started[-1] = True
+        elif isinstance(node, Merge) and not skip_started.pop():
+            complete.append(Skip())
+        complete.append(node)
+    if skip_started:
+        raise UserError("A residual block is not closed: a Fork has no Merge.", kind="missing")
+    return tuple(complete)
 
 
 def channels_matter(nodes: Sequence[Node]) -> tuple[bool, ...]:
-    """For the input and after each node: whether a gate or an arg-max meets what leaves it channel
-    by channel, before a weight layer mixes the channels. One more entry than nodes (with skips)."""
-    found = [False]
-    waiting: list[bool] = []  # backwards: of each open block, what its other branch needs
+    """Find where channels must be told apart, because a gate or an arg-max acts on them next.
+
+    Args:
+        nodes: The nodes, with skips.
+
+    Returns:
+        For the input and the output of each node, whether a gate or arg-max comes before the next
+        weight layer, which mixes the channels; one more entry than nodes.
+    """
+    matter = [False]
+    pending: list[bool] = []  # backwards: of each open block, what its other branch needs
     for node in reversed(nodes):
-        after = found[-1]
+        after = matter[-1]
         match node:
             case Gating() | MaxPool() | GlobalMaxPool():
-                found.append(True)
+                matter.append(True)
             case Merge():
-                waiting.append(after)  # of the block's end
-                found.append(after)
+                pending.append(after)  # of the block's end
+                matter.append(after)
             case Skip():
-                found.append(waiting.pop())
-                waiting.append(after)  # of the skip's beginning
+                matter.append(pending.pop())
+                pending.append(after)  # of the skip's beginning
             case Fork():
                 # Both branches begin with what leaves this node.
-                found[-1] = waiting.pop() or after
-                found.append(found[-1])
+                matter[-1] = pending.pop() or after
+                matter.append(matter[-1])
             case AveragePool() | ChannelScale():
-                found.append(after)
+                matter.append(after)
             case _:
-                found.append(False)
-    return tuple(reversed(found))
+                matter.append(False)
+    return tuple(reversed(matter))
 
 
 def check_places(nodes: Sequence[Node]) -> None:
-    """Refuse nodes that may not stand where they do; `nodes` with skips."""
+    """Refuse nodes in positions that are not supported.
+
+    Args:
+        nodes: The nodes, with skips.
+
+    Raises:
+        UserError: A node is in such a position.
+    """
     depth = 0
     matter = channels_matter(nodes)
     if matter[0]:
         raise UserError(
-            "Gates or max pooling of the inputs themselves are not supported: begin with weights.",
+            "Gates or max pooling before the first weight layer are not supported.",
             kind="not-supported",
         )
-    for place, node in enumerate(nodes):
-        where = node_name(place, node)
+    for index, node in enumerate(nodes):
+        where = node_name(index, node)
         depth += isinstance(node, Fork) - isinstance(node, Merge)
         if depth and isinstance(node, (AveragePool, GlobalAveragePool, GlobalMaxPool, Flatten)):
-            raise UserError(where + " may not be inside a block.", kind="not-supported")
-        if matter[place + 1] and isinstance(node, (Flatten, GlobalAveragePool, GlobalMaxPool)):
             raise UserError(
-                where + " must be followed by weights before there are gates again.",
+                where + " is not supported inside a residual block.", kind="not-supported"
+            )
+        if matter[index + 1] and isinstance(node, (Flatten, GlobalAveragePool, GlobalMaxPool)):
+            raise UserError(
+                where + " must be followed by a weight layer before the next gate.",
                 kind="not-supported",
             )
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """A chain of nodes from `input_shape` (no batch axis) to the logits.
+    """A chain of nodes from the inputs to the logits.
 
-    The last node is an ungated `Dense`. A gate layer is a gated weight layer or a `Gating`; in a
-    chain without blocks there is one fewer than there are weight layers (THEORY §1). Every block
-    has its `Skip` here, whether it was written or not. Raises `UserError` where shapes do not fit.
+    The last node is an ungated `Dense`. Gate layers are gated weight layers and `Gating` nodes; a
+    chain without blocks has one fewer than weight layers (THEORY §1). Missing `Skip` nodes are
+    inserted.
+
+    Attributes:
+        input_shape: Shape of one example, without the batch axis.
+        nodes: The nodes.
+
+    Raises:
+        UserError: Shapes do not fit, or a node is in an unsupported position.
     """
 
     input_shape: tuple[int, ...]
@@ -293,22 +396,31 @@ class Architecture:
             or not (self.gated or self.weighted == (last,))
         ):
             raise UserError(
-                "A network needs gated layers followed by one output layer.", kind="no-gates"
+                "A network needs gated layers followed by one ungated dense output layer.",
+                kind="no-gates",
             )
 
     def steps(self) -> Iterator[tuple[Node, tuple[int, ...], tuple[int, ...]]]:
-        """Each node with the shapes before it and after it in the chain (no batch axis)."""
+        """Iterate over the nodes with the shapes before and after them.
+
+        Yields:
+            Node, input shape and output shape, without the batch axis.
+        """
         before = self.input_shape
         for node, after in self.shapes():
             yield node, before, after
             before = after
 
     def shapes(self) -> Iterator[tuple[Node, tuple[int, ...]]]:
-        """Each node with the shape that leaves it (no batch axis); after a `Skip` that is the
-        shape of what its `Fork` kept."""
+        """Iterate over the nodes with their output shapes.
+
+        Yields:
+            Node and output shape, without the batch axis; for a `Skip` the shape that its `Fork`
+            kept.
+        """
         shape = self.input_shape
         kept: list[tuple[int, ...]] = []
-        for place, node in enumerate(self.nodes):
+        for index, node in enumerate(self.nodes):
             if isinstance(node, Fork):
                 kept.append(shape)
             elif isinstance(node, Skip):
@@ -317,31 +429,47 @@ class Architecture:
                 block = kept.pop()
                 if block != shape:
                     raise UserError(
-                        node_name(place, node)
-                        + f" adds {block} to {shape}; the shapes must be equal.",
+                        node_name(index, node)
+                        + f" adds {block} and {shape}; the shapes must be equal.",
                         kind="other-inputs",
                     )
-            shape = shape_after(node, shape, place)
+            shape = shape_after(node, shape, index)
             yield node, shape
 
     @property
     def weighted(self) -> tuple[Weighted, ...]:
-        """The weight layers in order; the last one makes the logits."""
+        """The weight layers in order; the last one computes the logits.
+
+        Returns:
+            The layers.
+        """
         return tuple(node for node in self.nodes if is_weighted(node))
 
     @property
     def gated(self) -> tuple[Dense | Conv | Gating, ...]:
-        """The nodes that are gated, in order: one gate layer each."""
+        """The gated nodes in order, one per gate layer.
+
+        Returns:
+            The nodes.
+        """
         return tuple(node for node in self.nodes if is_gated(node))
 
     @property
     def gated_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Shape of each gate layer: (w,) or (C, H, W)."""
+        """Shapes of the gate layers.
+
+        Returns:
+            `(w,)` or `(C, H, W)` for each.
+        """
         return tuple(shape for node, shape in self.shapes() if is_gated(node))
 
     @property
     def gate_names(self) -> tuple[str, ...]:
-        """Name of each gate layer: 'dense 1', 'conv 2'; 'sum 3' is the gate after an addition."""
+        """Names of the gate layers.
+
+        Returns:
+            For example 'dense 1' or 'conv 2'; 'sum 3' is a gate after an addition.
+        """
         return tuple(
             f"{'sum' if isinstance(node, Gating) else 'conv' if len(shape) == 3 else 'dense'} {at}"
             for at, (node, shape) in enumerate(
@@ -351,15 +479,31 @@ class Architecture:
 
     @property
     def residual(self) -> bool:
+        """Whether there are residual blocks.
+
+        Returns:
+            Whether a node is a `Merge`.
+        """
         return any(isinstance(node, Merge) for node in self.nodes)
 
     @property
     def normalised(self) -> bool:
+        """Whether a convolution has batch normalisation.
+
+        Returns:
+            Whether one has.
+        """
         return any(isinstance(node, Conv) and node.normal for node in self.nodes)
 
     @property
     def pooled_paths(self) -> int:
-        """How many positions average pooling averages in all: path counts leave its 1/P to β."""
+        """Number of positions that all average poolings average over, P.
+
+        Path counts omit their factor 1/P, which is left to β.
+
+        Returns:
+            P.
+        """
         count = 1
         for node, shape, _ in self.steps():
             if isinstance(node, GlobalAveragePool):
@@ -370,12 +514,33 @@ class Architecture:
 
     @property
     def classes(self) -> int:
+        """Number of logits C.
+
+        Returns:
+            C.
+        """
         return self.weighted[-1].outputs
 
 
 def is_weighted(node: Node) -> TypeGuard[Weighted]:
+    """Check whether a node is a weight layer.
+
+    Args:
+        node: The node.
+
+    Returns:
+        Whether it is.
+    """
     return isinstance(node, (Dense, Conv, ChannelScale))
 
 
 def is_gated(node: Node) -> TypeGuard[Dense | Conv | Gating]:
+    """Check whether a node has a gate.
+
+    Args:
+        node: The node.
+
+    Returns:
+        Whether it has.
+    """
     return isinstance(node, Gating) or (isinstance(node, (Dense, Conv)) and node.gated)

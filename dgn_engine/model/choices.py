@@ -1,4 +1,4 @@
-"""Choices of a network that a configuration names; free of torch."""
+"""Choices for networks that configurations name; importable without torch."""
 
 from __future__ import annotations
 

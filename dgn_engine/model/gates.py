@@ -1,5 +1,4 @@
-"""Gates: the hard step, the soft sigmoid and the open gate of THEORY §1, with the derivatives
-that kernels need."""
+"""Hard, soft and open gates (THEORY §1), with the derivatives that kernels need."""
 
 from __future__ import annotations
 
@@ -11,7 +10,18 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Gate:
-    """γ_r(q) = 1{q > 0} (hard), γ_sr(q) = (1+ε)/(1+exp(-βq)) (soft), or always 1 (open: DLN)."""
+    """A gate function γ.
+
+        hard:  γ(q) = 1{q > 0}
+        soft:  γ(q) = (1 + ε)/(1 + exp(−βq))
+        open:  γ(q) = 1 (DLN)
+
+    Attributes:
+        soft: Whether the gate is soft.
+        beta: Steepness β of a soft gate.
+        epsilon: ε of a soft gate.
+        open: Whether the gate is always open.
+    """
 
     soft: bool = False
     beta: float = 8.0
@@ -19,36 +29,77 @@ class Gate:
     open: bool = False
 
     def __call__(self, q: Tensor) -> Tensor:
-        """Gate values for pre-activations of any shape; hard gates carry no gradient."""
+        """Compute γ(q); hard gates carry no gradient.
+
+        Args:
+            q: Pre-activations of any shape.
+
+        Returns:
+            Gate values, in the same shape.
+        """
         if self.open:
             return torch.ones_like(q)
         if self.soft:
-            made = torch.sigmoid(self.beta * q)
-            return (1.0 + self.epsilon) * made if self.epsilon else made
+            value = torch.sigmoid(self.beta * q)
+            return (1.0 + self.epsilon) * value if self.epsilon else value
         return (q > 0).to(q.dtype)
 
     def derivative(self, q: Tensor) -> Tensor:
-        """∂γ/∂q = βγ(1 - γ/(1+ε)) for soft gates, zero for hard and open ones."""
+        """Compute ∂γ/∂q = βγ(1 − γ/(1 + ε)); zero for hard and open gates.
+
+        Args:
+            q: Pre-activations of any shape.
+
+        Returns:
+            The derivative, in the same shape.
+        """
         if self.open or not self.soft:
             return torch.zeros_like(q)
-        # σ(-t) rather than 1 - σ(t), which is 0 in float32 from t = 17 on.
+        # σ(−t) instead of 1 − σ(t), which rounds to 0 in float32 for t ≥ 17
         t = self.beta * q
         return (1.0 + self.epsilon) * self.beta * torch.sigmoid(t) * torch.sigmoid(-t)
 
     def slope(self, made: Tensor) -> Tensor:
-        """∂γ/∂q of soft gates of which the values are `made`, as autograd has it: no sigmoid is
-        computed again, and where a gate rounds to 1 its slope is 0."""
+        """Compute ∂γ/∂q of a soft gate from its values, exactly as autograd does.
+
+        It needs no sigmoid, and is 0 where a gate rounds to 1.
+
+        Args:
+            made: Gate values γ(q).
+
+        Returns:
+            The derivative, in the same shape.
+        """
         return self.through(torch.ones_like(made), made)
 
     def through(self, delta: Tensor, made: Tensor) -> Tensor:
-        """∂L/∂q for ∂L/∂γ `delta`, of soft gates of which the values are `made`."""
+        """Compute ∂L/∂q = ∂L/∂γ · ∂γ/∂q of a soft gate from its values.
+
+        Args:
+            delta: ∂L/∂γ.
+            made: Gate values γ(q).
+
+        Returns:
+            ∂L/∂q, in the same shape.
+        """
         share = made / (1.0 + self.epsilon) if self.epsilon else made
         passed: Tensor = torch.ops.aten.sigmoid_backward(delta, share)
         return passed.mul_(self.beta * (1.0 + self.epsilon))
 
     def sensitivity(self, q: Tensor, kappa: float = 0.1) -> Tensor:
-        """D of THEORY §5: ∂γ (soft), or 1{|q| < κ·rms(q)} (hard), rms over the whole layer;
-        zero where gates stand open."""
+        """Compute the sensitivity D of a gate (THEORY §5).
+
+            soft:  D = ∂γ(q)
+            hard:  D = 1{|q| < κ·rms(q)}, rms over the whole tensor
+            open:  D = 0
+
+        Args:
+            q: Pre-activations of one layer, `(n, ...)`.
+            kappa: κ.
+
+        Returns:
+            D, in the same shape.
+        """
         if self.open:
             return torch.zeros_like(q)
         if self.soft:
@@ -61,12 +112,27 @@ HARD = Gate(soft=False)
 
 
 def slope_gate(q: Tensor, slope: Tensor) -> Tensor:
-    """The gate of a leaky, parametric or absolute-value unit is its slope: 1 where q > 0, else
-    `slope`, (1,) or (C,) for q (n, C, ...); of the absolute value (-1) it is 0 at the kink."""
+    """Compute the gate of a leaky, parametric or absolute-value unit: its slope.
+
+    Args:
+        q: Pre-activations, `(n, C, ...)`.
+        slope: Slope for q ≤ 0, `(1,)` or `(C,)`; −1 for the absolute value.
+
+    Returns:
+        1 for q > 0, else the slope; for the absolute value 0 at q = 0. In the shape of `q`.
+    """
     low = by_channel(slope, q)
     return torch.where(q > 0, 1.0, torch.where((q == 0) & (low == -1.0), 0.0, low))
 
 
 def by_channel(numbers: Tensor, q: Tensor) -> Tensor:
-    """(1,) or (C,) numbers with the axes of q (n, C, ...)."""
+    """Reshape numbers per channel for broadcasting.
+
+    Args:
+        numbers: `(1,)` or `(C,)`.
+        q: Tensor `(n, C, ...)` to broadcast against.
+
+    Returns:
+        `(1, C, 1, ...)`, with as many axes as `q`.
+    """
     return numbers.reshape(1, -1, *[1] * (q.dim() - 2))

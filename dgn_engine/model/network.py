@@ -23,10 +23,13 @@ FeatureActivation = Literal["relu", "linear"]
 
 @dataclass(frozen=True)
 class NetworkTrace:
-    """Both passes; `feature` is None where the network makes its own gates.
+    """The passes of both networks.
 
-    `value.gates[l]` is the gate that value layer l used, after the wiring;
-    `gate_pre[l]` is the pre-activation that this very gate was made from.
+    Attributes:
+        value: Pass of the value network; `value.gates[l]` is the gate that layer l used, after the
+          wiring.
+        feature: Pass of the feature network; `None` if the network makes its own gates.
+        gate_pre: Pre-activation that each of these gates was made from, after the wiring.
     """
 
     value: Trace
@@ -35,18 +38,31 @@ class NetworkTrace:
 
 
 class GatedNetwork(nn.Module):
-    """Θ^f (`feature`) and Θ^v (`value`) of one architecture, with the settings of THEORY §1.
+    """A feature network Θ^f and a value network Θ^v of one architecture (THEORY §1).
 
-    `own_gates`: the value network gates itself (ReLU, soft-ReLU) and Θ^f is kept aside.
-    `wiring`: value layer l uses G_{wiring[l]} of the feature network, sent along `routes[l]`
-    (rotation, shift, tiling). With tiling the value network is wider than the feature network:
-    then it has an architecture of its own.
-    `value_input`: the value network sees the image, all ones, or one fixed random tensor;
-    a network with its own gates always sees the image.
-    `feature_activation`: χ^f, ReLU in every regime but linear features.
-    `given_gates`: gates that no network makes (FRG), of the very examples that are passed next.
-    `trains`: which of them a step changes; None where nobody says: kernels take both as trained.
-    `drawn_gates`: there are no other gates than given ones; without them nothing is passed.
+        z^f_l = χ^f(q^f_l),   G_l = γ(q^f_l),   z^v_l = q^v_l ⊙ G_l,   ŷ = Θ^v(d) z^v_{d-1}
+
+    Args:
+        architecture: Architecture of the value network.
+        bias: Whether layers have biases.
+        feature_architecture: Architecture of the feature network, if gates are tiled and the value
+          network is wider. Default: `architecture`.
+
+    Attributes:
+        feature: Θ^f.
+        value: Θ^v.
+        gate: The gate function γ.
+        own_gates: Whether the value network makes its own gates (ReLU, soft-ReLU); Θ^f is then kept
+          but not used.
+        wiring: Value layer l uses the gates of feature layer `wiring[l]`.
+        routes: How they get there: rotation, shift and tiling of each layer.
+        value_input: x^v: the image, all ones, or one fixed random tensor. A network with its own
+          gates always sees the image.
+        feature_activation: χ^f; 'relu' except in regimes with linear features.
+        given_gates: Gates that no network makes (FRG), for the examples that are passed next.
+        trains: Which of the two networks are trained; `None` if unknown, which kernels take as
+          both.
+        drawn_gates: Whether given gates are the only ones; without them nothing can be passed.
     """
 
     def __init__(
@@ -71,11 +87,23 @@ class GatedNetwork(nn.Module):
         self.register_buffer("random_input", torch.zeros(architecture.input_shape))
 
     def set_gate(self, *, beta: float, epsilon: float) -> None:
+        """Change β and ε of the gates.
+
+        Args:
+            beta: Steepness β.
+            epsilon: ε.
+        """
         self.gate = replace(self.gate, beta=beta, epsilon=epsilon)
 
     def gather(self, wanted: bool) -> None:
-        """Let the stack that makes the gates normalise by the statistics of each batch while it is
-        trained; a frozen stack, and every other pass, uses the gathered ones."""
+        """Let the network that makes the gates normalise by batch statistics during training.
+
+        It does so if it is trained; a frozen network, and every other pass, uses running
+        statistics.
+
+        Args:
+            wanted: Whether to normalise by batch statistics.
+        """
         for stack, makes_gates in (
             (self.value, self.own_gates),
             (self.feature, not self.own_gates),
@@ -85,13 +113,27 @@ class GatedNetwork(nn.Module):
                 stack.normalisation.gathers = wanted and makes_gates and trained
 
     def with_gates(self, gates: tuple[Tensor, ...]) -> GatedNetwork:
-        """The same weights under gates that are given: layer l is (n, *gated_shapes[l])."""
+        """Return a view of the network with given gates.
+
+        Args:
+            gates: Gates of layer l, `(n, *gated_shapes[l])`.
+
+        Returns:
+            A network that shares the weights.
+        """
         view = copy.copy(self)
         view.given_gates = gates
         return view
 
     def input_of_value(self, x: Tensor) -> Tensor:
-        """x^v for the images x, (n, *input_shape)."""
+        """Return the value input x^v.
+
+        Args:
+            x: Images, `(n, *input_shape)`.
+
+        Returns:
+            x^v, `(n, *input_shape)`.
+        """
         if self.own_gates or self.value_input == "image":
             return x
         if self.value_input == "ones":
@@ -100,24 +142,34 @@ class GatedNetwork(nn.Module):
         return fixed.to(x.dtype).expand_as(x)
 
     def trace(self, x: Tensor) -> NetworkTrace:
-        """Run both networks on x (n, *input_shape) and keep every intermediate."""
+        """Run both networks and keep all intermediate values.
+
+        Args:
+            x: Inputs, `(n, *input_shape)`.
+
+        Returns:
+            The passes of both networks.
+
+        Raises:
+            UserError: The gates are drawn (FRG), and none were given for these inputs.
+        """
         if self.own_gates:
             value = self.value.run(x, _gates_of(self.value, self.gate))
             return NetworkTrace(value, None, value.pre)
-        fed = self.input_of_value(x)
+        x_value = self.input_of_value(x)
         wires = tuple(zip(self.wiring, self.routes, strict=True))
-        if self.given_gates is not None:  # by no network: their pre-activations are zero, so that
-            # no gate is sensitive
+        if self.given_gates is not None:
+            # No network made them: pre-activations of zero, so that no gate is sensitive.
             gates = [route(self.given_gates[source]) for source, route in wires]
-            value = self.value.run(fed, lambda layer, _: gates[layer])
+            value = self.value.run(x_value, lambda layer, _: gates[layer])
             return NetworkTrace(value, None, tuple(torch.zeros_like(gate) for gate in gates))
         if self.drawn_gates:
             raise UserError(
-                "Its gates are coins thrown for the training examples of its run (FRG): "
+                "The gates were drawn at random for the training examples of this run (FRG), so "
                 "other inputs have none.",
                 kind="drawn-gates",
             )
-        # χ^f is not softened with the gate: in DL only the gate itself is soft (THEORY §1).
+        # χ^f stays a ReLU: in DL only the gate itself is soft (THEORY §1).
         linear = self.feature_activation == "linear"
         own = _gates_of(self.feature, HARD)
         feature = self.feature.run(x, lambda at, q: torch.ones_like(q) if linear else own(at, q))
@@ -125,11 +177,11 @@ class GatedNetwork(nn.Module):
         gate = _gates_of(self.feature, self.gate)
         gates = [route(gate(source, feature.pre[source])) for source, route in wires]
         masks = self._routed(feature.masks)
-        value = self.value.run(fed, lambda layer, _: gates[layer], masks)
+        value = self.value.run(x_value, lambda layer, _: gates[layer], masks)
         return NetworkTrace(value, feature, pre)
 
     def _routed(self, masks: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Max-pooling masks, sent along with the gates of the layer they pool."""
+        """Route max-pooling masks along with the gates of the layer that they pool."""
         if not masks:
             return masks
         layers = _pooled_layers(self.architecture)
@@ -138,26 +190,38 @@ class GatedNetwork(nn.Module):
         )
 
     def sensitivities(self, pre: Sequence[Tensor], kappa: float) -> tuple[Tensor, ...]:
-        """D of each value layer (THEORY §5) where its gate was made from `pre`, (n, *gated_shape):
-        by how much a gate changes times how sure it is to; a slope a changes by |1 - a|."""
-        found = [self.gate.sensitivity(q, kappa) for q in pre]
+        """Compute the sensitivity D of each value layer's gates (THEORY §5).
+
+        A gate with slope a changes by |1 − a| instead of 1, which multiplies D.
+
+        Args:
+            pre: Pre-activations that the gates were made from, `(n, *gated_shapes[l])`.
+            kappa: κ of hard gates.
+
+        Returns:
+            D of each layer, in the same shapes.
+        """
+        sensitivities = [self.gate.sensitivity(q, kappa) for q in pre]
         slopes = self._maker.slopes()
         if slopes is None or self.given_gates is not None:
-            return tuple(found)
+            return tuple(sensitivities)
         wires = tuple(zip(self.wiring, self.routes, strict=True))
         if self.own_gates:
-            wires = tuple((layer, STRAIGHT) for layer in range(len(found)))
+            wires = tuple((layer, STRAIGHT) for layer in range(len(sensitivities)))
         jumps = []
         for source, route in wires:
             shape = self._maker.architecture.gated_shapes[source]
             jump = (1.0 - by_channel(slopes[source], torch.empty((1, *shape)))).abs()
             jumps.append(route(jump.expand(1, *shape)))
-        return tuple(D * jump for D, jump in zip(found, jumps, strict=True))
+        return tuple(D * jump for D, jump in zip(sensitivities, jumps, strict=True))
 
     @property
     def settings(self) -> tuple[object, ...]:
-        """What its function depends on beside weights and statistics: two passes prepared under
-        equal settings are alike."""
+        """Everything besides weights and statistics that the network's function depends on.
+
+        Returns:
+            A tuple; passes prepared under equal settings are equivalent.
+        """
         return (
             self.gate,
             self.own_gates,
@@ -170,16 +234,23 @@ class GatedNetwork(nn.Module):
 
     @property
     def _maker(self) -> Stack:
-        """The stack that makes the gates."""
+        """Return the network that makes the gates."""
         return self.value if self.own_gates else self.feature
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (n, classes)."""
+        """Compute the logits.
+
+        Args:
+            x: Inputs, `(n, *input_shape)`.
+
+        Returns:
+            Logits, `(n, classes)`.
+        """
         return self.trace(x).value.output
 
 
 def _gates_of(stack: Stack, gate: Gate) -> Callable[[int, Tensor], Tensor]:
-    """The gates that a stack makes: its slopes where it has any, else `gate`."""
+    """Return the gate function of a network: its slopes if it has any, else `gate`."""
     slopes = stack.slopes()
     if slopes is None:
         return lambda _, q: gate(q)
@@ -187,11 +258,11 @@ def _gates_of(stack: Stack, gate: Gate) -> Callable[[int, Tensor], Tensor]:
 
 
 def _pooled_layers(architecture: arch.Architecture) -> list[int]:
-    """The last gate layer before each max pooling."""
+    """Return the last gate layer before each max pooling."""
     layers: list[int] = []
-    seen = -1
+    layer = -1
     for node in architecture.nodes:
-        seen += arch.is_gated(node)
+        layer += arch.is_gated(node)
         if isinstance(node, (arch.MaxPool, arch.GlobalMaxPool)):
-            layers.append(seen)
+            layers.append(layer)
     return layers

@@ -1,4 +1,4 @@
-"""Fixed random gating (FRG): Bernoulli gates, drawn once for each training example and unit."""
+"""Fixed random gating (FRG): Bernoulli gates, drawn once per training example and unit."""
 
 from __future__ import annotations
 
@@ -16,9 +16,17 @@ MOST_BYTES = 2 << 30
 
 
 class RandomGates:
-    """Bernoulli(p) gates of n examples: layer l is (n, *gated_shapes[l]), one byte a gate.
+    """Bernoulli(p) gates of n examples, one byte per gate.
 
-    Raises `UserError` where they do not fit into 2 GiB.
+    Args:
+        architecture: The network.
+        examples: Number of examples n.
+        probability: Probability p of an open gate.
+        generator: Source of randomness.
+        device: Where to keep the gates.
+
+    Raises:
+        UserError: They exceed 2 GiB.
     """
 
     def __init__(
@@ -32,11 +40,11 @@ class RandomGates:
         units = sum(math.prod(shape) for shape in architecture.gated_shapes)
         if examples * units > MOST_BYTES:
             raise UserError(
-                f"FRG keeps {units:,} gates for each of {examples:,} examples, more than 2 GiB; "
-                "use fewer examples with data.train_limit, or a smaller network.",
+                f"FRG stores {units:,} gates for each of {examples:,} examples, which exceeds "
+                "2 GiB; reduce data.train_limit or use a smaller network.",
                 kind="too-large",
             )
-        # In float32 whatever the network's dtype is: another dtype is another draw.
+        # Always in float32, because another dtype would give different gates.
         uniform = partial(torch.rand, generator=generator, dtype=torch.float32)
         self._layers = [
             send_to_device(uniform((examples, *shape)) < probability, device)
@@ -44,5 +52,13 @@ class RandomGates:
         ]
 
     def at(self, rows: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
-        """The gates of the examples `rows` (m,): layer l as (m, *gated_shapes[l]), 0 or 1."""
+        """Return the gates of some examples.
+
+        Args:
+            rows: Indices of the examples, `(m,)`.
+            dtype: Dtype of the result.
+
+        Returns:
+            0 or 1 for each gate layer, `(m, *gated_shapes[l])`.
+        """
         return tuple(layer[rows].to(dtype) for layer in self._layers)

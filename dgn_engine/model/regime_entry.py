@@ -1,4 +1,4 @@
-"""What entering a regime does to the weights (THEORY §1, 'Swapping in mid-run')."""
+"""Changing the regime of a network: which weights are redrawn, copied or frozen (THEORY §1)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,15 @@ VALUE, FEATURE = "value weights", "feature weights"
 
 @dataclass(frozen=True)
 class RegimeChange:
-    """Names of the groups ('value weights', 'feature weights') and what happened to each.
+    """What a change of regime did to each group of weights ('value weights', 'feature weights').
 
     A group that was redrawn or copied loses its optimiser state.
+
+    Attributes:
+        kept: Groups that are unchanged.
+        frozen: Groups that are not trained.
+        redrawn: Groups that were redrawn.
+        copied: Groups that were copied from the other network.
     """
 
     kept: tuple[str, ...]
@@ -33,15 +39,28 @@ def enter(
     draw: Callable[[Stack], None],
     restart_value: bool = False,
 ) -> RegimeChange:
-    """Set the network into a regime. `before` is None at the start of a run.
+    """Put a network into a regime.
 
-    At the start both networks have just been drawn, so that nothing needs redrawing but what a
-    regime ties together. `draw` fills a stack with fresh random weights.
+    At the start of a run both networks have just been initialised, so only what a regime ties
+    together is changed.
+
+    Args:
+        network: The network.
+        before: The current regime; `None` at the start of a run.
+        after: The new regime.
+        draw: Function that initialises a network with random weights.
+        restart_value: Whether to redraw Θ^v in a regime that takes learnt gates.
+
+    Returns:
+        What happened to each group of weights.
+
+    Raises:
+        UserError: Weights would have to be copied between networks of different width.
     """
     fresh = before is None
     redrawn: list[str] = []
     copied: list[str] = []
-    check_entry(network, before, after)  # before anything is redrawn
+    check_entry(network, before, after)  # before anything changes
     if _keeps_own(before, after):
         copy_weights(network.value, network.feature)
         copied.append(f"{FEATURE} (from the value network)")
@@ -60,24 +79,37 @@ def enter(
 
 
 def check_entry(network: GatedNetwork, before: Regime | None, after: Regime) -> None:
-    """Raise `UserError` where one network would take weights of the other and they differ in
-    width."""
+    """Check that a regime can be entered.
+
+    Args:
+        network: The network.
+        before: The current regime; `None` at the start of a run.
+        after: The new regime.
+
+    Raises:
+        UserError: Weights would have to be copied between networks of different width.
+    """
     copies = _keeps_own(before, after) or after.on_entry == "share-redrawn"
     if copies and network.value.architecture != network.feature.architecture:
         raise UserError(
-            "The gates are tiled, so that the value network is wider than the feature network: "
-            "neither can take the other's weights; choose FR-II or DL, or begin a run without "
-            "tiling.",
+            "With tiled gates the value network is wider than the feature network, so weights "
+            "cannot be copied between them; choose FR-II or DL, or start a run without tiling.",
             kind="tiled",
         )
 
 
 def _keeps_own(before: Regime | None, after: Regime) -> bool:
+    """Check whether Θ^f becomes a copy of a network that made its own gates."""
     return before is not None and before.own_gates and after.on_entry == "keep"
 
 
 def configure_for(network: GatedNetwork, regime: Regime) -> None:
-    """Whose gates, of which kind, and what is trained; no weight is touched."""
+    """Set which gates a network uses and what is trained, without changing weights.
+
+    Args:
+        network: The network.
+        regime: The regime.
+    """
     network.own_gates = regime.own_gates
     network.drawn_gates = regime.drawn_gates
     network.gate = replace(network.gate, soft=regime.soft, open=regime.open_gates)
@@ -90,6 +122,7 @@ def configure_for(network: GatedNetwork, regime: Regime) -> None:
 
 
 def _described(after: Regime, redrawn: tuple[str, ...], copied: tuple[str, ...]) -> RegimeChange:
+    """List what happened to each group of weights."""
     kept = [] if VALUE in redrawn else [VALUE]
     if FEATURE not in redrawn and not copied:
         kept.append(f"{FEATURE} (aside)" if after.on_entry == "aside" else FEATURE)
@@ -100,13 +133,18 @@ def _described(after: Regime, redrawn: tuple[str, ...], copied: tuple[str, ...])
 
 
 def copy_weights(source: Stack, target: Stack) -> None:
-    """Θ_target := Θ_source; a target with biases that the source lacks gets zeros."""
+    """Copy weights, Θ_target := Θ_source.
+
+    Args:
+        source: The network to copy from.
+        target: The network to copy to; biases that the source lacks become zero.
+    """
     for theirs, ours in zip(source.weights, target.weights, strict=True):
         ours.data.copy_(theirs.data)
     if source.normalisation is not None and target.normalisation is not None:
         target.normalisation.take(source.normalisation.state_dict())
-    for place, ours in enumerate(target.biases):
+    for layer, ours in enumerate(target.biases):
         if len(source.biases):
-            ours.data.copy_(source.biases[place].data)
+            ours.data.copy_(source.biases[layer].data)
         else:
             ours.data.zero_()

@@ -1,4 +1,4 @@
-"""A chain of weights: one network, run with its own gates or with gates that are given to it."""
+"""The weights of one network, which runs with its own gates or with given ones."""
 
 from __future__ import annotations
 
@@ -13,16 +13,20 @@ from torch.nn import functional as F
 from dgn_engine.model import architecture as arch
 from dgn_engine.model.choices import Initialisation
 
-EPSILON = 1e-5  # torch's own
+EPSILON = 1e-5  # torch's default
 MOMENTUM = 0.1
 
 
 @dataclass(frozen=True)
 class NormParameters:
-    """A normalisation γ⊙u + shift of what a weight layer makes, its statistics constants.
+    """Trained parameters of a normalisation γ ⊙ u + shift of a layer's output.
 
-    `unit`: weight and bias of the layer that makes u, where γ is trained; `shift`: it is trained.
-    `scale` (outputs,) or (1,): what is behind multiplies by it; None: by 1.
+    Its statistics are constants.
+
+    Attributes:
+        unit: Weight and bias of the layer that computes u, if γ is trained.
+        shift: Whether the shift is trained.
+        scale: Factor of everything that follows, `(outputs,)` or `(1,)`; `None` for 1.
     """
 
     unit: tuple[Tensor, Tensor | None] | None
@@ -32,11 +36,15 @@ class NormParameters:
 
 @dataclass(frozen=True)
 class LayerParameters:
-    """Of a weight layer q = Wz + b: the parameters that W and b are made of.
+    """The trained parameters behind W and b of a weight layer q = Wz + b.
 
-    `bias`: a bias of its own is one. `scale` (outputs,) or (1,): W and b are so many times the
-    weight and bias that are trained; None: they are these themselves. `weight`: it is trained; it
-    is not where it is frozen, or where there is none (scaled channels).
+    Attributes:
+        bias: Whether a bias of its own is trained.
+        scale: W and b are this times the trained weight and bias, `(outputs,)` or `(1,)`; `None` if
+          they are trained directly.
+        norms: Trained parameters of its normalisations.
+        weight: Whether its weight is trained; not if it is frozen, or there is none (scaled
+          channels).
     """
 
     bias: bool
@@ -46,45 +54,60 @@ class LayerParameters:
 
     @property
     def plain(self) -> bool:
-        """Whether W and b are themselves what is trained."""
+        """Whether W and b themselves are what is trained.
+
+        Returns:
+            Whether they are.
+        """
         return self.weight and self.scale is None and not self.norms
 
     @property
     def any_trained(self) -> bool:
+        """Whether any parameter of the layer is trained.
+
+        Returns:
+            Whether one is.
+        """
         return self.weight or self.bias or bool(self.norms)
 
 
-# Batch normalisation of one network: as published where it makes gates, γ alone where it does not.
-#
-# A network that gates itself, and a feature network, normalise each channel before its gate (Ioffe
-# & Szegedy 2015, arXiv:1502.03167). A value network under the gates of another is not normalised:
-# it keeps a learnable γ per channel, so that it stays linear in its inputs.
+# Networks that make gates (those with their own gates, and feature networks) normalise each channel
+# before its gate (Ioffe & Szegedy 2015, arXiv:1502.03167). A value network under the gates of
+# another is not normalised: it only has a learnable γ per channel, so that it stays linear in its
+# inputs.
 class BatchNorms(nn.Module):
-    """γ, shift, running mean and variance of each normalised layer, (C,) each.
+    """γ, shift, running mean and variance of each normalised layer, `(C,)` each.
 
-    `active`: normalise; else multiply by γ. `gathers`: by the statistics of each batch, which are
-    gathered meanwhile; else by those gathered so far. Fresh, it changes nothing.
+    A fresh instance changes nothing.
+
+    Args:
+        architecture: The network.
+
+    Attributes:
+        active: Whether to normalise; otherwise channels are only multiplied by γ.
+        gathers: Whether to normalise by the statistics of each batch and update the running ones;
+          otherwise by the running ones.
     """
 
     def __init__(self, architecture: arch.Architecture) -> None:
         super().__init__()
         self.widths = {
-            place: layer.outputs
-            for place, layer in enumerate(architecture.weighted)
+            layer_index: layer.outputs
+            for layer_index, layer in enumerate(architecture.weighted)
             if isinstance(layer, arch.Conv) and layer.normal
         }
         widths = self.widths.values()
         self.scales = nn.ParameterList([torch.ones(width) for width in widths])
         self.shifts = nn.ParameterList([torch.zeros(width) for width in widths])
-        for place, width in self.widths.items():
-            self.register_buffer(f"mean_{place}", torch.zeros(width))
-            self.register_buffer(f"variance_{place}", torch.ones(width))
-        self._order = {place: number for number, place in enumerate(self.widths)}
+        for layer_index, width in self.widths.items():
+            self.register_buffer(f"mean_{layer_index}", torch.zeros(width))
+            self.register_buffer(f"variance_{layer_index}", torch.ones(width))
+        self._order = {layer_index: number for number, layer_index in enumerate(self.widths)}
         self.active = True
         self.gathers = False
 
     def _of(self, place: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """γ, shift, mean and variance of a weight layer."""
+        """Return γ, shift, mean and variance of a weight layer."""
         number = self._order[place]
         scale, shift = cast(Tensor, self.scales[number]), cast(Tensor, self.shifts[number])
         mean, variance = (self.get_buffer(f"{name}_{place}") for name in ("mean", "variance"))
@@ -93,12 +116,24 @@ class BatchNorms(nn.Module):
     def folded(
         self, place: int, weight: Tensor, bias: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
-        """Weight and bias that do the same by themselves, with the statistics gathered so far."""
+        """Fold the normalisation, with running statistics, into a layer.
+
+            W' = γ W/√(σ² + ε),   b' = γ (b − μ)/√(σ² + ε) + β
+
+        Args:
+            place: The weight layer.
+            weight: W.
+            bias: b, or `None`.
+
+        Returns:
+            W' and b'; unchanged for a layer that is not normalised.
+        """
         if place not in self.widths:
             return weight, bias
         scale, shift, mean, variance = self._of(place)
         if not self.active:
             return weight * scale[:, None, None, None], None if bias is None else bias * scale
+        # γ(Wz + b − μ)/√(σ² + ε) + β = W'z + b'
         slope = scale * torch.rsqrt(variance + EPSILON)
         moved = -mean if bias is None else bias - mean
         return weight * slope[:, None, None, None], moved * slope + shift
@@ -106,8 +141,16 @@ class BatchNorms(nn.Module):
     def parts(
         self, place: int, weight: Tensor, bias: Tensor | None
     ) -> tuple[Tensor, NormParameters]:
-        """Of a normalised layer: what multiplies its weight when it is folded, (C,), and what is
-        trained of its normalisation."""
+        """Return the trained parameters of a normalised layer.
+
+        Args:
+            place: The weight layer.
+            weight: W.
+            bias: b, or `None`.
+
+        Returns:
+            Factor of the weight when folded, `(C,)`, and what is trained of its normalisation.
+        """
         scale, _, mean, variance = self._of(place)
         if not self.active:
             return scale, NormParameters((weight, bias), shift=False)
@@ -117,7 +160,15 @@ class BatchNorms(nn.Module):
         return scale * root, NormParameters(unit, shift=True)
 
     def by_batch(self, place: int, q: Tensor) -> Tensor:
-        """What a weight layer makes, (n, C, H, W), by this batch's statistics; gathers them."""
+        """Normalise by batch statistics and update the running ones.
+
+        Args:
+            place: The weight layer.
+            q: Its output, `(n, C, H, W)`.
+
+        Returns:
+            The normalised output; unchanged for a layer that is not normalised.
+        """
         if place not in self.widths:
             return q
         scale, shift, mean, variance = self._of(place)
@@ -125,7 +176,15 @@ class BatchNorms(nn.Module):
 
     @torch.no_grad()
     def stands_for(self, place: int, bias: Tensor | None) -> bool:
-        """Of a layer that was folded before: only a shift by its bias; whether it took that."""
+        """Reset a layer whose normalisation was already folded, and keep its bias as the shift.
+
+        Args:
+            place: The weight layer.
+            bias: Its bias, or `None`.
+
+        Returns:
+            Whether the normalisation took over the bias.
+        """
         if place not in self.widths:
             return False
         scale, shift, mean, variance = self._of(place)
@@ -140,25 +199,35 @@ class BatchNorms(nn.Module):
 
     @torch.no_grad()
     def reset(self) -> None:
-        """As if nothing had been learnt or gathered."""
+        """Reset parameters and statistics to their initial values."""
         for place in self.widths:
             for tensor, value in zip(self._of(place), (1.0, 0.0, 0.0, 1.0), strict=True):
                 tensor.fill_(value)
 
     @torch.no_grad()
     def take(self, tensors: Mapping[str, Tensor]) -> None:
-        """Everything from the `state_dict` of another; raises `KeyError` where it lacks one."""
+        """Copy everything from another instance.
+
+        Args:
+            tensors: Its `state_dict`.
+
+        Raises:
+            KeyError: A tensor is missing.
+        """
         for name, tensor in self.state_dict().items():
             tensor.copy_(tensors[name])
 
 
 @dataclass(frozen=True)
 class Trace:
-    """Everything one pass computed, for n examples.
+    """All intermediate values of one pass of n examples.
 
-    `inputs[l]`: what weight layer l was fed, (n, a) or (n, C, H, W); `pre[l]`: what gate layer l
-    was made from and `gates[l]` what it multiplied it with; `output`: (n, classes).
-    `masks[i]`: for max pooling i, the flat position (n, C, H', W') that each output was taken from.
+    Attributes:
+        inputs: Inputs of weight layer l, `(n, a)` or `(n, C, H, W)`.
+        pre: Pre-activations q_l of gate layer l.
+        gates: Gates G_l, which multiply q_l.
+        output: Logits, `(n, classes)`.
+        masks: For each max pooling, the flat position of each maximum, `(n, C, H', W')`.
     """
 
     inputs: tuple[Tensor, ...]
@@ -169,7 +238,17 @@ class Trace:
 
 
 def apply_weight(layer: arch.Weighted, weight: Tensor, bias: Tensor | None, z: Tensor) -> Tensor:
-    """One weight layer without its gate."""
+    """Apply a weight layer without its gate.
+
+    Args:
+        layer: The layer.
+        weight: Its weight.
+        bias: Its bias, or `None`.
+        z: Its input, `(n, ...)`.
+
+    Returns:
+        Wz + b.
+    """
     if isinstance(layer, arch.ChannelScale):
         axes = (-1, *[1] * (z.dim() - 2))
         scaled = z * weight.reshape(axes)
@@ -190,16 +269,25 @@ def run(
     masks: Sequence[Tensor] | None = None,
     normal: Callable[[int, Tensor], Tensor] | None = None,
 ) -> Trace:
-    """Pass x (n, *input_shape) through the chain; `gate(l, q)` gives G_l, and z_l = q_l ⊙ G_l.
+    """Run inputs through a chain of nodes, with z_l = q_l ⊙ G_l.
 
-    Max pooling takes what `masks` name, or its own largest where None are given. `normal`, where
-    it is given, is applied to what each weight layer makes.
+    Args:
+        architecture: The chain.
+        weights: Weight of each weight layer.
+        biases: Bias of each weight layer, or `None`.
+        x: Inputs, `(n, *input_shape)`.
+        gate: Function of layer l and q_l that returns G_l.
+        masks: Positions that max pooling selects. Default: the maxima of this pass.
+        normal: Function of a weight layer and its output, applied to the latter.
+
+    Returns:
+        All intermediate values.
     """
     inputs: list[Tensor] = []
-    taken: list[Tensor] = []
+    taken_masks: list[Tensor] = []
     pre: list[Tensor] = []
     gates: list[Tensor] = []
-    kept: list[Tensor] = []  # of the open blocks: what their skips begin with, then their ends
+    pending: list[Tensor] = []  # for each open block, the input of its skip, then its output
     z = x
     for node in architecture.nodes:
         match node:
@@ -208,32 +296,40 @@ def run(
             case arch.AveragePool():
                 z = F.avg_pool2d(z, node.kernel, node.stride)
             case arch.MaxPool() | arch.GlobalMaxPool():
-                mask = argmax(node, z) if masks is None else masks[len(taken)]
-                taken.append(mask)
+                mask = argmax(node, z) if masks is None else masks[len(taken_masks)]
+                taken_masks.append(mask)
                 z = z.flatten(2).gather(2, mask.flatten(2)).reshape(mask.shape)
                 z = z.flatten(1) if isinstance(node, arch.GlobalMaxPool) else z
             case arch.Flatten():
                 z = z.flatten(1)
             case arch.Fork():
-                kept.append(z)
+                pending.append(z)
             case arch.Skip():
-                z, kept[-1] = kept[-1], z
+                z, pending[-1] = pending[-1], z
             case arch.Merge():
-                z = node.post * (node.pre * kept.pop() + z)
+                z = node.post * (node.pre * pending.pop() + z)
             case arch.Dense() | arch.Conv() | arch.ChannelScale():
-                place = len(inputs)
+                layer = len(inputs)
                 inputs.append(z)
-                z = apply_weight(node, weights[place], biases[place], z)
-                z = z if normal is None else normal(place, z)
+                z = apply_weight(node, weights[layer], biases[layer], z)
+                z = z if normal is None else normal(layer, z)
         if arch.is_gated(node):
             pre.append(z)
             gates.append(gate(len(gates), z))
             z = z * gates[-1]
-    return Trace(tuple(inputs), tuple(pre), tuple(gates), z, tuple(taken))
+    return Trace(tuple(inputs), tuple(pre), tuple(gates), z, tuple(taken_masks))
 
 
 def argmax(node: arch.MaxPool | arch.GlobalMaxPool, z: Tensor) -> Tensor:
-    """Flat positions of the largest of each window: (n, C, H', W') for maps (n, C, H, W)."""
+    """Return the flat position of the maximum of each window.
+
+    Args:
+        node: The max pooling.
+        z: Maps, `(n, C, H, W)`.
+
+    Returns:
+        Positions, `(n, C, H', W')`, int64.
+    """
     if isinstance(node, arch.GlobalMaxPool):
         return z.detach().flatten(2).argmax(2)[..., None, None]
     sizes = ([node.kernel] * 2, [node.stride] * 2, [node.padding] * 2)
@@ -242,10 +338,17 @@ def argmax(node: arch.MaxPool | arch.GlobalMaxPool, z: Tensor) -> Tensor:
 
 
 class Stack(nn.Module):
-    """The weights of one network: `weights.l` and, where there are any, `biases.l`.
+    """The weights of one network.
 
-    `bias`: for all layers, or for each of them; `biases` is empty where none has one, and None
-    stands for a layer without one.
+    Args:
+        architecture: The network.
+        bias: Whether layers have biases: one value for all, or one per layer.
+
+    Attributes:
+        weights: One parameter per weight layer.
+        biases: One parameter per weight layer, `None` for a layer without bias; empty if no layer
+          has one.
+        normalisation: The batch normalisations, or `None`.
     """
 
     def __init__(
@@ -265,57 +368,83 @@ class Stack(nn.Module):
         self._factors = [layer.factor if isinstance(layer, arch.Dense) else 1.0 for layer in layers]
 
     def tensors(self) -> tuple[list[Tensor], list[Tensor | None]]:
-        """Weights and biases, one of each per weight layer (None where there is no bias), with all
-        that multiplies or moves them folded in: constants, γ, statistics of a normalisation."""
+        """Return the folded weights and biases.
+
+        Constant factors, γ and statistics of normalisations are folded in.
+
+        Returns:
+            One weight and one bias (or `None`) per weight layer.
+        """
         weights, biases = self._scaled()
         if self.normalisation is None:
             return weights, biases
         pairs = zip(weights, biases, strict=True)
-        folded = [self.normalisation.folded(place, *pair) for place, pair in enumerate(pairs)]
+        folded = [self.normalisation.folded(layer, *pair) for layer, pair in enumerate(pairs)]
         return [weight for weight, _ in folded], [bias for _, bias in folded]
 
     def _scaled(self) -> tuple[list[Tensor], list[Tensor | None]]:
+        """Return weights and biases with constant factors, before normalisation."""
         weights = [cast(Tensor, weight) for weight in self.weights]
         biases: list[Tensor | None] = [cast("Tensor | None", bias) for bias in self.biases]
         biases = biases or [None] * len(weights)
-        for place, factor in enumerate(self._factors):
+        for layer, factor in enumerate(self._factors):
             if factor != 1.0:
-                bias = biases[place]
-                weights[place] = factor * weights[place]
-                biases[place] = None if bias is None else factor * bias
+                bias = biases[layer]
+                weights[layer] = factor * weights[layer]
+                biases[layer] = None if bias is None else factor * bias
         return weights, biases
 
     def layer_parameters(self, folded: bool = False) -> tuple[LayerParameters, ...]:
-        """What is trained of each weight layer; `folded`: as if that were what `tensors` gives."""
+        """Return the trained parameters of each weight layer.
+
+        Args:
+            folded: Whether to treat the folded weights and biases as what is trained.
+
+        Returns:
+            One entry per weight layer.
+        """
         if folded:
             return tuple(LayerParameters(bias is not None) for bias in self.tensors()[1])
         return self._trained_parameters()
 
     def _trained_parameters(self) -> tuple[LayerParameters, ...]:
+        """Return the parameters that are trained, before anything is folded."""
         weights, biases = self._scaled()
-        found = [
+        parameters = [
             LayerParameters(
                 bias is not None, None if factor == 1.0 else weight.new_full((1,), factor)
             )
             for weight, bias, factor in zip(weights, biases, self._factors, strict=True)
         ]
         if self.normalisation is not None:
-            for place in self.normalisation.widths:
-                slope, norm = self.normalisation.parts(place, weights[place], biases[place])
-                found[place] = LayerParameters(biases[place] is not None, slope, (norm,))
-        return tuple(found)
+            for index in self.normalisation.widths:
+                slope, norm = self.normalisation.parts(index, weights[index], biases[index])
+                parameters[index] = LayerParameters(biases[index] is not None, slope, (norm,))
+        return tuple(parameters)
 
     def slopes(self) -> tuple[Tensor, ...] | None:
-        """Of each gate layer the slopes for negative inputs, (1,) or (C,); None: all are ReLU."""
+        """Return the slopes of each gate layer for negative inputs.
+
+        Returns:
+            `(1,)` or `(C,)` per gate layer; `None` if all are ReLU.
+        """
         return None
 
     @property
     def frozen(self) -> bool:
-        """Whether a part of it does not train though the rest does (frozen layers of a module)."""
+        """Whether some parameters are frozen although others train (as in a module).
+
+        Returns:
+            Always `False` here.
+        """
         return False
 
     def trained_slopes(self) -> tuple[bool, ...]:
-        """Of each gate layer, whether its slopes are parameters that train."""
+        """Return which gate layers have slopes that train.
+
+        Returns:
+            One bool per gate layer, or an empty tuple.
+        """
         return ()
 
     def run(
@@ -324,28 +453,51 @@ class Stack(nn.Module):
         gate: Callable[[int, Tensor], Tensor],
         masks: Sequence[Tensor] | None = None,
     ) -> Trace:
+        """Run inputs through the network.
+
+        Args:
+            x: Inputs, `(n, *input_shape)`.
+            gate: Function of layer l and q_l that returns G_l.
+            masks: Positions that max pooling selects. Default: the maxima of this pass.
+
+        Returns:
+            All intermediate values.
+        """
         normal = self.normalisation
         if normal is None or not normal.gathers:
             return run(self.architecture, *self.tensors(), x, gate, masks)
         return run(self.architecture, *self._scaled(), x, gate, masks, normal.by_batch)
 
     def has_room_for(self, biases: Sequence[Tensor | None]) -> bool:
-        """Whether imported biases can be taken: as biases, or by a normalisation."""
+        """Check whether imported biases can be stored, as biases or in a normalisation.
+
+        Args:
+            biases: Bias of each layer, or `None`.
+
+        Returns:
+            Whether they can.
+        """
         normal = self.normalisation
-        takes = normal.widths if normal is not None and normal.active else {}
-        needed = any(bias is not None for place, bias in enumerate(biases) if place not in takes)
+        absorbing = normal.widths if normal is not None and normal.active else {}
+        needed = any(
+            bias is not None for layer, bias in enumerate(biases) if layer not in absorbing
+        )
         return bool(len(self.biases)) or not needed
 
     @torch.no_grad()
     def take(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> None:
-        """Imported layers in the place of the first ones, normalisations folded in; a bias that
-        is not given becomes zero."""
-        for place, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-            self.weights[place].copy_(weight)
-            if self.normalisation is not None and self.normalisation.stands_for(place, bias):
+        """Copy imported weights into the first layers; a missing bias becomes zero.
+
+        Args:
+            weights: Weights of the first layers, with normalisations folded in.
+            biases: Their biases, or `None`.
+        """
+        for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+            self.weights[layer].copy_(weight)
+            if self.normalisation is not None and self.normalisation.stands_for(layer, bias):
                 bias = None
             if len(self.biases):
-                target = self.biases[place]
+                target = self.biases[layer]
                 target.copy_(bias) if bias is not None else target.zero_()
 
     @torch.no_grad()
@@ -356,17 +508,21 @@ class Stack(nn.Module):
         sigma: float = 0.0,
         before_layer: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Draw fresh weights in place; biases become zero. `before_layer` is told the numbers of
-        each layer, and may raise.
+        """Initialise the weights at random, in place; biases become zero.
 
-        'kaiming': N(0, 2/fan_in); 'bernoulli': ±σ with equal chance, σ = √(2/fan_in) unless given
-        (THEORY §4, normalising choice); 'glorot': U(±√(6/(fan_in+fan_out))) as Keras draws it.
-        Drawn on the CPU, and in float32 for weights in float32, so that a seed means the same
-        weights on every device and whatever torch's default dtype is.
+        Random numbers are drawn on the CPU, in float32 for float32 weights, so that a seed gives
+        the same weights on every device and for every default dtype of torch.
+
+        Args:
+            init: 'kaiming' for N(0, 2/fan_in); 'bernoulli' for ±σ with equal probability (THEORY
+              §4); 'glorot' for U(±√(6/(fan_in + fan_out))), as in Keras.
+            generator: Source of randomness.
+            sigma: σ of 'kaiming' and 'bernoulli'. Default: √(2/fan_in).
+            before_layer: Called with the number of weights before each layer; it may raise to stop.
         """
         for layer, weight in zip(self.architecture.weighted, self.weights, strict=True):
             if isinstance(layer, arch.ChannelScale):
-                weight.fill_(1.0)  # as γ of a new BatchNorm
+                weight.fill_(1.0)  # like γ of a new BatchNorm
                 continue
             before_layer(weight.numel())
             dtype = torch.float32 if weight.dtype == torch.float32 else torch.get_default_dtype()
@@ -385,6 +541,7 @@ def _fresh(
     sigma: float,
     dtype: torch.dtype,
 ) -> Tensor:
+    """Draw the weight of one layer."""
     shape, inputs = arch.weight_shape(layer), arch.fan_in(layer)
     scale: float = sigma or (2.0 / inputs) ** 0.5
     if init == "bernoulli":

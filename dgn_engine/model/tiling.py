@@ -1,4 +1,4 @@
-"""Tiling: the value network with k times as many units in a layer as the feature network has."""
+"""Tiling: a value network with k times as many units per layer as the feature network."""
 
 from __future__ import annotations
 
@@ -9,41 +9,48 @@ from dgn_engine.model.architecture import Architecture, Conv, Dense, Fork, Gatin
 
 
 def tiled(architecture: Architecture, tiling: tuple[int, ...]) -> Architecture:
-    """Gated layer l with tiling[l] times its units (channels); the layers around it follow.
+    """Widen the gated layers of an architecture.
 
-    The papers say 'arbitrary tiling' and do not define it; this is our definition (THEORY §1).
-    Raises `UserError` where the numbers do not fit the layers, or a skip ties two widths together.
+    The papers mention 'arbitrary tiling' without defining it; this is our definition (THEORY §1).
+
+    Args:
+        architecture: The feature network.
+        tiling: Factor of the units (channels) of each gate layer.
+
+    Returns:
+        The value network.
+
+    Raises:
+        UserError: The factors do not fit the layers, or a skip ties two different widths.
     """
     layers = len(architecture.gated_shapes)
     if len(tiling) != layers or min(tiling, default=1) < 1:
         raise UserError(
             Where("gating.tiling")
-            + f" is {list(tiling)}; it needs a whole number of at least 1 for each of the {layers} "
-            "gate layers.",
+            + f" is {list(tiling)}; expected one integer ≥ 1 for each of the {layers} gate layers.",
             kind="wrong-length",
             value=list(tiling),
         )
     nodes: list[Node] = []
-    kept: list[int] = []
-    before, place = 1, 0
+    fork_tilings: list[int] = []
+    before, layer = 1, 0
     for node in architecture.nodes:
         if isinstance(node, Fork):
-            kept.append(before)
+            fork_tilings.append(before)
         elif isinstance(node, Skip):
-            before = kept.pop()
+            before = fork_tilings.pop()
         elif isinstance(node, Gating):
-            if tiling[place] != before:  # it has the units of the layers that are added
+            if tiling[layer] != before:  # the sum has as many units as its summands
                 raise UserError(
-                    f"gating.tiling gives gate layer {place + 1} the number {tiling[place]}, but "
-                    f"it stands behind an addition of layers with {before}; the numbers must be "
-                    "equal.",
+                    f"gating.tiling is {tiling[layer]} for gate layer {layer + 1}, but {before} "
+                    "for the layers that are added before it; the numbers must be equal.",
                     kind="tiled",
                 )
-            place += 1
+            layer += 1
         elif isinstance(node, (Dense, Conv)):
-            after = tiling[place] if node.gated else 1
+            after = tiling[layer] if node.gated else 1
             node = replace(node, inputs=node.inputs * before, outputs=node.outputs * after)
-            place += node.gated
+            layer += node.gated
             before = after
         nodes.append(node)
     return replace(architecture, nodes=tuple(nodes))

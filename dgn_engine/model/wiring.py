@@ -1,6 +1,6 @@
-"""How gate layers reach value layers: permutation, rotation, spatial shift and tiling (THEORY §1).
+"""Wiring of gate layers to value layers: permutation, rotation, shift and tiling (THEORY §1).
 
-The papers name rotation and tiling without defining them; these are our definitions.
+The papers mention rotation and tiling without defining them; these are our definitions.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from dgn_engine.regimes import Regime
 
 @dataclass(frozen=True)
 class Route:
-    """From the feature layer's pre-activation (n, w, ...) to the one a value layer's gate uses.
+    """How gates travel from a feature layer to a value layer, the same for every example.
 
-    `rotate`: cyclic shift along the unit (channel) axis; `shift`: along height and width of a
-    map; both the same for every example. `tile` k: the w units are seen k times, (n, k·w, ...).
+    Attributes:
+        rotate: Cyclic shift along the unit (channel) axis.
+        shift: Cyclic shift along height and width of a map.
+        tile: Number of repetitions k of the w units, `(n, k·w, ...)`.
     """
 
     rotate: int = 0
@@ -29,7 +31,14 @@ class Route:
     tile: int = 1
 
     def __call__(self, q: Tensor) -> Tensor:
-        """Send pre-activations (or anything of their shape) along."""
+        """Route pre-activations, gates or anything of their shape.
+
+        Args:
+            q: Tensor of the feature layer, `(n, w, ...)`.
+
+        Returns:
+            Tensor for the value layer, `(n, tile·w, ...)`.
+        """
         if self.rotate:
             q = torch.roll(q, self.rotate, dims=1)
         if self.shift != (0, 0):
@@ -39,11 +48,26 @@ class Route:
         return q
 
     def units(self, mask: Tensor) -> Tensor:
-        """The mask of a max pooling (n, w, H, W): its units move, the positions it names do not."""
+        """Route the mask of a max pooling: its units move, but the positions in it do not.
+
+        Args:
+            mask: Arg-max positions, `(n, w, H, W)`.
+
+        Returns:
+            The routed mask, `(n, tile·w, H, W)`.
+        """
         return Route(self.rotate, tile=self.tile)(mask)
 
     def transpose(self, delta: Tensor, axis: int = 1) -> Tensor:
-        """Send gradients back: the transpose of the call; units lie along `axis`."""
+        """Apply the transpose of the route, which sends gradients back.
+
+        Args:
+            delta: Gradients at the value layer.
+            axis: Axis of the units.
+
+        Returns:
+            Gradients at the feature layer.
+        """
         if self.tile > 1:
             shape = delta.shape
             copies = (*shape[:axis], self.tile, shape[axis] // self.tile, *shape[axis + 1 :])
@@ -60,7 +84,14 @@ STRAIGHT = Route()
 
 
 def turned(found: tuple[Route, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Rotation and shift of each route; an empty list where none is turned so."""
+    """Collect the rotation and shift of all routes.
+
+    Args:
+        found: One route per value layer.
+
+    Returns:
+        Rotations and shifts; an empty tuple if all are zero.
+    """
     rotation = tuple(route.rotate for route in found)
     shift = tuple(route.shift[0] for route in found)
     return rotation if any(rotation) else (), shift if any(shift) else ()
@@ -69,29 +100,49 @@ def turned(found: tuple[Route, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
 def routes(
     layers: int, rotation: tuple[int, ...], shift: tuple[int, ...], tiling: tuple[int, ...]
 ) -> tuple[Route, ...]:
-    """One route for each value layer; an empty list leaves all of them as they are.
+    """Create one route per value layer.
 
-    Raises `UserError` where a list has another length.
+    Args:
+        layers: Number of value layers.
+        rotation: Rotation of each layer, or empty for none.
+        shift: Shift along height and width of each layer, or empty for none.
+        tiling: Repetitions of each layer, or empty for one.
+
+    Returns:
+        The routes.
+
+    Raises:
+        UserError: A list has another length.
     """
     for name, given in (("rotation", rotation), ("shift", shift), ("tiling", tiling)):
         if given and len(given) != layers:
             raise UserError(
                 Where(f"gating.{name}")
-                + f" is {list(given)}; it needs one number for each of the {layers} gate layers.",
+                + f" is {list(given)}; expected one number for each of the {layers} gate layers.",
                 kind="wrong-length",
                 value=list(given),
             )
-    none = (0,) * layers
-    rows = zip(rotation or none, shift or none, tiling or (1,) * layers, strict=True)
-    return tuple(Route(turn, (step, step), copies) for turn, step, copies in rows)
+    zeros = (0,) * layers
+    rows = zip(rotation or zeros, shift or zeros, tiling or (1,) * layers, strict=True)
+    return tuple(
+        Route(rotation_of_layer, (step, step), copies) for rotation_of_layer, step, copies in rows
+    )
 
 
 def need_wires(regime: Regime, what: str) -> None:
-    """Raise `UserError` where the network makes its own gates."""
+    """Check that a regime has gates that can be rewired.
+
+    Args:
+        regime: The regime.
+        what: What the user wants to do, as a verb, for the message.
+
+    Raises:
+        UserError: The network makes its own gates.
+    """
     if regime.own_gates:
         raise UserError(
-            f"In {regime.name} the network uses its own gates: there is nothing to {what}; "
-            "choose FR-II, FR-DI, FL or DL first.",
+            f"In {regime.name} the network uses its own gates, so there is nothing to {what}; "
+            "switch to FR-II, FR-DI, FL or DL first.",
             kind="own-gates",
         )
 
@@ -99,15 +150,21 @@ def need_wires(regime: Regime, what: str) -> None:
 def check_wiring(
     architecture: Architecture, order: tuple[int, ...], name: str = "The order"
 ) -> None:
-    """Raise `UserError` unless `order` is a permutation that respects the shapes of the layers.
+    """Check a permutation of the gate layers.
 
-    `name`: what the refusal calls it.
+    Args:
+        architecture: The network.
+        order: Feature layer of each value layer.
+        name: Name of `order` in messages.
+
+    Raises:
+        UserError: It is not a permutation, or connects layers of different shape.
     """
     shapes = architecture.gated_shapes
     if sorted(order) != list(range(len(shapes))):
         raise UserError(
             Where(name)
-            + f" {list(order)} does not name each of the {len(shapes)} gate layers once.",
+            + f" {list(order)} must list each of the {len(shapes)} gate layers exactly once.",
             kind="wrong-length",
         )
     for layer, source in enumerate(order):
@@ -120,17 +177,26 @@ def check_wiring(
 
 
 def check_shifts(architecture: Architecture, routes: Sequence[Route]) -> None:
-    """Raise `UserError` where a layer that is no map would be shifted in space."""
+    """Check that only maps are shifted in space.
+
+    Args:
+        architecture: The network.
+        routes: One route per value layer.
+
+    Raises:
+        UserError: A layer that is not a map has a shift.
+    """
     shapes = architecture.gated_shapes
     for layer, (route, shape) in enumerate(zip(routes, shapes, strict=True)):
         if route.shift != (0, 0) and len(shape) == 1:
             raise UserError(
-                f"Gate layer {layer + 1} ({_words(shape)}) is no map: its shift must be 0.",
+                f"Gate layer {layer + 1} ({_words(shape)}) is not a map, so its shift must be 0.",
                 kind="other-inputs",
             )
 
 
 def _words(shape: tuple[int, ...]) -> str:
+    """Describe the shape of a gate layer."""
     if len(shape) == 1:
         return f"{shape[0]} units"
     return f"{shape[0]} channels of {shape[1]}×{shape[2]}"

@@ -1,1 +1,1 @@
-"""Any `nn.Module` of known operations as a gated network, with equal logits and gradients."""
+"""Conversion of an `nn.Module` to a gated network with equal logits and gradients."""

@@ -1,4 +1,4 @@
-"""What a module may call on its way to its outputs, and what each call is in a gated network."""
+"""The torch calls that a module may make, and what each of them becomes in a gated network."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from dgn_engine.model.adapt.module_outputs import End, end_of
 
 SUPPORTED = (
     "Linear, Conv2d, BatchNorm, ReLU, LeakyReLU, PReLU, abs, average and max pooling, flattening, "
-    "additions and constant factors are"
+    "additions and constant factors"
 )
 
 
 @dataclass(frozen=True)
 class WeightCall:
-    """A dense layer or a convolution, not gated yet; `weight`, `bias`: names of its parameters."""
+    """A dense layer or convolution without its gate; `weight`, `bias` are names of parameters."""
 
     node: arch.Weighted
     weight: str
@@ -29,9 +29,13 @@ class WeightCall:
 
 @dataclass(frozen=True)
 class NormCall:
-    """A BatchNorm with statistics that are fixed: γ (z - μ) / √(σ² + ε) + β for each channel.
+    """A BatchNorm with fixed statistics, γ(z − μ)/√(σ² + ε) + β per channel.
 
-    The names of μ and σ², of γ and β where it has them.
+    Attributes:
+        channels: Number of channels.
+        mean, variance: Names of μ and σ².
+        scale, shift: Names of γ and β, if it has them.
+        epsilon: ε.
     """
 
     channels: int
@@ -44,36 +48,39 @@ class NormCall:
 
 @dataclass(frozen=True)
 class GateCall:
-    """z ↦ z for z > 0, `slope`·z else: 0 of a ReLU, -1 of the absolute value; or the name of the
-    parameter that holds it, of a PReLU."""
+    """An activation: z for z > 0, else slope·z.
+
+    Attributes:
+        slope: 0 for a ReLU, −1 for the absolute value; or the name of a PReLU's parameter.
+    """
 
     slope: float | str
 
 
 @dataclass(frozen=True)
 class PoolCall:
-    """Pooling; after global pooling a map is a vector here, whatever axes torch still gives it."""
+    """A pooling; after a global one a map is a vector here, whatever axes torch keeps."""
 
     node: arch.Pooling
 
 
 @dataclass(frozen=True)
 class SumCall:
-    """The first input and `factor` times the second."""
+    """The first input plus `factor` times the second."""
 
     factor: float = 1.0
 
 
 @dataclass(frozen=True)
 class ScaleCall:
-    """Multiplied by a constant."""
+    """Multiplication by a constant."""
 
     factor: float
 
 
 @dataclass(frozen=True)
 class PadCall:
-    """A margin on all four sides, which the convolution that follows takes over."""
+    """Padding on all four sides, which is merged into the convolution that follows."""
 
     margin: int
     circular: bool
@@ -81,12 +88,12 @@ class PadCall:
 
 @dataclass(frozen=True)
 class ReshapeCall:
-    """Axes written otherwise; which of them, the result says."""
+    """A change of axes; which one follows from the result."""
 
 
 @dataclass(frozen=True)
 class EndCall:
-    """A softmax over the classes, which may only come last."""
+    """A softmax over the classes, which is only allowed at the end."""
 
     end: End
 
@@ -105,7 +112,14 @@ Operation = (
 
 
 def parameters_of(operation: Operation) -> tuple[str, ...]:
-    """The names of the parameters and buffers that an operation uses."""
+    """Return the names of the parameters and buffers that an operation uses.
+
+    Args:
+        operation: The operation.
+
+    Returns:
+        The names.
+    """
     match operation:
         case WeightCall():
             names: tuple[str | None, ...] = (operation.weight, operation.bias)
@@ -120,10 +134,16 @@ def parameters_of(operation: Operation) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class CallSite:
-    """One call: in which layer, of what, with what; `shape` of its first input, without batch.
+    """One call in a module's forward pass.
 
-    `flat`: whether that input is a vector of the network. `names`: of the module's parameters and
-    buffers, by identity. `count`: how many of the arguments come from the module's input.
+    Attributes:
+        where: The layer, for messages.
+        function: Name of the torch function.
+        args, kwargs: Its arguments.
+        shape: Shape of its first input, without the batch axis.
+        flat: Whether that input is a vector of the network.
+        names: Names of the module's parameters and buffers by `id`.
+        count: Number of arguments that depend on the module's input.
     """
 
     where: str
@@ -136,55 +156,115 @@ class CallSite:
     count: int
 
     def refuse(self, why: str) -> NoReturn:
+        """Raise `UserError` for this call.
+
+        Args:
+            why: The rest of the sentence after the layer.
+
+        Raises:
+            UserError: Always.
+        """
         raise UserError(f"{self.where} {why}", kind="not-supported", value=self.function)
 
     def refuse_call(self) -> NoReturn:
-        self.refuse(f"calls {self.function}, which is not supported; {SUPPORTED}.")
+        """Raise `UserError` because the function is not supported.
+
+        Raises:
+            UserError: Always.
+        """
+        self.refuse(f"calls {self.function}, which is not supported. Supported: {SUPPORTED}.")
 
     def argument(self, place: int, name: str, default: Any = None) -> Any:
+        """Return an argument of the call.
+
+        Args:
+            place: Its position.
+            name: Its keyword.
+            default: Value if it is missing.
+
+        Returns:
+            The argument.
+        """
         return self.args[place] if place < len(self.args) else self.kwargs.get(name, default)
 
     def held(self, tensor: Tensor) -> str:
-        """The name of a parameter or buffer."""
+        """Return the name of a parameter or buffer.
+
+        Args:
+            tensor: The tensor.
+
+        Returns:
+            Its name.
+
+        Raises:
+            UserError: It is neither.
+        """
         if id(tensor) not in self.names:
             self.refuse(
-                f"computes what it passes to {self.function} from other tensors (weight_norm, "
-                "spectral_norm, pruning or code of its own); only plain parameters are supported."
+                f"passes a tensor to {self.function} that is computed from others (weight_norm, "
+                "spectral_norm, pruning or custom code); only plain parameters are supported."
             )
         return self.names[id(tensor)]
 
     def held_or_none(self, tensor: Tensor | None) -> str | None:
+        """Return the name of a parameter or buffer, or `None`.
+
+        Args:
+            tensor: The tensor, or `None`.
+
+        Returns:
+            Its name, or `None`.
+
+        Raises:
+            UserError: It is neither.
+        """
         return None if tensor is None else self.held(tensor)
 
     def one(self, value: int | Sequence[int], what: str) -> int:
-        """The one number of a square kernel, stride or padding."""
+        """Return the single value of a square kernel, stride or padding.
+
+        Args:
+            value: One number, or one per axis.
+            what: What it is, for the message.
+
+        Returns:
+            The number.
+
+        Raises:
+            UserError: The numbers differ.
+        """
         if isinstance(value, int):
             return value
         if len(set(value)) != 1:
-            self.refuse(f"has the {what} {tuple(value)}; only square ones are supported.")
+            self.refuse(f"has {what} {tuple(value)}; only square ones are supported.")
         return int(value[0])
 
     def needs_map(self) -> None:
+        """Check that the input is a map.
+
+        Raises:
+            UserError: It is not.
+        """
         if self.flat or len(self.shape) != 3:
-            self.refuse(f"takes maps (channels, height, width), but {self.shape} arrives.")
+            self.refuse(f"takes maps (channels, height, width), but its input is {self.shape}.")
 
 
 def _linear(site: CallSite) -> Operation:
     weight = site.argument(1, "weight")
-    held = site.held(weight)
+    weight_name = site.held(weight)
     outputs, inputs = weight.shape
     if site.shape[-1:] != (inputs,):
         arriving = site.shape[0] if len(site.shape) == 1 else site.shape
-        site.refuse(f"takes {inputs} inputs, but {arriving} arrive.")
+        site.refuse(f"takes {inputs} inputs, but its input has {arriving}.")
     if len(site.shape) != 1:
         site.refuse(f"is applied to each row of {site.shape}; only vectors are supported.")
     node = arch.Dense(inputs, outputs, gated=False)
-    return WeightCall(node, held, site.held_or_none(site.argument(2, "bias")))
+    return WeightCall(node, weight_name, site.held_or_none(site.argument(2, "bias")))
 
 
 def _conv(site: CallSite) -> Operation:
     weight = site.argument(1, "weight")
-    held = site.held(weight)
+    weight_name = site.held(weight)
     outputs, inputs, *sides = weight.shape
     kernel = site.one(tuple(sides), "kernel")
     stride = site.one(site.argument(3, "stride", 1), "stride")
@@ -193,23 +273,23 @@ def _conv(site: CallSite) -> Operation:
     if site.argument(6, "groups", 1) != 1 or site.one(dilation, "dilation") != 1:
         site.refuse("has groups or dilation, which are not supported.")
     if padding == "same" and kernel % 2 == 0:
-        site.refuse("has padding 'same', which needs an odd kernel here.")
+        site.refuse("has padding 'same' with an even kernel; only odd kernels are supported.")
     if isinstance(padding, str):
         padding = kernel // 2 if padding == "same" else 0
     site.needs_map()
     if site.shape[0] != inputs:
-        site.refuse(f"takes {inputs} channels, but {site.shape} arrives.")
+        site.refuse(f"takes {inputs} channels, but its input is {site.shape}.")
     margin = site.one(padding, "padding")
     node = arch.Conv(inputs, outputs, kernel, stride, margin, gated=False)
-    return WeightCall(node, held, site.held_or_none(site.argument(2, "bias")))
+    return WeightCall(node, weight_name, site.held_or_none(site.argument(2, "bias")))
 
 
 def _norm(site: CallSite) -> Operation:
     if len(site.args) > 3:  # torch.nn.functional passes these by keyword
-        site.refuse("calls torch.batch_norm, not that of torch.nn.functional.")
+        site.refuse("calls torch.batch_norm; use torch.nn.functional.batch_norm instead.")
     mean, variance = site.argument(1, "running_mean"), site.argument(2, "running_var")
     if site.kwargs.get("training", False) or mean is None or variance is None:
-        site.refuse("couples the examples; call eval() first.")
+        site.refuse("couples the examples in training mode; call eval() first.")
     return NormCall(
         site.shape[0],
         site.held(mean),
@@ -222,26 +302,26 @@ def _norm(site: CallSite) -> Operation:
 
 def _clamp(site: CallSite) -> Operation:
     if site.argument(1, "min") != 0 or site.argument(2, "max") is not None:
-        site.refuse("clamps to other bounds than 0 from below, which is not supported.")
+        site.refuse("clamps to other bounds than min=0, which is not supported.")
     return GateCall(0.0)
 
 
 def _dropout(site: CallSite) -> Operation | None:
     p, training = site.argument(1, "p", 0.5), site.argument(2, "training", True)
     if training and p > 0:
-        site.refuse("is random in training; call eval() first.")
+        site.refuse("is random in training mode; call eval() first.")
     return None
 
 
 def _average_pool(site: CallSite) -> Operation:
     site.needs_map()
     if site.argument(4, "ceil_mode", False) or site.argument(6, "divisor_override") is not None:
-        site.refuse("rounds up or divides by another number, which is not supported.")
+        site.refuse("uses ceil_mode or divisor_override, which is not supported.")
     kernel = site.argument(1, "kernel_size")
     if isinstance(kernel, Sequence) and tuple(kernel) == site.shape[1:]:
         return PoolCall(arch.GlobalAveragePool())
     if site.one(site.argument(3, "padding", 0), "padding"):
-        site.refuse("has a padding of an average, which is not supported.")
+        site.refuse("has padded average pooling, which is not supported.")
     stride = site.argument(2, "stride") or kernel
     return PoolCall(arch.AveragePool(site.one(kernel, "kernel"), site.one(stride, "stride")))
 
@@ -249,7 +329,7 @@ def _average_pool(site: CallSite) -> Operation:
 def _max_pool(site: CallSite) -> Operation:
     site.needs_map()
     if site.argument(5, "ceil_mode", False):
-        site.refuse("rounds up, which is not supported.")
+        site.refuse("uses ceil_mode, which is not supported.")
     if site.one(site.argument(4, "dilation", 1), "dilation") != 1:
         site.refuse("has dilation, which is not supported.")
     kernel = site.argument(1, "kernel_size")
@@ -273,8 +353,8 @@ def _adaptive(site: CallSite) -> Operation | None:
     kernel = tuple(side // size for side, size in zip(sides, sizes, strict=True))
     if any(side % size for side, size in zip(sides, sizes, strict=True)) or len(set(kernel)) > 1:
         site.refuse(
-            f"pools {sides[0]}×{sides[1]} to {sizes[0]}×{sizes[1]}, which are no equal square "
-            "windows; that is not supported."
+            f"pools {sides[0]}×{sides[1]} to {sizes[0]}×{sizes[1]}; only equal square windows are "
+            "supported."
         )
     if kernel == (1, 1):
         return None
@@ -283,10 +363,10 @@ def _adaptive(site: CallSite) -> Operation | None:
 
 
 def _mean(site: CallSite) -> Operation | None:
-    found = site.argument(1, "dim")
-    axes = (found,) if isinstance(found, int) else tuple(found or ())
+    dim = site.argument(1, "dim")
+    axes = (dim,) if isinstance(dim, int) else tuple(dim or ())
     if {axis % site.args[0].dim() for axis in axes} != {2, 3}:
-        site.refuse(f"takes the {site.function} over the axes {axes}, which is not supported.")
+        site.refuse(f"takes the {site.function} over axes {axes}, which is not supported.")
     if site.flat:
         return None
     node = arch.GlobalAveragePool() if site.function == "mean" else arch.GlobalMaxPool()
@@ -295,7 +375,7 @@ def _mean(site: CallSite) -> Operation | None:
 
 def _sum(site: CallSite) -> Operation:
     if site.count != 2:
-        site.refuse("adds something that does not come from its inputs, which is not supported.")
+        site.refuse("adds something that does not depend on its inputs, which is not supported.")
     factor = float(site.kwargs.get("alpha", 1))
     return SumCall(-factor if site.function in ("sub", "subtract") else factor)
 
@@ -303,7 +383,7 @@ def _sum(site: CallSite) -> Operation:
 def _scale(site: CallSite) -> Operation:
     if site.function in ("neg", "negative"):
         return ScaleCall(-1.0)
-    factors = [each for each in site.args[:2] if not isinstance(each, Tensor)]
+    factors = [argument for argument in site.args[:2] if not isinstance(argument, Tensor)]
     kind = site.kwargs.get("rounding_mode")
     if site.count != 1 or len(factors) != 1 or kind or not isinstance(factors[0], (int, float)):
         site.refuse("multiplies or divides by a tensor, which is not supported.")
@@ -311,7 +391,7 @@ def _scale(site: CallSite) -> Operation:
     if site.function in ("mul", "multiply"):
         return ScaleCall(factor)
     if not isinstance(site.args[0], Tensor) or not factor:
-        site.refuse("divides by what comes from its inputs, or by 0, which is not supported.")
+        site.refuse("divides by its inputs or by 0, which is not supported.")
     return ScaleCall(1.0 / factor)
 
 
@@ -319,13 +399,13 @@ def _pad(site: CallSite) -> Operation:
     mode, value = site.argument(2, "mode", "constant"), site.argument(3, "value")
     if mode not in ("constant", "circular") or (mode == "constant" and value not in (None, 0)):
         what = f"'{mode}'" if mode != "constant" else f"with {value}"
-        site.refuse(f"has the padding mode {what}, which is not supported.")
+        site.refuse(f"has padding mode {what}, which is not supported.")
     site.needs_map()
     sides = tuple(site.argument(1, "pad"))
     if len(sides) != 4:
-        site.refuse(f"pads by {sides}; only the same margin on four sides is supported.")
+        site.refuse(f"pads by {sides}; only equal padding on all four sides is supported.")
     if min(sides) < 0:
-        site.refuse(f"pads by {sides}, which cuts off a margin; that is not supported.")
+        site.refuse(f"pads by {sides}; negative padding is not supported.")
     return PadCall(site.one(sides, "padding"), mode == "circular")
 
 

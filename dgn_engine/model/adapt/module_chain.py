@@ -1,4 +1,4 @@
-"""The calls of a module put in the order of a network's nodes: its branches become blocks."""
+"""The calls of a module in the order of a network's nodes, with branches as residual blocks."""
 
 from __future__ import annotations
 
@@ -28,9 +28,15 @@ _COMMUTING = (arch.MaxPool, arch.GlobalMaxPool, arch.Flatten)
 
 @dataclass(frozen=True)
 class ModuleChain:
-    """The network that a module is. `fed`: of each weight layer, the value of the trace that it
-    takes. `slopes`: of each gate layer its slope for negative inputs, a number or the name of a
-    parameter; empty where all are ReLU."""
+    """The network that a module was converted to.
+
+    Attributes:
+        architecture: Its architecture.
+        sources: Where each weight layer comes from.
+        fed: Number of the traced value that each weight layer takes as input.
+        slopes: Slope of each gate layer for negative inputs, a number or the name of a parameter;
+          empty if all are ReLU.
+    """
 
     architecture: arch.Architecture
     sources: tuple[LayerSource, ...]
@@ -38,12 +44,21 @@ class ModuleChain:
     slopes: tuple[float | str, ...]
 
     def stack(self, module: nn.Module, state: ModuleState | None = None) -> ModuleStack:
+        """Create the weights of the network from a module.
+
+        Args:
+            module: The module, whose parameters are used.
+            state: State to compare the module with whenever weights are read, or `None`.
+
+        Returns:
+            The weights.
+        """
         return ModuleStack(self.architecture, self.sources, module, self.slopes, state)
 
 
 @dataclass
 class _Link:
-    """One node of the chain, and what it comes from."""
+    """One node of the chain and its origin."""
 
     node: arch.Node
     where: str
@@ -53,14 +68,25 @@ class _Link:
 
 
 def chain_of(trace: ModuleTrace, input_shape: tuple[int, ...]) -> ModuleChain:
-    """Raises `UserError` naming the layer that no network of ours has in its place."""
+    """Convert a trace to a chain of nodes.
+
+    Args:
+        trace: The recorded calls.
+        input_shape: Shape of one example.
+
+    Returns:
+        The network.
+
+    Raises:
+        UserError: A layer is not supported in its position.
+    """
     makers = {call.output: call for call in trace.calls}
     forks = _forks(trace)
     try:
         links = list(_links(0, trace.last, makers, forks, set()))
     except RecursionError:
         raise UserError(
-            "The module has too many branches within branches; only residual blocks are supported.",
+            "The module has too many nested branches; only residual blocks are supported.",
             kind="not-supported",
         ) from None
     _check_parameters(links)
@@ -76,7 +102,7 @@ def chain_of(trace: ModuleTrace, input_shape: tuple[int, ...]) -> ModuleChain:
 
 
 def _forks(trace: ModuleTrace) -> list[int]:
-    """Of each value the last one before it that every way from the input passes."""
+    """Find, for each value, the last earlier value that all paths from the input pass through."""
     forks = [0] * len(trace.values)
     for call in trace.calls:
         one, *others = call.inputs
@@ -97,9 +123,9 @@ def _links(
     forks: Sequence[int],
     seen: set[int],
 ) -> Iterator[Piece]:
-    """What lies between two values, in order; an addition closes a block that began at its fork.
+    """Yield the pieces between two values in order; an addition closes the block from its fork.
 
-    Each call may be met once (`seen`): else there are ways that are no blocks.
+    Each call may occur once (`seen`); otherwise there are branches that are not blocks.
     """
     pieces: list[list[Piece]] = []
     while end != start:
@@ -107,8 +133,8 @@ def _links(
         if end in seen:
             inside = call.where[0].lower() + call.where[1:]
             raise UserError(
-                f"The output of {inside} takes several ways that do not meet again in "
-                "one addition; only residual blocks are supported.",
+                f"The output of {inside} is used in several branches that do not meet in one "
+                "addition; only residual blocks are supported.",
                 kind="not-supported",
             )
         seen.add(end)
@@ -119,13 +145,13 @@ def _links(
         begin = forks[end]
         block, skip = (list(_links(begin, value, makers, forks, seen)) for value in call.inputs)
         factors = [1.0, call.operation.factor]
-        # The skip is the branch with fewer layers, by convention the identity or projection.
+        # By convention the skip is the branch with fewer layers: the identity or projection.
         if len(block) < len(skip):
             block, skip = skip, block
             factors.reverse()
-        for place, branch in enumerate((block, skip)):
+        for index, branch in enumerate((block, skip)):
             while branch and (factor := _factor(branch[-1])) is not None:
-                factors[place] *= factor
+                factors[index] *= factor
                 branch.pop()
         if not all(factors):
             raise UserError(
@@ -139,14 +165,14 @@ def _links(
 
 
 def _factor(piece: Piece) -> float | None:
+    """Return the constant of a scaling, or `None`."""
     if isinstance(piece, TracedCall) and isinstance(piece.operation, ScaleCall):
         return piece.operation.factor
     return None
 
 
 def _check_parameters(pieces: Sequence[Piece]) -> None:
-    """Each parameter may be met once: of tied weights the tangent kernel is not the sum over
-    layers."""
+    """Refuse tied parameters, whose tangent kernel is not a sum over layers."""
     owned: set[str] = set()
     for call in pieces:
         if not isinstance(call, TracedCall):
@@ -162,7 +188,7 @@ def _check_parameters(pieces: Sequence[Piece]) -> None:
 
 
 def _joined(pieces: Sequence[Piece]) -> list[_Link]:
-    """One link for each node: what follows a weight layer becomes a part of it where it can."""
+    """Create one link per node, merging what follows a weight layer into it where possible."""
     chain: list[_Link] = []
     margin: TracedCall | None = None
     for piece in pieces:
@@ -170,7 +196,8 @@ def _joined(pieces: Sequence[Piece]) -> list[_Link]:
             isinstance(piece, TracedCall) and isinstance(piece.operation, WeightCall)
         ):
             raise UserError(
-                f"{margin.where} pads what no convolution takes at once, which is not supported.",
+                f"{margin.where} pads something other than the input of a convolution, which is "
+                "not supported.",
                 kind="not-supported",
             )
         match piece:
@@ -189,8 +216,8 @@ def _joined(pieces: Sequence[Piece]) -> list[_Link]:
                 _gate(chain, piece)
             case TracedCall(operation=EndCall()):
                 raise UserError(
-                    f"{piece.where} calls softmax, which is supported only as what the module does "
-                    "last.",
+                    f"{piece.where} calls softmax, which is supported only at the end of the "
+                    "module.",
                     kind="not-supported",
                 )
             case TracedCall(operation=PoolCall() as pool):
@@ -199,6 +226,7 @@ def _joined(pieces: Sequence[Piece]) -> list[_Link]:
 
 
 def _weighted(call: TracedCall, padded: TracedCall | None) -> _Link:
+    """Create the link of a weight layer, with the padding before it."""
     operation = call.operation
     assert isinstance(operation, WeightCall)
     node = operation.node
@@ -215,19 +243,19 @@ def _weighted(call: TracedCall, padded: TracedCall | None) -> _Link:
 
 
 def _scale(chain: list[_Link], call: TracedCall) -> None:
-    """Into the weight layer right before it, or the addition."""
+    """Fold a scaling or BatchNorm into the weight layer right before it, or into the addition."""
     operation = call.operation
     assert isinstance(operation, (NormCall, ScaleCall))
     last = chain[-1] if chain else None
     if all(link.source is None for link in chain):
         if isinstance(operation, NormCall):
             raise UserError(
-                f"{call.where} (BatchNorm) does not follow a Linear or Conv2d layer.",
+                f"{call.where} (BatchNorm) must follow a Linear or Conv2d layer.",
                 kind="not-supported",
             )
         raise UserError(
-            f"{call.where} multiplies its inputs by {operation.factor:g} before any layer with "
-            "weights; scale the data instead.",
+            f"{call.where} multiplies the inputs by {operation.factor:g} before the first weight "
+            "layer; scale the data instead.",
             kind="not-supported",
         )
     if last is not None and last.source is not None and not arch.is_gated(last.node):
@@ -242,41 +270,43 @@ def _scale(chain: list[_Link], call: TracedCall) -> None:
 
 
 def _gate(chain: list[_Link], call: TracedCall) -> None:
-    """At the weight layer before it, else as a node of its own.
+    """Attach a gate to the weight layer before it, or insert a gate node.
 
-    A ReLU commutes with max pooling and flattening: gates come first here.
+    A ReLU commutes with max pooling and flattening; here gates come first.
     """
     operation = call.operation
     assert isinstance(operation, GateCall)
     rectifies = operation.slope == 0.0
-    place = len(chain)
-    while rectifies and place and isinstance(chain[place - 1].node, _COMMUTING):
-        place -= 1
-    before = chain[place - 1] if place else None
-    if before is None or all(link.source is None for link in chain[:place]):
+    index = len(chain)
+    while rectifies and index and isinstance(chain[index - 1].node, _COMMUTING):
+        index -= 1
+    before = chain[index - 1] if index else None
+    if before is None or all(link.source is None for link in chain[:index]):
         raise UserError(
-            f"{call.where} (an activation) does not follow a Linear or Conv2d layer.",
+            f"{call.where} (an activation) must follow a Linear or Conv2d layer.",
             kind="not-supported",
         )
     if isinstance(before.node, (arch.Dense, arch.Conv)) and not before.node.gated:
         before.node, before.slope = replace(before.node, gated=True), operation.slope
     elif not (arch.is_gated(before.node) and rectifies and before.slope == 0.0):
-        # A second ReLU changes nothing.
-        chain.insert(place, _Link(arch.Gating(), call.where, slope=operation.slope))
+        # A second ReLU would change nothing.
+        chain.insert(index, _Link(arch.Gating(), call.where, slope=operation.slope))
 
 
 def _architecture(input_shape: tuple[int, ...], chain: Sequence[_Link]) -> arch.Architecture:
+    """Build the architecture, with the module's layer names in messages."""
     last = chain[-1] if chain else None
     if last is None or not isinstance(last.node, arch.Dense) or last.node.gated:
         where = "The module" if last is None else last.where
         raise UserError(
-            f"{where} comes last, but a network here ends with a Linear layer without activation.",
+            f"{where} comes last, but the last layer must be a Linear layer without activation.",
             kind="no-gates",
         )
     weights = sum(link.source is not None for link in chain)
     if weights > 1 and not any(arch.is_gated(link.node) for link in chain):
         raise UserError(
-            "The module has no gated layers: no activation follows its weights.", kind="no-gates"
+            "The module has no gated layers: no weight layer is followed by an activation.",
+            kind="no-gates",
         )
     try:
         return arch.Architecture(input_shape, tuple(link.node for link in chain))

@@ -1,9 +1,9 @@
-"""Refuses what a module's pass may not do beside another's training: draws and messages.
+"""Guards a module's forward pass that runs alongside training: no random draws, no messages.
 
-States of random generators are never put back for torch and Python: another thread, a loader that
-prefetches say, may draw meanwhile, and would draw the same numbers again. A draw is refused before
-it happens instead, in the thread that runs the module alone. Other threads of the module's own
-cannot be followed, and messages to other processes cannot be taken back: both are refused too.
+States of torch's and Python's generators are not saved and restored, because another thread, such
+as a prefetching loader, may draw meanwhile and would then draw the same numbers again. Instead a
+draw is refused before it happens, in the thread that runs the module. Threads of the module cannot
+be followed and messages to other processes cannot be undone, so both are refused, too.
 """
 
 from __future__ import annotations
@@ -36,51 +36,56 @@ _STARTS = {  # functions written in C that start a thread or a process
     ("posix", "system"),
     ("nt", "system"),
 }
-_GAUSS = random.Random.gauss.__code__  # returns a number that it kept, at times
+_GAUSS = random.Random.gauss.__code__  # may return a cached number without drawing
 
 
 class PassRefusedError(UserError):
-    """A module does something in its pass that it may not do beside its training."""
+    """A module's forward pass does something that is not allowed outside training."""
 
 
 class ModuleDrawsError(PassRefusedError):
-    """A module draws from, or sets, a random generator that belongs to the process."""
+    """A module draws from, or seeds, a global random generator."""
 
     def __init__(self) -> None:
         super().__init__(
-            "The module draws random numbers while it runs: what it does next time may be "
-            "something else. Call eval(), or leave that out."
+            "The module draws random numbers in its forward pass, so its outputs may change from "
+            "call to call; call eval(), or remove the random layers."
         )
 
 
 class ModuleCommunicatesError(PassRefusedError):
-    """A module exchanges messages with other processes, or work with other threads."""
+    """A module exchanges messages with other processes, or starts threads."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"The module {what} while it runs, which is not done apart from your training."
+            f"The module {what} in its forward pass, which is not allowed outside your training."
         )
 
 
 @contextmanager
 def refuse_draws(draws_of_numpy: bool = False) -> Iterator[None]:
-    """Raise `ModuleDrawsError` where what runs in it, in this thread, draws from torch's default
-    generators, from Python's `random` or from numpy's global generator, or seeds one of them.
+    """Refuse random draws and communication in this thread.
 
-    Draws of torch and Python are stopped before they happen, and so are collective operations of
-    `torch.distributed`, and threads and processes that are started. Generators that the module
-    itself owns may be drawn from.
+    The default generators of torch, Python's `random` and numpy's global generator are guarded;
+    generators that a module owns may be used. Draws of torch and Python, collective operations of
+    `torch.distributed` and starts of threads or processes are stopped before they happen.
 
-    numpy's compiled methods cannot be seen: the state of its global generator is compared. Where
-    it changed and no other thread of Python's runs, the draw was the module's, and is taken back.
-    While others run one of them may have drawn, and taking it back would repeat their numbers.
-    So where the module is known to draw from numpy (`draws_of_numpy`) it is not run beside them.
-    Nothing is locked: the module may wait for a thread that draws.
+    Compiled methods of numpy cannot be intercepted, so the state of its global generator is
+    compared. If it changed and no other Python thread is running, the draw was the module's and is
+    undone. With other threads running, one of them may have drawn, and undoing it would repeat
+    their numbers; a module that is known to draw from numpy is therefore not run then. Nothing is
+    locked, since the module may wait for a thread that draws.
+
+    Args:
+        draws_of_numpy: Whether the module is known to draw from numpy.
+
+    Yields:
+        Nothing.
 
     Raises:
-        ModuleDrawsError: the module draws.
-        ModuleCommunicatesError: it needs other threads or processes.
-        UserError: a profiler that Python cannot set aside runs in this thread.
+        ModuleDrawsError: The module draws.
+        ModuleCommunicatesError: It needs other threads or processes.
+        UserError: A profiler that cannot be paused is active in this thread.
     """
     alone = _is_alone()
     if draws_of_numpy and not alone:
@@ -94,14 +99,14 @@ def refuse_draws(draws_of_numpy: bool = False) -> Iterator[None]:
         if alone and _is_alone() and not is_same_state(before, np.random.get_state(legacy=False)):
             np.random.set_state(before)
             guard.refused = guard.refused or ModuleDrawsError()
-    if guard.refused is not None:  # in numpy, or the module's own code caught the error
+    if guard.refused is not None:  # numpy drew, or the module caught the error
         raise guard.refused
 
 
 def _is_alone() -> bool:
-    """Whether no other thread of Python's runs but those of this package, which do not draw.
+    """Check that only this thread and threads of this package, which do not draw, are running.
 
-    Their names say nothing, and not all threads are known to `threading`.
+    Thread names say nothing, and not all threads are known to `threading`.
     """
     own = threading.get_ident()
     return all(
@@ -110,7 +115,7 @@ def _is_alone() -> bool:
 
 
 def _runs_ours(frame: FrameType | None) -> bool:
-    """Whether a thread was started with a function of this package."""
+    """Check whether a thread was started with a function of this package."""
     function = ""
     while frame is not None:
         name = str(frame.f_globals.get("__name__"))
@@ -119,9 +124,10 @@ def _runs_ours(frame: FrameType | None) -> bool:
 
 
 class _DrawGuard(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves it so
-    """Sees the operations of torch in one thread, and while `calls_seen` its calls of C functions.
+    """Watches the torch operations of a thread and, within `watch_calls`, its calls of C functions.
 
-    `refused`: with what something was refused.
+    Attributes:
+        refused: The error that was raised, if any.
     """
 
     refused: PassRefusedError | None = None
@@ -140,19 +146,22 @@ class _DrawGuard(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch le
         return func(*args, **(kwargs or {}))
 
     def refuse(self, error: PassRefusedError) -> None:
+        """Record and raise an error."""
         self.refused = error
         raise error
 
     @contextmanager
     def calls_seen(self) -> Iterator[None]:
-        """See calls of `random` and seeds of torch's generators: a profile function of Python
-        belongs to one thread, and an exception that it raises stops the call."""
+        """Watch calls of `random` and seeding of torch's generators.
+
+        A Python profile function belongs to one thread, and an exception it raises stops the call.
+        """
         previous = sys.getprofile()
         pausable = hasattr(previous, "disable") and hasattr(previous, "enable")  # cProfile
         if previous is not None and not callable(previous) and not pausable:
             raise UserError(
-                "A profiler runs in this thread that cannot be set aside (of torch, with_stack): "
-                "a module is not run under it.",
+                "A profiler that cannot be paused (torch.profiler with with_stack=True) is active "
+                "in this thread; stop it first.",
                 kind="not-supported",
             )
         if pausable:
@@ -181,11 +190,11 @@ class _DrawGuard(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch le
                 self.refuse(ModuleDrawsError())
 
 
-_PYTHON: random.Random = random._inst  # of random.random() and others
+_PYTHON: random.Random = random._inst  # behind random.random() and others
 
 
 def _draws(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether an operation that may draw does, from a generator of the process."""
+    """Check whether an operation that may draw does so, from a global generator."""
     names = [argument.name for argument in func._schema.arguments]
     given = dict(zip(names, args, strict=False)) | dict(kwargs)
     generator = given.get("generator")
@@ -194,12 +203,12 @@ def _draws(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     if given.get("train", given.get("training", True)) is False:
         return False
     rates = [given.get(name) for name in ("p", "dropout", "dropout_p") if name in names]
-    if "generator" not in names and rates:  # dropout: attention and recurrent layers have it at 0
+    if "generator" not in names and rates:  # dropout, which attention and RNNs have at rate 0
         return bool(rates[0])
     return func.overloadpacket not in _CHOICES
 
 
-_CHOICES = {  # tagged as random, and are not
+_CHOICES = {  # tagged as random, but are not
     getattr(torch.ops.aten, name)
     for name in ("_fused_sdp_choice", "_nested_tensor_softmax_with_shape")
     if hasattr(torch.ops.aten, name)
@@ -208,11 +217,19 @@ _CHOICES = {  # tagged as random, and are not
 
 def _is_default(generator: torch.Generator) -> bool:
     cards = torch.cuda.default_generators if torch.cuda.is_initialized() else ()  # type: ignore[no-untyped-call]
-    return generator is torch.default_generator or any(generator is each for each in cards)
+    return generator is torch.default_generator or any(generator is card for card in cards)
 
 
 def is_same_state(one: Any, two: Any) -> bool:
-    """Return whether two states of a random generator are equal, arrays in them included."""
+    """Compare two states of a random generator, including arrays in them.
+
+    Args:
+        one: First state.
+        two: Second state.
+
+    Returns:
+        Whether they are equal.
+    """
     if isinstance(one, tuple):
         pairs = zip(one, two, strict=False)
         return len(one) == len(two) and all(is_same_state(*pair) for pair in pairs)

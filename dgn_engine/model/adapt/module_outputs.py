@@ -1,4 +1,4 @@
-"""The logits of a module: in whatever object it returns them, and before a softmax at its end."""
+"""The logits of a module: inside the object it returns, and before a softmax at its end."""
 
 from __future__ import annotations
 
@@ -16,23 +16,36 @@ _ENDS: dict[str, End] = {"softmax": "Softmax", "log_softmax": "LogSoftmax"}
 
 
 def output_tensor(output: object) -> Tensor | None:
-    """Return the tensor of logits in what a module returns, or None where that leaves it open.
+    """Return the tensor of logits in the output of a module.
 
-    It is the tensor itself, `logits` of an object (of Hugging Face, a dataclass, a named tuple),
-    the value under 'logits' of a mapping, or the only item of a tuple or list.
+    It is the tensor itself, the attribute `logits` of an object (Hugging Face, a dataclass, a named
+    tuple), the value of 'logits' in a mapping, or the only item of a tuple or list.
+
+    Args:
+        output: The output.
+
+    Returns:
+        The tensor, or `None` if there is no such.
     """
     if isinstance(output, Tensor):
         return output
-    found: object = getattr(output, "logits", None)
-    if found is None and isinstance(output, Mapping):
-        found = output.get("logits")
-    if found is None and isinstance(output, (tuple, list)) and len(output) == 1:
-        found = output[0]
-    return found if isinstance(found, Tensor) else None
+    logits: object = getattr(output, "logits", None)
+    if logits is None and isinstance(output, Mapping):
+        logits = output.get("logits")
+    if logits is None and isinstance(output, (tuple, list)) and len(output) == 1:
+        logits = output[0]
+    return logits if isinstance(logits, Tensor) else None
 
 
 def returned(output: object) -> str:
-    """Describe what a module returns: 'float32 of shape (4, 3, 2)', 'a dict with 'a', 'b''."""
+    """Describe the output of a module.
+
+    Args:
+        output: The output.
+
+    Returns:
+        For example "float32 of shape (4, 3, 2)" or "a dict with 'a', 'b'".
+    """
     if isinstance(output, Tensor):
         return f"{str(output.dtype).removeprefix('torch.')} of shape {tuple(output.shape)}"
     if output is None:
@@ -47,20 +60,45 @@ def returned(output: object) -> str:
 
 
 def left_out(end: End) -> str:
-    """Return the remark on a softmax that is not counted, or ''."""
-    return f"The {end} at its end is left out: logits are shown." if end else ""
+    """Return the remark on a softmax that is skipped.
+
+    Args:
+        end: The softmax, or ''.
+
+    Returns:
+        A sentence, or ''.
+    """
+    return f"The {end} at its end is skipped: logits are shown." if end else ""
 
 
 def end_of(function: str, args: Sequence[Any], kwargs: Mapping[str, Any], given: Tensor) -> End:
-    """Return which softmax over the classes of `given` (n, C) a call of torch is, or ''."""
+    """Identify a softmax over the classes.
+
+    Args:
+        function: Name of the torch function.
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
+        given: Its input, `(n, C)`.
+
+    Returns:
+        Which softmax it is, or ''.
+    """
     end = _ENDS.get(function, "")
     dim = args[1] if len(args) > 1 else kwargs.get("dim")
-    dim = 1 if dim is None else dim  # what torch takes of two axes
+    dim = 1 if dim is None else dim  # torch's default for two axes
     return end if given.dim() == 2 and dim in (1, -1) else ""
 
 
 def apply_end(end: End, logits: Tensor) -> Tensor:
-    """Compute what a module with this end returns for its logits (n, C)."""
+    """Apply the softmax at the end of a module.
+
+    Args:
+        end: The softmax, or ''.
+        logits: Logits, `(n, C)`.
+
+    Returns:
+        What the module returns, `(n, C)`.
+    """
     match end:
         case "Softmax":
             return F.softmax(logits, 1)
@@ -70,7 +108,11 @@ def apply_end(end: End, logits: Tensor) -> Tensor:
 
 
 class SoftmaxInputs(TorchFunctionMode):
-    """While it is active, the last softmax over classes is kept with the logits it was given."""
+    """Context that records the last softmax over classes with its input.
+
+    Attributes:
+        end: Which softmax it was, or ''.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,8 +121,14 @@ class SoftmaxInputs(TorchFunctionMode):
         self._given: Tensor | None = None
 
     def before(self, output: Tensor) -> Tensor:
-        """Return the logits that the softmax was given that made `output`, and which it was in
-        `end`; `output` itself where none made it."""
+        """Return the logits before the softmax that produced `output`, and set `end`.
+
+        Args:
+            output: Output of a module.
+
+        Returns:
+            The logits; `output` itself if no softmax produced it.
+        """
         if self._given is None or self._made is not output:
             self.end = ""
             return output
@@ -104,8 +152,15 @@ class SoftmaxInputs(TorchFunctionMode):
 
 
 def are_probabilities(outputs: Tensor) -> End:
-    """Return what outputs (n, C) look like, whatever made them: 'Softmax' where each row is
-    positive and adds up to one, 'LogSoftmax' where its exponentials do, '' else."""
+    """Recognise probabilities by their values.
+
+    Args:
+        outputs: Outputs, `(n, C)`.
+
+    Returns:
+        'Softmax' if all rows are non-negative and sum to one, 'LogSoftmax' if their exponentials
+        do, else ''.
+    """
     if outputs.shape[1] < 2 or not bool(torch.isfinite(outputs).all()):
         return ""
     ones = outputs.new_ones(len(outputs))

@@ -1,4 +1,4 @@
-"""The weights of a network that belong to a module: read from it at every pass, never copied."""
+"""Weights of a network that belong to a module: read from it at every pass, never copied."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ from dgn_engine.model.adapt.plain_access import copy_module, named_parts
 from dgn_engine.model.choices import Initialisation
 from dgn_engine.model.stack import LayerParameters, NormParameters, Stack
 
-_IDLE = frozenset({"training", "momentum"})  # of no matter in evaluation
+_IDLE = frozenset({"training", "momentum"})  # irrelevant in evaluation mode
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 Setting = tuple[object, ...]
 
 
 @dataclass(frozen=True)
 class ModuleState:
-    """Kinds, settings (slopes, ε, strides …), hooks and names of parameters of every layer.
+    """Types, settings (slopes, ε, strides …), hooks and parameter names of every layer of a module.
 
-    `volatile`: (layer, setting) that the module's own pass changes, such as a count of its calls.
+    Attributes:
+        layers: Settings by layer.
+        volatile: Pairs (layer, setting) that the module's own forward pass changes, such as a call
+          counter.
     """
 
     layers: dict[str, dict[str, Setting]]
@@ -35,26 +38,49 @@ class ModuleState:
 
     @classmethod
     def of(cls, module: nn.Module) -> ModuleState:
+        """Record the state of a module.
+
+        Args:
+            module: The module.
+
+        Returns:
+            The state.
+        """
         seen: dict[int, int] = {}
         parts = named_parts(module, remove_duplicate=False)
         return cls({name: dict(_settings(part, seen)) for name, part in parts})
 
     def changed_by(self, later: ModuleState) -> frozenset[tuple[str, str]]:
-        """The (layer, setting) in which a later state differs; '' stands for a layer's presence."""
-        found = {(name, "") for name in self.layers.keys() ^ later.layers.keys()}
+        """Compare with a later state.
+
+        Args:
+            later: The later state.
+
+        Returns:
+            Pairs (layer, setting) that differ, without volatile ones; '' stands for a layer's
+            presence.
+        """
+        changes = {(name, "") for name in self.layers.keys() ^ later.layers.keys()}
         for name in self.layers.keys() & later.layers.keys():
             one, two = self.layers[name], later.layers[name]
-            found |= {(name, key) for key in one.keys() & two.keys() if one[key] != two[key]}
-            found |= {(name, key) for key in one.keys() - two.keys()}
-        return frozenset(found) - self.volatile
+            changes |= {(name, key) for key in one.keys() & two.keys() if one[key] != two[key]}
+            changes |= {(name, key) for key in one.keys() - two.keys()}
+        return frozenset(changes) - self.volatile
 
     def check(self, module: nn.Module) -> None:
-        """Raise `ArgumentError` where the module is another one by now."""
+        """Check that a module has not changed.
+
+        Args:
+            module: The module now.
+
+        Raises:
+            ArgumentError: It has changed.
+        """
         now = ModuleState.of(module)
         if now.layers == self.layers:
             return
-        found = self.changed_by(now)
-        changed = sorted(found, key=lambda pair: (pair[0], pair[1] != "kind", pair[1]))
+        changes = self.changed_by(now)
+        changed = sorted(changes, key=lambda pair: (pair[0], pair[1] != "kind", pair[1]))
         if not changed:
             return
         name, key = changed[0]
@@ -62,13 +88,14 @@ class ModuleState:
         what = "the layers" if part is None else where_of(name, part)
         detail = f" ({key})" if key else ""
         raise ArgumentError(
-            f"The module was changed after it was adapted: {what}{detail} is not as it was; adapt "
-            "it again.",
+            f"The module has changed since it was adapted: {what}{detail} is different; adapt it "
+            "again.",
             kind="changed",
         )
 
 
 def _settings(part: nn.Module, seen: dict[int, int]) -> Iterator[tuple[str, Setting]]:
+    """Yield the settings of one layer."""
     yield "kind", (type(part),)
     held = vars(part)
     hooks = tuple(tuple(held[name]) for name in _HOOKS if held.get(name))
@@ -96,8 +123,14 @@ def _is_plain(value: object) -> bool:
 
 @dataclass(frozen=True)
 class LayerSource:
-    """Where a weight layer comes from: names of its parameters in the module (no weight where
-    channels are only scaled), and what is done to each channel of it before its gate, in order."""
+    """Where a weight layer comes from.
+
+    Attributes:
+        where: The layer, for messages.
+        weight: Name of its weight; `None` if channels are only scaled.
+        bias: Name of its bias, or `None`.
+        after: What is applied to each channel before the gate, in order.
+    """
 
     where: str
     weight: str | None
@@ -105,27 +138,47 @@ class LayerSource:
     after: tuple[NormCall | ScaleCall, ...] = ()
 
     def own(self) -> tuple[str, ...]:
-        """Names of weight, bias, γ and shifts."""
-        norms = [each for each in self.after if isinstance(each, NormCall)]
+        """Return the names of weight, bias, γ and shifts.
+
+        Returns:
+            The names.
+        """
+        norms = [step for step in self.after if isinstance(step, NormCall)]
         pairs = [(self.weight, self.bias), *((norm.scale, norm.shift) for norm in norms)]
         return tuple(name for pair in pairs for name in pair if name is not None)
 
     def used(self) -> tuple[str, ...]:
-        """`own` and the statistics of BatchNorms."""
-        norms = [each for each in self.after if isinstance(each, NormCall)]
+        """Return the names of all parameters and BatchNorm statistics.
+
+        Returns:
+            The names.
+        """
+        norms = [step for step in self.after if isinstance(step, NormCall)]
         return (*self.own(), *(name for norm in norms for name in (norm.mean, norm.variance)))
 
     @property
     def has_bias(self) -> bool:
+        """Whether the folded layer has a bias.
+
+        Returns:
+            Whether it has a bias or a BatchNorm.
+        """
         return self.bias is not None or any(isinstance(each, NormCall) for each in self.after)
 
 
 class ModuleStack(Stack):
-    """A `Stack` whose weights and biases are those of `module` at the time of asking, with factors
-    and BatchNorms (as in evaluation, with the statistics gathered so far) folded in anew.
+    """A `Stack` whose weights are the current ones of a module.
 
-    The module is not a part of the stack: it is neither moved nor saved with it. Where it is
-    another one than `state` says, its weights are asked for in vain (`ArgumentError`).
+    Constant factors and BatchNorms (with running statistics) are folded in whenever they are read.
+    The module is not a submodule: it is neither moved nor saved with the stack. If it no longer
+    matches `state`, reading weights raises `ArgumentError`.
+
+    Args:
+        architecture: The network.
+        sources: Where each weight layer comes from.
+        module: The module.
+        slopes: Slope of each gate layer, a number or the name of a parameter; empty for ReLU.
+        state: State to compare the module with, or `None`.
     """
 
     def __init__(
@@ -140,24 +193,24 @@ class ModuleStack(Stack):
         self._sources = tuple(sources)
         self._slopes = tuple(slopes)
         self._state = state
-        self._module = (module,)  # in a tuple, so that it is not registered
+        self._module = (module,)  # in a tuple, so that torch does not register it
         self._bind()
 
     def _bind(self) -> None:
-        """Register the parameters that the module has now; it may have been given others."""
-        for place, source in enumerate(self._sources):
+        """Register the current parameters of the module, which may have been replaced."""
+        for layer, source in enumerate(self._sources):
             if source.weight is not None:
-                self.weights[place] = _parameter(self._held(source.weight))
+                self.weights[layer] = _parameter(self._held(source.weight))
             if len(self.biases):
                 bias = source.bias
-                self.biases[place] = None if bias is None else _parameter(self._held(bias))
+                self.biases[layer] = None if bias is None else _parameter(self._held(bias))
 
     def __deepcopy__(self, memo: dict[int, object]) -> ModuleStack:
-        """With a copy of the module that runs none of its code."""
+        """Copy the stack together with its module, without running code of the latter."""
         memo[id(self._module)] = (copy_module(self._module[0], memo),)
-        made = memo[id(self)] = type(self).__new__(type(self))
-        vars(made).update({name: deepcopy(value, memo) for name, value in vars(self).items()})
-        return made
+        copied = memo[id(self)] = type(self).__new__(type(self))
+        vars(copied).update({name: deepcopy(value, memo) for name, value in vars(self).items()})
+        return copied
 
     def draw(
         self,
@@ -166,14 +219,33 @@ class ModuleStack(Stack):
         sigma: float = 0.0,
         before_layer: Callable[[int], None] = lambda _: None,
     ) -> None:
+        """Initialise the module's weights at random (see `Stack.init_weights`).
+
+        Args:
+            init: As for `Stack.init_weights`.
+            generator: As for `Stack.init_weights`.
+            sigma: As for `Stack.init_weights`.
+            before_layer: As for `Stack.init_weights`.
+        """
         self._bind()
         super().draw(init, generator, sigma, before_layer)
 
     def take(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> None:
+        """Copy weights into the module (see `Stack.load_layers`).
+
+        Args:
+            weights: As for `Stack.load_layers`.
+            biases: As for `Stack.load_layers`.
+        """
         self._bind()
         super().take(weights, biases)
 
     def slopes(self) -> tuple[Tensor, ...] | None:
+        """Return the current slopes of each gate layer.
+
+        Returns:
+            `(1,)` or `(C,)` per gate layer; `None` if all are ReLU.
+        """
         if not self._slopes:
             return None
         like = self.tensors()[0][0].detach()
@@ -183,6 +255,11 @@ class ModuleStack(Stack):
         )
 
     def trained_slopes(self) -> tuple[bool, ...]:
+        """Return which slopes are parameters that train.
+
+        Returns:
+            One bool per gate layer.
+        """
         return tuple(
             isinstance(slope, str) and self._held(slope).requires_grad for slope in self._slopes
         )
@@ -198,18 +275,20 @@ class ModuleStack(Stack):
         return [weight for weight, _ in folded], [bias for _, bias in folded]
 
     def _folded(self, layer: arch.Weighted, source: LayerSource) -> tuple[Tensor, Tensor | None]:
+        """Return weight and bias of a layer with everything that follows folded in."""
         weight = self._weight(layer, source)
         bias = None if source.bias is None else self._held(source.bias)
         if weight.shape != arch.weight_shape(layer):
             raise UserError(
-                f"{source.where} has another shape by now, {tuple(weight.shape)}: adapt it again.",
+                f"{source.where} now has weights of shape {tuple(weight.shape)}; adapt the module "
+                "again.",
                 kind="wrong-shape",
             )
-        for each in source.after:
-            if isinstance(each, ScaleCall):
-                weight, bias = each.factor * weight, None if bias is None else each.factor * bias
+        for step in source.after:
+            if isinstance(step, ScaleCall):
+                weight, bias = step.factor * weight, None if bias is None else step.factor * bias
                 continue
-            slope, mean, shift = self._norm(each)
+            slope, mean, shift = self._norm(step)
             weight = weight * slope.reshape(-1, *[1] * (weight.dim() - 1))
             moved = -mean if bias is None else bias - mean
             bias = moved * slope if shift is None else moved * slope + shift
@@ -220,52 +299,69 @@ class ModuleStack(Stack):
         return tuple(self._parameters_of(layer, source) for layer, source in pairs)
 
     def _parameters_of(self, layer: arch.Weighted, source: LayerSource) -> LayerParameters:
-        """Weight, bias, γ and shifts of the module itself: each moves q by what is behind it."""
+        """Collect a layer's trained parameters, with the factors that follow each of them."""
         bias = None if source.bias is None else self._held(source.bias)
-        made: tuple[Tensor, Tensor | None] = (self._weight(layer, source), bias)
+        current: tuple[Tensor, Tensor | None] = (self._weight(layer, source), bias)
         steps: list[tuple[Tensor, NormParameters | None]] = []
         for each in source.after:
             if isinstance(each, ScaleCall):
-                factor = made[0].new_full((1,), each.factor)
-                made = _scaled_by(factor, *made)
+                factor = current[0].new_full((1,), each.factor)
+                current = _scaled_by(factor, *current)
                 steps.append((factor, None))
                 continue
+            # u = (Wz + b − μ)/√(σ² + ε);  γu + β
             slope, mean, shift = self._norm(each)
-            centred = (made[0], -mean if made[1] is None else made[1] - mean)
+            centred = (current[0], -mean if current[1] is None else current[1] - mean)
             unit = _scaled_by(torch.rsqrt(self._held(each.variance) + each.epsilon), *centred)
             norm = NormParameters(
                 unit if self._trains(each.scale) else None, self._trains(each.shift)
             )
             weight, moved = _scaled_by(slope, *centred)
-            made = (weight, moved if shift is None or moved is None else moved + shift)
+            current = (weight, moved if shift is None or moved is None else moved + shift)
             steps.append((slope, norm))
-        behind: Tensor | None = None
+        # What follows a normalisation multiplies its gradient: accumulate factors from the end.
+        following: Tensor | None = None
         norms: list[NormParameters] = []
         for factor, step in reversed(steps):
             if step is not None and (step.unit is not None or step.shift):
-                norms.append(replace(step, scale=behind))
-            behind = factor if behind is None else factor * behind
-        trained = (self._trains(source.bias), behind, tuple(norms), self._trains(source.weight))
+                norms.append(replace(step, scale=following))
+            following = factor if following is None else factor * following
+        trained = (self._trains(source.bias), following, tuple(norms), self._trains(source.weight))
         return LayerParameters(*trained)
 
     def layer_parameters(self, folded: bool = False) -> tuple[LayerParameters, ...]:
+        """Return the trained parameters of each weight layer.
+
+        Args:
+            folded: Whether to treat the folded weights and biases as what is trained.
+
+        Returns:
+            One entry per weight layer.
+
+        Raises:
+            UserError: `folded` is set, but some parameters are frozen.
+        """
         if folded and self.frozen:
             raise UserError(
-                "A part of its parameters is frozen: there is no kernel of folded weights of which "
-                "a part does not train.",
+                "folded=True needs all parameters to train, but some are frozen.",
                 kind="frozen",
             )
         return super().layer_parameters(folded)
 
     @property
     def frozen(self) -> bool:
+        """Whether some of the module's parameters are frozen.
+
+        Returns:
+            Whether one is.
+        """
         return not all(self._trains(name) for source in self._sources for name in source.own())
 
     def _trains(self, name: str | None) -> bool:
         return name is not None and self._held(name).requires_grad
 
     def _weight(self, layer: arch.Weighted, source: LayerSource) -> Tensor:
-        """As it is in the module; ones where channels are only scaled."""
+        """Return the module's weight; ones if channels are only scaled."""
         if source.weight is not None:
             return self._held(source.weight)
         last = self._sources[-1].weight
@@ -273,7 +369,7 @@ class ModuleStack(Stack):
         return self._held(last).detach().new_ones(layer.outputs)
 
     def _norm(self, norm: NormCall) -> tuple[Tensor, Tensor, Tensor | None]:
-        """γ / √(σ² + ε), μ and β, (C,) each."""
+        """Return γ/√(σ² + ε), μ and β, `(C,)` each."""
         slope = torch.rsqrt(self._held(norm.variance) + norm.epsilon)
         if norm.scale is not None:
             slope = slope * self._held(norm.scale)
@@ -282,18 +378,27 @@ class ModuleStack(Stack):
 
 
 def held(module: nn.Module, name: str) -> Tensor:
-    """The module's parameter or buffer of this name, now."""
+    """Return the current parameter or buffer of a module.
+
+    Args:
+        module: The module.
+        name: Qualified name of the tensor.
+
+    Returns:
+        The tensor.
+    """
     owner, _, own = name.rpartition(".")
     return cast(Tensor, getattr(module.get_submodule(owner), own))
 
 
 def _scaled_by(factor: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """A layer whose channels are multiplied by (C,) or (1,) numbers."""
+    """Multiply the channels of a layer by `(C,)` or `(1,)` numbers."""
     by_channel = factor.reshape(-1, *[1] * (weight.dim() - 1))
     return weight * by_channel, None if bias is None else bias * factor
 
 
 def _parameter(tensor: Tensor) -> nn.Parameter:
+    """Return a tensor as a parameter; a buffer becomes one that does not train."""
     if isinstance(tensor, nn.Parameter):
         return tensor
     return nn.Parameter(tensor, requires_grad=False)  # a buffer

@@ -1,7 +1,7 @@
-"""Any module followed call by call while random inputs pass through a copy of it.
+"""Traces a module call by call while random inputs pass through a copy of it.
 
-Unlike a symbolic trace this sees what a module really does: shapes that its code asks for, hooks,
-changes in place and which tensor they reach, and whether autograd follows.
+Unlike a symbolic trace this sees what the module really does: shapes that its code reads, hooks,
+in-place changes and which tensor they reach, and whether autograd follows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dgn_engine.model.adapt.module_outputs import End, output_tensor, returned
 from dgn_engine.model.adapt.plain_access import copy_module, named_parts, registry
 from dgn_engine.model.architecture import Flatten, GlobalAveragePool, GlobalMaxPool
 
-# What code may ask about a tensor without using its values.
+# What code may query about a tensor without using its values.
 _QUERIES = frozenset(
     [
         "size",
@@ -73,8 +73,15 @@ _PROPERTIES = frozenset(
 
 @dataclass(frozen=True)
 class TracedCall:
-    """One call that made value number `output`, with so many channels, of the values `inputs`;
-    value 0 is the input."""
+    """One recorded call.
+
+    Attributes:
+        where: The layer, for messages.
+        operation: What was called.
+        inputs: Numbers of its input values; 0 is the module's input.
+        output: Number of its output value.
+        channels: Number of channels of its output.
+    """
 
     where: str
     operation: Operation
@@ -85,11 +92,15 @@ class TracedCall:
 
 @dataclass(frozen=True)
 class ModuleTrace:
-    """What random inputs (n, *input_shape) met in `copy`, a float64 copy of the module on the CPU.
+    """The recorded run of random inputs through a float64 copy of a module on the CPU.
 
-    `values`: each value as the module computed it, with its graph for autograd; None where the
-    module overwrote it in place. `returned`: which of them the module returned; `last`: the logits,
-    which are the same, or what the softmax at its `end` was given.
+    Attributes:
+        copy: The copy.
+        calls: The calls in order.
+        values: Each value with its autograd graph; `None` if it was overwritten in place.
+        returned: Number of the value that the module returned.
+        last: Number of the logits: the same, or the input of the softmax at the `end`.
+        end: That softmax, or ''.
     """
 
     copy: nn.Module
@@ -101,7 +112,19 @@ class ModuleTrace:
 
 
 def traced(module: nn.Module, input_shape: tuple[int, ...], examples: int = 2) -> ModuleTrace:
-    """Follow a module; raises `UserError` naming the layer that cannot be."""
+    """Trace a module.
+
+    Args:
+        module: The module.
+        input_shape: Shape of one example.
+        examples: Number of random examples.
+
+    Returns:
+        The trace.
+
+    Raises:
+        UserError: A layer cannot be traced; the message gives it.
+    """
     copy = float64_copy(module)
     tracer = _Tracer(copy, random_inputs(input_shape, examples, seed=0))
     with _named_places(copy, tracer.places):
@@ -112,41 +135,60 @@ def traced(module: nn.Module, input_shape: tuple[int, ...], examples: int = 2) -
 
 
 def random_inputs(input_shape: tuple[int, ...], examples: int, seed: int) -> Tensor:
-    """(examples, *input_shape), float64, the same at every call."""
+    """Draw normal inputs, the same at every call.
+
+    Args:
+        input_shape: Shape of one example.
+        examples: Number of examples.
+        seed: Seed.
+
+    Returns:
+        Inputs, `(examples, *input_shape)`, float64.
+    """
     generator = torch.Generator().manual_seed(seed)
     return torch.randn((examples, *input_shape), generator=generator, dtype=torch.float64)
 
 
 def float64_copy(module: nn.Module) -> nn.Module:
-    """A copy on the CPU; raises `UserError` where a module cannot be copied or followed."""
+    """Copy a module to float64 on the CPU.
+
+    Args:
+        module: The module.
+
+    Returns:
+        The copy.
+
+    Raises:
+        UserError: It cannot be copied or traced.
+    """
     for name, part in named_parts(module):
         where = where_of(name, part)
         if isinstance(part, torch.jit.ScriptModule):
             raise UserError(
-                f"{where} is compiled by torch.jit; pass the module it was made from.",
+                f"{where} was compiled by torch.jit; pass the original module.",
                 kind="not-supported",
             )
         if "_orig_mod" in registry(part, "_modules"):
             raise UserError(
-                f"{where} is made by torch.compile; pass the module it was made from.",
+                f"{where} was compiled by torch.compile; pass the original module.",
                 kind="not-supported",
             )
-        for held in vars(part).values():
-            if isinstance(held, Tensor) and held.grad_fn is not None:
+        for attribute in vars(part).values():
+            if isinstance(attribute, Tensor) and attribute.grad_fn is not None:
                 raise UserError(
-                    f"{where} holds a tensor that was computed from other tensors (weight_norm, "
-                    "say); only plain parameters are supported.",
+                    f"{where} has a tensor that is computed from others (by weight_norm, for "
+                    "example); only plain parameters are supported.",
                     kind="not-supported",
                 )
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
         if tensor.is_complex():
             raise UserError(
-                f"'{name}' holds complex numbers; only real weights have gates.", kind="wrong-type"
+                f"'{name}' is complex; only real weights are supported.", kind="wrong-type"
             )
     for name, parameter in module.named_parameters():
         if parameter._backward_hooks:
             raise UserError(
-                f"The parameter {name} has a hook on its gradient; remove it first.",
+                f"Parameter {name} has a gradient hook; remove it first.",
                 kind="not-supported",
             )
     try:
@@ -161,7 +203,7 @@ def float64_copy(module: nn.Module) -> nn.Module:
 
 
 class _Tracer(TorchFunctionMode):
-    """Sees every call of torch's functions; records those that meet what comes from its inputs."""
+    """Watches all calls of torch functions and records those that depend on the inputs."""
 
     def __init__(self, copy: nn.Module, x: Tensor) -> None:
         super().__init__()
@@ -170,7 +212,7 @@ class _Tracer(TorchFunctionMode):
         self.values: list[Tensor | None] = [x]
         self._copy = copy
         self._flat = [x.dim() == 2]
-        # Identities stay true as long as the tensors live: all of them are kept.
+        # An id is unique only while its tensor is alive, so all tensors are kept.
         self._known: dict[int, tuple[int, int, Tensor]] = {id(x): (0, x._version, x)}
         tensors = chain(
             copy.named_parameters(remove_duplicate=False),
@@ -180,11 +222,12 @@ class _Tracer(TorchFunctionMode):
         self._held: dict[str, Tensor] = {}
         for name, tensor in tensors:
             self._held[self._names.setdefault(id(tensor), name)] = tensor
-        self._trains = [False]  # of each value, whether a parameter before it does
-        self._ends: dict[int, TracedCall] = {}  # by the number of what a softmax made
+        self._trains = [False]  # for each value, whether it depends on a trained parameter
+        self._ends: dict[int, TracedCall] = {}  # softmax calls by the number of their output
         self._refusal: UserError | None = None
 
     def run(self) -> Any:
+        """Run the copy on the inputs and return its output."""
         x = self.values[0]
         assert x is not None
         try:
@@ -196,42 +239,44 @@ class _Tracer(TorchFunctionMode):
             if self._refusal is not None:
                 raise self._refusal from None
             raise UserError(
-                f"The module cannot be run on inputs of shape {tuple(x.shape)}: "
-                f"{first_line(error)}",
+                f"The module fails on inputs of shape {tuple(x.shape)}: {first_line(error)}",
                 kind="cannot-run",
             ) from None
-        if self._refusal is not None:  # its own code caught it
+        if self._refusal is not None:  # the module caught the error
             raise self._refusal
         return output
 
     def number_of(self, output: Any) -> int:
+        """Return the number of the value that the module returned."""
         tensor = output_tensor(output)
         if tensor is None:
             raise UserError(
-                f"The module returns {returned(output)}; logits are needed.", kind="no-logits"
+                f"The module returns {returned(output)}; expected logits.", kind="no-logits"
             )
         if id(tensor) not in self._known:
             raise UserError(
-                "What the module returns was not made by layers that can be followed.",
+                "The module's output does not come from layers that can be traced.",
                 kind="no-logits",
             )
         if tensor.dim() != 2:
             raise UserError(
-                f"The module returns the shape {tuple(tensor.shape)}; logits (examples, classes) "
-                "are needed.",
+                f"The module returns shape {tuple(tensor.shape)}; expected logits (examples, "
+                "classes).",
                 kind="no-logits",
             )
         return self._number(tensor, "The module")
 
     def before_end(self, number: int) -> tuple[int, End]:
-        """The value of the logits, where a softmax made value `number`, and which it was."""
+        """Return the number of the logits and which softmax, if any, was applied to them."""
         call = self._ends.get(number)
         if call is None:
             return number, ""
         assert isinstance(call.operation, EndCall)
         if self.values[call.inputs[0]] is None:
             raise UserError(
-                f"{call.where} has its logits changed in place afterwards.", kind="not-supported"
+                f"The logits of {call.where} are changed in place afterwards, which is not "
+                "supported.",
+                kind="not-supported",
             )
         return call.inputs[0], call.operation.end
 
@@ -243,11 +288,11 @@ class _Tracer(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        met = [each for each in _tensors((args, kwargs)) if id(each) in self._known]
-        if not met or _asks(func):
+        traced_inputs = [tensor for tensor in _tensors((args, kwargs)) if id(tensor) in self._known]
+        if not traced_inputs or _asks(func):
             return func(*args, **kwargs)
         try:
-            return self._followed(func, args, kwargs, met)
+            return self._followed(func, args, kwargs, traced_inputs)
         except UserError as refusal:
             self._refusal = refusal
             raise
@@ -259,6 +304,7 @@ class _Tracer(TorchFunctionMode):
         kwargs: Mapping[str, Any],
         met: Sequence[Tensor],
     ) -> Any:
+        """Check, run and record one call."""
         where = self.places[-1] if self.places else "The module"
         name = _called(func)
         numbers = tuple(self._number(tensor, where) for tensor in met)
@@ -268,13 +314,13 @@ class _Tracer(TorchFunctionMode):
         if name not in OPERATIONS or "out" in kwargs:
             site.refuse_call()
         if id(before) != id(args[0] if args else None) and name != "mul":
-            site.refuse(f"passes what comes from its inputs to {name} as a parameter.")
+            site.refuse(f"passes a tensor that depends on its inputs to {name} as a parameter.")
         operation = OPERATIONS[name](site)
         trains = any(self._trains[number] for number in numbers) or self._has_trained(operation)
         if trains and operation is not None and not torch.is_grad_enabled():
             site.refuse(
-                f"calls {name} under no_grad, or in a function or backward hook of its own, with "
-                "parameters that train; set their requires_grad to False, or leave that out."
+                f"calls {name} under no_grad, in a custom function or in a backward hook although "
+                "its parameters train; set their requires_grad to False, or remove that."
             )
         result = func(*args, **kwargs)
         self._check(site, before, result)
@@ -286,24 +332,27 @@ class _Tracer(TorchFunctionMode):
         return result
 
     def _has_trained(self, operation: Operation | None) -> bool:
+        """Check whether an operation uses a trained parameter."""
         names = () if operation is None else parameters_of(operation)
         return any(self._held[name].requires_grad for name in names)
 
     def _check(self, site: CallSite, before: Tensor, result: Any) -> None:
+        """Refuse a call whose result cannot be part of a network."""
         if not isinstance(result, Tensor):
-            site.refuse(f"calls {site.function}, which does not return one tensor.")
+            site.refuse(f"calls {site.function}, which does not return a single tensor.")
         if result.dtype != torch.float64 or result.device != before.device:
-            site.refuse(f"turns its inputs into {result.dtype}, which is not supported.")
+            site.refuse(f"converts its inputs to {result.dtype}, which is not supported.")
         if result.dim() < 2 or len(result) != len(before):
             site.refuse(f"calls {site.function}, which mixes the examples.")
 
     def _record(
         self, site: CallSite, operation: Operation | None, numbers: tuple[int, ...], result: Tensor
     ) -> None:
+        """Number the result of a call."""
         if operation is None:
             self._known[id(result)] = (numbers[0], result._version, result)
             return
-        if id(result) in self._known:  # in place: the old value is no more
+        if id(result) in self._known:  # in place: the old value no longer exists
             self.values[self._known[id(result)][0]] = None
         self._known[id(result)] = (len(self.values), result._version, result)
         call = TracedCall(site.where, operation, numbers, len(self.values), result.shape[1])
@@ -316,40 +365,42 @@ class _Tracer(TorchFunctionMode):
         self._flat.append(self._flat[numbers[0]] or flattens)
 
     def _number(self, tensor: Tensor, where: str) -> int:
+        """Return the number of a value that was not changed in place since."""
         number, version, _ = self._known[id(tensor)]
         if tensor._version != version:
             raise UserError(
-                f"{where} uses a tensor that was changed in place through another view of it, "
-                "which is not supported.",
+                f"{where} uses a tensor that was changed in place through another view, which is "
+                "not supported.",
                 kind="not-supported",
             )
         return number
 
     def _shape(self, tensor: Tensor, number: int) -> tuple[int, ...]:
-        """Without batch; a pooled map is a vector, whatever axes are left of it."""
+        """Return a shape without the batch axis; a pooled map is a vector, whatever axes remain."""
         shape = tuple(tensor.shape[1:])
         return shape[:1] if self._flat[number] else shape
 
 
 def _reshaped(site: CallSite, before: Tensor, result: Tensor) -> Operation | None:
+    """Decide what a reshape is in the network: nothing, or flattening."""
     n = len(before)
     same = result.numel() == before.numel() and torch.equal(
         result.detach().reshape(n, -1), before.detach().reshape(n, -1)
     )
     if not same:
-        site.refuse(f"calls {site.function}, which leaves out or reorders some of its inputs.")
+        site.refuse(f"calls {site.function}, which drops or reorders some of its inputs.")
     if result.shape == before.shape:
         return None
     if site.flat and result[0].numel() == result.shape[1]:
         return None
     if site.flat or result.dim() != 2:
-        site.refuse(f"turns {site.shape} into {tuple(result.shape[1:])}, which is not supported.")
+        site.refuse(f"reshapes {site.shape} to {tuple(result.shape[1:])}, which is not supported.")
     return PoolCall(Flatten())
 
 
 @contextmanager
 def _named_places(copy: nn.Module, places: list[str]) -> Iterator[None]:
-    """While it lasts, `places` ends with the layer whose forward is running."""
+    """Keep the layer whose forward is running as the last of `places`."""
     handles = []
     for name, part in copy.named_modules():
 
@@ -369,12 +420,21 @@ def _named_places(copy: nn.Module, places: list[str]) -> Iterator[None]:
 
 
 def where_of(name: str, part: nn.Module) -> str:
+    """Name a layer in messages.
+
+    Args:
+        name: Its name in the module.
+        part: The layer.
+
+    Returns:
+        For example 'Layer features.0 (Conv2d)'.
+    """
     kind = type(part).__name__
     return f"Layer {name} ({kind})" if name else f"The module ({kind})"
 
 
 def _called(func: Callable[..., Any]) -> str:
-    """Its name without the underscores that mark Python's operators and changes in place."""
+    """Return the name of a function without the underscores of operators and in-place variants."""
     name = getattr(func, "__name__", str(func))
     if name in ("__get__", "__set__", "__delete__"):
         return f"the property {getattr(getattr(func, '__self__', None), '__name__', '?')}"
@@ -382,6 +442,7 @@ def _called(func: Callable[..., Any]) -> str:
 
 
 def _asks(func: Callable[..., Any]) -> bool:
+    """Check whether a call only queries a tensor."""
     name = getattr(func, "__name__", "")
     if name == "__get__":
         return getattr(getattr(func, "__self__", None), "__name__", "") in _PROPERTIES
@@ -389,15 +450,24 @@ def _asks(func: Callable[..., Any]) -> bool:
 
 
 def _tensors(held: Any) -> Iterator[Tensor]:
+    """Yield the tensors in nested arguments."""
     if isinstance(held, Tensor):
         yield held
     elif isinstance(held, (list, tuple)):
-        for each in held:
-            yield from _tensors(each)
+        for item in held:
+            yield from _tensors(item)
     elif isinstance(held, Mapping):
         yield from _tensors(list(held.values()))
 
 
 def first_line(error: Exception) -> str:
+    """Return the first line of an exception with its type.
+
+    Args:
+        error: The exception.
+
+    Returns:
+        For example 'ValueError: bad input'.
+    """
     text = str(error).strip().split("\n")[0]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,5 +1,7 @@
-"""Reads the user's objects without running their code: no property, no `__getattr__`, no
-method that a class overrides."""
+"""Access to a user's objects without running their code.
+
+No property, no `__getattr__` and no overridden method is called.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-# Methods that `copy.deepcopy` calls, or by which it looks for those.
+# Methods that `copy.deepcopy` calls, or uses to look these up.
 _PROTOCOL = (
     *("__deepcopy__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__"),
     *("__getnewargs__", "__getnewargs_ex__", "__new__"),
@@ -23,19 +25,22 @@ _PROTOCOL = (
     *("append", "extend", "__setitem__", "items", "__iter__"),
 )
 _LIBRARIES = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "dgn_engine"}
-_OF_CLASSES = vars(type)  # what a class of classes cannot override
+_OF_CLASSES = vars(type)  # cannot be overridden by a metaclass
 
 
 def copy_module(module: nn.Module, memo: dict[int, object] | None = None) -> nn.Module:
-    """Return a deep copy of a module.
+    """Deep-copy a module without running its own copying code if possible.
 
-    A `__deepcopy__` or `__getstate__` of a layer may draw random numbers (it often makes a new
-    module, and loads the weights into that) or return the layer itself. So layers are copied by
-    their attributes; the methods are called where that fails, and for objects that are no layers.
+    A `__deepcopy__` or `__getstate__` of a layer may draw random numbers (it often creates a new
+    module and loads the weights into it) or return the layer itself. So layers are copied attribute
+    by attribute; their methods are called only if that fails, and for objects that are not layers.
 
     Args:
-        module: what is copied.
-        memo: what stands for an object in the copy, by `id`, as for `copy.deepcopy`.
+        module: The module.
+        memo: Replacements by `id`, as for `copy.deepcopy`.
+
+    Returns:
+        The copy.
     """
     given = {} if memo is None else memo
     own = [part for _, part in named_parts(module) if copies_itself(type(part))]
@@ -54,7 +59,14 @@ def copy_module(module: nn.Module, memo: dict[int, object] | None = None) -> nn.
 
 
 def copies_itself(kind: type) -> bool:
-    """Return whether a class that is not torch's or Python's has methods by which it is copied."""
+    """Check whether a user's class defines methods that control how it is copied.
+
+    Args:
+        kind: The class.
+
+    Returns:
+        Whether it does; methods of torch and Python do not count.
+    """
     return any(
         name in class_attributes(each)
         for each in mro(kind)
@@ -64,68 +76,134 @@ def copies_itself(kind: type) -> bool:
 
 
 def _fill(copy: nn.Module, part: nn.Module, memo: dict[int, Any]) -> None:
-    held = attributes(copy)
-    held |= {name: deepcopy(value, memo) for name, value in attributes(part).items()}
+    """Copy the attributes and slots of a layer into an empty instance."""
+    copied = attributes(copy)
+    copied |= {name: deepcopy(value, memo) for name, value in attributes(part).items()}
     for _, slot in slots(part):
         try:
             value = slot.__get__(part)
-        except AttributeError:  # it is empty
+        except AttributeError:  # an empty slot
             continue
         slot.__set__(copy, deepcopy(value, memo))
-    for kind in mro(type(part)):  # torch's layers renew what refers to their weights
+    for kind in mro(type(part)):  # lets torch's layers rebuild references to their weights
         if is_library(class_module(kind)) and "__setstate__" in class_attributes(kind):
-            class_attributes(kind)["__setstate__"](copy, dict(held))
+            class_attributes(kind)["__setstate__"](copy, dict(copied))
             return
 
 
 def mro(kind: type) -> tuple[type, ...]:
-    """Return the classes in which an attribute of `kind` is looked up."""
+    """Return the method resolution order of a class.
+
+    Args:
+        kind: The class.
+
+    Returns:
+        The classes in order.
+    """
     found: tuple[type, ...] = _OF_CLASSES["__mro__"].__get__(kind)
     return found
 
 
 def class_attributes(kind: type) -> MappingProxyType[str, Any]:
-    """Return what `kind` itself defines."""
+    """Return the attributes that a class itself defines.
+
+    Args:
+        kind: The class.
+
+    Returns:
+        Its dictionary, read-only.
+    """
     found: MappingProxyType[str, Any] = _OF_CLASSES["__dict__"].__get__(kind)
     return found
 
 
 def class_name(kind: type) -> str:
-    """Return the name of a class."""
+    """Return the name of a class.
+
+    Args:
+        kind: The class.
+
+    Returns:
+        The name.
+    """
     return str(_OF_CLASSES["__name__"].__get__(kind))
 
 
 def class_module(kind: type) -> str:
-    """Return the name of the module that defines a class."""
+    """Return the name of the module that defines a class.
+
+    Args:
+        kind: The class.
+
+    Returns:
+        The name, or '' if it is not a string.
+    """
     found = class_attributes(kind).get("__module__", "builtins")
     return found if isinstance(found, str) else ""
 
 
 def defined(kind: type, name: str) -> Any:
-    """Return an attribute of a class as the class that defines it has it, or None."""
+    """Look up an attribute of a class without invoking descriptors.
+
+    Args:
+        kind: The class.
+        name: The attribute.
+
+    Returns:
+        The attribute as its class defines it, or `None`.
+    """
     return next((class_attributes(k)[name] for k in mro(kind) if name in class_attributes(k)), None)
 
 
 def is_kind(value: object, kinds: type | tuple[type, ...]) -> bool:
-    """Return `isinstance(value, kinds)` by the true class of `value`, not its `__class__`."""
+    """Evaluate `isinstance(value, kinds)` by the true class of `value`, not its `__class__`.
+
+    Args:
+        value: The object.
+        kinds: One or more classes.
+
+    Returns:
+        Whether it is an instance.
+    """
     own = mro(type(value))
     return any(kind in own for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
 
 
 def is_library(module: str) -> bool:
-    """Return whether a module of this name belongs to Python, torch, numpy or this package."""
+    """Check whether a module belongs to Python, torch, numpy or this package.
+
+    Args:
+        module: Name of the module.
+
+    Returns:
+        Whether it does.
+    """
     return module.partition(".")[0] in _LIBRARIES
 
 
 @functools.cache
 def is_installed(path: str) -> bool:
-    """Return whether a file belongs to an installed package."""
+    """Check whether a file belongs to an installed package.
+
+    Args:
+        path: Path of the file.
+
+    Returns:
+        Whether it does.
+    """
     return bool({"site-packages", "dist-packages"} & set(Path(path or "").parts))
 
 
 def attributes(value: object) -> dict[str, Any]:
-    """Return the `__dict__` of an object, or an empty one where it has none."""
-    if is_kind(value, threading.local):  # one for each thread
+    """Return the `__dict__` of an object.
+
+    Args:
+        value: The object.
+
+    Returns:
+        The dictionary, or an empty one if it has none.
+    """
+    if is_kind(value, threading.local):  # one dictionary per thread
         held: dict[str, Any] = threading.local.__getattribute__(value, "__dict__")  # type: ignore[arg-type]
         return held
     for kind in mro(type(value)):
@@ -141,17 +219,32 @@ def attributes(value: object) -> dict[str, Any]:
 
 
 def slots(value: object) -> Iterator[tuple[str, MemberDescriptorType]]:
-    """Yield the names and descriptors of the `__slots__` of an object's own classes."""
+    """Iterate over the `__slots__` of an object's own classes.
+
+    Args:
+        value: The object.
+
+    Yields:
+        Name and descriptor of each slot.
+    """
     for kind in mro(type(value)):
-        for name, each in class_attributes(kind).items():
-            if type(each) is MemberDescriptorType and not is_library(class_module(kind)):
-                yield name, each
+        for name, attribute in class_attributes(kind).items():
+            if type(attribute) is MemberDescriptorType and not is_library(class_module(kind)):
+                yield name, attribute
 
 
 def named_parts(
     module: nn.Module, remove_duplicate: bool = True
 ) -> Iterator[tuple[str, nn.Module]]:
-    """Yield what `named_modules` of torch would."""
+    """Iterate over all submodules, as torch's `named_modules` does.
+
+    Args:
+        module: The module.
+        remove_duplicate: Whether to yield each submodule only once.
+
+    Returns:
+        Iterator over names and submodules.
+    """
     seen: set[int] = set()
 
     def walk(part: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
@@ -167,7 +260,15 @@ def named_parts(
 
 
 def named_tensors(module: nn.Module, kind: str) -> Iterator[tuple[str, Tensor]]:
-    """Yield the parameters or buffers by name, each once; `kind`: '_parameters' or '_buffers'."""
+    """Iterate over the parameters or buffers of a module, each once.
+
+    Args:
+        module: The module.
+        kind: '_parameters' or '_buffers'.
+
+    Yields:
+        Name and tensor.
+    """
     seen: set[int] = set()
     for name, part in named_parts(module):
         for own, tensor in registry(part, kind).items():
@@ -177,8 +278,16 @@ def named_tensors(module: nn.Module, kind: str) -> Iterator[tuple[str, Tensor]]:
 
 
 def registry(part: nn.Module, name: str) -> dict[str, Any]:
-    """Return a copy of the parameters, buffers or children that a module itself has."""
-    held = attributes(part).get(name)
-    if held is None or is_kind(part, torch.jit.ScriptModule):  # those are not Python's
-        held = getattr(part, name)
-    return dict(held.items())
+    """Return the parameters, buffers or children that a module itself has.
+
+    Args:
+        part: The module.
+        name: '_parameters', '_buffers' or '_modules'.
+
+    Returns:
+        A copy of the dictionary.
+    """
+    entries = attributes(part).get(name)
+    if entries is None or is_kind(part, torch.jit.ScriptModule):  # not Python dictionaries
+        entries = getattr(part, name)
+    return dict(entries.items())

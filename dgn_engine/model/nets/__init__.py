@@ -1,4 +1,4 @@
-"""Networks by name: one file each with the constant NET."""
+"""Networks by name; one file each with the constant NET."""
 
 from __future__ import annotations
 
@@ -9,5 +9,9 @@ __all__ = ["Net", "all_nets"]
 
 
 def all_nets() -> dict[str, Net]:
-    """Return every network by its name, which is that of its file."""
+    """Return all networks.
+
+    Returns:
+        Networks by name, which is that of their file.
+    """
     return discover("dgn_engine.model.nets", "NET", Net)

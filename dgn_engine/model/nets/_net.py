@@ -1,4 +1,4 @@
-"""What a network plug-in offers: its form and how it becomes an architecture."""
+"""The description of a network plug-in: its options and how to build its architecture."""
 
 from __future__ import annotations
 
@@ -15,32 +15,70 @@ Build = Callable[[tuple[int, ...], int, Mapping[str, OptionValue]], Architecture
 
 @dataclass(frozen=True)
 class Net:
-    """A network: `build(input_shape, classes, options)` for images of (C, H, W) or vectors."""
+    """A network plug-in.
+
+    Attributes:
+        title: Title in menus.
+        build: Function (input_shape, classes, options) that returns the architecture, for images
+          (C, H, W) or vectors.
+        options: Its options.
+        stackable: Whether sweeps can train many copies as one stack.
+    """
 
     title: str
     build: Build
     options: tuple[PluginOption, ...] = ()
-    stackable: bool = False  # a plain chain of dense layers: sweeps train many as one stack
+    stackable: bool = False  # a plain chain of dense layers, which sweeps train many of as a stack
 
 
 def dense_chain(inputs: int, width: int, hidden: int, classes: int) -> tuple[Node, ...]:
-    """`hidden` gated dense layers of `width`, then the output layer."""
+    """Return gated dense layers and an output layer.
+
+    Args:
+        inputs: Number of inputs.
+        width: Width of the hidden layers.
+        hidden: Number of gated layers.
+        classes: Number of logits.
+
+    Returns:
+        The nodes.
+    """
     sizes = (inputs, *[width] * hidden)
     gated = [Dense(a, b) for a, b in pairwise(sizes)]
     return (*gated, Dense(sizes[-1], classes, gated=False))
 
 
 def conv_chain(inputs: int, channels: tuple[int, ...], stride: int) -> tuple[Node, ...]:
-    """Gated 3×3 convolutions with zero padding 1."""
+    """Return gated 3×3 convolutions with zero padding 1.
+
+    Args:
+        inputs: Input channels.
+        channels: Output channels of each layer.
+        stride: Stride of all layers.
+
+    Returns:
+        The nodes.
+    """
     sizes = (inputs, *channels)
     return tuple(Conv(a, b, stride=stride) for a, b in pairwise(sizes))
 
 
 def image_channels(name: str, input_shape: tuple[int, ...]) -> int:
-    """The channels of (C, H, W) images; refuses vectors."""
+    """Return the number of channels of images.
+
+    Args:
+        name: Name of the network, for the message.
+        input_shape: Shape of one example.
+
+    Returns:
+        C of (C, H, W).
+
+    Raises:
+        UserError: The examples are vectors.
+    """
     if len(input_shape) != 3:
         raise UserError(
-            f"Network '{name}' needs images, but the data are vectors; choose 'fc'.",
+            f"Network '{name}' needs images, but the data are vectors; use 'fc' instead.",
             kind="not-images",
         )
     return input_shape[0]

@@ -1,6 +1,6 @@
-"""Four 3×3 convolutions, global average pooling, one dense layer: the CNN of [DUAL], experiment 1.
+"""C4GAP of [DUAL], experiment 1: four 3×3 convolutions, global average pooling, one dense layer.
 
-'C4GAP': 128 filters, stride 1, zero padding. arXiv:2110.03403 §5.
+128 filters, stride 1, zero padding; arXiv:2110.03403 §5.
 """
 
 from __future__ import annotations
@@ -15,6 +15,16 @@ from dgn_engine.plugins import OptionValue, PluginOption
 def build(
     input_shape: tuple[int, ...], classes: int, options: Mapping[str, OptionValue]
 ) -> Architecture:
+    """Build the architecture.
+
+    Args:
+        input_shape: Shape of the images, (C, H, W).
+        classes: Number of logits.
+        options: 'channels' and 'stride'.
+
+    Returns:
+        The architecture.
+    """
     channels, stride = int(options["channels"]), int(options["stride"])
     convs = conv_chain(image_channels("cnn4", input_shape), (channels,) * 4, stride)
     head = (GlobalAveragePool(), Dense(channels, classes, gated=False))

@@ -1,6 +1,8 @@
-"""DavidNet: the 9-layer ResNet with batch normalisation of [COMP], as it was published by D. Page
-(github.com/davidcpage/cifar10-fast): conv-bn-ReLU, two residual blocks, maximum over all
-positions, logits × 0.125."""
+"""DavidNet, the 9-layer ResNet with batch normalisation of [COMP].
+
+As published by D. Page (github.com/davidcpage/cifar10-fast): conv-bn-ReLU, two residual blocks,
+global max pooling, logits × 0.125.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,18 @@ LOGITS = 0.125
 def build(
     input_shape: tuple[int, ...], classes: int, options: Mapping[str, OptionValue]
 ) -> arch.Architecture:
-    """Channels w, 2w, 4w, 8w; three max poolings halve the maps, so they need 8×8 pixels."""
+    """Build the architecture, with widths w, 2w, 4w, 8w.
+
+    Three max poolings halve the maps, so images need at least 8×8 pixels.
+
+    Args:
+        input_shape: Shape of the images, (C, H, W).
+        classes: Number of logits.
+        options: 'width'.
+
+    Returns:
+        The architecture.
+    """
     w = int(options["width"])
     nodes = (
         arch.Conv(image_channels("davidnet", input_shape), w, normal=True),
@@ -35,7 +48,7 @@ def build(
 
 
 def _residual(channels: int) -> tuple[arch.Node, ...]:
-    """z + two layers of z, each with its own gate; no gate after the addition."""
+    """Return a block z + two gated layers of z, without a gate after the addition."""
     layer = arch.Conv(channels, channels, normal=True)
     return (arch.Fork(), layer, layer, arch.Merge())
 

@@ -1,4 +1,4 @@
-"""Fully connected: d weight layers, d - 1 gated hidden layers of w units (THEORY §1)."""
+"""Fully connected: d weight layers, d − 1 gated hidden layers of w units (THEORY §1)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,16 @@ from dgn_engine.plugins import OptionValue, PluginOption
 def build(
     input_shape: tuple[int, ...], classes: int, options: Mapping[str, OptionValue]
 ) -> Architecture:
+    """Build the architecture on the flattened input.
+
+    Args:
+        input_shape: Shape of one example.
+        classes: Number of logits.
+        options: 'width' w and 'depth' d.
+
+    Returns:
+        The architecture.
+    """
     width, depth = int(options["width"]), int(options["depth"])
     inputs = prod(input_shape)
     return Architecture((inputs,), dense_chain(inputs, width, depth - 1, classes))

@@ -12,6 +12,16 @@ from dgn_engine.plugins import OptionValue, PluginOption
 def build(
     input_shape: tuple[int, ...], classes: int, options: Mapping[str, OptionValue]
 ) -> Architecture:
+    """Build the architecture.
+
+    Args:
+        input_shape: Shape of the images, (C, H, W).
+        classes: Number of logits.
+        options: 'stride'.
+
+    Returns:
+        The architecture.
+    """
     inputs = image_channels("gconv", input_shape)
     convs = conv_chain(inputs, (64, 64, 128, 128), int(options["stride"]))
     head = dense_chain(128, 256, 2, classes)

@@ -1,9 +1,9 @@
 """ResNet-18 for small images: torchvision's blocks, with a gate after each addition.
 
-He et al. 2015, arXiv:1512.03385, without BatchNorm: a 3×3 convolution, stages of two blocks whose
-first halves the sides and doubles the width from the second stage on (its skip is a 1×1
-convolution), global average pooling. The published width is 64. Without BatchNorm a sum of two
-branches has twice the variance of one; γ_post = 1/√2 takes that back and moves no gate.
+He et al. 2015, arXiv:1512.03385, without BatchNorm: a 3×3 convolution, then stages of two blocks;
+from the second stage on the first block halves the sides and doubles the width (its skip is a 1×1
+convolution), then global average pooling. The published width is 64. Without BatchNorm a sum of
+two branches has twice the variance of one; γ_post = 1/√2 compensates without moving any gate.
 """
 
 from __future__ import annotations
@@ -18,7 +18,16 @@ from dgn_engine.plugins import OptionValue, PluginOption
 def build(
     input_shape: tuple[int, ...], classes: int, options: Mapping[str, OptionValue]
 ) -> arch.Architecture:
-    """1 + 4·stages gate layers, of which 2·stages stand behind an addition."""
+    """Build the architecture, with 1 + 4·stages gate layers, 2·stages of them after an addition.
+
+    Args:
+        input_shape: Shape of the images, (C, H, W).
+        classes: Number of logits.
+        options: 'width', 'stages' and 'post' (γ_post).
+
+    Returns:
+        The architecture.
+    """
     width, stages = int(options["width"]), int(options["stages"])
     nodes: list[arch.Node] = [arch.Conv(image_channels("resnet18", input_shape), width)]
     for stage in range(stages):

@@ -1,7 +1,7 @@
-"""Residual blocks of dense layers: z ← γ_post·(γ_pre·block(z) + z), b times ([COMP], THEORY §3).
+"""Residual blocks of dense layers, z ← γ_post·(γ_pre·block(z) + z), b times ([COMP], THEORY §3).
 
-Blocks of d_blk gated layers, one before the b that have a skip and one after them; the last has
-d_blk - 1 gated layers and the output layer. H is then a sum over 2^b sub-networks.
+Each block has d_blk gated layers; one precedes the b blocks with a skip and one follows them, with
+d_blk − 1 gated layers and the output layer. H is then a sum over 2^b sub-networks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,16 @@ from dgn_engine.plugins import OptionValue, PluginOption
 def build(
     input_shape: tuple[int, ...], classes: int, options: Mapping[str, OptionValue]
 ) -> Architecture:
-    """(b + 2)·d_blk weight layers on the flattened input."""
+    """Build the architecture, with (b + 2)·d_blk weight layers on the flattened input.
+
+    Args:
+        input_shape: Shape of one example.
+        classes: Number of logits.
+        options: 'blocks' b, 'depth' d_blk, 'width', 'pre' (γ_pre) and 'post' (γ_post).
+
+    Returns:
+        The architecture.
+    """
     blocks, depth, width = (int(options[name]) for name in ("blocks", "depth", "width"))
     merge = Merge(float(options["pre"]), float(options["post"]))
     inputs = prod(input_shape)

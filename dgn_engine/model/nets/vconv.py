@@ -13,7 +13,16 @@ from dgn_engine.plugins import OptionValue, PluginOption
 def build(
     input_shape: tuple[int, ...], classes: int, options: Mapping[str, OptionValue]
 ) -> Architecture:
-    """As GCONV, with the maps flattened; the stride is a parameter (THEORY §8)."""
+    """Build GCONV with flattening instead of pooling; the stride is an option (THEORY §8).
+
+    Args:
+        input_shape: Shape of the images, (C, H, W).
+        classes: Number of logits.
+        options: 'stride'.
+
+    Returns:
+        The architecture.
+    """
     inputs = image_channels("vconv", input_shape)
     convs = conv_chain(inputs, (64, 64, 128, 128), int(options["stride"]))
     probe = Architecture(input_shape, (*convs, GlobalAveragePool(), Dense(128, 1, gated=False)))
