@@ -1,4 +1,4 @@
-"""Gating regimes by name: one file each with the constant REGIME (THEORY §1)."""
+"""Gating regimes by name; one file each with the constant REGIME (THEORY §1)."""
 
 from __future__ import annotations
 
@@ -12,29 +12,53 @@ __all__ = ["Regime", "Trained", "all_regimes", "find_regime", "only_regime"]
 
 
 def all_regimes() -> tuple[Regime, ...]:
-    """Every regime, in the order of the selector."""
-    found = discover("dgn_engine.regimes", "REGIME", Regime)
-    return tuple(sorted(found.values(), key=lambda r: (GROUPS.index(r.group), r.order)))
+    """Return all regimes in the order of the selector.
+
+    Returns:
+        The regimes.
+    """
+    discovered = discover("dgn_engine.regimes", "REGIME", Regime)
+    return tuple(sorted(discovered.values(), key=lambda r: (GROUPS.index(r.group), r.order)))
 
 
 def find_regime(name: str) -> Regime:
-    """A regime by its name or an alias, whatever the case; raises `UserError`."""
+    """Find a regime by name or alias, ignoring case.
+
+    Args:
+        name: The name or alias.
+
+    Returns:
+        The regime.
+
+    Raises:
+        UserError: There is no such regime.
+    """
     regimes = all_regimes()
     for regime in regimes:
         if name.lower() in {known.lower() for known in (regime.name, *regime.aliases)}:
             return regime
     known = ", ".join(regime.name for regime in regimes)
-    offered = {word: regime.name for regime in regimes for word in (regime.name, *regime.aliases)}
+    offered = {alias: regime.name for regime in regimes for alias in (regime.name, *regime.aliases)}
     raise UserError(
-        f"There is no regime '{name}'; choose one of {known}.{did_you_mean(name, (), offered)}",
+        f"Unknown regime '{name}'; choose from {known}.{did_you_mean(name, (), offered)}",
         kind="unknown-name",
     )
 
 
 def only_regime(role: Literal["standard", "for_copied_gates"]) -> Regime:
-    """The one regime with this role; raises `LookupError` where none or several have it."""
-    found = [regime for regime in all_regimes() if getattr(regime, role)]
-    if len(found) != 1:
-        names = ", ".join(regime.name for regime in found) or "none"
-        raise LookupError(f"Just one regime must be {role}; found: {names}.")
-    return found[0]
+    """Return the only regime with a role.
+
+    Args:
+        role: Name of a boolean field of `Regime`.
+
+    Returns:
+        The regime.
+
+    Raises:
+        LookupError: No regime or several have the role.
+    """
+    matches = [regime for regime in all_regimes() if getattr(regime, role)]
+    if len(matches) != 1:
+        names = ", ".join(regime.name for regime in matches) or "none"
+        raise LookupError(f"Exactly one regime must have {role}=True; found: {names}.")
+    return matches[0]

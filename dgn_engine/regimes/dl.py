@@ -1,11 +1,11 @@
-"""DL: decoupled learning; the soft gates are trained together with the value network."""
+"""DL: decoupled learning; soft gates are trained together with the value network."""
 
 from dgn_engine.regimes._regime import Regime
 
 REGIME = Regime(
     name="DL",
     title="DL (decoupled learning)",
-    about="Soft gates; feature and value network are trained together.",
+    about="Soft gates; feature and value networks are trained together.",
     order=5,
     own_gates=False,
     soft=True,

@@ -5,7 +5,7 @@ from dgn_engine.regimes._regime import Regime
 REGIME = Regime(
     name="DL-linear",
     title="DL-linear (learnt linear features)",
-    about="As DL, but the feature network has no ReLU: its pre-activations are linear in x.",
+    about="Like DL, but the feature network has no ReLU: its pre-activations are linear in x.",
     order=9,
     own_gates=False,
     soft=True,

@@ -1,11 +1,11 @@
-"""DLN: the deep linear network, all of whose gates are 1."""
+"""DLN: deep linear network, all of whose gates are 1."""
 
 from dgn_engine.regimes._regime import Regime
 
 REGIME = Regime(
     name="DLN",
     title="DLN (deep linear network)",
-    about="One network without gates: every one of them stands open.",
+    about="One network with all gates open, so that it is linear.",
     order=8,
     own_gates=True,
     soft=False,

@@ -1,11 +1,11 @@
-"""FL: fixed learnt gates, of a pre-trained feature network, at any stage or from a checkpoint."""
+"""FL: fixed learnt gates of a pre-trained feature network, at any stage or from a checkpoint."""
 
 from dgn_engine.regimes._regime import Regime
 
 REGIME = Regime(
     name="FL",
     title="FL (fixed learnt gates)",
-    about="Hard gates of a trained feature network that stands still; the value network learns.",
+    about="Hard gates of a trained, then frozen feature network; only the value network learns.",
     order=4,
     own_gates=False,
     soft=False,

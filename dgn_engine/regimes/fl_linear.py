@@ -5,7 +5,7 @@ from dgn_engine.regimes._regime import Regime
 REGIME = Regime(
     name="FL-linear",
     title="FL-linear (fixed learnt linear features)",
-    about="Hard gates of a trained linear feature network that stands still.",
+    about="Hard gates of a trained, then frozen linear feature network.",
     order=10,
     own_gates=False,
     soft=False,

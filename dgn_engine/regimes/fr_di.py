@@ -5,7 +5,7 @@ from dgn_engine.regimes._regime import Regime
 REGIME = Regime(
     name="FR-DI",
     title="FR-DI (fixed random gates, same start)",
-    about="Hard gates of the value network's own initial weights, never trained.",
+    about="Hard gates from a copy of the value network's initial weights, never trained.",
     order=3,
     own_gates=False,
     soft=False,

@@ -5,7 +5,7 @@ from dgn_engine.regimes._regime import Regime
 REGIME = Regime(
     name="FR-II",
     title="FR-II (fixed random gates, independent)",
-    about="Hard gates of a random feature network that is never trained.",
+    about="Hard gates from an independent random feature network, never trained.",
     order=2,
     own_gates=False,
     soft=False,

@@ -1,11 +1,11 @@
-"""FR-II-soft: as FR-II, but with soft gates: soft-GaLU whose gates do not adapt."""
+"""FR-II-soft: like FR-II, but with soft gates (soft-GaLU whose gates do not adapt)."""
 
 from dgn_engine.regimes._regime import Regime
 
 REGIME = Regime(
     name="FR-II-soft",
     title="FR-II-soft (fixed random soft gates)",
-    about="Soft gates of a random feature network that is never trained.",
+    about="Soft gates from an independent random feature network, never trained.",
     order=12,
     own_gates=False,
     soft=True,

@@ -5,7 +5,7 @@ from dgn_engine.regimes._regime import Regime
 REGIME = Regime(
     name="FR-linear",
     title="FR-linear (fixed random linear features)",
-    about="Hard gates of a random linear feature network that is never trained.",
+    about="Hard gates from a random linear feature network, never trained.",
     order=11,
     own_gates=False,
     soft=False,

@@ -5,7 +5,7 @@ from dgn_engine.regimes._regime import Regime
 REGIME = Regime(
     name="FRG",
     title="FRG (fixed random gating)",
-    about="Each gate of each training example is a coin thrown once; nothing to generalise with.",
+    about="Each gate of each training example is drawn once at random; it cannot generalise.",
     order=7,
     own_gates=False,
     soft=False,

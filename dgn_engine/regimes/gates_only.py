@@ -1,4 +1,4 @@
-"""gates-only: the gates are learnt, the values stay as they were drawn ('lottery in the gates')."""
+"""gates-only: only the gates are learnt, the values stay random ('lottery in the gates')."""
 
 from dgn_engine.regimes._regime import Regime
 

@@ -1,11 +1,11 @@
-"""ReLU: the standard network, whose gates are its own hard ones."""
+"""ReLU: the standard network, which makes its own hard gates."""
 
 from dgn_engine.regimes._regime import Regime
 
 REGIME = Regime(
     name="ReLU",
     title="ReLU (standard network)",
-    about="One network; each unit gates itself: 1{q > 0}.",
+    about="One network; each unit gates itself with 1{q > 0}.",
     order=0,
     own_gates=True,
     soft=False,

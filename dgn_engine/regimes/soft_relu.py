@@ -5,7 +5,7 @@ from dgn_engine.regimes._regime import Regime
 REGIME = Regime(
     name="soft-ReLU",
     title="soft-ReLU (own soft gates)",
-    about="One network; each unit gates itself softly: q·(1+ε)/(1+exp(-βq)).",
+    about="One network; each unit gates itself softly, q·(1+ε)/(1+exp(-βq)).",
     order=1,
     own_gates=True,
     soft=True,
