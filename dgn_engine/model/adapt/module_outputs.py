@@ -68,7 +68,7 @@ def left_out(end: End) -> str:
     Returns:
         A sentence, or ''.
     """
-    return f"The {end} at its end is skipped: logits are shown." if end else ""
+    return f"The {end} at its end is left out: logits are shown." if end else ""
 
 
 def end_of(function: str, args: Sequence[Any], kwargs: Mapping[str, Any], given: Tensor) -> End:

@@ -355,5 +355,5 @@ def test_more_inputs_than_fit_are_refused_with_the_number_that_fits(files, capsy
     code, _ = run(folder)
     words = capsys.readouterr().err
     assert code == 2
-    fits = int(words.split(";")[1].split()[0].replace(",", ""))
+    fits = int(words.split("at most ")[1].split()[0].replace(",", ""))
     assert 1_000 < fits < 20_000
