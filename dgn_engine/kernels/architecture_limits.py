@@ -81,7 +81,7 @@ def network_limit(
 
 @dataclass(frozen=True)
 class _Gaussian:
-    """What is known about the distribution of a layer: Gaussian, or at least centred."""
+    """Properties of a layer's distribution that are known: Gaussian, or at least centred."""
 
     gaussian: bool
     centred: bool
@@ -162,8 +162,8 @@ class _LimitPairs:
         largest = max(areas, default=1)
         self.at_once = max(1, TILE_BYTES // (8 * (largest if self.flat else largest**2)))
         self.variances: list[Tensor] = []  # E[q_l²] at each gate, (n, ...)
-        own = [self._own(left) for left in range(0, len(inputs), self.at_once)]
-        self.variances = [torch.cat(parts) for parts in zip(*own, strict=True)]
+        chunks = [self._own(left) for left in range(0, len(inputs), self.at_once)]
+        self.variances = [torch.cat(parts) for parts in zip(*chunks, strict=True)]
 
     def row(self, row: int, columns: slice) -> tuple[Tensor, Tensor]:
         """Compute covariance and tangent kernel of the pairs (row, s') for s' in `columns`.
@@ -235,14 +235,14 @@ class _LimitPairs:
                     )
             if arch.is_gated(node):
                 if variances is None:
-                    own = _diagonal(S)
-                    gate_variances.append(own)
-                    one = many = own
+                    variance = _diagonal(S)
+                    gate_variances.append(variance)
+                    row_variance = column_variances = variance
                 else:
-                    one, many = variances[len(gate_variances)]
-                    gate_variances.append(one)
+                    row_variance, column_variances = variances[len(gate_variances)]
+                    gate_variances.append(row_variance)
                 # Σ ← E[χχ'];  K̃ ← K̃ ⊙ E[χ'χ']
-                S, slope = rectified(S, one, many, itself)
+                S, slope = rectified(S, row_variance, column_variances, itself)
                 S, T = S / 2, T * slope / 2
         return (S, T), gate_variances
 

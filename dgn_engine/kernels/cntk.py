@@ -129,8 +129,8 @@ def compiled_pairs() -> Callable[..., None]:
         count = len(layers)
         S_memory, T_memory = np.zeros(floats), np.zeros(floats)
         widest = 0
-        for place in range(count + 1):
-            widest = max(widest, levels[place, 1] + 2 * levels[place, 3])
+        for depth in range(count + 1):
+            widest = max(widest, levels[depth, 1] + 2 * levels[depth, 3])
         S_sums, T_sums = np.zeros(widest * widest), np.zeros(widest * widest)
         for index in range(len(covariance)):
             column = left + index
@@ -138,13 +138,13 @@ def compiled_pairs() -> Callable[..., None]:
             S_below, T_below = S_memory[:0].reshape(-1, 1), T_memory[:0].reshape(-1, 1)
             for turn in range(len(shifts)):
                 start = 0
-                for place in range(count + 1):
-                    level, shift = levels[place], shifts[turn, place]
+                for depth in range(count + 1):
+                    level, shift = levels[depth], shifts[turn, depth]
                     area = (level[1] + 2 * level[3]) ** 2
                     stop = level[4] + (level[0] + 2 * level[3]) * area
                     S = S_memory[level[4] : stop].reshape(-1, area)
                     T = T_memory[level[4] : stop].reshape(-1, area)
-                    if place == 0:
+                    if depth == 0:
                         input_rows(inputs[row], inputs[column], S, level, shift)
                         T[:] = 0.0
                     else:
@@ -155,10 +155,10 @@ def compiled_pairs() -> Callable[..., None]:
                             S,
                             T,
                             level,
-                            levels[place - 1],
-                            layers[place - 1],
+                            levels[depth - 1],
+                            layers[depth - 1],
                             shift,
-                            shifts[turn, place - 1],
+                            shifts[turn, depth - 1],
                             deviations[row, start:end].reshape(2, level[0], level[1]),
                             deviations[column, start:end].reshape(2, level[0], level[1]),
                             row == column,
@@ -220,11 +220,11 @@ def _rectify(
     for x in range(width):
         left = (x + margin) * (width + 2 * margin) + margin
         S, T = S_row[left : left + width], T_row[left : left + width]
-        mine, mine_inverse = one[x], one_inverse[x]
-        kept = T[x] + S[x]
+        deviation, inverse = one[x], one_inverse[x]
+        same_tangent = T[x] + S[x]
         for far in range(width):
             # ρ = Σ/√(E[q²]E[q'²]), |ρ| = cos θ, u = 2|ρ| − 1
-            rho = S[far] * (mine_inverse * two_inverse[far])
+            rho = S[far] * (inverse * two_inverse[far])
             cosine = abs(rho)
             if cosine > 1.0:
                 cosine = 1.0
@@ -243,9 +243,9 @@ def _rectify(
             slope = 1.0 - turned if rho >= 0.0 else turned
             T[far] = (T[far] + S[far]) * slope
             # 2E[χχ'] = √(E[q²]E[q'²]) sin θ/π + (1 − θ/π) Σ
-            S[far] = mine * two[far] * sine + slope * S[far]
+            S[far] = deviation * two[far] * sine + slope * S[far]
         if itself:
-            S[x], T[x] = mine * two[x], kept
+            S[x], T[x] = deviation * two[x], same_tangent
 
 
 def map_limits(
@@ -287,7 +287,7 @@ def map_limits(
     covariance, tangent = np.zeros(block.shape), np.zeros(block.shape)
 
     def pairs(row: int, columns: slice) -> None:
-        place, span = row - block.rows.start, block.column_places(columns)
+        index, span = row - block.rows.start, block.column_places(columns)
         loop(
             row,
             columns.start,
@@ -297,12 +297,12 @@ def map_limits(
             route.layers,
             route.shifts,
             route.floats,
-            covariance[place, span],
-            tangent[place, span],
+            covariance[index, span],
+            tangent[index, span],
         )
         if block.symmetric:
-            covariance[span, place] = covariance[place, span]
-            tangent[span, place] = tangent[place, span]
+            covariance[span, index] = covariance[index, span]
+            tangent[span, index] = tangent[index, span]
 
     route.fill(pairs, block)
     pooled = float(variances[-1][0].numel()) ** 2

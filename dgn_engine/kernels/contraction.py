@@ -234,7 +234,7 @@ class KernelSum:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing has been added.
+        """Check whether nothing has been added.
 
         Returns:
             `True` before the first term.

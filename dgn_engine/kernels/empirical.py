@@ -208,30 +208,30 @@ class _Contraction:
         Raises `ArgumentError` if the budget does not hold one row and the computation of another.
         """
         n, row, cost = len(self.x), self.function.row_bytes, self.function.cost(self.x)
-        each = cost.each + 2 * cost.copied  # a row, plus two copies that a product makes of it
+        per_row = cost.each + 2 * cost.copied  # a row, plus two copies that a product makes of it
         size = math.prod(self.shape) * self.dtype.itemsize
-        taken = 2 * size + WORKING  # the kernel, and a block of it in progress
-        room = budget - taken
+        reserved = 2 * size + WORKING  # the kernel, and a block of it in progress
+        available = budget - reserved
         least = max(
-            row + cost.fixed + each, 2 * (cost.fixed + cost.each)
+            row + cost.fixed + per_row, 2 * (cost.fixed + cost.each)
         )  # measuring the cost takes two rows
-        if room < least:
+        if available < least:
             raise ArgumentError(
                 Where("budget_bytes")
                 + " is "
                 + Hint(f"{budget:,}")
-                + f"; K of {n:,} examples needs at least {taken + least:,}"
+                + f"; K of {n:,} examples needs at least {reserved + least:,}"
                 + UNIT
                 + f" ({size:,} for K itself).",
                 value=budget,
                 kind="too-large",
             )
-        examples, logits = n, min(len(self.basis), (room - cost.fixed) // (n * row + each))
+        examples, logits = n, min(len(self.basis), (available - cost.fixed) // (n * row + per_row))
         if logits < 1:
             logits = 1
-            examples = max(1, min(room * 3 // 4, room - cost.fixed - each) // row)
-        call = cost.fixed + logits * each
-        free = min(room - examples * logits * row, max(PIECE_BYTES, call))
+            examples = max(1, min(available * 3 // 4, available - cost.fixed - per_row) // row)
+        call = cost.fixed + logits * per_row
+        free = min(available - examples * logits * row, max(PIECE_BYTES, call))
         return _Blocks(examples, logits, max(1, free // call))
 
     def _chunks(self, n: int) -> list[list[_Chunk]]:

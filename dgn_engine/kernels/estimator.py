@@ -130,8 +130,8 @@ def _signs(shape: Sequence[int], generator: torch.Generator, like: Tensor) -> Te
     octets = torch.randint(
         0, 256, (-(-count // 8),), generator=generator, dtype=torch.uint8, device=device
     )
-    places = torch.arange(8, dtype=torch.uint8, device=device)
-    bits = (octets[:, None] >> places) & 1
+    shifts = torch.arange(8, dtype=torch.uint8, device=device)
+    bits = (octets[:, None] >> shifts) & 1
     return bits.flatten()[:count].to(like).mul_(2.0).sub_(1.0).reshape(tuple(shape))
 
 

@@ -67,10 +67,10 @@ def expected_feature_kernel(
     if sigmas is None:
         sigmas = weight_sigmas(network.value.tensors()[0])
     check_sigmas(network.architecture, sigmas)
-    one = _FeaturePass(network, x)
-    two = one if other is None else _FeaturePass(network, other)
-    delta = _Delta(network, one, two, sigmas).total()
-    return flat_gram(one.x_value, two.x_value) * delta * sigmas[-1] ** 2
+    rows = _FeaturePass(network, x)
+    columns = rows if other is None else _FeaturePass(network, other)
+    delta = _Delta(network, rows, columns, sigmas).total()
+    return flat_gram(rows.x_value, columns.x_value) * delta * sigmas[-1] ** 2
 
 
 def _check_kind(network: GatedNetwork) -> None:
@@ -152,8 +152,8 @@ class _Delta:
             total += scale * self._same_layer(layer, grams) * _others(tau, {layer})
         widest = max(gates.shape[1] for gates in self.one.gates)
         rows = max(1, TILE_BYTES // (8 * len(tau) ** 2 * tau[0].shape[1] * widest))
-        for left in range(0, len(total), rows):
-            part = slice(left, min(len(total), left + rows))
+        for start in range(0, len(total), rows):
+            part = slice(start, min(len(total), start + rows))
             total[part] += self._two_layers(part, grams, tau, scales)
         return total
 
@@ -190,22 +190,22 @@ class _Delta:
         weights, layers = self._weights(), range(len(tau))
         one, two = self.one, self.two
         # By the layer where they start: gradients at s against gates at s', and the reverse.
-        ours: dict[int, Tensor] = {}
-        theirs: dict[int, Tensor] = {}
+        row_gradients: dict[int, Tensor] = {}
+        column_gradients: dict[int, Tensor] = {}
         total = torch.zeros_like(tau[0][part])
         for below in reversed(layers):
             for sides, slopes in (
-                (ours, one.slopes[below][part][:, None]),
-                (theirs, two.slopes[below][None]),
+                (row_gradients, one.slopes[below][part][:, None]),
+                (column_gradients, two.slopes[below][None]),
             ):
                 for layer in sides:
                     sides[layer] = (sides[layer] @ weights[below + 1]) * slopes
-            ours[below] = one.changes[below][part][:, None] * two.gates[below][None]
-            theirs[below] = two.changes[below][None] * one.gates[below][part][:, None]
-            for layer in ours:
-                for partner in theirs:
+            row_gradients[below] = one.changes[below][part][:, None] * two.gates[below][None]
+            column_gradients[below] = two.changes[below][None] * one.gates[below][part][:, None]
+            for layer in row_gradients:
+                for partner in column_gradients:
                     if layer != partner:
-                        product = (ours[layer] * theirs[partner]).sum(2)
+                        product = (row_gradients[layer] * column_gradients[partner]).sum(2)
                         rest = _others([each[part] for each in tau], {layer, partner})
                         product *= scales[layer] * scales[partner]
                         total += grams[below][part] * product * rest

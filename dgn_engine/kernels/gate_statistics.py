@@ -250,12 +250,12 @@ def _is_exact(architecture: Architecture, n: int, settings: GateStatisticsSettin
 def _check_memory(architecture: Architecture, x: Tensor, settings: GateStatisticsSettings) -> None:
     """Raise `UserError` if a forward pass of all examples exceeds the memory."""
     numbers = sum(prod(shape) for _, shape in architecture.shapes()) + prod(x.shape[1:])
-    each = KEPT * numbers * x.element_size()
-    if len(x) * each > settings.memory_bytes:
+    size = KEPT * numbers * x.element_size()
+    if len(x) * size > settings.memory_bytes:
         raise UserError(
-            f"A forward pass of {len(x):,} examples needs {len(x) * each / 2**30:.3g} GiB, but "
+            f"A forward pass of {len(x):,} examples needs {len(x) * size / 2**30:.3g} GiB, but "
             f"{settings.memory_bytes / 2**30:.3g} GiB are allowed; use at most "
-            f"{settings.memory_bytes // each:,} examples, more --memory or a smaller --size.",
+            f"{settings.memory_bytes // size:,} examples, more --memory or a smaller --size.",
             kind="too-large",
         )
 

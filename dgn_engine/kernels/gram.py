@@ -127,10 +127,10 @@ class KernelBlock:
 
     @property
     def symmetric(self) -> bool:
-        """Whether rows and columns are the same examples.
+        """Return whether rows and columns are the same examples.
 
         Returns:
-            Whether they are.
+            `True` for equal slices.
         """
         return self.rows == self.columns
 
@@ -165,8 +165,8 @@ class KernelBlock:
         """
         end = self.columns.stop
         for row in range(self.rows.start, self.rows.stop):
-            for left in range(self.first_column(row), end, most):
-                yield row, slice(left, min(end, left + most))
+            for start in range(self.first_column(row), end, most):
+                yield row, slice(start, min(end, start + most))
 
     def column_places(self, columns: slice) -> slice:
         """Convert columns from indices of examples to indices into the block.

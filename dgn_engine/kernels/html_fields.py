@@ -19,9 +19,9 @@ def html_table(rows: Mapping[str, str]) -> str:
     Returns:
         The HTML.
     """
-    left = "style='text-align:left'"
+    style = "style='text-align:left'"
     cells = "".join(
-        f"<tr><th {left}>{_safe(name)}</th><td {left}>{_safe(value)}</td></tr>"
+        f"<tr><th {style}>{_safe(name)}</th><td {style}>{_safe(value)}</td></tr>"
         for name, value in rows.items()
     )
     return f"<table>{cells}</table>"

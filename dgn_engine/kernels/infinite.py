@@ -89,12 +89,12 @@ def expectations(
     n, results = len(std), []
     close = same.nonzero()
     for f, g in pairs:
-        one, two = terms[f][:, :n], terms[g][:, n:]
-        total = torch.outer(one[-1], two[-1])
-        for m in range(len(one) - 2, -1, -1):
-            total.mul_(apart).addr_(one[m], two[m])
-        for left in range(0, len(close), SAME_AT_ONCE):
-            i, j = close[left : left + SAME_AT_ONCE].unbind(1)
+        left_terms, right_terms = terms[f][:, :n], terms[g][:, n:]
+        total = torch.outer(left_terms[-1], right_terms[-1])
+        for m in range(len(left_terms) - 2, -1, -1):
+            total.mul_(apart).addr_(left_terms[m], right_terms[m])
+        for start in range(0, len(close), SAME_AT_ONCE):
+            i, j = close[start : start + SAME_AT_ONCE].unbind(1)
             total[i, j] = (weighted[f][i] * weighted[g][n + j]).sum(1)
         results.append(total)
     return results, bound
@@ -501,8 +501,8 @@ class _LimitLayer:
 
     def after(self, moments: Moments) -> Moments:
         """Compute the covariances after the layer."""
-        one, two, three = (self.weight * moment + self.bias for moment in moments)
-        return one, two, three
+        first, second, third = (self.weight * moment + self.bias for moment in moments)
+        return first, second, third
 
 
 def _finite(found: LimitKernels, depth: int) -> LimitKernels:

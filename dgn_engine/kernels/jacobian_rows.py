@@ -158,13 +158,13 @@ class ModuleFunction:
             An upper bound: the sum of all tensors created, as if none were freed.
         """
         basis = torch.eye(self.classes, dtype=self.output.dtype, device=x.device)
-        one, remark = self._made(x[:1], basis[:1]), self.remark
-        each = one if self.classes == 1 else self._made(x[:1], basis[:2]) - one
+        first_bytes, remark = self._made(x[:1], basis[:1]), self.remark
+        each = first_bytes if self.classes == 1 else self._made(x[:1], basis[:2]) - first_bytes
         if self.remark != remark:  # one logit was vectorised, but two cannot be
             return self.cost(x)
         each = max(each, self.row_bytes)
         largest = max(p.numel() * p.element_size() for p in self.parameters.values())
-        return RowBytes(max(0, one - each), each, largest)
+        return RowBytes(max(0, first_bytes - each), each, largest)
 
     def _made(self, x: Tensor, basis: Tensor) -> int:
         """Count the bytes created while computing rows."""
@@ -179,16 +179,20 @@ class ModuleFunction:
 
         def gradients(example: Tensor) -> Rows:
             def logits(parameters: Rows) -> Tensor:
-                places = {alias: parameters[name] for alias, name in self._aliases.items()}
+                parameters_by_place = {
+                    alias: parameters[name] for alias, name in self._aliases.items()
+                }
                 given = (example.unsqueeze(0),)
-                call = partial(functional_call, self.module, places, given, tie_weights=False)
+                call = partial(
+                    functional_call, self.module, parameters_by_place, given, tie_weights=False
+                )
                 return self._logits(call, 1).reshape(-1)
 
             pull_back = vjp(logits, fixed)[1]
             if len(basis) == 1:
                 return {name: row.unsqueeze(0) for name, row in pull_back(basis[0])[0].items()}
-            found: Rows = vmap(lambda weights: pull_back(weights)[0])(basis)
-            return found
+            rows_of_example: Rows = vmap(lambda weights: pull_back(weights)[0])(basis)
+            return rows_of_example
 
         # Gradients are enabled outside `vjp`, too: without them torch runs an LSTM on a CPU in
         # inference mode, which saves nothing for the backward pass.
@@ -262,20 +266,20 @@ class ModuleFunction:
             raise ArgumentError(
                 "The module draws random numbers" + self._advice(EVAL_OR_LEAVE) + ".", kind="random"
             ) from None
-        one = first.detach()
-        if not _is_close(one, again):
+        logits = first.detach()
+        if not _is_close(logits, again):
             raise ArgumentError(
                 "The module returns different outputs for the same inputs: it is random"
                 f"{self._advice('; call eval()')}.",
                 kind="random",
             )
-        if not _is_close(torch.cat([one, last]), both):
+        if not _is_close(torch.cat([logits, last]), both):
             raise ArgumentError(
                 "The module couples the examples of a batch: its output for one depends on the "
                 "others, so no kernel of two examples exists.",
                 kind="couples-examples",
             )
-        return one
+        return logits
 
     def _first_logits(self, x: Tensor, before_softmax: bool) -> Tensor:
         """Return the logits of one example `(1, C)` and detect a softmax at the end."""

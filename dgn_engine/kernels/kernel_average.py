@@ -114,26 +114,26 @@ class KernelAverage:
         """
         self._check_square("cosine")
         mean = self.mean
-        own = mean.diagonal()
-        own = torch.where(own > 0, own, torch.nan)
-        root = own.sqrt()
+        diagonal = mean.diagonal()
+        diagonal = torch.where(diagonal > 0, diagonal, torch.nan)
+        root = diagonal.sqrt()
         kernel = mean / root[:, None] / root[None, :]
         # Variance of the linear part a_ij/√(d_i d_j) − ρ/2 (a_ii/d_i + a_jj/d_j)
         with_own = self._covariance(self._with_own, self._sum, self._sum.diagonal()[:, None])
-        with_own = with_own / own[:, None] / root[:, None] / root[None, :]
+        with_own = with_own / diagonal[:, None] / root[:, None] / root[None, :]
         diagonals = self._covariance(
             self._diagonals, self._sum.diagonal()[:, None], self._sum.diagonal()[None, :]
         )
-        diagonals = diagonals / own[:, None] / own[None, :]
+        diagonals = diagonals / diagonal[:, None] / diagonal[None, :]
         relative_variance = diagonals.diagonal()
-        variance = self._variance() / own[:, None] / own[None, :]
+        variance = self._variance() / diagonal[:, None] / diagonal[None, :]
         variance += (
             0.25
             * kernel.square()
             * (relative_variance[:, None] + relative_variance[None, :] + 2.0 * diagonals)
         )
         variance -= kernel * (with_own + with_own.T)
-        positive = own > 0
+        positive = diagonal > 0
         kernel.diagonal()[positive] = 1.0
         variance.diagonal()[positive] = 0.0
         return self._estimate(kernel, variance.clamp(min=0).sqrt())

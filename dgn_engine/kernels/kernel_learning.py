@@ -294,8 +294,8 @@ def _trajectory(
 
     def outputs(basis: Tensor, of: OfEigenvalues, t: float, like: Tensor) -> Tensor:
         """Combine eigenvectors to outputs `(n, C)`, also if logits were joined to one column."""
-        found: Tensor = basis @ (of(values, t)[:, None] * initial_error)
-        return found.reshape(like.shape)
+        combined: Tensor = basis @ (of(values, t)[:, None] * initial_error)
+        return combined.reshape(like.shape)
 
     train = torch.stack([y + outputs(vectors, decay, t, y) for t in instants])
     test = None

@@ -97,7 +97,7 @@ class KernelPlan:
 
     @property
     def notes(self) -> list[str]:
-        """What was omitted, why, and how to get it.
+        """Explain what was omitted, why, and how to get it.
 
         Returns:
             One sentence or more, or an empty list if everything is computed.

@@ -20,7 +20,7 @@ LEADING = 200  # number of eigenvalues for kernels too large to diagonalise
 
 @dataclass(frozen=True)
 class KernelSettings:
-    """How the kernels of a report are computed.
+    """Settings of a kernel report.
 
     Attributes:
         logits: As for `tangent_kernels`.

@@ -88,15 +88,15 @@ class PathBlocks:
             return
         spent, counted = 0.0, 0
         for row in range(n):
-            left = row
-            while left < n:
+            start = row
+            while start < n:
                 pace = spent / counted if counted else 0.0
                 count = max(1, int(seconds / pace)) if pace else 1
-                columns = slice(left, min(n, left + count))
+                columns = slice(start, min(n, start + count))
                 began = self._clock()
                 self._take(KernelBlock(slice(row, row + 1), columns))
                 took = self._clock() - began
-                left = columns.stop
+                start = columns.stop
                 self.done += columns.stop - columns.start
                 if self.done > 1 or n == 1:  # the first pair also computes what all pairs share
                     spent, counted = spent + took, counted + columns.stop - columns.start

@@ -74,8 +74,8 @@ def feature_moments(
 def _pair(architecture: arch.Architecture, now: PathInputs, then: PathInputs, place: int) -> Tensor:
     """Compute the three products of one example, `(3,)`."""
     pair = slice(place, place + 1)
-    one, two = (_part(inputs, pair) for inputs in (now, then))
-    both, _ = one.joined(two)
+    first, second = (_part(inputs, pair) for inputs in (now, then))
+    both, _ = first.joined(second)
     assert both.x_value is not None
     kernel = neural_path_kernel(architecture, both.gates, both.x_value, masks=both.masks)
     return torch.stack([kernel[0, 0], kernel[0, 1], kernel[1, 1]])
@@ -107,18 +107,18 @@ def value_product(
     """
     weights = [a.double() * b.double() for a, b in zip(one, two, strict=True)]
     z = weights[0].new_ones(architecture.input_shape[0])
-    kept: list[Tensor] = []
+    pending: list[Tensor] = []
     layer = 0
     for node, shape, _ in architecture.steps():
         match node:
             case arch.Flatten():
                 z = z.repeat_interleave(prod(shape[1:]))
             case arch.Fork():
-                kept.append(z)
+                pending.append(z)
             case arch.Skip():
-                z, kept[-1] = kept[-1], z
+                z, pending[-1] = pending[-1], z
             case arch.Merge():
-                z = z + kept.pop()
+                z = z + pending.pop()
             case arch.Dense() | arch.Conv():
                 z = (
                     weights[layer].flatten(2).sum(2) @ z

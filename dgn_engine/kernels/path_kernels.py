@@ -173,13 +173,13 @@ def paths(
     check_path_inputs(architecture, inputs, other)
     both, block = inputs.joined(other)
     result = path_recursion(architecture, both, by_width=normalise == "width", block=block)
-    own: tuple[Tensor | None, Tensor | None] = (None, None)
+    diagonals: tuple[Tensor | None, Tensor | None] = (None, None)
     if not block.symmetric and normalise == "cosine":
-        own = path_diagonal(architecture, both)
-    kernel = normalised(result.kernel, normalise, result.widths, block, own[0])
+        diagonals = path_diagonal(architecture, both)
+    kernel = normalised(result.kernel, normalise, result.widths, block, diagonals[0])
     if result.derivative is None:
         return kernel, None
-    return kernel, normalised(result.derivative, normalise, result.widths, block, own[1])
+    return kernel, normalised(result.derivative, normalise, result.widths, block, diagonals[1])
 
 
 def unit_diagonal(kernel: Tensor) -> Tensor:

@@ -166,7 +166,9 @@ class _Count:
 
     def settle(self, size: int) -> None:
         """Sum all terms, which needs the product of each one's gates."""
-        others = sum(len(one) + len(two) for one, two in self.waiting)
+        others = sum(
+            len(terms_waiting) + len(dual_waiting) for terms_waiting, dual_waiting in self.waiting
+        )
         terms, dual = self.both
         self.alive = max(self.alive, len(terms) + len(dual) + others)
         for gates in (*terms, *dual):
@@ -308,8 +310,8 @@ class PeakMemory:
         Returns:
             Bytes.
         """
-        each = self.item * (3 * self.largest + self._unfolded())
-        return self.t * each
+        per_example = self.item * (3 * self.largest + self._unfolded())
+        return self.t * per_example
 
     @property
     def sweeping(self) -> int:
@@ -330,7 +332,7 @@ class PeakMemory:
         """
         alive, product_numbers = count_terms(self.architecture)
         copied = self.gates + prod(self.architecture.input_shape) if not self.square else 0
-        each = self.item * (copied + product_numbers)
+        per_example = self.item * (copied + product_numbers)
         maps = any(isinstance(node, arch.Conv) for node in self.architecture.nodes)
         tile = 0
         if maps:
@@ -338,9 +340,9 @@ class PeakMemory:
             pair = pair_numbers(self.architecture)
             columns = min(self.m, max(1, tile_bytes_on(self.device) // (self.item * pair)))
             tile = columns * item * ((alive + 4) * pair + 2 * self._padded_pair())
-            each += 8 * (prod(self.architecture.input_shape) + self.gates // 4)  # as bits
+            per_example += 8 * (prod(self.architecture.input_shape) + self.gates // 4)  # as bits
         vectors = 8 * (alive + 6) * self._tile(self.m)
-        return self.t * each + tile + vectors + 8 * 3 * self.pairs
+        return self.t * per_example + tile + vectors + 8 * 3 * self.pairs
 
     def _checking(self, with_k: bool) -> int:
         """Count a copy and a mask of the largest kernel, for checking that it is finite."""
@@ -397,15 +399,15 @@ class PeakMemory:
         for node in self.architecture.nodes:
             depth += isinstance(node, arch.Fork) - isinstance(node, arch.Merge)
             waiting = max(waiting, depth)
-        each = (3 + waiting) * self.largest
+        per_logit = (3 + waiting) * self.largest
         if self.soft:
-            each += self.gates + (1 if self.two else 5) * self.largest
+            per_logit += self.gates + (1 if self.two else 5) * self.largest
         if self.slopes:
-            each += 4 * self.largest + 2 * self.gates
+            per_logit += 4 * self.largest + 2 * self.gates
         if self.logits == "full":
             outputs = sum(layer.outputs for layer in self.architecture.weighted)
-            each += 2 * (2 if self.soft else 1) * outputs
-        return self.t * self.c * each
+            per_logit += 2 * (2 if self.soft else 1) * outputs
+        return self.t * self.c * per_logit
 
     def _layer_numbers(self) -> int:
         """Count the numbers of the most expensive layer: its factors, sides and tiles."""

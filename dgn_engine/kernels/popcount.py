@@ -95,22 +95,22 @@ def compiled_pairs() -> Callable[..., None]:
         count = len(layers)
         memory = np.zeros(floats)
         widest = 0
-        for place in range(count + 1):
-            widest = max(widest, levels[place, 1] + 2 * levels[place, 3])
+        for depth in range(count + 1):
+            widest = max(widest, levels[depth, 1] + 2 * levels[depth, 3])
         sums, counts = np.zeros(widest * widest), np.zeros((widest, widest), dtype=np.uint64)
         for index in range(len(out)):
             result = 0.0
             below = memory[:0].reshape(-1, 1)
             for turn in range(len(shifts)):
-                for place in range(count + 1):
-                    level, shift = levels[place], shifts[turn, place]
+                for depth in range(count + 1):
+                    level, shift = levels[depth], shifts[turn, depth]
                     pitch = level[1] + 2 * level[3]
                     size = (level[0] + 2 * level[3]) * pitch * pitch
                     slab = memory[level[4] : level[4] + size].reshape(-1, pitch * pitch)
-                    if place == 0:
+                    if depth == 0:
                         input_rows(inputs[row], inputs[left + index], slab, level, shift)
                     else:
-                        words, start = layers[place - 1, 2], layers[place - 1, 3]
+                        words, start = layers[depth - 1, 2], layers[depth - 1, 3]
                         stop = start + level[0] * words * level[1]
                         layer(
                             bits[row, start:stop].reshape(level[0], words, level[1]),
@@ -118,11 +118,11 @@ def compiled_pairs() -> Callable[..., None]:
                             below,
                             slab,
                             level,
-                            levels[place - 1],
-                            layers[place - 1],
-                            scales[place - 1],
+                            levels[depth - 1],
+                            layers[depth - 1],
+                            scales[depth - 1],
                             shift,
-                            shifts[turn, place - 1],
+                            shifts[turn, depth - 1],
                             sums,
                             counts,
                         )
@@ -143,17 +143,17 @@ def _count_bits(one: Bits, two: Bits, counts: Bits) -> None:
     words, width = two.shape
     for x in range(width):
         count = counts[x]
-        mine, line = one[0, x], two[0]
+        word_row, line = one[0, x], two[0]
         for far in range(width):
-            v = mine & line[far]
+            v = word_row & line[far]
             v = v - ((v >> _1) & _ONES)
             v = (v & _TWOS) + ((v >> _2) & _TWOS)
             v = (v + (v >> _4)) & _FOURS
             count[far] = (v * _SUM) >> _56
         for word in range(1, words):
-            mine, line = one[word, x], two[word]
+            word_row, line = one[word, x], two[word]
             for far in range(width):
-                v = mine & line[far]
+                v = word_row & line[far]
                 v = v - ((v >> _1) & _ONES)
                 v = (v & _TWOS) + ((v >> _2) & _TWOS)
                 v = (v + (v >> _4)) & _FOURS

@@ -168,8 +168,8 @@ def path_diagonal(
     maps = any(isinstance(node, arch.Conv) for node in architecture.nodes)
     step = 1 if maps else ROWS_AT_LEAST
     values, changes = [], []
-    for left in range(0, n, step):
-        part = slice(left, min(n, left + step))
+    for start in range(0, n, step):
+        part = slice(start, min(n, start + step))
         block_result = path_recursion(architecture, inputs, by_width, block=KernelBlock(part, part))
         values.append(block_result.kernel.diagonal())
         if block_result.derivative is not None:

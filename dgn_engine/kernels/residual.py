@@ -85,8 +85,8 @@ def sub_network(architecture: arch.Architecture, kept: Collection[int]) -> SubNe
             kind="out-of-bounds",
         )
     nodes: list[arch.Node] = []
-    places: dict[str, list[int]] = {"gates": [], "weights": [], "masks": []}
-    seen = dict.fromkeys(places, 0)
+    indices: dict[str, list[int]] = {"gates": [], "weights": [], "masks": []}
+    counts = dict.fromkeys(indices, 0)
     factor, block, present = 1.0, -1, True
     for node in architecture.nodes:
         if isinstance(node, arch.Fork):
@@ -103,18 +103,18 @@ def sub_network(architecture: arch.Architecture, kept: Collection[int]) -> SubNe
         parts = {"gates": arch.is_gated(node), "weights": arch.is_weighted(node), "masks": pooled}
         for kind, is_there in parts.items():
             if is_there and present:
-                places[kind].append(seen[kind])
-            seen[kind] += is_there
-    if not places["gates"]:
+                indices[kind].append(counts[kind])
+            counts[kind] += is_there
+    if not indices["gates"]:
         raise ArgumentError(
             "A sub-network without gate layers has no path kernel.",
             kind="not-supported",
         )
     return SubNetwork(
         arch.Architecture(architecture.input_shape, tuple(nodes)),
-        gates=tuple(places["gates"]),
-        weights=tuple(places["weights"]),
-        masks=tuple(places["masks"]),
+        gates=tuple(indices["gates"]),
+        weights=tuple(indices["weights"]),
+        masks=tuple(indices["masks"]),
         factor=factor,
     )
 
@@ -193,8 +193,10 @@ def sub_network_shares(
         )
     choices = [c for size in range(blocks + 1) for c in combinations(range(blocks), size)]
     traces = {
-        kept: float(sub_network_kernel(architecture, gates, x_value, kept, masks).trace())
-        for kept in choices
+        blocks_kept: float(
+            sub_network_kernel(architecture, gates, x_value, blocks_kept, masks).trace()
+        )
+        for blocks_kept in choices
     }
     total = sum(traces.values())
-    return {kept: trace / total if total else 0.0 for kept, trace in traces.items()}
+    return {blocks_kept: trace / total if total else 0.0 for blocks_kept, trace in traces.items()}

@@ -219,8 +219,8 @@ class SharedKernels:
             The fraction of the examples that is done.
         """
         while "trace" not in self.__dict__:
-            left = self._passed
-            part = slice(left, min(len(self.x), left + at_once))
+            start = self._passed
+            part = slice(start, min(len(self.x), start + at_once))
             network, given = self.network, self.network.given_gates
             if given is not None:
                 network = network.with_gates(tuple(layer[part] for layer in given))
@@ -401,7 +401,7 @@ class SharedKernels:
                 "βH does not count biases, but K^V does and this value network has some.",
                 kind="not-supported",
             )
-        if not self._folded and not all(one.plain for one in value.layer_parameters()):
+        if not self._folded and not all(layer.plain for layer in value.layer_parameters()):
             raise ValueError(
                 "βH is the expected kernel of folded weights, but this network trains what is "
                 "folded into them (γ, constant factors); pass folded=True."

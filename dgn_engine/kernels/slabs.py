@@ -90,9 +90,9 @@ def position_gram(maps: Tensor, row: int, columns: slice) -> Tensor:
         The products, `(B, H, W, H, W)`.
     """
     height, width = maps.shape[2:]
-    one = maps[row].flatten(1)
-    many = maps[columns].flatten(2)
-    gram = one.T @ many
+    row_maps = maps[row].flatten(1)
+    column_maps = maps[columns].flatten(2)
+    gram = row_maps.T @ column_maps
     return gram.reshape(-1, height, width, height, width)
 
 
@@ -251,7 +251,7 @@ def slab_total(slab: Real, level: Whole, shift: int, flat: bool) -> float:
 
 @dataclass(frozen=True)
 class SlabRoute:
-    """How slabs pass through the layers.
+    """The way of slabs through the layers.
 
     Attributes:
         levels: `(L+1, 5)`: height, width, cyclic, margin of the next layer, offset of its slab.

@@ -77,10 +77,10 @@ class TangentEstimator:
 
     @property
     def exact(self) -> bool:
-        """Whether all directions have been used.
+        """Return whether all directions have been used.
 
         Returns:
-            Whether the estimates are exact.
+            `True` once the estimates equal the exact kernels.
         """
         return self.draws == self.logits
 

@@ -88,7 +88,7 @@ class ExamplesPassed:
     def __post_init__(self) -> None:
         passes = [self.value] if self.value_counts else []
         passes += [] if self.feature is None else [self.feature]
-        layers = [layer for each in passes for layer in each.parameters]
+        layers = [layer for forward_pass in passes for layer in forward_pass.parameters]
         if not (any(self.trained_slopes) or any(layer.any_trained for layer in layers)):
             raise ArgumentError(
                 "All parameters are frozen (requires_grad is False), so there is no tangent "
@@ -177,8 +177,8 @@ def _factors(block: ExamplesPassed, top: Tensor) -> Iterator[LayerFactors | Slop
         into = _into_slopes(slopes, block)
     # If the network makes its own gates, both sweeps run in lockstep: a source is filled just
     # before the feature sweep reads it.
-    own = block.slope is not None and block.feature is None
-    feature_deltas = feature_sweep(run, sources) if own else None
+    makes_own_gates = block.slope is not None and block.feature is None
+    feature_deltas = feature_sweep(run, sources) if makes_own_gates else None
     for step in value_sweep(run, top, into):
         index = step.place
         feature = next(feature_deltas).delta if feature_deltas is not None else None
@@ -274,18 +274,18 @@ def sweep_layers(
             pairwise = is_pairwise(a.layer, how, max(shape), top.shape[1], positions)
             left = factor(a.layer, a.parameters.bias, a.inputs, pairwise)
             right = left if same else factor(b.layer, b.parameters.bias, b.inputs, pairwise)
-            ours = _sides(a, pairwise)
-            theirs = ours if same else _sides(b, pairwise)
-            sums = _terms(kernels, left, right, ours, theirs)
+            row_sides = _sides(a, pairwise)
+            column_sides = row_sides if same else _sides(b, pairwise)
+            sums = _terms(kernels, left, right, row_sides, column_sides)
             add_layer(sums, positions if pairwise else 1)
         elif a.parameters.bias:
-            ours = _bias_sides(a)
-            theirs = ours if same else _bias_sides(b)
-            add_layer(_terms(kernels, None, None, ours, theirs))
+            row_sides = _bias_sides(a)
+            column_sides = row_sides if same else _bias_sides(b)
+            add_layer(_terms(kernels, None, None, row_sides, column_sides))
         for norm, other in zip(a.parameters.norms, b.parameters.norms, strict=True):
-            ours = _normal_sides(a, norm)
-            theirs = ours if same else _normal_sides(b, other)
-            add_layer(_terms(kernels, None, None, ours, theirs))
+            row_sides = _normal_sides(a, norm)
+            column_sides = row_sides if same else _normal_sides(b, other)
+            add_layer(_terms(kernels, None, None, row_sides, column_sides))
     yield TangentKernels(*(None if part.empty else part.total() for part in kernels))
 
 

@@ -111,8 +111,8 @@ class MapPairs:
         Returns:
             The products, `(B, C, H, W, H', W')`.
         """
-        one, many = maps[self.row], maps[self.columns]
-        return one[None, ..., None, None] * many[:, :, None, None]
+        row_maps, column_maps = maps[self.row], maps[self.columns]
+        return row_maps[None, ..., None, None] * column_maps[:, :, None, None]
 
 
 @dataclass(frozen=True)
@@ -256,11 +256,11 @@ def _one_max_pooled(
     """Apply a max pooling to one term."""
     channels, sides = mask.shape[1], mask.shape[2:]
     row_positions, column_positions = mask[pairs.row].flatten(1), mask[pairs.columns].flatten(2)
-    one = many = None
+    row_gates = column_gates = None
     if term.gates:
         gates = layers.product(term.gates).flatten(2)
-        one = gates[pairs.row].gather(1, row_positions)
-        many = gates[pairs.columns].gather(2, column_positions)
+        row_gates = gates[pairs.row].gather(1, row_positions)
+        column_gates = gates[pairs.columns].gather(2, column_positions)
     lead = term.kernel.shape[: 2 if term.by_channel else 1]
     rest = term.kernel.shape[len(lead) :]
     flat = term.kernel.reshape(*lead, prod(rest[:2]), -1)
@@ -270,8 +270,8 @@ def _one_max_pooled(
         rows = (flat[:, c] if term.by_channel else flat)[:, row_positions[c]]
         wanted = column_positions[:, c][:, None].expand(-1, rows.shape[1], -1)
         chosen = rows.gather(2, wanted)
-        if one is not None and many is not None:
-            chosen = chosen * one[c][None, :, None] * many[:, c][:, None]
+        if row_gates is not None and column_gates is not None:
+            chosen = chosen * row_gates[c][None, :, None] * column_gates[:, c][:, None]
         if by_channel:
             total[:, c] = chosen
         else:

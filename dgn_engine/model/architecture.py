@@ -419,14 +419,14 @@ class Architecture:
             kept.
         """
         shape = self.input_shape
-        kept: list[tuple[int, ...]] = []
+        pending: list[tuple[int, ...]] = []
         for index, node in enumerate(self.nodes):
             if isinstance(node, Fork):
-                kept.append(shape)
+                pending.append(shape)
             elif isinstance(node, Skip):
-                shape, kept[-1] = kept[-1], shape
+                shape, pending[-1] = pending[-1], shape
             elif isinstance(node, Merge):
-                block = kept.pop()
+                block = pending.pop()
                 if block != shape:
                     raise UserError(
                         node_name(index, node)
@@ -479,19 +479,19 @@ class Architecture:
 
     @property
     def residual(self) -> bool:
-        """Whether there are residual blocks.
+        """Return whether there are residual blocks.
 
         Returns:
-            Whether a node is a `Merge`.
+            `True` if a node is a `Merge`.
         """
         return any(isinstance(node, Merge) for node in self.nodes)
 
     @property
     def normalised(self) -> bool:
-        """Whether a convolution has batch normalisation.
+        """Return whether there is batch normalisation.
 
         Returns:
-            Whether one has.
+            `True` if a convolution has `normal` set.
         """
         return any(isinstance(node, Conv) and node.normal for node in self.nodes)
 

@@ -171,8 +171,10 @@ class GatedNetwork(nn.Module):
             )
         # χ^f stays a ReLU: in DL only the gate itself is soft (THEORY §1).
         linear = self.feature_activation == "linear"
-        own = _gates_of(self.feature, HARD)
-        feature = self.feature.run(x, lambda at, q: torch.ones_like(q) if linear else own(at, q))
+        own_gate = _gates_of(self.feature, HARD)
+        feature = self.feature.run(
+            x, lambda at, q: torch.ones_like(q) if linear else own_gate(at, q)
+        )
         pre = tuple(route(feature.pre[source]) for source, route in wires)
         gate = _gates_of(self.feature, self.gate)
         gates = [route(gate(source, feature.pre[source])) for source, route in wires]

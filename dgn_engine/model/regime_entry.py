@@ -15,9 +15,10 @@ VALUE, FEATURE = "value weights", "feature weights"
 
 @dataclass(frozen=True)
 class RegimeChange:
-    """What a change of regime did to each group of weights ('value weights', 'feature weights').
+    """The effect of a change of regime on each group of weights.
 
-    A group that was redrawn or copied loses its optimiser state.
+    The groups are 'value weights' and 'feature weights'. A group that was redrawn or copied loses
+    its optimiser state.
 
     Attributes:
         kept: Groups that are unchanged.
@@ -139,12 +140,12 @@ def copy_weights(source: Stack, target: Stack) -> None:
         source: The network to copy from.
         target: The network to copy to; biases that the source lacks become zero.
     """
-    for theirs, ours in zip(source.weights, target.weights, strict=True):
-        ours.data.copy_(theirs.data)
+    for source_weight, target_tensor in zip(source.weights, target.weights, strict=True):
+        target_tensor.data.copy_(source_weight.data)
     if source.normalisation is not None and target.normalisation is not None:
         target.normalisation.take(source.normalisation.state_dict())
-    for layer, ours in enumerate(target.biases):
+    for layer, target_tensor in enumerate(target.biases):
         if len(source.biases):
-            ours.data.copy_(source.biases[layer].data)
+            target_tensor.data.copy_(source.biases[layer].data)
         else:
-            ours.data.zero_()
+            target_tensor.data.zero_()

@@ -54,19 +54,19 @@ class LayerParameters:
 
     @property
     def plain(self) -> bool:
-        """Whether W and b themselves are what is trained.
+        """Return whether W and b themselves are what is trained.
 
         Returns:
-            Whether they are.
+            `True` without scale, normalisation or frozen weight.
         """
         return self.weight and self.scale is None and not self.norms
 
     @property
     def any_trained(self) -> bool:
-        """Whether any parameter of the layer is trained.
+        """Return whether any parameter of the layer is trained.
 
         Returns:
-            Whether one is.
+            `True` if its weight, bias or a normalisation is.
         """
         return self.weight or self.bias or bool(self.norms)
 
@@ -357,13 +357,13 @@ class Stack(nn.Module):
         super().__init__()
         self.architecture = architecture
         layers = architecture.weighted
-        each = [bias] * len(layers) if isinstance(bias, bool) else list(bias)
+        has_bias = [bias] * len(layers) if isinstance(bias, bool) else list(bias)
         self.weights = nn.ParameterList([torch.zeros(arch.weight_shape(layer)) for layer in layers])
         biases = [
             torch.zeros(layer.outputs) if has else None
-            for layer, has in zip(layers, each, strict=True)
+            for layer, has in zip(layers, has_bias, strict=True)
         ]
-        self.biases = nn.ParameterList(biases if any(each) else [])
+        self.biases = nn.ParameterList(biases if any(has_bias) else [])
         self.normalisation = BatchNorms(architecture) if architecture.normalised else None
         self._factors = [layer.factor if isinstance(layer, arch.Dense) else 1.0 for layer in layers]
 
@@ -432,7 +432,7 @@ class Stack(nn.Module):
 
     @property
     def frozen(self) -> bool:
-        """Whether some parameters are frozen although others train (as in a module).
+        """Return whether some parameters are frozen although others train (as in a module).
 
         Returns:
             Always `False` here.

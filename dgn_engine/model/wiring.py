@@ -18,7 +18,7 @@ from dgn_engine.regimes import Regime
 
 @dataclass(frozen=True)
 class Route:
-    """How gates travel from a feature layer to a value layer, the same for every example.
+    """The route of gates from a feature layer to a value layer, the same for every example.
 
     Attributes:
         rotate: Cyclic shift along the unit (channel) axis.

@@ -58,19 +58,19 @@ class Regime:
 
     @property
     def trains_value(self) -> bool:
-        """Whether the value network is trained.
+        """Return whether the value network is trained.
 
         Returns:
-            Whether it is.
+            `True` if `trains` contains 'value'.
         """
         return "value" in self.trains
 
     @property
     def trains_feature(self) -> bool:
-        """Whether the feature network is trained.
+        """Return whether the feature network is trained.
 
         Returns:
-            Whether it is.
+            `True` if `trains` contains 'feature'.
         """
         return "feature" in self.trains
 
@@ -89,10 +89,10 @@ class Regime:
 
     @property
     def generalises(self) -> bool:
-        """Whether there are gates for examples outside the training set.
+        """Return whether there are gates for examples outside the training set.
 
         Returns:
-            Whether there are.
+            `False` for random gates (FRG) only.
         """
         return not self.drawn_gates
 

@@ -269,7 +269,7 @@ class FollowedNetwork:
 
     @property
     def remark(self) -> str:
-        """What the network skips of the module.
+        """Remark on a softmax that the network skips.
 
         Returns:
             A sentence, or ''.

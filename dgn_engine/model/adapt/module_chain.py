@@ -105,11 +105,11 @@ def _forks(trace: ModuleTrace) -> list[int]:
     """Find, for each value, the last earlier value that all paths from the input pass through."""
     forks = [0] * len(trace.values)
     for call in trace.calls:
-        one, *others = call.inputs
+        first, *others = call.inputs
         for other in others:
-            while one != other:
-                one, other = (forks[one], other) if one > other else (one, forks[other])
-        forks[call.output] = one
+            while first != other:
+                first, other = (forks[first], other) if first > other else (first, forks[other])
+        forks[call.output] = first
     return forks
 
 
@@ -312,6 +312,6 @@ def _architecture(input_shape: tuple[int, ...], chain: Sequence[_Link]) -> arch.
         return arch.Architecture(input_shape, tuple(link.node for link in chain))
     except UserError as refusal:
         names: dict[str, str] = {
-            arch.node_name(place, link.node): link.where for place, link in enumerate(chain)
+            arch.node_name(index, link.node): link.where for index, link in enumerate(chain)
         }
-        raise refusal.renamed(lambda place: names.get(place, place)) from None
+        raise refusal.renamed(lambda index: names.get(index, index)) from None

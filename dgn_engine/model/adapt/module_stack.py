@@ -46,9 +46,9 @@ class ModuleState:
         Returns:
             The state.
         """
-        seen: dict[int, int] = {}
+        numbers: dict[int, int] = {}
         parts = named_parts(module, remove_duplicate=False)
-        return cls({name: dict(_settings(part, seen)) for name, part in parts})
+        return cls({name: dict(_settings(part, numbers)) for name, part in parts})
 
     def changed_by(self, later: ModuleState) -> frozenset[tuple[str, str]]:
         """Compare with a later state.
@@ -62,9 +62,13 @@ class ModuleState:
         """
         changes = {(name, "") for name in self.layers.keys() ^ later.layers.keys()}
         for name in self.layers.keys() & later.layers.keys():
-            one, two = self.layers[name], later.layers[name]
-            changes |= {(name, key) for key in one.keys() & two.keys() if one[key] != two[key]}
-            changes |= {(name, key) for key in one.keys() - two.keys()}
+            earlier_layer, later_layer = self.layers[name], later.layers[name]
+            changes |= {
+                (name, key)
+                for key in earlier_layer.keys() & later_layer.keys()
+                if earlier_layer[key] != later_layer[key]
+            }
+            changes |= {(name, key) for key in earlier_layer.keys() - later_layer.keys()}
         return frozenset(changes) - self.volatile
 
     def check(self, module: nn.Module) -> None:
@@ -123,7 +127,7 @@ def _is_plain(value: object) -> bool:
 
 @dataclass(frozen=True)
 class LayerSource:
-    """Where a weight layer comes from.
+    """The origin of a weight layer in a module.
 
     Attributes:
         where: The layer, for messages.
@@ -158,12 +162,12 @@ class LayerSource:
 
     @property
     def has_bias(self) -> bool:
-        """Whether the folded layer has a bias.
+        """Return whether the folded layer has a bias.
 
         Returns:
-            Whether it has a bias or a BatchNorm.
+            `True` if the layer has a bias or a BatchNorm follows.
         """
-        return self.bias is not None or any(isinstance(each, NormCall) for each in self.after)
+        return self.bias is not None or any(isinstance(step, NormCall) for step in self.after)
 
 
 class ModuleStack(Stack):
@@ -303,18 +307,20 @@ class ModuleStack(Stack):
         bias = None if source.bias is None else self._held(source.bias)
         current: tuple[Tensor, Tensor | None] = (self._weight(layer, source), bias)
         steps: list[tuple[Tensor, NormParameters | None]] = []
-        for each in source.after:
-            if isinstance(each, ScaleCall):
-                factor = current[0].new_full((1,), each.factor)
+        for step_call in source.after:
+            if isinstance(step_call, ScaleCall):
+                factor = current[0].new_full((1,), step_call.factor)
                 current = _scaled_by(factor, *current)
                 steps.append((factor, None))
                 continue
             # u = (Wz + b − μ)/√(σ² + ε);  γu + β
-            slope, mean, shift = self._norm(each)
+            slope, mean, shift = self._norm(step_call)
             centred = (current[0], -mean if current[1] is None else current[1] - mean)
-            unit = _scaled_by(torch.rsqrt(self._held(each.variance) + each.epsilon), *centred)
+            unit = _scaled_by(
+                torch.rsqrt(self._held(step_call.variance) + step_call.epsilon), *centred
+            )
             norm = NormParameters(
-                unit if self._trains(each.scale) else None, self._trains(each.shift)
+                unit if self._trains(step_call.scale) else None, self._trains(step_call.shift)
             )
             weight, moved = _scaled_by(slope, *centred)
             current = (weight, moved if shift is None or moved is None else moved + shift)
@@ -350,10 +356,10 @@ class ModuleStack(Stack):
 
     @property
     def frozen(self) -> bool:
-        """Whether some of the module's parameters are frozen.
+        """Return whether some of the module's parameters are frozen.
 
         Returns:
-            Whether one is.
+            `True` if one does not require gradients.
         """
         return not all(self._trains(name) for source in self._sources for name in source.own())
 
@@ -387,8 +393,8 @@ def held(module: nn.Module, name: str) -> Tensor:
     Returns:
         The tensor.
     """
-    owner, _, own = name.rpartition(".")
-    return cast(Tensor, getattr(module.get_submodule(owner), own))
+    owner, _, attribute = name.rpartition(".")
+    return cast(Tensor, getattr(module.get_submodule(owner), attribute))
 
 
 def _scaled_by(factor: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:

@@ -43,15 +43,15 @@ def copy_module(module: nn.Module, memo: dict[int, object] | None = None) -> nn.
         The copy.
     """
     given = {} if memo is None else memo
-    own = [part for _, part in named_parts(module) if copies_itself(type(part))]
-    own = [part for part in own if id(part) not in given]
-    if not own:
+    custom_parts = [part for _, part in named_parts(module) if copies_itself(type(part))]
+    custom_parts = [part for part in custom_parts if id(part) not in given]
+    if not custom_parts:
         return deepcopy(module, given)
     plain: dict[int, Any] = dict(given)
     try:
-        for part in own:
+        for part in custom_parts:
             plain[id(part)] = object.__new__(type(part))
-        for part in own:
+        for part in custom_parts:
             _fill(plain[id(part)], part, plain)
         return deepcopy(module, plain)
     except Exception:
@@ -68,9 +68,9 @@ def copies_itself(kind: type) -> bool:
         Whether it does; methods of torch and Python do not count.
     """
     return any(
-        name in class_attributes(each)
-        for each in mro(kind)
-        if not is_library(class_module(each))
+        name in class_attributes(base)
+        for base in mro(kind)
+        if not is_library(class_module(base))
         for name in _PROTOCOL
     )
 
@@ -100,8 +100,8 @@ def mro(kind: type) -> tuple[type, ...]:
     Returns:
         The classes in order.
     """
-    found: tuple[type, ...] = _OF_CLASSES["__mro__"].__get__(kind)
-    return found
+    classes: tuple[type, ...] = _OF_CLASSES["__mro__"].__get__(kind)
+    return classes
 
 
 def class_attributes(kind: type) -> MappingProxyType[str, Any]:
@@ -113,8 +113,8 @@ def class_attributes(kind: type) -> MappingProxyType[str, Any]:
     Returns:
         Its dictionary, read-only.
     """
-    found: MappingProxyType[str, Any] = _OF_CLASSES["__dict__"].__get__(kind)
-    return found
+    entries: MappingProxyType[str, Any] = _OF_CLASSES["__dict__"].__get__(kind)
+    return entries
 
 
 def class_name(kind: type) -> str:
@@ -138,8 +138,8 @@ def class_module(kind: type) -> str:
     Returns:
         The name, or '' if it is not a string.
     """
-    found = class_attributes(kind).get("__module__", "builtins")
-    return found if isinstance(found, str) else ""
+    module_name = class_attributes(kind).get("__module__", "builtins")
+    return module_name if isinstance(module_name, str) else ""
 
 
 def defined(kind: type, name: str) -> Any:
@@ -165,8 +165,8 @@ def is_kind(value: object, kinds: type | tuple[type, ...]) -> bool:
     Returns:
         Whether it is an instance.
     """
-    own = mro(type(value))
-    return any(kind in own for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
+    bases = mro(type(value))
+    return any(kind in bases for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
 
 
 def is_library(module: str) -> bool:
@@ -204,18 +204,18 @@ def attributes(value: object) -> dict[str, Any]:
         The dictionary, or an empty one if it has none.
     """
     if is_kind(value, threading.local):  # one dictionary per thread
-        held: dict[str, Any] = threading.local.__getattribute__(value, "__dict__")  # type: ignore[arg-type]
-        return held
+        thread_entries: dict[str, Any] = threading.local.__getattribute__(value, "__dict__")  # type: ignore[arg-type]
+        return thread_entries
     for kind in mro(type(value)):
         getter = class_attributes(kind).get("__dict__")
         if type(getter) is GetSetDescriptorType:
-            own = getter.__get__(value)
-            return own if type(own) is dict else {}
+            instance_entries = getter.__get__(value)
+            return instance_entries if type(instance_entries) is dict else {}
     try:
-        found = object.__getattribute__(value, "__dict__")
+        entries = object.__getattribute__(value, "__dict__")
     except AttributeError:
         return {}
-    return found if type(found) is dict else {}
+    return entries if type(entries) is dict else {}
 
 
 def slots(value: object) -> Iterator[tuple[str, MemberDescriptorType]]:
@@ -252,9 +252,9 @@ def named_parts(
             return
         seen.add(id(part))
         yield name, part
-        for own, child in registry(part, "_modules").items():
+        for child_name, child in registry(part, "_modules").items():
             if child is not None:
-                yield from walk(child, f"{name}.{own}" if name else own)
+                yield from walk(child, f"{name}.{child_name}" if name else child_name)
 
     return walk(module, "")
 
@@ -271,10 +271,10 @@ def named_tensors(module: nn.Module, kind: str) -> Iterator[tuple[str, Tensor]]:
     """
     seen: set[int] = set()
     for name, part in named_parts(module):
-        for own, tensor in registry(part, kind).items():
+        for tensor_name, tensor in registry(part, kind).items():
             if tensor is not None and id(tensor) not in seen:
                 seen.add(id(tensor))
-                yield f"{name}.{own}" if name else own, tensor
+                yield f"{name}.{tensor_name}" if name else tensor_name, tensor
 
 
 def registry(part: nn.Module, name: str) -> dict[str, Any]:
