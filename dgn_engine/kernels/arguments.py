@@ -123,7 +123,7 @@ def check_whole(name: str, value: object, axes: int = 1) -> None:
         )
     if value.dim() != axes or not value.numel():
         raise ArgumentError(
-            f"{name} has shape {tuple(value.shape)}; expected {axes} non-empty axes.",
+            f"{name} has shape {tuple(value.shape)}; expected {axes} axes, none of them empty.",
             kind="wrong-shape",
         )
 

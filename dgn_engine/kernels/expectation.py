@@ -215,7 +215,7 @@ def check_sigmas(architecture: Architecture, sigmas: object) -> None:
     why = "expected {} positive standard deviations, one per weight layer"
     numbers = check_tensors("sigmas", sigmas, len(architecture.weighted), why)
     for index, sigma in enumerate(numbers):
-        check_number(f"Number {index} of sigmas", sigma, above=0.0)
+        check_number(f"Entry {index} of sigmas", sigma, above=0.0)
 
 
 def _log_constant(architecture: Architecture, sigmas: Sequence[float]) -> float:

@@ -13,7 +13,7 @@ from torch import Tensor
 from dgn_engine.kernels.arguments import check_inputs, check_tensor
 from dgn_engine.kernels.precision import full_precision
 
-WORTH_IT = 1.2  # oneDNN is used where it is at least this much faster than the BLAS
+WORTH_IT = 1.2  # oneDNN is used if it is at least this much faster than the BLAS
 TILE_ITEMS = 8 << 20  # numbers in one tile of rows
 ROWS_AT_LEAST = 64  # a product of fewer rows than this is slow
 ROWS_ON_A_CARD = 1024  # the same on a GPU; not tuned (64 took twice as long on an H100 at n = 200)

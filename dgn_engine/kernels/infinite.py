@@ -567,7 +567,7 @@ def each_sigma(name: str, sigmas: object, depth: int) -> list[float]:
                 kind="wrong-length",
             )
         for index, sigma in enumerate(sigmas):
-            check_number(f"Number {index} of {name}", sigma)
+            check_number(f"Entry {index} of {name}", sigma)
         return [float(sigma) for sigma in sigmas]
     check_number(name, sigmas)
     return [float(sigmas)] * depth  # type: ignore[arg-type]  # checked: it is a number

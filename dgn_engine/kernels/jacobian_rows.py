@@ -144,7 +144,7 @@ class ModuleFunction:
         if not self.remark:
             try:
                 return self._vectorised(x, basis)
-            except Exception as error:  # of more examples or logits than were tried
+            except Exception as error:  # fails for more examples or logits than were tested
                 self.remark = _why_looped(f"{type(error).__name__}: {_first_sentence(error)}")
         return self._one_by_one(x, basis)
 

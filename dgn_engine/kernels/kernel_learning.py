@@ -182,7 +182,7 @@ def gradient_flow(
     """
     check_sequence("times", times)
     for t in times:
-        check_number("Each of times", t)
+        check_number("An entry of times", t)
 
     def grown(values: Tensor, t: float) -> Tensor:
         """Evaluate (1 − e^{−ρt})/ρ, which is t for ρ = 0."""
@@ -230,7 +230,7 @@ def gradient_descent(
     """
     check_sequence("steps", steps)
     for count in steps:
-        check_count("Each of steps", count, least=0)
+        check_count("An entry of steps", count, least=0)
     check_number("rate", rate, above=0.0)
 
     def grown(values: Tensor, t: float) -> Tensor:

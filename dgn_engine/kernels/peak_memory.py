@@ -254,7 +254,7 @@ class PeakMemory:
             Bytes.
         """
         stages = [
-            self.item * self.t * prod(self.architecture.input_shape),  # x^v of Σ
+            self.item * self.t * prod(self.architecture.input_shape),  # x^v, for Σ
             self._checking("ntk" in names),
         ]
         if any(not name.endswith("gram") for name in names):

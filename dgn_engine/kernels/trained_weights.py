@@ -31,7 +31,7 @@ def trained_weights(network: GatedNetwork, folded: bool = False) -> str:
         sentence += _of_layers([norm for layer in layers for norm in layer.norms], folded)
     if any(stack.frozen for stack in stacks):
         sentence += ", except frozen ones"
-    return sentence + (", treated as all trained." if network.trains is None else ".")
+    return sentence + (", all assumed trained." if network.trains is None else ".")
 
 
 def _of_layers(norms: list[NormParameters], folded: bool) -> str:

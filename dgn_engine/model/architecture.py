@@ -283,7 +283,7 @@ def with_skips(nodes: Sequence[Node]) -> tuple[Node, ...]:
         UserError: Blocks are not properly nested.
     """
     complete: list[Node] = []
-    skip_started: list[bool] = []  # of each open block, whether its skip has begun
+    skip_started: list[bool] = []  # for each open block
     for index, node in enumerate(nodes):
         where = node_name(index, node)
         if isinstance(node, (Skip, Merge)) and not skip_started:
@@ -313,20 +313,20 @@ def channels_matter(nodes: Sequence[Node]) -> tuple[bool, ...]:
         weight layer, which mixes the channels; one more entry than nodes.
     """
     matter = [False]
-    pending: list[bool] = []  # backwards: of each open block, what its other branch needs
+    pending: list[bool] = []  # going backwards: for each open block, what its other branch needs
     for node in reversed(nodes):
         after = matter[-1]
         match node:
             case Gating() | MaxPool() | GlobalMaxPool():
                 matter.append(True)
             case Merge():
-                pending.append(after)  # of the block's end
+                pending.append(after)  # for the end of the block
                 matter.append(after)
             case Skip():
                 matter.append(pending.pop())
-                pending.append(after)  # of the skip's beginning
+                pending.append(after)  # for the start of the skip
             case Fork():
-                # Both branches begin with what leaves this node.
+                # Both branches start with the output of this node.
                 matter[-1] = pending.pop() or after
                 matter.append(matter[-1])
             case AveragePool() | ChannelScale():

@@ -66,7 +66,7 @@ def check_equal(chain: ModuleChain, trace: ModuleTrace, module: nn.Module) -> No
     if not _alike(network_trace.output, output):
         raise UserError(
             f"{last}: the outputs of the module and of the network built from it differ by up to "
-            f"{_difference(network_trace.output, output)}; the module does something unsupported.",
+            f"{_difference(network_trace.output, output)}; it contains something unsupported.",
             kind="other-function",
         )
     _check_gradients(trace.copy, network_trace.output, output)
@@ -361,7 +361,7 @@ def follow_module(
     chain, maker = read.chain, gates_read.chain
     if maker.architecture != chain.architecture:
         raise UserError(
-            "gates_from has a different architecture than the module.", kind="not-supported"
+            "The architecture of gates_from differs from that of module.", kind="not-supported"
         )
     if gate != HARD and maker.slopes:
         raise UserError(

@@ -55,10 +55,8 @@ NET = Net(
     title="ResNet-18 for small images",
     build=build,
     options=(
-        PluginOption("width", "width of the first stage (64 as published)", 16, least=1, most=1024),
-        PluginOption("stages", "stages of two blocks (4 as published)", 4, least=1, most=4),
-        PluginOption(
-            "post", "γ_post (1/√2: as large as one branch)", 0.5**0.5, least=0.001, most=10.0
-        ),
+        PluginOption("width", "Width of first stage (published: 64)", 16, least=1, most=1024),
+        PluginOption("stages", "Stages of two blocks (published: 4)", 4, least=1, most=4),
+        PluginOption("post", "γ_post (1/√2 preserves variance)", 0.5**0.5, least=0.001, most=10.0),
     ),
 )

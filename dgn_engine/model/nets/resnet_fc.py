@@ -45,10 +45,10 @@ NET = Net(
     title="ResNet of dense blocks",
     build=build,
     options=(
-        PluginOption("blocks", "blocks with a skip b", 4, least=1, most=64),
-        PluginOption("depth", "layers of a block d_blk", 2, least=1, most=32),
-        PluginOption("width", "width w", 128, least=1, most=65536),
-        PluginOption("pre", "γ_pre, before the addition", 1.0, least=0.0, most=1000.0),
-        PluginOption("post", "γ_post, after the addition", 1.0, least=0.001, most=1000.0),
+        PluginOption("blocks", "Residual blocks", 4, least=1, most=64),
+        PluginOption("depth", "Layers per block", 2, least=1, most=32),
+        PluginOption("width", "Width", 128, least=1, most=65536),
+        PluginOption("pre", "γ_pre (before the addition)", 1.0, least=0.0, most=1000.0),
+        PluginOption("post", "γ_post (after the addition)", 1.0, least=0.001, most=1000.0),
     ),
 )
