@@ -124,6 +124,9 @@ def weight_sigmas(weights: Sequence[Tensor]) -> list[float]:
 
     Returns:
         One number per layer.
+
+    Raises:
+        ArgumentError: A tensor is empty, not finite or of another dtype.
     """
     for index, weight in enumerate(check_tensors("weights", weights)):
         check_tensor(f"Layer {index} of weights", weight)
@@ -143,6 +146,9 @@ def random_gating_kernel(n: int, p: float, depth: int) -> Tensor:
 
     Returns:
         The kernel, `(n, n)`, float64.
+
+    Raises:
+        ArgumentError: `n`, `p` or `depth` is out of bounds.
     """
     check_count("n", n)
     overlap = random_gating_level(p, depth)
@@ -161,6 +167,9 @@ def random_gating_eigenvalues(n: int, p: float, depth: int) -> Tensor:
 
     Returns:
         The eigenvalues in descending order, `(n,)`, float64.
+
+    Raises:
+        ArgumentError: `n`, `p` or `depth` is out of bounds.
 
     Examples:
         >>> random_gating_eigenvalues(n=4, p=0.5, depth=3).tolist()

@@ -41,6 +41,9 @@ def input_gram(x: Tensor, other: Tensor | None = None) -> Tensor:
 
     Returns:
         Σ, `(n, n)` or `(n, m)`, in the dtype of `x`.
+
+    Raises:
+        ArgumentError: An argument is not a finite float tensor, or the shapes differ.
     """
     check_tensor("x", x)
     if other is not None:

@@ -244,6 +244,9 @@ def linear_limit(
 
     Returns:
         The kernels, `(n, n)` or `(n, m)`, float64.
+
+    Raises:
+        ArgumentError: As for `relu_limit`.
     """
     return _homogeneous_limit(x, depth, other, sigma_w, sigma_b, linear=True)
 
@@ -391,6 +394,9 @@ def gated_limit(
 
     Returns:
         The kernels, `(n, n)` or `(n, m)`, float64; `feature` is `None` for hard gates.
+
+    Raises:
+        ArgumentError: An argument is out of bounds or does not fit.
 
     References:
         [NPF]; [DUAL] Theorem 3.1 (K^V); [DGN] Lemma 3.1 as w → ∞ (K^F).

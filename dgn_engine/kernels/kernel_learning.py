@@ -55,7 +55,8 @@ def kernel_regression(
 ) -> KernelRegression:
     """Fit kernel ridge regression to ±1 targets and score it on test examples (THEORY §7).
 
-        f(test) = K(test, train) (K(train, train) + λI)⁻¹ Y,   λ = ridge · tr K(train, train)/n,
+        f(test) = K(test, train) (K(train, train) + λI)⁻¹ Y,
+        λ = ridge · trace K(train, train)/n_train,
 
     so that `ridge` does not depend on the scale of the kernel.
 

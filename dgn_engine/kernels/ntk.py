@@ -141,6 +141,9 @@ def ntk_cost(architecture: Architecture, n: int) -> float:
 
     Returns:
         Number of operations.
+
+    Raises:
+        ArgumentError: An argument is of the wrong type, or `n` is below 1.
     """
     check_architecture(architecture)
     check_count("n", n)

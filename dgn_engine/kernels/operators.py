@@ -79,8 +79,8 @@ def tangent_operator(
           pass of one example.
 
     Returns:
-        Operator of shape (n, n) or (n, m); (nC, nC) or (nC, mC) for 'full'; in the dtype of the
-        weights.
+        Operator in the dtype of the weights, of shape (n, n) or (n, m); for 'full' (nC, nC) or
+        (nC, mC).
 
     Raises:
         ValueError: An argument does not fit, or `other` is combined with given gates (FRG).
@@ -126,6 +126,9 @@ def tangent_diagonal(
 
     Returns:
         The diagonal, `(n,)`, or `(nC,)` for 'full'.
+
+    Raises:
+        ArgumentError: An argument does not fit.
     """
     check_network_inputs(network, x)
     _check_logits(logits)
@@ -211,6 +214,9 @@ def path_diagonal(
 
     Returns:
         The diagonal, `(n,)`, float64.
+
+    Raises:
+        ArgumentError: An argument does not fit.
     """
     check_word("normalise", normalise, OperatorScale)
     check_path_inputs(architecture, inputs)

@@ -47,6 +47,9 @@ class PathInputs:
 
         Returns:
             The path inputs of the n examples.
+
+        Raises:
+            ArgumentError: The network or its inputs cannot be used.
         """
         check_network_inputs(network, x)
         trace = network.trace(x).value

@@ -192,6 +192,9 @@ def unit_diagonal(kernel: Tensor) -> Tensor:
         The scaled kernel, `(n, n)`. Rows and columns of examples with a zero diagonal are NaN, and
         are shown empty (THEORY §5).
 
+    Raises:
+        ArgumentError: `kernel` is not a square float tensor.
+
     Examples:
         >>> unit_diagonal(torch.tensor([[4.0, 1.0], [1.0, 1.0]])).tolist()
         [[1.0, 0.5], [0.5, 1.0]]
@@ -264,6 +267,9 @@ def layer_overlap(gates: Tensor, other: Tensor | None = None) -> Tensor:
     Returns:
         τ_l, `(n, n)` or `(n, m)`.
 
+    Raises:
+        ArgumentError: An argument is not a finite float tensor, or the shapes differ.
+
     Examples:
         Two examples with three units each; one unit is open for both:
 
@@ -290,6 +296,9 @@ def layer_sensitivity(sensitivities: Tensor, other: Tensor | None = None) -> Ten
 
     Returns:
         The overlap, `(n, n)` or `(n, m)`.
+
+    Raises:
+        ArgumentError: An argument is not a finite float tensor, or the shapes differ.
     """
     check_tensor("sensitivities", sensitivities)
     return layer_overlap(sensitivities, other)
@@ -344,6 +353,9 @@ def npk_cost(architecture: Architecture, n: int) -> float:
 
     Returns:
         Number of operations.
+
+    Raises:
+        ArgumentError: An argument is of the wrong type, or `n` is below 1.
     """
     check_architecture(architecture)
     check_count("n", n)
@@ -379,6 +391,9 @@ def pair_bytes(architecture: Architecture) -> int:
 
     Returns:
         Bytes.
+
+    Raises:
+        ArgumentError: `architecture` is of the wrong type.
     """
     check_architecture(architecture)
     return 8 * 8 * pair_numbers(architecture)

@@ -48,6 +48,9 @@ def kernel_bytes(
 
     Returns:
         Bytes.
+
+    Raises:
+        ArgumentError: An argument is of the wrong type or out of bounds.
     """
     check_network(network)
     check_count("n", n)

@@ -408,6 +408,9 @@ def contradictory_examples(x: Tensor, labels: Tensor) -> Tensor:
 
     Returns:
         Their indices in ascending order.
+
+    Raises:
+        ArgumentError: An argument is of the wrong type, or the lengths differ.
     """
     check_tensor("x", x)
     check_whole("labels", labels)
