@@ -393,6 +393,7 @@ def add_layer(sums: Sequence[tuple[KernelSum, LayerTerm]], positions: int = 1) -
         if term.left is not None and term.right is not None:
             left, right = _cut(term.left, rows, positions), _cut(term.right, columns, positions)
             gram = product(left, right)
+        # K += A ⊙ B with A = ZZᵀ (`gram`) and B = ΔΔᵀ (`part`)
         for kernel, own_term in sums:
             one, two = _cut(own_term.one, rows, positions), _cut(own_term.two, columns, positions)
             if first.how == "total":

@@ -244,6 +244,7 @@ class _RandomPass:
     def _merge(self) -> None:
         """Add block and skip."""
         through, beside = next(self._merges)
+        # z = through·z_block + beside·z_skip, and likewise ∂z
         z, change = self._kept.pop()
         self.z = torch.add(through * z, self.z, alpha=beside)
         if change is None or self.change is None:

@@ -230,6 +230,7 @@ def check_sigmas(architecture: Architecture, sigmas: object) -> None:
 def _log_constant(architecture: Architecture, sigmas: Sequence[float]) -> float:
     """Compute log β with the log-sum-exp trick."""
     check_sigmas(architecture, sigmas)
+    # log β = Σ log σ² + log Σ_l σ_l⁻² − 2 log P
     logs = [2 * math.log(sigma) for sigma in sigmas]
     largest = max(-log for log in logs)
     terms = sum(math.exp(-log - largest) for log in logs)

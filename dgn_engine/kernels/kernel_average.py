@@ -169,6 +169,7 @@ class KernelAverage:
             return torch.zeros_like(products)
         if self.count < 2:
             raise ArgumentError("A standard error needs at least two draws.", kind="not-supported")
+        # Cov(a, b) = (Σ ab − Σa Σb/R)/(R − 1); that of the means is 1/R of it
         covariance = (products - one * two / self.count) / (self.count - 1)
         # Finite-population correction 1 − R/N
         correction = 1.0 if self._population is None else 1.0 - self.count / self._population

@@ -320,6 +320,7 @@ class _Jacobian:
                 weighted = side * scale
                 if self.logits == "full":
                     weighted = weighted.sum(2, keepdim=True)
+                # Σ_s v_s ∂ŷ(s)/∂W = Σ_{s,p} v_s D[s, p] Z[s, p]ᵀ
                 share = weighted.flatten(2).flatten(0, 1).T @ rows.flatten(0, 1)
                 if index == len(totals):
                     totals.append(share)
@@ -341,6 +342,7 @@ class _Jacobian:
         for part in _chunks(len(self.x), self._chunk):
             shares = []
             for (rows, side), gradient in zip(self._layers(part, top), sums, strict=True):
+                # ⟨∂ŷ(s)/∂W, g⟩ = Σ_p D[s, p]ᵀ g Z[s, p]
                 images = rows @ gradient.T
                 images = images.reshape(*images.shape[:2], -1, side.shape[3])
                 share = (images * side).sum((1, 3))

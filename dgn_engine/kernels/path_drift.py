@@ -77,6 +77,7 @@ def _pair(architecture: arch.Architecture, now: PathInputs, then: PathInputs, pl
     first, second = (_part(inputs, pair) for inputs in (now, then))
     both, _ = first.joined(second)
     assert both.x_value is not None
+    # the same input twice, under the gates of both times: H_tt, H_t0 and H_00
     kernel = neural_path_kernel(architecture, both.gates, both.x_value, masks=both.masks)
     return torch.stack([kernel[0, 0], kernel[0, 1], kernel[1, 1]])
 
@@ -118,7 +119,7 @@ def value_product(
             case arch.Skip():
                 z, pending[-1] = pending[-1], z
             case arch.Merge():
-                z = z + pending.pop()
+                z = z + pending.pop()  # paths of block and skip together
             case arch.Dense() | arch.Conv():
                 z = (
                     weights[layer].flatten(2).sum(2) @ z

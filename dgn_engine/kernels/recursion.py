@@ -257,7 +257,7 @@ def _vector_part(
         target = (part, block.column_places(columns))
         K = kernel[target]
         if x_value is not None:
-            K = K * flat_gram(x_value[rows], x_value[columns])
+            K = K * flat_gram(x_value[rows], x_value[columns])  # K_0 = Σ
         walk = Walk(plan.layers, Tile(rows, columns), plan.by_width, K)
         if derivative is not None:
             walk.start_dual(derivative[target])

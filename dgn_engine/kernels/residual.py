@@ -95,6 +95,7 @@ def sub_network(architecture: arch.Architecture, kept: Collection[int]) -> SubNe
         elif isinstance(node, arch.Skip):
             present = block not in kept
         elif isinstance(node, arch.Merge):
+            # Γ(J)² = Π_{j∈J} γ_pre_j² · Π_all γ_post_j²
             factor *= node.post**2 * (node.pre**2 if block in kept else 1.0)
             present = True
         elif present:

@@ -363,7 +363,7 @@ class SharedKernels:
         dense = all(isinstance(node, Dense) for node in self.network.architecture.nodes)
         if dense and (block.symmetric or normalise != "cosine"):
             recursion = self._recursions.kernels(normalise)
-            kernel = recursion.kernel * self.gram.to(accumulator(self.x))
+            kernel = recursion.kernel * self.gram.to(accumulator(self.x))  # H = Λ ⊙ Σ
             return normalised(kernel, normalise, recursion.widths, block)
         plain = PathInputs(self.gates, self.x_value, self.trace.value.masks)
         return paths(self.network.architecture, plain, normalise, self._other_inputs)[0]

@@ -383,6 +383,7 @@ class Walk:
             scale: A scale with derivative, or `None`.
         """
         K, dual = self.kernels()
+        # K ← Σ_r K(· + r; · + r) for a convolution; unchanged by a dense layer
         K, dual = linear(K), None if dual is None else linear(dual)
         if scale is not None:
             # (σK)' = σK' + σ'K
@@ -445,6 +446,7 @@ class Walk:
             self.terms, self.dual, self._widths = branch.terms, branch.dual, 1.0
         elif isinstance(node, arch.Merge):
             outside, block = self._open.pop().widths, self._open.pop()
+            # K ← γ_post²·(γ_pre²·Π_block w_l·block(K) + Π_skip w_l·skip(K)): widths are restored
             scales = (
                 node.pre**2 * (1.0 if self._by_width else block.widths),
                 1.0 if self._by_width else self._widths,

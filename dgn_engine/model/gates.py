@@ -83,6 +83,7 @@ class Gate:
             ∂L/∂q, in the same shape.
         """
         share = made / (1.0 + self.epsilon) if self.epsilon else made
+        # γ = (1 + ε)σ(βq):  ∂γ/∂q = (1 + ε)β·σ(1 − σ), and sigmoid_backward gives δ·σ(1 − σ)
         passed: Tensor = torch.ops.aten.sigmoid_backward(delta, share)
         return passed.mul_(self.beta * (1.0 + self.epsilon))
 

@@ -175,6 +175,7 @@ class GatedNetwork(nn.Module):
         feature = self.feature.run(
             x, lambda at, q: torch.ones_like(q) if linear else own_gate(at, q)
         )
+        # G_l = R_l γ(q^f_{π(l)}):  value layer l takes the gates of feature layer π(l), routed
         pre = tuple(route(feature.pre[source]) for source, route in wires)
         gate = _gates_of(self.feature, self.gate)
         gates = [route(gate(source, feature.pre[source])) for source, route in wires]

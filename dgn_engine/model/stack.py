@@ -316,7 +316,7 @@ def run(
         if arch.is_gated(node):
             pre.append(z)
             gates.append(gate(len(gates), z))
-            z = z * gates[-1]
+            z = z * gates[-1]  # z_l = q_l ⊙ G_l
     return Trace(tuple(inputs), tuple(pre), tuple(gates), z, tuple(taken_masks))
 
 
