@@ -1,4 +1,4 @@
-"""The public functions of this package and where each lives; imported when first used."""
+"""Public names of `dgn_engine.kernels` and the modules that define them; imported on first use."""
 
 from dgn_engine.kernels.architecture_limits import network_limit as network_limit
 from dgn_engine.kernels.cntk import convolutional_limit as convolutional_limit

@@ -272,17 +272,17 @@ class _Contraction:
             del rows, row  # free them before the next ones are computed
         return buffers
 
-    def _add_square(self, total: Tensor, chunk: _Chunk, held: Rows) -> None:
+    def _add_square(self, total: Tensor, chunk: _Chunk, chunk_rows: Rows) -> None:
         """Contract a chunk with itself: tiles on and above the diagonal, mirrored below."""
         start = chunk.examples.start
         tile = min(self.blocks.piece, max(ROWS_AT_LEAST, _length(chunk.examples) // 8))
         for columns in chunk.pieces(tile):
             first, stop = columns.examples.start - start, columns.examples.stop - start
-            rows = {name: row[first:stop] for name, row in held.items()}
+            rows = {name: row[first:stop] for name, row in chunk_rows.items()}
             self._add(total, columns, columns, rows, rows)
             if first:
                 above = _Chunk(slice(start, columns.examples.start), chunk.logits)
-                before = {name: row[:first] for name, row in held.items()}
+                before = {name: row[:first] for name, row in chunk_rows.items()}
                 self._add(total, above, columns, before, rows, mirrored=True)
 
     def _add(

@@ -64,20 +64,20 @@ def flat_gram(x: Tensor, other: Tensor | None = None) -> Tensor:
     return product(x.flatten(1), (x if other is None else other).flatten(1))
 
 
-def product(one: Tensor, two: Tensor, into: Tensor | None = None) -> Tensor:
+def product(one: Tensor, two: Tensor, buffer: Tensor | None = None) -> Tensor:
     """Compute one @ two.T, with oneDNN if that is faster here.
 
     Args:
         one: Matrix, `(n, k)`, of any floating dtype and device.
         two: Matrix, `(m, k)`.
-        into: Buffer `(n, m)` that may be used for the result, which saves page faults.
+        buffer: Buffer `(n, m)` that may be used for the result, which saves page faults.
 
     Returns:
         The product, `(n, m)`.
     """
     if one.dtype == torch.float32 and one.device.type == "cpu" and onednn_is_faster():
         return _onednn(one.contiguous(), two.contiguous())
-    return one @ two.T if into is None else torch.mm(one, two.T, out=into)
+    return one @ two.T if buffer is None else torch.mm(one, two.T, out=buffer)
 
 
 def _onednn(one: Tensor, two: Tensor) -> Tensor:
@@ -157,19 +157,19 @@ class KernelBlock:
         """
         return row if self.symmetric else self.columns.start
 
-    def stretches(self, most: int) -> Iterator[tuple[int, slice]]:
+    def stretches(self, limit: int) -> Iterator[tuple[int, slice]]:
         """Split each row into slices of columns; of a symmetric block, the upper half only.
 
         Args:
-            most: Maximum number of columns per slice.
+            limit: Maximum number of columns per slice.
 
         Yields:
             Row and slice of columns, as indices of examples.
         """
         end = self.columns.stop
         for row in range(self.rows.start, self.rows.stop):
-            for start in range(self.first_column(row), end, most):
-                yield row, slice(start, min(end, start + most))
+            for start in range(self.first_column(row), end, limit):
+                yield row, slice(start, min(end, start + limit))
 
     def column_places(self, columns: slice) -> slice:
         """Convert columns from indices of examples to indices into the block.

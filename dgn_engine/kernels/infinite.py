@@ -511,18 +511,18 @@ class _LimitLayer:
         return first, second, third
 
 
-def _finite(found: LimitKernels, depth: int) -> LimitKernels:
+def _finite(limit: LimitKernels, depth: int) -> LimitKernels:
     """Raise `ArgumentError` if a kernel overflowed float64; return it otherwise.
 
     With weights larger than those that preserve the variance, it grows by a factor per layer.
     """
-    if not bool(torch.isfinite(found.tangent).all()):
+    if not bool(torch.isfinite(limit.tangent).all()):
         raise ArgumentError(
             f"The kernel overflows float64: with these weights it grows with each of the "
             f"{depth:,} layers (depth); use fewer layers or a smaller sigma_w.",
             kind="overflow",
         )
-    return found
+    return limit
 
 
 def _layers(x: Tensor, depth: int, sigma_w: Sigmas | None, sigma_b: Sigmas) -> list[_LimitLayer]:

@@ -299,9 +299,9 @@ class ModuleFunction:
             )
         return outputs
 
-    def _advice(self, words: str) -> str:
-        """Return `words` if the module is in training mode, else that eval() does not help."""
-        return words if any(part.training for part in self.module.modules()) else EVALUATED
+    def _advice(self, advice: str) -> str:
+        """Return `advice` if the module is in training mode, else that eval() does not help."""
+        return advice if any(part.training for part in self.module.modules()) else EVALUATED
 
     @contextmanager
     def _fixed_buffers(self) -> Iterator[None]:

@@ -151,12 +151,12 @@ def module_arrays(
 
 
 def _arrays(
-    found: dict[str, Tensor], x: Tensor, labels: Tensor | None, classes: int, plan: KernelPlan
+    tensors: dict[str, Tensor], x: Tensor, labels: Tensor | None, classes: int, plan: KernelPlan
 ) -> dict[str, Array]:
     """Convert kernels to arrays and add the eigenvalues and ν that a plan asks for."""
     arrays: dict[str, Array] = {}
     targets = None if labels is None else k.class_targets(labels, classes)
-    for name, kernel in found.items():
+    for name, kernel in tensors.items():
         kind = name.partition("_")[0]  # ntk_value → ntk, tau_1 → tau
         if plan.computes("gates" if kind == "tau" else kind):
             arrays[name] = kernel.cpu().numpy()
@@ -200,9 +200,9 @@ def _spectrum(kernel: Tensor, targets: Tensor | None) -> dict[str, Array]:
     return parts
 
 
-def _check_finite(found: dict[str, Tensor], normalise: k.Normalise) -> None:
+def _check_finite(tensors: dict[str, Tensor], normalise: k.Normalise) -> None:
     """Raise `UserError` if a kernel overflowed; with 'cosine', NaN is allowed."""
-    for name, kernel in found.items():
+    for name, kernel in tensors.items():
         empty = normalise == "cosine" and name in ("overlap", "sensitive", "npk")
         if bool(torch.isinf(kernel).any()) or (bool(torch.isnan(kernel).any()) and not empty):
             remedy = "scale down the inputs"

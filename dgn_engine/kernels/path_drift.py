@@ -71,9 +71,9 @@ def feature_moments(
     return FeatureMoments(stacked[:, 0], stacked[:, 1], stacked[:, 2])
 
 
-def _pair(architecture: arch.Architecture, now: PathInputs, then: PathInputs, place: int) -> Tensor:
+def _pair(architecture: arch.Architecture, now: PathInputs, then: PathInputs, index: int) -> Tensor:
     """Compute the three products of one example, `(3,)`."""
-    pair = slice(place, place + 1)
+    pair = slice(index, index + 1)
     first, second = (_part(inputs, pair) for inputs in (now, then))
     both, _ = first.joined(second)
     assert both.x_value is not None

@@ -179,10 +179,10 @@ class _Count:
                 self.products[gates[:length]] = size
         self.both = [()], [()]
 
-    def gate(self, place: int) -> None:
+    def gate(self, gate_layer: int) -> None:
         """Multiply all terms by a gate layer."""
-        terms, dual = ([(*gates, (False, place)) for gates in part] for part in self.both)
-        self.both = terms, [*dual, *((*gates, (True, place)) for gates in self.both[0])]
+        terms, dual = ([(*gates, (False, gate_layer)) for gates in part] for part in self.both)
+        self.both = terms, [*dual, *((*gates, (True, gate_layer)) for gates in self.both[0])]
 
     def branch(self, node: arch.Fork | arch.Skip | arch.Merge) -> None:
         """Follow the start of a block, its skip, or the addition."""

@@ -201,10 +201,10 @@ def _into(
 ) -> AtGate:
     """Return a callback that adds ∂ŷ/∂G ⊙ χ'(q), routed back, to its feature layer's source."""
 
-    def at_gate(place: int, gradient: Tensor) -> None:
+    def at_gate(gate: int, gradient: Tensor) -> None:
         # dL/dG through the routing: ΔG → Δq = Rᵀ(ΔG ⊙ χ'(q))
-        target, route = wires[place]
-        source = route.transpose(gradient * slope[place].unsqueeze(1), axis=2)
+        target, route = wires[gate]
+        source = route.transpose(gradient * slope[gate].unsqueeze(1), axis=2)
         total = sources[target]
         sources[target] = source if total is None else total + source
 
@@ -214,11 +214,11 @@ def _into(
 def _into_slopes(slopes: list[Tensor], block: ExamplesPassed) -> AtGate:
     """Return a callback that collects the gradients of slopes that train: z = aq for q ≤ 0."""
 
-    def at_gate(place: int, gradient: Tensor) -> None:
-        count = block.trained_slopes[place]
+    def at_gate(gate: int, gradient: Tensor) -> None:
+        count = block.trained_slopes[gate]
         if count:
             # ∂ŷ/∂a = Σ_p ∂ŷ/∂z · q 1{q ≤ 0}
-            below = gradient * (block.value.trace.pre[place] <= 0).unsqueeze(1)
+            below = gradient * (block.value.trace.pre[gate] <= 0).unsqueeze(1)
             by_channel = below.reshape(*below.shape[:3], -1).sum(3)
             slopes.append(by_channel if count > 1 else by_channel.sum(2, keepdim=True))
 
@@ -321,10 +321,10 @@ def _positions(factors: LayerFactors) -> int:
     return delta.shape[3:].numel()
 
 
-def _both_deltas(factors: LayerFactors, made: Callable[[Tensor], Tensor]) -> _Sides:
+def _both_deltas(factors: LayerFactors, to_side: Callable[[Tensor], Tensor]) -> _Sides:
     """Apply a function to the deltas at constant gates and to those through the gates."""
     value, feature = factors.value, factors.feature
-    return None if value is None else made(value), None if feature is None else made(feature)
+    return None if value is None else to_side(value), None if feature is None else to_side(feature)
 
 
 def _sides(factors: LayerFactors, pairwise: bool) -> _Sides:

@@ -392,18 +392,18 @@ class Walk:
         self.terms, self.dual = [RecursionTerm(K)], None if dual is None else [RecursionTerm(dual)]
         self._widths *= float(width)
 
-    def gate(self, place: int) -> None:
+    def gate(self, gate_layer: int) -> None:
         """Apply a gate layer.
 
         Args:
-            place: The gate layer.
+            gate_layer: The gate layer.
         """
         layers, pairs = self._layers, self._pairs
-        dual = None if self.dual is None else gated(self.dual, (False, place), layers, pairs)
+        dual = None if self.dual is None else gated(self.dual, (False, gate_layer), layers, pairs)
         if layers.sensitivities is not None:
             # (GGᵀ + εDDᵀ)K:  derivative GGᵀ K' + DDᵀ K
-            dual = [*(dual or []), *gated(self.terms, (True, place), layers, pairs)]
-        self.terms, self.dual = gated(self.terms, (False, place), layers, pairs), dual
+            dual = [*(dual or []), *gated(self.terms, (True, gate_layer), layers, pairs)]
+        self.terms, self.dual = gated(self.terms, (False, gate_layer), layers, pairs), dual
 
     def average(self, node: arch.AveragePool) -> None:
         """Apply an average pooling.

@@ -178,26 +178,26 @@ def fan_in(layer: Weighted) -> int:
     return prod(weight_shape(layer)[1:])
 
 
-def node_name(place: int, node: Node) -> Where:
+def node_name(index: int, node: Node) -> Where:
     """Name a node in messages by its index in the chain.
 
     Args:
-        place: Index of the node.
+        index: Index of the node.
         node: The node.
 
     Returns:
         For example 'Node 3 (Conv)'.
     """
-    return Where(f"Node {place} ({type(node).__name__})")
+    return Where(f"Node {index} ({type(node).__name__})")
 
 
-def shape_after(node: Node, shape: tuple[int, ...], place: int) -> tuple[int, ...]:
+def shape_after(node: Node, shape: tuple[int, ...], index: int) -> tuple[int, ...]:
     """Return the output shape of a node.
 
     Args:
         node: The node.
         shape: Its input shape, without the batch axis.
-        place: Its index in the chain, for messages.
+        index: Its index in the chain, for messages.
 
     Returns:
         Its output shape, without the batch axis.
@@ -205,7 +205,7 @@ def shape_after(node: Node, shape: tuple[int, ...], place: int) -> tuple[int, ..
     Raises:
         UserError: It cannot take this input.
     """
-    where = node_name(place, node)
+    where = node_name(index, node)
     match node:
         case Fork() | Skip() | Merge() | Gating():
             return shape

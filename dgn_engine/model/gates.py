@@ -59,30 +59,30 @@ class Gate:
         t = self.beta * q
         return (1.0 + self.epsilon) * self.beta * torch.sigmoid(t) * torch.sigmoid(-t)
 
-    def slope(self, made: Tensor) -> Tensor:
+    def slope(self, values: Tensor) -> Tensor:
         """Compute ∂γ/∂q of a soft gate from its values, exactly as autograd does.
 
         It needs no sigmoid, and is 0 where a gate rounds to 1.
 
         Args:
-            made: Gate values γ(q).
+            values: Gate values γ(q).
 
         Returns:
             The derivative, in the same shape.
         """
-        return self.through(torch.ones_like(made), made)
+        return self.through(torch.ones_like(values), values)
 
-    def through(self, delta: Tensor, made: Tensor) -> Tensor:
+    def through(self, delta: Tensor, values: Tensor) -> Tensor:
         """Compute ∂L/∂q = ∂L/∂γ · ∂γ/∂q of a soft gate from its values.
 
         Args:
             delta: ∂L/∂γ.
-            made: Gate values γ(q).
+            values: Gate values γ(q).
 
         Returns:
             ∂L/∂q, in the same shape.
         """
-        share = made / (1.0 + self.epsilon) if self.epsilon else made
+        share = values / (1.0 + self.epsilon) if self.epsilon else values
         # γ = (1 + ε)σ(βq):  ∂γ/∂q = (1 + ε)β·σ(1 − σ), and sigmoid_backward gives δ·σ(1 − σ)
         passed: Tensor = torch.ops.aten.sigmoid_backward(delta, share)
         return passed.mul_(self.beta * (1.0 + self.epsilon))

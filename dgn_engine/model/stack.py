@@ -106,31 +106,31 @@ class BatchNorms(nn.Module):
         self.active = True
         self.gathers = False
 
-    def _of(self, place: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _of(self, layer: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return γ, shift, mean and variance of a weight layer."""
-        number = self._order[place]
+        number = self._order[layer]
         scale, shift = cast(Tensor, self.scales[number]), cast(Tensor, self.shifts[number])
-        mean, variance = (self.get_buffer(f"{name}_{place}") for name in ("mean", "variance"))
+        mean, variance = (self.get_buffer(f"{name}_{layer}") for name in ("mean", "variance"))
         return scale, shift, mean, variance
 
     def folded(
-        self, place: int, weight: Tensor, bias: Tensor | None
+        self, layer: int, weight: Tensor, bias: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
         """Fold the normalisation, with running statistics, into a layer.
 
             W' = γ W/√(σ² + ε),   b' = γ (b − μ)/√(σ² + ε) + β
 
         Args:
-            place: The weight layer.
+            layer: The weight layer.
             weight: W.
             bias: b, or `None`.
 
         Returns:
             W' and b'; unchanged for a layer that is not normalised.
         """
-        if place not in self.widths:
+        if layer not in self.widths:
             return weight, bias
-        scale, shift, mean, variance = self._of(place)
+        scale, shift, mean, variance = self._of(layer)
         if not self.active:
             return weight * scale[:, None, None, None], None if bias is None else bias * scale
         # γ(Wz + b − μ)/√(σ² + ε) + β = W'z + b'
@@ -139,19 +139,19 @@ class BatchNorms(nn.Module):
         return weight * slope[:, None, None, None], moved * slope + shift
 
     def parts(
-        self, place: int, weight: Tensor, bias: Tensor | None
+        self, layer: int, weight: Tensor, bias: Tensor | None
     ) -> tuple[Tensor, NormParameters]:
         """Return the trained parameters of a normalised layer.
 
         Args:
-            place: The weight layer.
+            layer: The weight layer.
             weight: W.
             bias: b, or `None`.
 
         Returns:
             Factor of the weight when folded, `(C,)`, and what is trained of its normalisation.
         """
-        scale, _, mean, variance = self._of(place)
+        scale, _, mean, variance = self._of(layer)
         if not self.active:
             return scale, NormParameters((weight, bias), shift=False)
         root = torch.rsqrt(variance + EPSILON)
@@ -159,35 +159,35 @@ class BatchNorms(nn.Module):
         unit = weight * root[:, None, None, None], moved * root
         return scale * root, NormParameters(unit, shift=True)
 
-    def by_batch(self, place: int, q: Tensor) -> Tensor:
+    def by_batch(self, layer: int, q: Tensor) -> Tensor:
         """Normalise by batch statistics and update the running ones.
 
         Args:
-            place: The weight layer.
+            layer: The weight layer.
             q: Its output, `(n, C, H, W)`.
 
         Returns:
             The normalised output; unchanged for a layer that is not normalised.
         """
-        if place not in self.widths:
+        if layer not in self.widths:
             return q
-        scale, shift, mean, variance = self._of(place)
+        scale, shift, mean, variance = self._of(layer)
         return F.batch_norm(q, mean, variance, scale, shift, True, MOMENTUM, EPSILON)
 
     @torch.no_grad()
-    def stands_for(self, place: int, bias: Tensor | None) -> bool:
+    def stands_for(self, layer: int, bias: Tensor | None) -> bool:
         """Reset a layer whose normalisation was already folded, and keep its bias as the shift.
 
         Args:
-            place: The weight layer.
+            layer: The weight layer.
             bias: Its bias, or `None`.
 
         Returns:
             Whether the normalisation took over the bias.
         """
-        if place not in self.widths:
+        if layer not in self.widths:
             return False
-        scale, shift, mean, variance = self._of(place)
+        scale, shift, mean, variance = self._of(layer)
         scale.fill_(1.0)
         mean.zero_()
         variance.fill_(1.0 - EPSILON)
@@ -200,8 +200,8 @@ class BatchNorms(nn.Module):
     @torch.no_grad()
     def reset(self) -> None:
         """Reset parameters and statistics to their initial values."""
-        for place in self.widths:
-            for tensor, value in zip(self._of(place), (1.0, 0.0, 0.0, 1.0), strict=True):
+        for layer in self.widths:
+            for tensor, value in zip(self._of(layer), (1.0, 0.0, 0.0, 1.0), strict=True):
                 tensor.fill_(value)
 
     @torch.no_grad()

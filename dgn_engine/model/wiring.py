@@ -83,17 +83,17 @@ class Route:
 STRAIGHT = Route()
 
 
-def turned(found: tuple[Route, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def turned(layer_routes: tuple[Route, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Collect the rotation and shift of all routes.
 
     Args:
-        found: One route per value layer.
+        layer_routes: One route per value layer.
 
     Returns:
         Rotations and shifts; an empty tuple if all are zero.
     """
-    rotation = tuple(route.rotate for route in found)
-    shift = tuple(route.shift[0] for route in found)
+    rotation = tuple(route.rotate for route in layer_routes)
+    shift = tuple(route.shift[0] for route in layer_routes)
     return rotation if any(rotation) else (), shift if any(shift) else ()
 
 
@@ -129,19 +129,19 @@ def routes(
     )
 
 
-def need_wires(regime: Regime, what: str) -> None:
+def need_wires(regime: Regime, action: str) -> None:
     """Check that a regime has gates that can be rewired.
 
     Args:
         regime: The regime.
-        what: What the user wants to do, as a verb, for the message.
+        action: What the user wants to do, as a verb, for the message.
 
     Raises:
         UserError: The network makes its own gates.
     """
     if regime.own_gates:
         raise UserError(
-            f"In {regime.name} the network uses its own gates, so there is nothing to {what}; "
+            f"In {regime.name} the network uses its own gates, so there is nothing to {action}; "
             "switch to FR-II, FR-DI, FL or DL first.",
             kind="own-gates",
         )

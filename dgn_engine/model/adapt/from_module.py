@@ -152,7 +152,7 @@ def _check_kept(chain: ModuleChain, copy: nn.Module, module: nn.Module) -> None:
             )
 
 
-def _run_again(module: nn.Module, x: Tensor, met: str) -> Tensor:
+def _run_again(module: nn.Module, x: Tensor, occasion: str) -> Tensor:
     """Run the module and return its outputs, `(n, classes)`.
 
     For a single example a module may omit the first axis.
@@ -161,13 +161,13 @@ def _run_again(module: nn.Module, x: Tensor, met: str) -> Tensor:
         output = module(x)
     except Exception as error:
         raise UserError(
-            f"{met} ({len(x)} examples) the module fails: {first_line(error)}",
+            f"{occasion} ({len(x)} examples) the module fails: {first_line(error)}",
             kind="cannot-run",
         ) from None
     tensor = output_tensor(output)
     if tensor is None:
         raise UserError(
-            f"{met} the module returns {returned(output)}; expected logits.", kind="no-logits"
+            f"{occasion} the module returns {returned(output)}; expected logits.", kind="no-logits"
         )
     return tensor[None] if len(x) == 1 and tensor.dim() == 1 else tensor
 
@@ -188,9 +188,9 @@ def _check_float32(module: nn.Module, x: Tensor, output: Tensor) -> None:
         )
 
 
-def _check_inputs(chain: ModuleChain, trace: ModuleTrace, found: Trace) -> None:
+def _check_inputs(chain: ModuleChain, trace: ModuleTrace, network_trace: Trace) -> None:
     """Compare the inputs of every weight layer."""
-    for index, (node, fed) in enumerate(zip(chain.fed, found.inputs, strict=True)):
+    for index, (node, fed) in enumerate(zip(chain.fed, network_trace.inputs, strict=True)):
         value = trace.values[node]
         if value is not None and not _alike(fed.flatten(1), value.flatten(1)):
             raise UserError(

@@ -174,18 +174,18 @@ class CallSite:
         """
         self.refuse(f"calls {self.function}, which is not supported. Supported: {SUPPORTED}.")
 
-    def argument(self, place: int, name: str, default: Any = None) -> Any:
+    def argument(self, position: int, name: str, default: Any = None) -> Any:
         """Return an argument of the call.
 
         Args:
-            place: Its position.
+            position: Its position.
             name: Its keyword.
             default: Value if it is missing.
 
         Returns:
             The argument.
         """
-        return self.args[place] if place < len(self.args) else self.kwargs.get(name, default)
+        return self.args[position] if position < len(self.args) else self.kwargs.get(name, default)
 
     def held(self, tensor: Tensor) -> str:
         """Return the name of a parameter or buffer.

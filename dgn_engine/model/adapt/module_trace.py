@@ -302,15 +302,15 @@ class _Tracer(TorchFunctionMode):
         func: Callable[..., Any],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
-        met: Sequence[Tensor],
+        traced_inputs: Sequence[Tensor],
     ) -> Any:
         """Check, run and record one call."""
         where = self.places[-1] if self.places else "The module"
         name = _called(func)
-        numbers = tuple(self._number(tensor, where) for tensor in met)
-        before = met[0]
+        numbers = tuple(self._number(tensor, where) for tensor in traced_inputs)
+        before = traced_inputs[0]
         shape, flat = self._shape(before, numbers[0]), self._flat[numbers[0]]
-        site = CallSite(where, name, args, kwargs, shape, flat, self._names, len(met))
+        site = CallSite(where, name, args, kwargs, shape, flat, self._names, len(traced_inputs))
         if name not in OPERATIONS or "out" in kwargs:
             site.refuse_call()
         if id(before) != id(args[0] if args else None) and name != "mul":
@@ -449,15 +449,15 @@ def _asks(func: Callable[..., Any]) -> bool:
     return name.strip("_") in _QUERIES
 
 
-def _tensors(held: Any) -> Iterator[Tensor]:
+def _tensors(nested: Any) -> Iterator[Tensor]:
     """Yield the tensors in nested arguments."""
-    if isinstance(held, Tensor):
-        yield held
-    elif isinstance(held, (list, tuple)):
-        for item in held:
+    if isinstance(nested, Tensor):
+        yield nested
+    elif isinstance(nested, (list, tuple)):
+        for item in nested:
             yield from _tensors(item)
-    elif isinstance(held, Mapping):
-        yield from _tensors(list(held.values()))
+    elif isinstance(nested, Mapping):
+        yield from _tensors(list(nested.values()))
 
 
 def first_line(error: Exception) -> str:
