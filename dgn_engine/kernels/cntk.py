@@ -542,7 +542,7 @@ def box_mean(K: Tensor, node: arch.Conv) -> Tensor:
 
 
 def rectified(M: Tensor, one: Tensor, many: Tensor, itself: slice) -> tuple[Tensor, Tensor]:
-    """Compute the moments of the ReLU for Gaussian maps or vectors, in closed form:
+    """Compute the moments of the ReLU for Gaussian maps or vectors, in closed form.
 
         2E[χχ']   = √(vv') sin θ/π + (1 − θ/π) M,   cos θ = M/√(vv'),
         2E[χ'χ']  = 1 − θ/π.

@@ -75,7 +75,7 @@ class PathScales:
 
 
 def _summands(layer: arch.Dense | arch.Conv) -> float:
-    """Return the number of terms that one output of a layer contributes to."""
+    """Return the number of outputs that one input of a layer contributes to."""
     window = layer.kernel**2 if isinstance(layer, arch.Conv) else 1
     return float(layer.outputs * window)
 
@@ -85,7 +85,8 @@ class PathSigns:
     """The random numbers of one draw.
 
     Attributes:
-        weights: ±σ weights of every layer but the last, with 1/σ² the number of summands.
+        weights: ±σ weights of every layer but the last; 1/σ² is the number of outputs that one
+          input contributes to.
         slopes: Random signs `(C,)` of every gate layer, if S is wanted.
     """
 
@@ -138,8 +139,8 @@ def _signs(shape: Sequence[int], generator: torch.Generator, like: Tensor) -> Te
 # A random value network under given gates, whose mean products count paths (THEORY §3).
 #
 # With independent symmetric signs as weights, E⟨h(s), h(s')⟩ over the last hidden layer h is the
-# path kernel. Each layer is divided by the number of its summands, pooling sums, and a block and
-# its skip are weighted so that the mean counts paths; the remaining constant is known.
+# path kernel. Each layer is divided by the number of outputs per input, pooling sums, and a block
+# and its skip are weighted so that the mean counts paths; the remaining constant is known.
 #
 # S is the derivative of Λ under GGᵀ → GGᵀ + εDDᵀ. With one more independent sign ξ for each gate
 # layer and channel, ∂h = Σ ξ ∂h/∂G·D has E⟨∂h(s), ∂h(s')⟩ = S: products of different layers or

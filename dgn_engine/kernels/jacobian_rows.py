@@ -408,7 +408,7 @@ def _overwrite(buffer: Tensor, value: Tensor) -> None:
 
 
 def _is_same(one: Tensor | None, two: Tensor | None) -> bool:
-    """Compare two tensors bit by bit, NaN included."""
+    """Compare two tensors exactly, treating NaN as equal."""
     if one is None or two is None:
         return one is two
     if (one.shape, one.dtype) != (two.shape, two.dtype):

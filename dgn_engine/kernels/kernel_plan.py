@@ -1,4 +1,4 @@
-"""What a kernel report computes within its memory limit, with the bytes of every quantity."""
+"""The plan of a kernel report: which quantities fit into the memory limit, with their bytes."""
 
 from __future__ import annotations
 
