@@ -251,7 +251,7 @@ def slab_total(slab: Real, level: Whole, shift: int, flat: bool) -> float:
 
 @dataclass(frozen=True)
 class SlabRoute:
-    """The way of slabs through the layers.
+    """The schedule of slabs through the layers.
 
     Attributes:
         levels: `(L+1, 5)`: height, width, cyclic, margin of the next layer, offset of its slab.
