@@ -1,1 +1,1 @@
-"""Readings of probes: when each is due, of how many examples, and where it is made."""
+"""Probe readings: when each is due, on how many examples, and where it is computed."""

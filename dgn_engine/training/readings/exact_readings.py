@@ -1,4 +1,4 @@
-"""What a schedule shows of probes that are read once, here or aside, of as many examples as fit."""
+"""Read probes once, inline or alongside training, on as many examples as fit."""
 
 from __future__ import annotations
 
@@ -27,9 +27,15 @@ from dgn_engine.training.readings.watch_budget import WatchBudget, seconds_awake
 
 
 class ExactReadings:
-    """Makes jobs, and of their answers readings; where memory runs out, of fewer examples.
+    """Creates exact jobs and turns their answers into readings; retries on fewer examples if memory
+    runs out.
 
-    `here` reads in this thread; `aside` reads what training need not wait for.
+    All methods run in the training thread.
+
+    Attributes:
+        here: Executor that reads in this thread.
+        aside: Executor for probes that training need not wait for.
+        overflowed: Whether a reading saw weights that are not finite.
     """
 
     def __init__(
@@ -53,12 +59,16 @@ class ExactReadings:
         self._refined = refined
         self._emit = emit
         self._memory: dict[str, object] = {}
-        self._broken: set[str] = set()  # a fault that was reported
+        self._broken: set[str] = set()  # probes whose failure was reported
         self._awaited: dict[str, ExactJob] = {}
 
     @property
     def busy(self) -> bool:
-        """Something is being read aside, or waits to be delivered."""
+        """Return whether a reading is in progress or waits to be delivered.
+
+        Returns:
+            True from `new_job` until its reading is published.
+        """
         return bool(self._awaited)
 
     def new_job(
@@ -70,11 +80,20 @@ class ExactReadings:
         is_charged: bool = False,
         is_aside: bool = False,
     ) -> ExactJob | None:
-        """Return a job to submit; None where it cannot be read, which is then its reading.
+        """Create a job to submit.
 
-        `every`: 0 where not even the fewest examples fit. `is_charged`: the budget pays.
-        `is_aside`: whether numbers are finite is not asked beforehand, since the thread that trains
-        would wait for the answer.
+        Args:
+            name: Key of the probe.
+            options: Options of the probe.
+            contexts: The probe examples under the network of this step.
+            every: Read each `every`-th example; 0 if not even the fewest fit into memory.
+            is_charged: Whether the budget pays for the reading.
+            is_aside: Whether it is read alongside training. Then weights are not checked for
+                overflow first, since the training thread would wait for the card.
+
+        Returns:
+            The job; None if it cannot be read, in which case the reason is published as its
+                reading.
         """
         budget, probe, memory = self._budget, self._probes[name], self._memory.get(name)
         began, busy = budget.clock(), budget.busy()
@@ -84,32 +103,38 @@ class ExactReadings:
         return job if (is_aside and every) or self._can_be_read(job, contexts) else None
 
     def drop(self) -> None:
-        """Show nothing of what is being read: the network is another one."""
+        """Discard the readings in progress, since the network has changed."""
         for job in self._awaited.values():
             job.is_wanted = False
 
     def release(self) -> None:
+        """Cancel all jobs."""
         for job in self._awaited.values():
             self.aside.cancel(job)
         self._awaited.clear()
 
     def forget(self) -> None:
-        """Forget what probes remember: there are other probe examples."""
+        """Clear the memory of all probes, since the probe examples have changed."""
         self._memory.clear()
 
     def account(self, name: str, seconds: float) -> None:
-        """Charge a reading, which decides when the probe is due again."""
+        """Charge a reading to the budget, which sets when the probe is due again.
+
+        Args:
+            name: Key of the probe.
+            seconds: Processor time it took.
+        """
         self._budget.took(name, "readings", seconds)
         if name in self._readings:
             every = self._budget.interval(name)
             self._readings[name] = replace(self._readings[name], interval=every)
 
     def _can_be_read(self, job: ExactJob, contexts: StepContexts) -> bool:
-        """Whether to read it here and now; where not, the reason is its reading."""
+        """Return whether to read the probe now; if not, publish the reason as its reading."""
         title, step = job.probe.title, contexts.step
         if not job.every:
             why = (
-                f"{title} runs out of memory with fewer than {2 * FEWEST} probe examples too; "
+                f"{title} runs out of memory even with fewer than {2 * FEWEST} probe examples; "
                 "choose a smaller network or smaller images."
             )
             refusal = _absent(job, step, MISFIT, why)
@@ -120,8 +145,8 @@ class ExactReadings:
             trouble = self._refined.executor.trouble
             and_why = f", and {trouble}" if trouble else ""
             why = (
-                f"{title}: a reading of {len(contexts.part(job.every).x)} probe examples takes too "
-                f"long between two steps{and_why}; choose fewer probe examples or smaller images."
+                f"{title}: reading {len(contexts.part(job.every).x)} probe examples would hold up "
+                f"training too long{and_why}; choose fewer probe examples or smaller images."
             )
             refusal = _absent(job, step, "too long", why)
         else:
@@ -140,7 +165,7 @@ class ExactReadings:
             examples = len(contexts.part(job.every).x)
             contexts.forget()
             free_memory()
-            self._memory.pop(job.name, None)  # of more examples
+            self._memory.pop(job.name, None)  # it was of more examples
             job.memory = None
             job.every = self._sizes.halve(job.name, job.every, examples)
             if self._can_be_read(job, contexts):
@@ -170,7 +195,7 @@ class ExactReadings:
         )
 
     def _report_fault(self, job: ExactJob, step: int, error: Exception) -> Reading:
-        """The reading of a probe that failed; its first failure is an event."""
+        """Return the reading of a failed probe; emit `Failed` the first time."""
         fault = str(error).rstrip(".")
         if job.name not in self._broken:
             self._broken.add(job.name)
@@ -180,7 +205,7 @@ class ExactReadings:
         return _absent(job, step, type(error).__name__, why)
 
     def _with_remark(self, job: ExactJob, reading: Reading, whole: ProbeContext) -> Reading:
-        """The reading with how many examples it is made of."""
+        """Return the reading with a remark on how many examples it used."""
         sizes, every, count = self._sizes, job.every, len(whole.x)
         sizes.note_sharper(job.name, whole, 0)
         if reading.absent:

@@ -1,4 +1,6 @@
-"""Where a session makes expensive readings: in a process, or on the card that networks lie on."""
+"""Choose where a session computes expensive readings: in a process, or on the card of the
+networks.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +15,36 @@ from dgn_engine.training.readings.stream_readings import StreamReadings
 
 
 class ExecutorChoice:
-    """The executor of what is shown and of what it is compared with; another one with the device
-    of what is shown."""
+    """The executor shared by the displayed and the compared network; it follows the displayed one's
+    device.
+
+    Attributes:
+        executor: The current executor.
+    """
 
     def __init__(self) -> None:
         self.executor: ProcessReadings | StreamReadings = ProcessReadings()
 
     def prepare(self, device: Device) -> None:
-        """Start the reading process, unless readings are made on a card. Raises `UserError` where
-        there is no such device."""
+        """Start the reading process ahead of time, unless readings will run on a card.
+
+        Args:
+            device: Device of the configuration.
+
+        Raises:
+            UserError: The device does not exist.
+        """
         on_card = choose_device(device).type == "cuda"
         if not on_card and isinstance(self.executor, ProcessReadings):
             self.executor.start()
 
     def choose(self, device: torch.device, architecture: Architecture) -> None:
-        """Read networks of this kind on this device; a process is there if one will be needed."""
+        """Select the executor for a network, and start or end the reading process accordingly.
+
+        Args:
+            device: Device of the network.
+            architecture: Architecture of the network.
+        """
         on_card = isinstance(self.executor, StreamReadings)
         if (device.type == "cuda") != on_card:
             self.executor.close()

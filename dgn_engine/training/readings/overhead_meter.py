@@ -1,17 +1,15 @@
-"""The viewer overhead: the share of a run's step rate that is lost because it is watched.
+"""Measure the viewer overhead: the share of the step rate lost because a run is watched.
 
-It is measured, not added up. Nearly twice a second there is a *quiet stretch*: for about a seventh
-of a second steps are taken, and nothing is read, published or recorded, so that the window sleeps.
-The rate in these stretches is that of a run nobody watches; the rate over all time is what is left
-of it. Both come from the same seconds, so that the load of the machine is in both, and the spread
-from pair to pair says how far the difference can be trusted.
+About twice a second there is a *quiet stretch*: for 0.15 s only steps are taken, while nothing is
+read, published or recorded and the window sleeps. The step rate in quiet stretches is that of an
+unwatched run; comparing it with the overall rate gives the overhead. Both rates come from the same
+seconds and see the same machine load, and their scatter from pair to pair gives the standard error.
 
-On a busy machine the clock says little: in a tenth of a second the run has a few slices of a
-processor. There the rate is taken apart: steps per second = (steps per processor second) × (share
-of the time in which the thread was not blocked) × (share of that in which it had a processor).
-Where the system counts the third one (Linux), it is left out: it is the machine's, not the
-viewer's. Readings, copies and cold caches are in the first, waiting for the interpreter is in the
-second.
+On a busy machine wall-clock rates are noisy, since a quiet stretch gets only a few time slices.
+There the rate is factored: steps per second = (steps per processor second) × (share of time the
+thread was not blocked) × (share of that in which it had a processor). Where the system reports the
+third factor (Linux), it is dropped, as it depends on the machine and not on the viewer. Readings,
+copies and cold caches show in the first factor, waiting for the interpreter lock in the second.
 """
 
 from __future__ import annotations
@@ -29,47 +27,63 @@ import numpy as np
 
 from dgn_engine.protocol.frames import Array
 
-EVERY = 0.5  # seconds between two quiet stretches, and at least
-APART = 4.0  # … so many times what the last one took
-# Seconds of a quiet stretch, by the clock: so moments in which the machine is busy have the same
-# weight there as in all time.
+EVERY = 0.5  # seconds between two quiet stretches, at least, and
+APART = 4.0  # … times the length of the last one
+# Wall seconds of a quiet stretch: measured by the clock, busy moments of the machine have the same
+# weight in it as in overall time.
 QUIET = 0.15
 LONGEST_QUIET = 0.3  # … where steps are long
-STEPS = 2  # … and at least so many steps, unless they take longer than that
-GUARD = 0.01  # seconds before it, in which the window falls asleep
-LONGEST_GUARD = 0.15  # … after which this one is put off
-RESTLESS = 0.03  # part of a quiet stretch that other threads may take
-PAIRS = 80  # of a quiet stretch and the time since the one before it: the memory
-FEWEST = 16  # … before anything is said
-PRECISE = 0.01  # standard error with which the clock alone is good enough
+STEPS = 2  # … steps in it at least, unless they take longer than that
+GUARD = 0.01  # seconds before it, for the window to go idle
+LONGEST_GUARD = 0.15  # … after which the stretch is postponed
+RESTLESS = 0.03  # share of a quiet stretch that other threads may use
+PAIRS = 80  # pairs remembered: a quiet stretch and the time since the previous one
+FEWEST = 16  # … needed for an estimate
+PRECISE = 0.01  # standard error at which the wall clock alone is good enough
 
-TOO_FEW = "not enough quiet stretches yet to compare with"
-PACED = "the run waits between its steps: what watching takes comes out of the waiting"
-RESTING = "no step is taken"
+TOO_FEW = "not enough quiet stretches yet"
+PACED = "the run is paced: watching uses the time it waits between steps"
+RESTING = "the run is paused"
 
 
 class Overhead(NamedTuple):
-    """The share of the step rate that is lost, and the standard error of it."""
+    """The lost share of the step rate, and its standard error."""
 
     lost: float
     noise: float
 
 
 class StepCosts(NamedTuple):
-    """What the run has taken so far, or between two moments; seconds but for the steps."""
+    """Counters of the run, cumulative or between two moments; all in seconds except `steps`."""
 
     steps: float
     wall: float
-    busy: float  # the thread that trains, on a processor
-    queued: float  # … ready, and without one; NaN where the system does not say
+    busy: float  # training thread, on a processor
+    queued: float  # … ready but without a processor; NaN if unknown
     others: float  # all other threads, on a processor
-    charged: float  # by the ledger of watching
+    charged: float  # charged to the watch budget
 
     def since(self, before: StepCosts) -> StepCosts:
+        """Subtract an earlier sample.
+
+        Args:
+            before: The earlier sample.
+
+        Returns:
+            The costs in between.
+        """
         return StepCosts(*(now - then for now, then in zip(self, before, strict=True)))
 
     def plus(self, other: StepCosts) -> StepCosts:
-        return StepCosts(*(one + more for one, more in zip(self, other, strict=True)))
+        """Add two costs.
+
+        Args:
+            other: The costs to add.
+
+        Returns:
+            The sum, field by field.
+        """
+        return StepCosts(*(own + more for own, more in zip(self, other, strict=True)))
 
 
 _SCHEDSTAT = Path("/proc/thread-self/schedstat")
@@ -77,7 +91,11 @@ _NOTHING = StepCosts(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def queued_seconds() -> float:
-    """Return how long this thread has waited for a processor; NaN where the system does not say."""
+    """Return how long this thread has waited for a processor.
+
+    Returns:
+        Seconds since the thread started; NaN if the system does not report it.
+    """
     try:
         with _SCHEDSTAT.open("rb", buffering=0) as file:
             return 1e-9 * int(file.read(96).split()[1])
@@ -86,14 +104,21 @@ def queued_seconds() -> float:
 
 
 def seconds_of_other_threads() -> float:
-    """Return the processor seconds of all threads but this one, torch's own among them."""
+    """Return the processor time of all threads but this one, torch's own included.
+
+    Returns:
+        Seconds since the process started.
+    """
     return time.process_time() - time.thread_time()
 
 
 def seconds_of_main_thread() -> float:
-    """Return the processor seconds of the window's thread, where that is another one.
+    """Return the processor time of the window's thread.
 
-    For networks whose layers torch computes in several threads: those are never quiet.
+    For networks that torch computes in several threads, whose own threads are never quiet.
+
+    Returns:
+        Seconds; 0 if the calling thread is the main thread.
     """
     main = threading.main_thread()
     if main is threading.current_thread() or not hasattr(time, "pthread_getcpuclockid"):
@@ -102,13 +127,22 @@ def seconds_of_main_thread() -> float:
 
 
 class OverheadMeter:
-    """Arranges quiet stretches and compares them with all time.
+    """Schedules quiet stretches and compares them with overall time.
+
+    All methods run in the training thread.
 
     Args:
-        clock: Wall seconds.
-        busy: Processor seconds of the thread that trains; where a card does the work, the clock.
-        queued: Seconds in which that thread was ready and had no processor; NaN: not known.
-        others: Processor seconds of the other threads.
+        clock: Returns wall seconds.
+        busy: Returns processor seconds of the training thread; wall seconds if a card does the
+            work.
+        queued: Returns seconds this thread was ready without a processor; NaN if unknown.
+        others: Returns processor seconds of the other threads.
+
+    Attributes:
+        steps: Steps taken, counted by the caller.
+        charged: Processor seconds charged to the budget.
+        reason: Why there is no measurement yet; '' if there is one.
+        measured: The current estimate, or None.
     """
 
     def __init__(
@@ -122,36 +156,40 @@ class OverheadMeter:
         self._busy = busy
         self._queued = queued
         self.others = others
-        self.steps = 0  # counted by whoever takes them
-        self.charged = 0.0  # processor seconds, by the ledger
-        # All time, and the quiet part of it.
+        self.steps = 0
+        self.charged = 0.0
+        # Overall time, and the quiet stretch at its end.
         self._pairs: deque[tuple[StepCosts, StepCosts]] = deque(maxlen=PAIRS)
-        self._start: StepCosts | None = None  # of the pair that is open
-        self._left_out = _NOTHING  # of it
-        self._guard: StepCosts | None = None  # a quiet stretch is about to begin: since when
-        self._guarded = 0.0  # when the first such moment was
-        self._quiet: StepCosts | None = None  # … and has begun
+        self._start: StepCosts | None = None  # of the current pair
+        self._left_out = _NOTHING  # excluded from it
+        self._guard: StepCosts | None = None  # since when a quiet stretch is about to begin
+        self._guarded = 0.0  # start of the first guard interval
+        self._quiet: StepCosts | None = None  # since when it is quiet
         self._quiet_left_out = _NOTHING
-        self._random = random.Random(0)  # its own: training draws nothing of it
+        self._random = random.Random(0)  # private, so that training is not affected
         self._next = 0.0  # when the next one is due
-        self.reason = TOO_FEW  # why nothing is said
+        self.reason = TOO_FEW
         self.measured: Overhead | None = None
 
     def leave(self, reason: str) -> None:
-        """Stop measuring: the run rests, or waits between its steps. What is known is forgotten."""
+        """Stop measuring and discard all measurements.
+
+        Args:
+            reason: Why: the run is paused, or paced.
+        """
         if self.reason != reason or self._start is not None:
             self.forget()
             self.reason = reason
 
     def forget(self) -> None:
-        """Discard all measurements: what a step or watching takes has changed."""
+        """Discard all measurements, since the cost of a step or of watching has changed."""
         self._pairs.clear()
         self._start = self._guard = self._quiet = self.measured = None
         self._left_out = self._quiet_left_out = _NOTHING
         self.reason = TOO_FEW
 
     def begin_if_due(self) -> None:
-        """Between two steps, when all that was due is done: begin a quiet stretch if it is time."""
+        """Start a quiet stretch if one is due; call between two steps, when other work is done."""
         now = self._clock()
         if self._start is None:
             self._start, self._next = self._sample(), now + EVERY
@@ -159,7 +197,11 @@ class OverheadMeter:
             self._guard, self._guarded = self._sample(), now
 
     def is_quiet(self) -> bool:
-        """After a step: whether nothing but steps may be done now."""
+        """Return whether only steps may be taken now; call after a step.
+
+        Returns:
+            True during a quiet stretch and while waiting for one to begin.
+        """
         if self._guard is None and self._quiet is None:
             return False
         now = self._clock()
@@ -175,8 +217,12 @@ class OverheadMeter:
         return False
 
     def leave_out(self, work: Callable[[], None]) -> None:
-        """Do work that belongs to the run and to no step: the test pass of an epoch."""
-        if self._start is None:  # nobody measures
+        """Do work that belongs to the run but to no step, such as the test pass of an epoch.
+
+        Args:
+            work: Called once; its cost is excluded from the measurement.
+        """
+        if self._start is None:  # not measuring
             return work()
         before = self._sample()
         work()
@@ -186,14 +232,18 @@ class OverheadMeter:
         return None
 
     def disturb(self) -> None:
-        """What follows is no step: the stretch that is open is not quiet."""
+        """Abort the current quiet stretch, since something other than a step follows."""
         if self._guard is not None or self._quiet is not None:
             self._guard = self._quiet = None
             self._next = self._clock() + EVERY / 4
 
     @property
     def ledger_share(self) -> float:
-        """The part of the remembered time that the ledger was charged with."""
+        """Return the share of the measured time that the budget was charged for.
+
+        Returns:
+            In [0, 1]; 0 without measurements.
+        """
         charged = sum(all_time.charged for all_time, _ in self._pairs)
         busy = sum(all_time.busy for all_time, _ in self._pairs)
         return charged / (busy + charged) if busy + charged > 0.0 else 0.0
@@ -222,7 +272,7 @@ class OverheadMeter:
             return
         self._pairs.append((now.since(start).since(self._left_out), quiet))
         self._start, self._left_out = now, _NOTHING
-        # At random, so that they are not in step with rounds or with another program.
+        # Random spacing, so that stretches do not lock in step with rounds or another program.
         wait = max(EVERY, APART * (now.wall - self._guarded))
         self._next = now.wall + self._random.uniform(0.2, 1.8) * wait
         if len(self._pairs) >= FEWEST:
@@ -230,13 +280,17 @@ class OverheadMeter:
 
 
 def estimate(pairs: Sequence[tuple[StepCosts, StepCosts]]) -> Overhead:
-    """Estimate the share of the step rate that is lost.
+    """Estimate the lost share of the step rate.
 
-    Sums over all pairs are compared: what costs much comes in few of them, and a median would miss
-    it. The standard error is that of the jackknife, which leaves out one pair after the other.
+    lost = 1 - (overall rate) / (quiet rate), with rates from sums over all pairs: expensive events
+    are rare, and a median would miss them. The standard error is the jackknife's, leaving out one
+    pair at a time.
 
     Args:
-        pairs: All time since the pair before, and the quiet stretch at its end.
+        pairs: Costs of all time since the previous pair, and of the quiet stretch at its end.
+
+    Returns:
+        The estimate with the smaller standard error: from wall-clock or from processor time.
     """
     taken = np.array(pairs)
     clock = _jackknife(taken, _steps_a_second)
@@ -247,13 +301,13 @@ def estimate(pairs: Sequence[tuple[StepCosts, StepCosts]]) -> Overhead:
 
 
 def _steps_a_second(taken: Array) -> Array:
-    """(…, 6) samples → (…) steps a second."""
+    """Return steps per second, (…), of samples (…, 6)."""
     rates: Array = taken[..., 0] / taken[..., 1]
     return rates
 
 
 def _steps_unqueued(taken: Array) -> Array:
-    """Steps per processor second, times the share of the time in which nothing blocked them."""
+    """Return steps per processor second times the share of time the thread was not blocked."""
     steps, wall, busy, queued = np.moveaxis(taken[..., :4], -1, 0)
     blocked = np.maximum(wall - busy - queued, 0.0)
     rates: Array = steps / np.maximum(busy, 1e-9) * (1.0 - blocked / wall)
@@ -261,7 +315,7 @@ def _steps_unqueued(taken: Array) -> Array:
 
 
 def _jackknife(taken: Array, rate: Callable[[Array], Array]) -> Overhead:
-    """`taken`: (pairs, 2, 6)."""
+    """Return 1 - overall/quiet rate and its jackknife error; `taken` is (pairs, 2, 6)."""
     whole, count = taken.sum(axis=0), len(taken)
     part, quiet = np.moveaxis(rate(whole - taken), -1, 0)
     without = 1.0 - part / quiet

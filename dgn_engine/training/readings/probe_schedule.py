@@ -1,9 +1,9 @@
-"""When each probe is read: only what somebody watches, within the budget of watching.
+"""Schedule probe readings: only what is watched, within the watch budget.
 
-How much of it is read, of how many examples, is in `ReadingSizes`; where, in the executors:
-a probe that would hold training up is refined elsewhere or in slices (`RefinedReadings`), all
-others are read once, here or on a card aside (`ExactReadings`). Until there is a refined picture,
-one of a few probe examples is read here where that is quick.
+`ReadingSizes` decides how many examples a reading uses; the executors decide where it runs. A probe
+that would hold up training is refined elsewhere or in slices (`RefinedReadings`); all others are
+read once, inline or alongside training on a card (`ExactReadings`). Until a refined picture exists,
+a quick reading of a few examples stands in.
 """
 
 from __future__ import annotations
@@ -31,19 +31,28 @@ from dgn_engine.training.readings.reading_sizes import (
 from dgn_engine.training.readings.refined_readings import RefinedReadings
 from dgn_engine.training.readings.watch_budget import WatchBudget
 
-TOGETHER = 0.25  # of the time between two rounds: what is due so soon is read with what is due
+TOGETHER = 0.25  # of the time between rounds: probes due within it are read along
 
 
 class ScalarTrace:
-    """Emits scalars of readings with how many probe examples they are of, and which."""
+    """Emits scalars of readings, tagged with the probe examples they come from.
+
+    Attributes:
+        counted_as: Number of all probe examples; 0 if as many as at the start of the run.
+        chosen: Key of the probe set; '' if it is the one the run started with.
+    """
 
     def __init__(self, emit: Callable[[Event], None]) -> None:
         self._emit = emit
-        self.counted_as = 0  # what 'all probe examples' are; 0: those that the run began with
-        self.chosen = ""  # which set they are of; '': as well
+        self.counted_as = 0
+        self.chosen = ""
 
     def emit(self, event: Event) -> None:
-        """Emit an event; scalars of other examples than the run began with say so."""
+        """Emit an event; tag scalars of other examples than those the run started with.
+
+        Args:
+            event: The event.
+        """
         if isinstance(event, ProbeScalars) and (self.counted_as or self.chosen):
             count = event.examples or self.counted_as
             event = replace(event, examples=count, chosen=self.chosen)
@@ -51,10 +60,14 @@ class ScalarTrace:
 
 
 class ProbeSchedule:
-    """The watched probes of one run, their newest readings and when they are due again.
+    """The watched probes of one run, their newest readings, and when they are due again.
 
-    `fewer`: a reading that would take long is one of fewer probe examples, and says so. `probes`:
-    those that there are, where these are not all.
+    All methods run in the training thread.
+
+    Attributes:
+        readings: Newest reading by probe.
+        dropped: Whether readings shown in the newest frame were withdrawn.
+        refined: Probes refined by an executor.
     """
 
     def __init__(
@@ -64,13 +77,21 @@ class ProbeSchedule:
         budget: WatchBudget | None = None,
         probes: Mapping[str, Probe] | None = None,
     ) -> None:
+        """Create a schedule that watches nothing yet.
+
+        Args:
+            emit: Takes scalars and failures.
+            fewer: Whether a slow reading may use fewer probe examples, and say so.
+            budget: Ledger of the run; a new one if None.
+            probes: Available probes by key; all if None.
+        """
         self.readings: dict[str, Reading] = {}
-        self.dropped = False  # readings that the newest frame may still show are no more
+        self.dropped = False
         self._trace = ScalarTrace(emit)
         self._budget = budget or WatchBudget()
         self._probes: dict[str, Probe] = all_probes() if probes is None else dict(probes)
         self._watched: dict[str, Mapping[str, OptionValue]] = {}
-        self._read_at: dict[str, float] = {}  # what is not in it is due at once
+        self._read_at: dict[str, float] = {}  # when each was read; missing ones are due at once
         self._sizes = ReadingSizes(self._probes, fewer)
         self.refined = RefinedReadings(self._probes, self.readings, self._read_at, self._trace.emit)
         self._exact = ExactReadings(
@@ -84,43 +105,71 @@ class ProbeSchedule:
         )
 
     def use_executor(self, executor: ReadingExecutor) -> None:
-        """Read there what takes long, and what it reads aside. `release` ends it."""
+        """Run expensive probes, and those read alongside training, in this executor.
+
+        Args:
+            executor: Shared by several schedules; `release` stops using it.
+        """
         self.refined.executor = executor
         self._exact.aside = executor if executor.reads_aside else self._exact.here
 
     def release(self) -> None:
-        """Stop what is under way; from now on all is read here."""
+        """Cancel all readings in progress; from now on everything is read inline."""
         self._exact.release()
         self.refined.release()
         self.use_executor(self._exact.here)
 
     @property
     def busy(self) -> bool:
-        """A heavy reading is under way."""
+        """Return whether an expensive reading is in progress.
+
+        Returns:
+            True while a refined job is not over.
+        """
         return self.refined.busy
 
     @property
     def seconds(self) -> float:
-        """What the last readings of all that is watched took together; ∞ where one was never."""
-        seen = (self.readings.get(name) for name in self._watched)
-        return sum(math.inf if one is None else one.seconds for one in seen)
+        """Return how long the last readings of all watched probes took together.
+
+        Returns:
+            Seconds; ∞ if a watched probe has not been read.
+        """
+        readings = (self.readings.get(name) for name in self._watched)
+        return sum(math.inf if reading is None else reading.seconds for reading in readings)
 
     def cancel(self, name: str) -> None:
-        """Let a reading be no better than it is now."""
+        """Stop refining a probe; its picture stays as it is now.
+
+        Args:
+            name: Key of the probe.
+        """
         self.refined.cancel(name)
 
     def resume(self, name: str) -> None:
+        """Continue a cancelled probe; it is due at once.
+
+        Args:
+            name: Key of the probe.
+        """
         if self.refined.resume(name):
             self._read_at.pop(name, None)
 
     def watch(self, requests: tuple[ProbeRequest, ...]) -> None:
-        """Replace what is watched; a new or changed request is due at once."""
+        """Replace the set of watched probes; new or changed requests are due at once.
+
+        Args:
+            requests: Probes with their options; several of one probe are merged.
+
+        Raises:
+            UserError: There is no such probe.
+        """
         watched: dict[str, Mapping[str, OptionValue]] = {}
         for request in requests:
             if request.probe not in self._probes:
                 known = ", ".join(self._probes)
                 raise UserError(
-                    f"There is no probe '{request.probe}'; there are {known}."
+                    f"There is no probe '{request.probe}'. Available: {known}."
                     f"{did_you_mean(request.probe, self._probes)}",
                     kind="unknown-name",
                     value=request.probe,
@@ -136,14 +185,19 @@ class ProbeSchedule:
         self._watched = watched
 
     def invalidate(self) -> None:
-        """Something other than a step changed the gates: everything is due at once."""
+        """Make all probes due at once, since something other than a step changed the network."""
         self.dropped |= self.refined.invalidate()
         self._exact.drop()
         self._read_at.clear()
         self._sizes.forget_fitting(*self._probes)
 
     def begin_anew(self, counted_as: int, chosen: str = "") -> None:
-        """There are other probe examples: nothing that was seen belongs to them."""
+        """Discard all readings, since the probe examples have changed.
+
+        Args:
+            counted_as: Number of examples; 0 if as many as at the start of the run.
+            chosen: Key of the probe set; '' if it is the one the run started with.
+        """
         self.invalidate()
         self._trace.chosen = chosen
         self._trace.counted_as = counted_as
@@ -152,32 +206,43 @@ class ProbeSchedule:
         self.dropped = True
 
     def invalidate_comparing(self) -> None:
-        """Another network is compared, or none: every probe that compares is due at once, and what
-        it read beside the network before is no more."""
+        """Discard the readings of comparing probes and make them due, since the compared network
+        changed.
+        """
         for name in self._watched:
             if self._probes[name].compares:
                 self._read_at.pop(name, None)
                 self.dropped |= self.readings.pop(name, None) is not None
 
     def due(self, step: int, catch_up: bool = False) -> tuple[str, ...]:
-        """Probes whose time has come; `catch_up`: all that have not seen this step."""
+        """Return the probes that are due.
+
+        Probes due soon are included, since probes read together share computations.
+
+        Args:
+            step: Current step.
+            catch_up: Whether to return all probes that have not seen this step.
+
+        Returns:
+            Keys, in the order in which they are watched.
+        """
         now = self._budget.clock()
         due = tuple(name for name in self._watched if self._is_due(name, step, catch_up, now))
         if not due or catch_up:
             return due
-        # What they have in common is computed once for all that are read together.
+        # Probes that are read together share their computations.
         soon = now + TOGETHER * self._budget.every
         return tuple(name for name in self._watched if self._is_due(name, step, catch_up, soon))
 
     def _is_due(self, name: str, step: int, catch_up: bool, now: float) -> bool:
         if self._exact.busy and not self._probes[name].compares:
-            return False  # what came due meanwhile waits for what is being read aside
+            return False  # wait for the readings alongside training
         if name not in self._read_at:
             return True
         if name in self.refined.cancelled:
             return False
         if (under_way := self.refined.step_of(name)) is not None:
-            return catch_up and under_way != step  # else it is finished first
+            return catch_up and under_way != step  # otherwise finish it first
         reading = self.readings.get(name)
         stale = reading is None or reading.step != step
         if stale and (catch_up or self._read_at[name] + self._budget.interval(name) <= now):
@@ -185,7 +250,15 @@ class ProbeSchedule:
         return catch_up and self._sizes.can_sharpen(name)
 
     def long(self, names: tuple[str, ...], context: ProbeContext) -> tuple[str, ...]:
-        """Titles of those that are expected to be read here for more than `NOTABLE` seconds."""
+        """Return the titles of probes that would hold up training for more than `NOTABLE` seconds.
+
+        Args:
+            names: Keys of the probes.
+            context: All probe examples.
+
+        Returns:
+            Titles.
+        """
         sizes, readings = self._sizes, self.readings
         light = [name for name in names if not self._is_heavy(name, context)]
         every = {n: sizes.affordable(n, context, HELD_UP, readings.get(n)) for n in light}
@@ -203,15 +276,15 @@ class ProbeSchedule:
         standing: bool = False,
         made: Callable[[], object] | None = None,
     ) -> bool:
-        """Read these probes; a probe that fails is reported once and the run goes on.
+        """Read probes; a probe that fails is reported once and the run continues.
 
         Args:
-            names: Of the probes.
-            context: All probe examples under the network as it is.
-            step: Of the run.
-            standing: Nothing trains meanwhile, so that a reading may take longer.
-            made: Called after each reading that is followed by another, so that it can be drawn
-                meanwhile.
+            names: Keys of the probes.
+            context: All probe examples under the current network.
+            step: Current step.
+            while_paused: Whether nothing trains meanwhile, so that a reading may take longer.
+            after_reading: Called after each reading that another one follows, so that it can be
+                drawn.
 
         Returns:
             Whether weights were seen that are not finite.
@@ -245,17 +318,18 @@ class ProbeSchedule:
         return exact.overflowed
 
     def _is_heavy(self, name: str, whole: ProbeContext) -> bool:
-        """Whether it is to be refined, so that training is not held up."""
+        """Return whether to refine a probe elsewhere, so that training is not held up."""
         if not self.refined.available or self._probes[name].compares:
             return False
         return self._sizes.quick_share(name, whole) != 1
 
     def _refine(self, heavy: list[str], contexts: StepContexts) -> None:
-        """Refine these, the cheapest first, and read a few examples here where there is no picture
-        of this network yet."""
+        """Start refining these probes, cheapest first; those without a picture get a quick one
+        now.
+        """
         whole, sizes = contexts.whole, self._sizes
         heavy = sorted(heavy, key=lambda name: sizes.seconds(name, whole, 1))
-        for name in heavy if whole.x.device.type != "cuda" else ():  # there a slice comes at once
+        for name in heavy if whole.x.device.type != "cuda" else ():  # a card starts at once
             quick = sizes.quick_share(name, whole)
             every = sizes.choose(name, whole, FIRST_LOOK, self.readings.get(name))
             if quick and name not in self.refined.pictures:
@@ -266,4 +340,4 @@ class ProbeSchedule:
         if heavy:
             self.refined.begin({name: self._watched[name] for name in heavy}, contexts)
         for name in heavy:
-            sizes.note_sharper(name, whole, 0)  # it reads all the examples
+            sizes.note_sharper(name, whole, 0)  # refinement reads all examples

@@ -1,4 +1,6 @@
-"""Readings in a process of low priority, slice by slice: training is not held up."""
+"""Run expensive probes in a low-priority process, slice by slice, so that training is not held
+up.
+"""
 
 from __future__ import annotations
 
@@ -35,16 +37,23 @@ from dgn_engine.training.readings.reading_jobs import (
 )
 from dgn_engine.training.readings.watch_budget import WatchBudget
 
-LEAVE = 1.0  # seconds that a process has to end after its last word
-STOP_PATIENCE = 3.0  # seconds that a slice may go on after its job was stopped
-_ENDS = {-9: "it was killed, as a system does that runs out of memory"}
+LEAVE = 1.0  # seconds a process has to exit after closing its output
+STOP_PATIENCE = 3.0  # seconds a slice may keep running after its job was stopped
+_ENDS = {-9: "it was killed, probably because the system ran out of memory"}
 
 
 class ReadingProcess:
-    """A child with two threads that carry messages, so that nobody waits for a pipe."""
+    """A child process with one thread that sends orders and one that receives answers.
+
+    The methods run in the training thread and never wait for a pipe.
+    """
 
     def __init__(self) -> None:
-        """Raises `OSError` where no process can be started."""
+        """Start the process and its threads.
+
+        Raises:
+            OSError: No process or thread can be started.
+        """
         self._process = ChildProcess(
             module_command("dgn_engine.training.readings.reading_child"),
             environment=python_environment() | one_thread(),
@@ -55,7 +64,7 @@ class ReadingProcess:
         )
         self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[Answer | None] = queue.SimpleQueue()
-        self.ended = ""  # how, once it has
+        self.ended = ""  # how the process ended; '' while it runs
         self._threads = [
             threading.Thread(target=target, name="dgn-reading", daemon=True)
             for target in (self._write, self._read)
@@ -63,7 +72,7 @@ class ReadingProcess:
         try:
             for thread in self._threads:
                 thread.start()
-        except RuntimeError as error:  # the system has no room for another thread
+        except RuntimeError as error:  # no more threads available
             self._orders.put(None)
             self._process.kill()
             self._process.close()
@@ -71,17 +80,32 @@ class ReadingProcess:
 
     @property
     def pid(self) -> int:
+        """Return the process id.
+
+        Returns:
+            As the system knows it.
+        """
         return self._process.pid
 
     def put(self, order: Order) -> None:
+        """Queue an order for the process.
+
+        Args:
+            order: Begin or stop jobs.
+        """
         self._orders.put(order)
 
     def take(self) -> list[Answer]:
+        """Return the answers received so far, without waiting.
+
+        Returns:
+            In order of arrival; `ended` is set once the process has ended.
+        """
         answers: list[Answer] = []
         while not self.ended and not self._answers.empty():
             answer = self._answers.get()
             if answer is None:
-                # It closed its output, or sent what is no message: it may end by itself.
+                # It closed its output or sent garbage: give it a moment to exit.
                 self._process.wait(LEAVE)
                 self._finish()
                 self.ended = describe_end(self._process.code, _ENDS)
@@ -90,7 +114,7 @@ class ReadingProcess:
         return answers
 
     def kill(self) -> None:
-        """End it at once; it has nothing to lose."""
+        """Kill the process; it holds nothing worth saving."""
         self._finish()
         self.ended = self.ended or "it was ended"
 
@@ -107,7 +131,7 @@ class ReadingProcess:
                 pickle.dump(order, self._process.stdin, protocol=5)
                 self._process.stdin.flush()
             except (OSError, ValueError):
-                return  # `_read` finds it ended
+                return  # `_read_answers` notices that it ended
 
     def _read(self) -> None:
         try:
@@ -122,11 +146,11 @@ class _OrderedJob:
     job: RefinedJob
     order: BeginJob
     network: bytes
-    stopped: float | None = None  # when it was told to stop
+    stopped: float | None = None  # when it was asked to stop
 
 
 class ProcessReadings(ReadingExecutor):
-    """At most one process, started for its first job or by `start`."""
+    """Executor with at most one process, started by its first job or by `start`."""
 
     refines = True
 
@@ -135,6 +159,12 @@ class ProcessReadings(ReadingExecutor):
         start: Callable[[], ReadingProcess] = ReadingProcess,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """Create an executor without a process.
+
+        Args:
+            start: Starts a process.
+            clock: Returns wall seconds.
+        """
         self._new_process = start
         self._clock = clock
         self._process: ReadingProcess | None = None
@@ -142,29 +172,46 @@ class ProcessReadings(ReadingExecutor):
         self._jobs: dict[int, _OrderedJob] = {}
 
     def start(self) -> bool:
-        """Have a process; whether there is one."""
+        """Start the process unless there is one.
+
+        Returns:
+            Whether there is a process; if not, `trouble` says why.
+        """
         if self._process is None and not self.trouble:
             try:
                 self._process, self._ready = self._new_process(), False
             except OSError as error:
-                self.trouble = f"no process could be started for it ({error.strerror or error})"
+                self.trouble = (
+                    f"the reading process could not be started ({error.strerror or error})"
+                )
         return self._process is not None
 
     def end_unless_used(self) -> None:
-        """End a process that has nothing to do; another one is started for the next job."""
+        """End the process if it has no jobs; the next job starts another."""
         if not self._jobs:
             self.close()
 
     def submit(self, jobs: Sequence[ExactJob | RefinedJob], contexts: StepContexts) -> None:
+        """Send the jobs with a packed copy of the network.
+
+        Args:
+            jobs: Refined jobs.
+            contexts: The probe examples under the current network.
+        """
         network, orders = pack_context(contexts.whole), list[BeginJob]()
         for job in jobs:
             assert isinstance(job, RefinedJob)
             orders.append(job.order_for(contexts))
             self._jobs[job.ticket] = _OrderedJob(job, orders[-1], network)
-        if self.start() and self._process is not None:  # else `latest` says so
+        if self.start() and self._process is not None:  # else `deliver_answers` reports it
             self._process.put(BeginJobs(network, tuple(orders)))
 
     def cancel(self, job: ExactJob | RefinedJob) -> None:
+        """Ask the process to stop a job.
+
+        Args:
+            job: A submitted job; others are ignored.
+        """
         ordered = self._jobs.get(job.ticket) if isinstance(job, RefinedJob) else None
         if ordered is not None and ordered.stopped is None:
             ordered.stopped = self._clock()
@@ -172,6 +219,14 @@ class ProcessReadings(ReadingExecutor):
                 self._process.put(StopJob(ordered.order.ticket))
 
     def latest(self, budget: WatchBudget | None = None) -> bool:
+        """Deliver what the process has sent; restart it if a stopped job hangs.
+
+        Args:
+            budget: Unused: the process runs on another core.
+
+        Returns:
+            Whether anything was delivered.
+        """
         process = self._process
         if process is None:
             return self._end_jobs(self.trouble) if self.trouble and self._jobs else False
@@ -181,8 +236,8 @@ class ProcessReadings(ReadingExecutor):
         if process.ended:
             self._process = None
             if not self._ready:
-                self.trouble = f"the process for it did not start ({process.ended})"
-            self._end_jobs(self.trouble or f"the process for it ended ({process.ended})")
+                self.trouble = f"the reading process did not start ({process.ended})"
+            self._end_jobs(self.trouble or f"the reading process ended ({process.ended})")
             return True
         now = self._clock()
         stuck = [job for job in self._jobs.values() if job.stopped is not None]
@@ -191,6 +246,14 @@ class ProcessReadings(ReadingExecutor):
         return bool(answers)
 
     def close(self, trouble: str = "") -> bool:
+        """Kill the process and end all jobs.
+
+        Args:
+            trouble: Reason delivered to the jobs, as part of a sentence; '' to deliver nothing.
+
+        Returns:
+            Whether there were jobs.
+        """
         if self._process is not None:
             self._process.kill()
         self._process = None
@@ -209,7 +272,7 @@ class ProcessReadings(ReadingExecutor):
             ordered.job.deliver(answer)
 
     def _end_jobs(self, trouble: str) -> bool:
-        """Every job is over, and is told why; '': it is told nothing."""
+        """End all jobs, delivering `trouble` unless it is ''; return whether there were any."""
         jobs, self._jobs = self._jobs, {}
         for ticket, ordered in jobs.items():
             if trouble and ordered.stopped is None:
@@ -217,7 +280,7 @@ class ProcessReadings(ReadingExecutor):
         return bool(jobs)
 
     def _replace_process(self, process: ReadingProcess) -> None:
-        """A stopped job does not come to its end: another process does what the others want."""
+        """Replace a process in which a stopped job hangs, and resubmit the other jobs."""
         process.kill()
         self._process = None
         self._jobs = {t: job for t, job in self._jobs.items() if job.stopped is None}

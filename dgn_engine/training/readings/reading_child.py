@@ -1,6 +1,6 @@
-"""The reading process: takes jobs from its standard input, does one slice of one after another.
+"""The reading process: reads orders from standard input and runs slices of jobs in turn.
 
-It ends as soon as its input is closed, in the middle of a slice too, however its parent ended.
+It exits as soon as its input closes, even in the middle of a slice, however its parent ended.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dgn_engine.training.readings.reading_jobs import (
 )
 
 NICENESS = 10  # of 19; on Windows the parent starts it below the normal priority
-FEWEST = 8  # probe examples: fewer show nothing
+FEWEST = 8  # probe examples: fewer are not informative
 
 
 @dataclass
@@ -44,20 +44,22 @@ class _SlicedJob:
     order: BeginJob
     context: ProbeContext
     slices: Iterator[Refinement]
-    turn: float  # seconds of work, its own and, when it began, those of who had least
+    turn: float  # seconds of work; starts at the least of the other jobs
     shown: ProbeResult | None = None
-    began: float | None = None  # its first slice
+    began: float | None = None  # start of its first slice
 
 
 def _priority(job: _SlicedJob) -> tuple[bool, int, float]:
-    """Return what sorts first whose slice is due: what was wanted last, until it has a picture."""
+    """Return the sort key of a job: newest job without a picture first, then least time spent."""
     has_picture = job.shown is not None
     return has_picture, 0 if has_picture else -job.order.key, job.turn
 
 
 class ReadingServer:
-    """The jobs of the process: one that has shown nothing comes first, of these one of the newest
-    snapshot, then who had least time."""
+    """The jobs of the reading process.
+
+    Jobs without a picture come first, newest snapshot first; then those with the least time spent.
+    """
 
     def __init__(
         self,
@@ -65,6 +67,13 @@ class ReadingServer:
         probes: Mapping[str, Probe],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """Create a server without jobs.
+
+        Args:
+            send: Takes the answers; called by the thread that calls the methods.
+            probes: Probes by key.
+            clock: Returns the seconds by which turns are shared.
+        """
         self._send = send
         self._probes = probes
         self._clock = clock
@@ -72,14 +81,28 @@ class ReadingServer:
 
     @property
     def busy(self) -> bool:
+        """Return whether there are jobs.
+
+        Returns:
+            True until the last job is over or stopped.
+        """
         return bool(self._jobs)
 
     @property
     def awaited(self) -> bool:
-        """A job has no picture yet."""
+        """Return whether a job has no picture yet.
+
+        Returns:
+            True while any job has sent no result.
+        """
         return any(job.shown is None for job in self._jobs)
 
     def take(self, order: Order) -> None:
+        """Carry out an order.
+
+        Args:
+            order: Begin or stop jobs.
+        """
         if isinstance(order, StopJob):
             self.stop(order.ticket)
             self._send(JobOver(order.ticket))
@@ -89,7 +112,12 @@ class ReadingServer:
             self.begin(job, context)
 
     def begin(self, order: BeginJob, context: ProbeContext) -> None:
-        """Add a job, whose first slice is done by `work`."""
+        """Add a job; `run_slice` computes its first slice.
+
+        Args:
+            order: What to read.
+            context: The probe examples under an unchanging network.
+        """
         probe = self._probes[order.probe]
         generator = torch.Generator().manual_seed(order.seed)
         refine = probe.refine or (lambda *given: on_growing_subsets(probe, *given[:2]))
@@ -98,9 +126,15 @@ class ReadingServer:
         self._jobs.append(_SlicedJob(order, context, slices, turn))
 
     def stop(self, ticket: int) -> None:
+        """Remove a job without an answer.
+
+        Args:
+            ticket: Identifies the job.
+        """
         self._jobs = [job for job in self._jobs if job.order.ticket != ticket]
 
     def work(self) -> None:
+        """Compute one slice of the next job and send its answer; requires that there is a job."""
         job = min(self._jobs, key=_priority)
         ticket, now = job.order.ticket, self._clock()
         job.began = now if job.began is None else job.began
@@ -133,13 +167,22 @@ class ReadingServer:
 def on_growing_subsets(
     probe: Probe, context: ProbeContext, options: Mapping[str, OptionValue]
 ) -> Iterator[Refinement]:
-    """Exact readings of 8, 16, 32, … and at last all examples, for a probe without estimates."""
+    """Read a probe that has no estimator exactly on 8, 16, 32, … and finally all examples.
+
+    Args:
+        probe: The probe.
+        context: All probe examples.
+        options: Options of the probe.
+
+    Yields:
+        One exact reading per subset.
+    """
     count = len(context.x)
-    everies = [1]
-    while count // (2 * everies[0]) >= FEWEST:
-        everies.insert(0, 2 * everies[0])
-    costs = [probe.cost(context.architecture, -(-count // every)) or 1.0 for every in everies]
-    for number, every in enumerate(everies, 1):
+    strides = [1]
+    while count // (2 * strides[0]) >= FEWEST:
+        strides.insert(0, 2 * strides[0])
+    costs = [probe.cost(context.architecture, -(-count // every)) or 1.0 for every in strides]
+    for number, every in enumerate(strides, 1):
         part = context.subsample(every) if every > 1 else context
         result = probe.read(part, options, None)
         part.forget()
@@ -147,27 +190,28 @@ def on_growing_subsets(
 
 
 def _examples(result: ProbeResult) -> int:
-    """Of how many probe examples it is; 0 where it does not say."""
+    """Return how many probe examples a result is of; 0 if it does not say."""
     labels = result.arrays.get("labels")
     return 0 if labels is None else len(labels)
 
 
 def _trouble(error: Exception, context: ProbeContext) -> tuple[str, str]:
+    """Return why a job failed, as part of a sentence, and the traceback of an unexpected error."""
     overflowed = False
-    with contextlib.suppress(Exception):  # a card that is full or failed may refuse this, too
+    with contextlib.suppress(Exception):  # a full or failed card may refuse this, too
         if is_out_of_memory(error):
             free_memory()
         else:
             overflowed = has_overflowed(context)
     if is_out_of_memory(error):
-        return "there is not enough memory for more", ""
+        return "not enough memory to refine it further", ""
     if overflowed:
-        return "the network's numbers overflowed; undo the change, with a smaller learning rate", ""
+        return "the weights overflowed; undo and lower the learning rate", ""
     return f"it failed ({str(error).rstrip('.') or type(error).__name__})", traceback.format_exc()
 
 
 def _listen(orders: IO[bytes], inbox: queue.SimpleQueue[Order]) -> None:
-    """Pass on the parent's orders; when it is gone, so is this process."""
+    """Pass on the parent's orders; exit when it is gone."""
     while True:
         try:
             inbox.put(pickle.load(orders))
@@ -176,10 +220,10 @@ def _listen(orders: IO[bytes], inbox: queue.SimpleQueue[Order]) -> None:
 
 
 def main() -> None:
-    """Serve until the input is closed; nice from when the first pictures are there."""
+    """Serve until the input closes; lower the priority once the first pictures are sent."""
     ignore_group_signals()
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # keep prints of libraries out of the answers
     inbox: queue.SimpleQueue[Order] = queue.SimpleQueue()
     listener = threading.Thread(target=_listen, args=(sys.stdin.buffer, inbox), daemon=True)
     listener.start()

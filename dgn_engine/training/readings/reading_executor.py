@@ -1,4 +1,4 @@
-"""Where readings are made: one interface, and its simplest implementation."""
+"""Executors of probe readings: the interface and the inline implementation."""
 
 from __future__ import annotations
 
@@ -17,65 +17,99 @@ from dgn_engine.training.readings.watch_budget import WatchBudget
 
 
 class ReadingExecutor(ABC):
-    """Makes readings, here or elsewhere. Chosen when a run begins; several schedules may share it.
+    """Computes probe readings, inline or elsewhere; chosen when a run starts, shared by several
+    schedules.
 
-    Threads: all methods are called by one thread, the one that trains. An answer is delivered in
-    that thread, from within `submit` or `latest` (or `close`, where it gives a reason), and never
-    after `cancel`: nobody who uses an executor needs a lock. What another thread or process reads
-    is a copy of the network, made before `submit` returns; probe examples and labels are shared
-    with another thread, and nobody writes to them. `submit` and `latest` wait for no other thread,
-    process or card. `cancel` waits for an exact reading that another thread has begun, `close` for
-    whatever another thread is at.
+    Threads: every method is called by the training thread. Answers are delivered in that thread,
+    from within `submit` or `deliver_answers` (or `close`, if it gives a reason), and never after
+    `cancel`, so users of an executor need no lock. What another thread or process reads is a copy
+    of the network, made before `submit` returns; probe examples and labels are shared and must not
+    be written to. `submit` and `deliver_answers` never wait for another thread, process or card.
+    `cancel` waits for an exact reading that another thread has begun, `close` for whatever another
+    thread is doing.
+
+    Attributes:
+        refines: Whether it accepts `RefinedJob`.
+        reads_aside: Whether it accepts `ExactJob` that training does not wait for.
+        shares_memory: Whether its memory is the one that training needs.
+        trouble: Why it cannot refine although it should, as part of a sentence; '' otherwise.
     """
 
-    refines = False  # it takes a `RefinedJob`
-    reads_aside = False  # it takes an `ExactJob` that training does not wait for
-    shares_memory = False  # what it holds lies in the memory that training needs
-    trouble = ""  # why it does not refine, as part of a sentence, where it was meant to
+    refines = False
+    reads_aside = False
+    shares_memory = False
+    trouble = ""
 
     @abstractmethod
     def submit(self, jobs: Sequence[ExactJob | RefinedJob], contexts: StepContexts) -> None:
-        """Read this step of the network as it is now."""
+        """Start reading the network as it is now.
+
+        Args:
+            jobs: What to read.
+            contexts: The probe examples under the current network.
+        """
 
     @abstractmethod
     def cancel(self, job: ExactJob | RefinedJob) -> None:
-        """Stop a job; one that is over already, or was never submitted, stays as it is."""
+        """Cancel a job; nothing is delivered for it any more.
+
+        Args:
+            job: A job; ignored if it is over or was never submitted.
+        """
 
     @abstractmethod
     def latest(self, budget: WatchBudget | None = None) -> bool:
-        """Deliver what was made since the last time, and work on where this thread has to; whether
-        anything was delivered.
+        """Deliver new answers, and continue work that this thread has to do itself.
 
-        `budget`: that of the run which trains meanwhile, and pays for the work. None where nothing
-        trains, or the caller pays.
+        Args:
+            budget: Budget of the run that trains meanwhile and pays for the work; None if nothing
+                trains or the caller pays.
+
+        Returns:
+            Whether anything was delivered.
         """
 
     @abstractmethod
     def close(self, trouble: str = "") -> bool:
-        """End all refined jobs and free what they hold; whether there were any. A later `submit`
-        begins anew.
+        """End all refined jobs and free their memory; a later `submit` starts afresh.
 
-        `trouble`: why, as part of a sentence that each job is told; '': they are told nothing.
+        Args:
+            trouble: Reason delivered to each job, as part of a sentence; '' to deliver nothing.
+
+        Returns:
+            Whether there were jobs.
         """
 
 
 class InlineReadings(ReadingExecutor):
-    """Reads at once, in the thread that submits: the answer is there when `submit` returns."""
+    """Reads in the calling thread: the answer is delivered before `submit` returns."""
 
     def __init__(
         self,
         clock: Callable[[], float] = time.monotonic,
         busy: Callable[[], float] = time.thread_time,
     ) -> None:
+        """Create the executor.
+
+        Args:
+            clock: Returns wall seconds.
+            busy: Returns seconds the calling thread has worked.
+        """
         self._clock = clock
         self._busy = busy
 
     def submit(self, jobs: Sequence[ExactJob | RefinedJob], contexts: StepContexts) -> None:
+        """Read the probes now, in full float32, whatever the precision of training.
+
+        Args:
+            jobs: Exact jobs.
+            contexts: The probe examples under the current network.
+        """
         for job in jobs:
             assert isinstance(job, ExactJob)
             context = contexts.part(job.every)
             result, error, busy = None, None, self._busy()
-            with products("ieee"):  # in full float32, whatever steps are computed in
+            with products("ieee"):
                 began = self._clock()
                 try:
                     result = job.probe.read(context, job.options, job.memory)
@@ -85,10 +119,32 @@ class InlineReadings(ReadingExecutor):
             worked = self._busy() - busy
             job.deliver(job, ExactAnswer(contexts, result, error, seconds, worked))
 
-    def cancel(self, job: ExactJob | RefinedJob) -> None: ...
+    def cancel(self, job: ExactJob | RefinedJob) -> None:
+        """Do nothing: no job outlives `submit`.
+
+        Args:
+            job: Ignored.
+        """
+        ...
 
     def latest(self, budget: WatchBudget | None = None) -> bool:
+        """Do nothing: answers are delivered by `submit`.
+
+        Args:
+            budget: Ignored.
+
+        Returns:
+            False.
+        """
         return False
 
     def close(self, trouble: str = "") -> bool:
+        """Do nothing: there are no refined jobs.
+
+        Args:
+            trouble: Ignored.
+
+        Returns:
+            False.
+        """
         return False

@@ -1,1 +1,1 @@
-"""How a training step is taken: by autograd, by hand, as a graph of a card."""
+"""Training steps: autograd, the hand-written dense backward pass, CUDA graphs."""

@@ -1,4 +1,8 @@
-"""Weights side by side in one buffer, one update for all; what a dense step keeps beside them."""
+"""Contiguous weight and activation buffers for the hand-written dense step.
+
+Weights of one network lie side by side in one buffer, so that the optimiser updates them with one
+kernel call.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +18,23 @@ from dgn_engine.model.stack import Stack
 
 
 class FlatWeights:
-    """Some parameters without a gap in a buffer, and the like for their gradients.
+    """Parameters and their gradients in two contiguous buffers.
 
-    `values` and `slopes`: the buffers, (numbers,); `gradients` are views of `slopes`, one for
-    each of `parameters`.
+    Attributes:
+        parameters: The parameters, now views of `values`.
+        values: The weights, (numbers,).
+        slopes: Their gradients, (numbers,).
+        gradients: Views of `slopes`, one in the shape of each parameter.
     """
 
     def __init__(self, parameters: Sequence[nn.Parameter], values: Tensor, slopes: Tensor) -> None:
-        """The parameters become views of `values` and keep what they hold."""
+        """Move the parameters into `values`, keeping their numbers.
+
+        Args:
+            parameters: Parameters of one dtype and device.
+            values: Buffer for the weights, (numbers,).
+            slopes: Buffer for the gradients, (numbers,).
+        """
         self.parameters = list(parameters)
         self.values, self.slopes = values, slopes
         for parameter, own in zip(parameters, self.views(values), strict=True):
@@ -32,11 +45,22 @@ class FlatWeights:
 
     @property
     def intact(self) -> bool:
-        """Whether the parameters still lie here: whoever packs networks moves them away."""
+        """Return whether the parameters still lie in the buffer; stacking networks moves them.
+
+        Returns:
+            False once `parameter.data` was replaced elsewhere.
+        """
         return [parameter.data_ptr() for parameter in self.parameters] == self._pointers
 
     def views(self, flat: Tensor) -> list[Tensor]:
-        """Of another buffer of this size, what belongs to each parameter."""
+        """Split a buffer of this size into one view per parameter.
+
+        Args:
+            flat: Any buffer of this size, (numbers,).
+
+        Returns:
+            Views of `flat` in the parameters' shapes and order.
+        """
         pieces = torch.split(flat, [parameter.numel() for parameter in self.parameters])
         pairs = zip(pieces, self.parameters, strict=True)
         return [piece.view(parameter.shape) for piece, parameter in pairs]
@@ -44,7 +68,14 @@ class FlatWeights:
 
 @torch.no_grad()
 def side_by_side(groups: Sequence[Sequence[nn.Parameter]]) -> list[FlatWeights]:
-    """One buffer for all groups, one behind the other."""
+    """Move groups of parameters into one buffer, group after group.
+
+    Args:
+        groups: Parameters of one dtype and device.
+
+    Returns:
+        One `FlatWeights` per group, slices of the same two buffers.
+    """
     like = groups[0][0]
     lengths = [sum(parameter.numel() for parameter in group) for group in groups]
     values, slopes = (like.detach().new_zeros(sum(lengths)) for _ in range(2))
@@ -53,19 +84,33 @@ def side_by_side(groups: Sequence[Sequence[nn.Parameter]]) -> list[FlatWeights]:
 
 
 def joined(one: Tensor, two: Tensor) -> Tensor | None:
-    """(a + b, k) over two matrices (a, k) and (b, k) of which the second lies behind the first, or
-    None."""
+    """Return one view over two matrices that are neighbours in memory.
+
+    Args:
+        one: (a, k).
+        two: (b, k).
+
+    Returns:
+        (a + b, k), or None if `two` does not start where `one` ends.
+    """
     if one.shape[1] != two.shape[1] or _distance(one, two) != one.numel():
         return None
     return one.as_strided((len(one) + len(two), one.shape[1]), (one.shape[1], 1))
 
 
 def stacked(matrices: Sequence[Tensor]) -> Tensor | None:
-    """(l, a, b) over matrices of one shape that lie at even distances in one buffer, or None."""
-    if not matrices or any(one.shape != matrices[0].shape for one in matrices):
+    """Return one view over equally spaced matrices of one buffer.
+
+    Args:
+        matrices: Matrices of one shape (a, b).
+
+    Returns:
+        (l, a, b), or None if shapes or distances differ.
+    """
+    if not matrices or any(matrix.shape != matrices[0].shape for matrix in matrices):
         return None
     first = matrices[0]
-    distances = {_distance(one, two) for one, two in pairwise(matrices)} or {first.numel()}
+    distances = {_distance(matrix, two) for matrix, two in pairwise(matrices)} or {first.numel()}
     distance = distances.pop()
     if distances or distance is None:
         return None
@@ -73,19 +118,22 @@ def stacked(matrices: Sequence[Tensor]) -> Tensor | None:
 
 
 def _distance(one: Tensor, two: Tensor) -> int | None:
-    """Numbers from the begin of one to that of another in the same buffer."""
+    """Return the offset in numbers between two tensors of one storage, or None."""
     if one.untyped_storage().data_ptr() != two.untyped_storage().data_ptr():
         return None
     return int(two.storage_offset() - one.storage_offset())
 
 
 class DenseWeights:
-    """The weights of both networks side by side; the first layers are neighbours, as they may be
-    fed the same."""
+    """The flat weights of value and feature network.
+
+    The first layers of both are neighbours: where both networks see the same input, one product
+    computes both.
+    """
 
     def __init__(self, network: GatedNetwork) -> None:
         gated = len(network.architecture.gated_shapes)
-        stacks = ((network.value, gated + 1), (network.feature, gated))  # no use for its last
+        stacks = ((network.value, gated + 1), (network.feature, gated))  # without the feature head
         (first, behind), (second, others) = (_parameters(*stack) for stack in stacks)
         self._groups = side_by_side([[*behind, first], [second, *others]])
         gradients = {
@@ -100,20 +148,23 @@ class DenseWeights:
 
     @property
     def intact(self) -> bool:
-        """Whether nobody has moved them."""
+        """Return whether all weights still lie in these buffers.
+
+        Returns:
+            False once any parameter was moved.
+        """
         return all(group.intact for group in self._groups)
 
 
 def _parameters(stack: Stack, count: int) -> tuple[nn.Parameter, list[nn.Parameter]]:
-    """The weight of its first layer, and what else there is of its first `count`."""
+    """Return the first layer's weight, and the other parameters of the first `count` layers."""
     first, *weights = list(stack.weights)[:count]
     biases = [bias for bias in list(stack.biases)[:count] if bias is not None]
     return cast(nn.Parameter, first), cast("list[nn.Parameter]", [*biases, *weights])
 
 
 class DenseLayers:
-    """The first layers of one network as tensors, (outputs, inputs) and (outputs,), each with its
-    gradient."""
+    """Weights (outputs, inputs) and biases (outputs,) of the first layers, with their gradients."""
 
     def __init__(self, stack: Stack, count: int, gradients: dict[int, Tensor]) -> None:
         biases = list(stack.biases)[:count] or [None] * count
@@ -125,29 +176,47 @@ class DenseLayers:
         self._of_biases = [None if b is None else gradients[id(b)] for b in biases]
         self.widths = [len(weight) for weight in self.weights]
 
-    def product(self, place: int, z: Tensor, out: Tensor) -> None:
-        """q of one layer, for z (m, inputs)."""
-        bias = self.biases[place]
-        if bias is None:
-            torch.mm(z, self._turned[place], out=out)
-        else:
-            torch.addmm(bias, z, self._turned[place], out=out)
+    def product(self, index: int, z: Tensor, out: Tensor) -> None:
+        """Compute the pre-activation q_l = z W_lᵀ + b_l.
 
-    def collect(self, place: int, delta: Tensor, fed: Tensor) -> None:
-        """The gradients of one layer, for dL/dq (m, outputs) and what it was fed."""
+        Args:
+            place: Layer l, from 0.
+            z: Input of the layer, (m, inputs).
+            out: Receives q_l, (m, outputs).
+        """
+        bias = self.biases[index]
+        if bias is None:
+            torch.mm(z, self._turned[index], out=out)
+        else:
+            torch.addmm(bias, z, self._turned[index], out=out)
+
+    def collect(self, index: int, delta: Tensor, fed: Tensor) -> None:
+        """Write the gradients of one layer: dL/dW_l = Δ_lᵀ z, dL/db_l = Σ Δ_l.
+
+        Args:
+            place: Layer l, from 0.
+            delta: Δ_l = dL/dq_l, (m, outputs).
+            fed: Input z of the layer, (m, inputs), or (1, inputs) if all examples share it.
+        """
         if len(fed) < len(delta):  # one row for all examples
             delta = delta.sum(dim=0, keepdim=True)
-        torch.mm(delta.t(), fed, out=self.gradients[place])
-        self.collect_bias(place, delta)
+        torch.mm(delta.t(), fed, out=self.gradients[index])
+        self.collect_bias(index, delta)
 
-    def collect_bias(self, place: int, delta: Tensor) -> None:
-        gradient = self._of_biases[place]
+    def collect_bias(self, index: int, delta: Tensor) -> None:
+        """Write the gradient of a bias, dL/db_l = Σ Δ_l; do nothing without biases.
+
+        Args:
+            place: Layer l, from 0.
+            delta: dL/dq_l, (m, outputs).
+        """
+        gradient = self._of_biases[index]
         if gradient is not None:
             torch.sum(delta, dim=0, out=gradient)
 
 
 class UnitBuffer:
-    """A number for each gated unit and example: `flat`, all; `layers[l]`, (m, w_l)."""
+    """One number per gated unit and example: `flat` holds all, `layers[l]` is a view (m, w_l)."""
 
     def __init__(self, like: Tensor, examples: int, widths: Sequence[int]) -> None:
         self.flat = like.new_empty(examples * sum(widths))
@@ -157,12 +226,21 @@ class UnitBuffer:
 
 
 class PassBuffers:
-    """Buffers of one network: pre-activations, what its gated layers give, dL/dz and dL/dq."""
+    """Activation buffers of one network: q (`pre`), z (`given`), dL/dz (`into`) and dL/dq
+    (`delta`).
+    """
 
     def __init__(
         self, layers: DenseLayers, examples: int, gated: int, linear: bool = False
     ) -> None:
-        """`linear`: the layers give their pre-activations."""
+        """Allocate the buffers.
+
+        Args:
+            layers: Weights of the network.
+            examples: Batch size m.
+            gated: Number of gated layers.
+            linear: Whether z = q, so that both share one buffer.
+        """
         self.layers = layers
         self.pre, self.given, self.into, self.delta = (
             UnitBuffer(layers.weights[0], examples, layers.widths[:gated]) for _ in range(4)
@@ -172,20 +250,24 @@ class PassBuffers:
         self._deltas, self._fed = self.delta.layers[1:], self.given.layers[: gated - 1]
         self._gradients = layers.gradients[1:gated]
         groups = (self._deltas, self._fed, self._gradients)
-        self._together = [one for group in groups if (one := stacked(group)) is not None]
+        self._together = [view for group in groups if (view := stacked(group)) is not None]
 
     def units(self) -> UnitBuffer:
-        """Room for one more number of each."""
+        """Allocate another buffer of the same shape.
+
+        Returns:
+            Uninitialised, one number per gated unit and example.
+        """
         examples = len(self.pre.layers[0])
         return UnitBuffer(self.pre.flat, examples, [layer.shape[1] for layer in self.pre.layers])
 
     def collect_hidden(self) -> None:
-        """The gradients of all gated layers but the first, of the deltas that lie ready."""
+        """Write the gradients of all gated layers but the first, from the deltas in `delta`."""
         if len(self._together) == 3:
             deltas, fed, gradients = self._together
             torch.bmm(deltas.transpose(1, 2), fed, out=gradients)
         else:
             for delta, z, gradient in zip(self._deltas, self._fed, self._gradients, strict=True):
                 torch.mm(delta.t(), z, out=gradient)
-        for place, delta in enumerate(self._deltas, start=1):
-            self.layers.collect_bias(place, delta)
+        for index, delta in enumerate(self._deltas, start=1):
+            self.layers.collect_bias(index, delta)

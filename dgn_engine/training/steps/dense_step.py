@@ -1,10 +1,10 @@
-"""One step of a chain of dense layers by hand: its losses and gradients without an autograd graph.
+"""Loss and gradients of gated dense chains, without autograd.
 
-The backward pass of such a chain is known (THEORY §1): z_l = q_l ⊙ G_l. What is written where is
-decided once for each size of a batch (`DensePass`), so that a step allocates next to nothing and
-waits for nothing; `make bench` has the figures, and the tests hold every regime against autograd
-in float64. What can be done for all layers at once is: gates, what comes back to them, gradients
-of layers of one shape.
+The backward pass of a chain z_l = q_l ⊙ G_l has a closed form (THEORY §1). `DensePass` fixes all
+buffers per batch size, so a step allocates almost nothing and never waits for the device. Work that
+needs no particular order (gates, gate gradients, weight gradients of layers of one shape) is done
+for all layers in one call. Every regime is tested against autograd in float64; `make bench` has the
+timings.
 """
 
 from __future__ import annotations
@@ -25,14 +25,28 @@ _sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 
 
 def is_dense_chain(network: GatedNetwork) -> bool:
-    """Whether both networks are chains of gated dense layers; gates that are drawn for single
-    examples (FRG) are another matter."""
+    """Return whether both networks are chains of gated dense layers.
+
+    Args:
+        network: The network; the regime may still draw gates per example (FRG), which this does not
+            check.
+
+    Returns:
+        True if `DenseStep` supports the architecture.
+    """
     stacks = (network.value, network.feature)
     return all(type(s) is Stack and is_dense_architecture(s.architecture) for s in stacks)
 
 
 def is_dense_architecture(architecture: arch.Architecture) -> bool:
-    """Return whether it is a chain of gated dense layers and an output layer."""
+    """Return whether an architecture is a chain of gated dense layers and an output layer.
+
+    Args:
+        architecture: Architecture of one network.
+
+    Returns:
+        True for flat inputs, gated hidden layers without a factor, and an ungated output.
+    """
     *hidden, last = architecture.nodes
     return (
         len(architecture.input_shape) == 1
@@ -44,9 +58,10 @@ def is_dense_architecture(architecture: arch.Architecture) -> bool:
 
 
 class DenseStep:
-    """Losses and gradients of one network that `is_dense_chain`, in its regime of the moment.
+    """Loss and gradients of a dense network in its current regime.
 
-    `trained`: of the last call, what trains and by what it moves.
+    Attributes:
+        trained: Flat weights trained by the last call, with their gradients.
     """
 
     def __init__(self, network: GatedNetwork, kind: Loss) -> None:
@@ -59,23 +74,36 @@ class DenseStep:
 
     @torch.no_grad()
     def __call__(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean loss () and logits (m, C) for x (m, inputs), y (m,); fills the gradients.
+        """Compute the mean loss and the logits, and write the gradients.
 
-        The next call writes over them.
+        The next call overwrites the results.
+
+        Args:
+            x: Inputs, (m, inputs).
+            y: Labels, (m,) int.
+
+        Returns:
+            Mean loss () and logits (m, C).
         """
         chosen = self._pass(len(x))
         self.trained = chosen.trained
         return chosen(x, y)
 
     def lay_weights(self) -> DenseWeights:
-        """Lay the weights side by side, unless that is where they are; no step moves them away."""
+        """Move the weights into flat buffers unless they are there already.
+
+        Steps never move them away, which captured steps rely on.
+
+        Returns:
+            The flat weights of both networks.
+        """
         if self._weights is None or not self._weights.intact:
             self._weights = DenseWeights(self._network)
             self._passes.clear()
         return self._weights
 
     def _pass(self, examples: int) -> DensePass:
-        """The one for batches of this size; all are made anew once anything was set or moved."""
+        """Return the pass for a batch size; rebuild all passes if settings or weights changed."""
         settings = self._network.settings
         weights = self.lay_weights()
         if settings != self._settings:
@@ -87,9 +115,10 @@ class DenseStep:
 
 
 class DensePass:
-    """Losses and gradients, under the settings that the network has when this is made.
+    """Loss and gradients of one batch size, under the settings at construction.
 
-    `trained`: what trains; its gradients are those of the last call.
+    Attributes:
+        trained: Flat weights that train; their gradients are those of the last call.
     """
 
     def __init__(
@@ -112,18 +141,26 @@ class DensePass:
             self.trained.append(weights.flat_value)
         if self._trains_feature:
             self.trained.append(weights.flat_feature)
-        self._both: Tensor | None = None  # dL/dq of the first layers, where both are fed the same
+        self._both: Tensor | None = None  # Δ_1 of both networks, if both see the same input
         if network.value_input == "image" and len(self.trained) == 2:
             self._both = self._lay_first_deltas(weights, examples)
         self._logits = self._value.pre.flat.new_empty(examples, weights.value.widths[-1])
         self._loss = LossSlope(kind, self._logits)
 
     def __call__(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean loss () and logits (m, C) for x (m, inputs), y (m,)."""
+        """Compute the mean loss and the logits, and write the gradients.
+
+        Args:
+            x: Inputs, (m, inputs).
+            y: Labels, (m,) int.
+
+        Returns:
+            Mean loss () and logits (m, C); the next call overwrites them.
+        """
         layers, given = self._value.layers, self._value.given.layers
         fed = self._gates.forward(x)
         layers.product(self._gated, given[-1], self._logits)
-        found, delta = self._loss(self._logits, y)
+        value, delta = self._loss(self._logits, y)
         if self._trains_value:
             layers.collect(self._gated, delta, given[-1])
         self._backward(delta)
@@ -132,10 +169,10 @@ class DensePass:
         if self._trains_value:
             self._value.collect_hidden()
         self._collect_first(x, fed)
-        return found, self._logits
+        return value, self._logits
 
     def _lay_first_deltas(self, weights: DenseWeights, examples: int) -> Tensor | None:
-        """Put those of the value network beside room for those of the feature network."""
+        """Allocate Δ_1 of both networks as neighbours, so that one product gives both gradients."""
         if weights.first_gradient is None:
             return None
         self._first_gradient = weights.first_gradient
@@ -144,11 +181,12 @@ class DensePass:
         return both
 
     def _collect_first(self, x: Tensor, fed: Tensor) -> None:
+        """Write the gradients of the first layer of each trained network."""
         own, feature = self._value.delta.layers[0], self._gates.feature
         if self._both is not None and feature is not None:
             others = feature.delta.layers[0]
             self._both[:, own.shape[1] :] = others
-            torch.mm(self._both.t(), x, out=self._first_gradient)
+            torch.mm(self._both.t(), x, out=self._first_gradient)  # dL/dW_1 = Δ_1ᵀ x, both networks
             self._value.layers.collect_bias(0, own)
             feature.layers.collect_bias(0, others)
             return
@@ -158,39 +196,47 @@ class DensePass:
             feature.layers.collect(0, feature.delta.layers[0], x)
 
     def _backward(self, delta: Tensor) -> None:
-        """Through the gated layers, from dL/dlogits."""
+        """Propagate from dL/dlogits through the gated layers of the value network."""
         value, slopes = self._value, self._gates.slopes
-        for place in range(self._gated - 1, -1, -1):
-            into = value.into.layers[place]
-            torch.mm(delta, value.layers.weights[place + 1], out=into)
-            delta = value.delta.layers[place]
-            torch.mul(into, slopes[place], out=delta)
+        for index in range(self._gated - 1, -1, -1):
+            into = value.into.layers[index]
+            torch.mm(delta, value.layers.weights[index + 1], out=into)  # dL/dz_l = Δ_{l+1} W_{l+1}
+            delta = value.delta.layers[index]
+            torch.mul(into, slopes[index], out=delta)  # Δ_l = dL/dz_l ⊙ dz_l/dq_l
 
 
 class _Maker:
-    """Gates of one network's pre-activations: `made`, and `opened`, 1{q > 0}."""
+    """Gates from the pre-activations of one network: `made` G, and `opened` 1{q > 0}."""
 
     def __init__(self, buffers: PassBuffers, gate: Gate) -> None:
         self._pre, self._given, self._gate = buffers.pre, buffers.given, gate
         self.soft = gate.soft and not gate.open
         self.opened = buffers.units()
         self.made = buffers.units() if gate.soft or gate.open else self.opened
-        # σ(βq): what a gate was before it was stretched.
+        # σ(βq), before the factor 1 + ε of a soft gate.
         self._share = buffers.units() if gate.epsilon else self.made
         if gate.open:
             self.made.flat.fill_(1.0)
 
     def open(self, rectified: bool) -> None:
-        """Of all layers; `rectified`: what they give is max(q, 0)."""
+        """Compute 1{q > 0} of all layers.
+
+        Args:
+            rectified: Whether z = max(q, 0) is available, whose sign is cheaper.
+        """
         if rectified:
-            torch.sign(self._given.flat, out=self.opened.flat)  # quicker than to compare
+            torch.sign(self._given.flat, out=self.opened.flat)  # faster than a comparison
         else:
             torch.gt(self._pre.flat, 0.0, out=self.opened.flat)
 
-    def soften(self, place: int | None = None) -> None:
-        """Make soft gates of one layer, or of all."""
+    def soften(self, index: int | None = None) -> None:
+        """Compute soft gates G = (1 + ε) σ(βq).
+
+        Args:
+            place: Layer, from 0; None for all layers at once.
+        """
         pre, share, made = (
-            units.flat if place is None else units.layers[place]
+            units.flat if index is None else units.layers[index]
             for units in (self._pre, self._share, self.made)
         )
         torch.mul(pre, self._gate.beta, out=share)
@@ -199,15 +245,20 @@ class _Maker:
             torch.mul(share, 1.0 + self._gate.epsilon, out=made)
 
     def through(self, delta: Tensor, out: Tensor) -> None:
-        """dL/dq for dL/dG `delta`, both of all units, of soft gates."""
-        _sigmoid_backward(delta, self._share.flat, grad_input=out)
+        """Propagate through soft gates: dL/dq = β(1 + ε) s(1 - s) ⊙ dL/dG with s = σ(βq).
+
+        Args:
+            delta: dL/dG of all units, flat.
+            out: Receives dL/dq, flat.
+        """
+        _sigmoid_backward(delta, self._share.flat, grad_input=out)  # Δ_G ⊙ s(1 - s), s = σ(βq)
         out.mul_(self._gate.beta * (1.0 + self._gate.epsilon))
 
 
 class _SelfGating:
-    """The value network gates itself; `slopes` is dz/dq of each layer."""
+    """Gates that the value network makes itself; `slopes` is dz/dq of each layer."""
 
-    carry_gradients = False  # to no other network
+    carry_gradients = False  # there is no other network
     feature = None
 
     def __init__(self, value: PassBuffers, gate: Gate) -> None:
@@ -217,32 +268,39 @@ class _SelfGating:
         self.slopes = self._slopes.layers
 
     def forward(self, x: Tensor) -> Tensor:
-        """Through the gated layers; what the first of them was fed."""
+        """Run the gated layers.
+
+        Args:
+            x: Inputs, (m, inputs).
+
+        Returns:
+            Input of the first layer, here `x` itself.
+        """
         value, z = self._value, x
         pairs = zip(value.pre.layers, value.given.layers, strict=True)
-        for place, (pre, given) in enumerate(pairs):
-            value.layers.product(place, z, pre)
+        for index, (pre, given) in enumerate(pairs):
+            value.layers.product(index, z, pre)
             if self._hard:
                 torch.clamp_min(pre, 0.0, out=given)
             elif self._maker.soft:
-                self._maker.soften(place)
-                torch.mul(pre, self._maker.made.layers[place], out=given)
+                self._maker.soften(index)
+                torch.mul(pre, self._maker.made.layers[index], out=given)
             else:
                 given.copy_(pre)
             z = given
         if self._hard:
             self._maker.open(rectified=True)
         elif self._maker.soft:
-            self._maker.through(value.pre.flat, self._slopes.flat)
+            self._maker.through(value.pre.flat, self._slopes.flat)  # dz/dq = G + q ∂γ(q)
             self._slopes.flat.add_(self._maker.made.flat)
         return x
 
     def backward(self) -> None:
-        """There is no other network."""
+        """Do nothing: there is no feature network."""
 
 
 class _FeatureGating:
-    """The feature network makes the gates; `slopes` are those of each value layer."""
+    """Gates that the feature network makes; `slopes` holds the routed gates of each value layer."""
 
     def __init__(
         self,
@@ -258,7 +316,7 @@ class _FeatureGating:
         self._wires = list(zip(network.wiring, network.routes, strict=True))
         self._moved = any(route != STRAIGHT for route in network.routes)
         self._as_made = not self._moved and network.wiring == tuple(range(len(self._wires)))
-        self._arrived = feature.units()  # dL/dG of the gates before their ways
+        self._arrived = feature.units()  # dL/dG of the feature network's gates, before routing
         self._passed = feature.units()
         self.slopes = [self._maker.made.layers[source] for source, _ in self._wires]
         self._both: Tensor | None = None
@@ -267,8 +325,14 @@ class _FeatureGating:
             self._turned = weights.first.t()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Through the gated layers of both networks; what the first of the value network was
-        fed, one row where that is the same for all examples."""
+        """Run the gated layers of both networks.
+
+        Args:
+            x: Inputs, (m, inputs).
+
+        Returns:
+            Input of the first value layer, (m, inputs), or (1, inputs) if all examples share it.
+        """
         network, value = self._network, self._value
         fed = network.input_of_value(x if network.value_input == "image" else x[:1])
         self._first_layers(x, fed)
@@ -276,15 +340,15 @@ class _FeatureGating:
         if self._moved:
             made = self._maker.made.layers
             self.slopes = [route(made[source]) for source, route in self._wires]
-        for place, gate in enumerate(self.slopes):
-            pre, given = value.pre.layers[place], value.given.layers[place]
-            if place:
-                value.layers.product(place, value.given.layers[place - 1], pre)
+        for index, gate in enumerate(self.slopes):
+            pre, given = value.pre.layers[index], value.given.layers[index]
+            if index:
+                value.layers.product(index, value.given.layers[index - 1], pre)
             torch.mul(pre, gate, out=given)
         return fed
 
     def _first_layers(self, x: Tensor, fed: Tensor) -> None:
-        """Of both networks at once, where they see the same."""
+        """Run the first layers, in one product if both networks see the same input."""
         sides = (self._value, self.feature)
         if self._both is None:
             self.feature.layers.product(0, x, self.feature.pre.layers[0])
@@ -307,35 +371,35 @@ class _FeatureGating:
 
     def _features(self) -> None:
         feature = self.feature
-        for place, pre in enumerate(feature.pre.layers):
-            if place:
-                feature.layers.product(place, feature.given.layers[place - 1], pre)
-            if not self._linear:  # χ^f is not softened with the gate (THEORY §1)
-                torch.clamp_min(pre, 0.0, out=feature.given.layers[place])
+        for index, pre in enumerate(feature.pre.layers):
+            if index:
+                feature.layers.product(index, feature.given.layers[index - 1], pre)
+            if not self._linear:  # χ^f stays a ReLU when gates are soft (THEORY §1)
+                torch.clamp_min(pre, 0.0, out=feature.given.layers[index])
         if not self._linear or not self._maker.soft:
             self._maker.open(rectified=not self._linear)
         if self._maker.soft:
             self._maker.soften()
 
     def backward(self) -> None:
-        """The gradients of the feature network, but those of its first layer."""
+        """Write the gradients of the feature network, except those of its first layer."""
         feature, delta = self.feature, self.feature.delta
         self._arrive()
         self._maker.through(self._arrived.flat, delta.flat)
-        for place in range(len(delta.layers) - 2, -1, -1):
-            passed = self._passed.layers[place]
-            torch.mm(delta.layers[place + 1], feature.layers.weights[place + 1], out=passed)
-            if self._linear:
-                delta.layers[place].add_(passed)
+        for index in range(len(delta.layers) - 2, -1, -1):
+            passed = self._passed.layers[index]
+            torch.mm(delta.layers[index + 1], feature.layers.weights[index + 1], out=passed)
+            if self._linear:  # Δ_l = ∂γ ⊙ dL/dG_l + χ^f'(q_l) ⊙ (Δ_{l+1} W_{l+1})
+                delta.layers[index].add_(passed)
             else:
-                delta.layers[place].addcmul_(passed, self._maker.opened.layers[place])
+                delta.layers[index].addcmul_(passed, self._maker.opened.layers[index])
         feature.collect_hidden()
 
     def _arrive(self) -> None:
-        """dL/dG, back along the ways that the gates went."""
+        """Route dL/dG of the value layers back to the feature layers that made the gates."""
         value = self._value
         if self._as_made:
-            torch.mul(value.into.flat, value.pre.flat, out=self._arrived.flat)
+            torch.mul(value.into.flat, value.pre.flat, out=self._arrived.flat)  # dL/dG = dL/dz ⊙ q
             return
         triples = zip(self._wires, value.into.layers, value.pre.layers, strict=True)
         for (source, route), into, pre in triples:

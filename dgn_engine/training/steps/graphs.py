@@ -1,10 +1,9 @@
-"""Who launches the steps: one operation after the other, or as CUDA graphs, launched whole.
+"""Launch training steps eagerly or as CUDA graphs.
 
-A dense network of width 128 at batch 32 keeps a card busy for less time than Python needs to name
-its hundred kernels; a graph is captured once, then launched by one call. Graphs are proved before
-they are trusted: the same two steps are taken eagerly and by the graph, from the same weights, and
-what comes out is compared. Where anything of that fails, all steps are eager from then on, and the
-reason is said once.
+At width 128 and batch 32 a card runs the hundred kernels of a step faster than Python can queue
+them; a graph is captured once and then launched with one call. Every graph is verified before use:
+the same two steps are taken eagerly and by the graph from the same weights, and the results are
+compared. If anything fails, all later steps are eager and the reason is reported once.
 """
 
 from __future__ import annotations
@@ -26,40 +25,64 @@ from dgn_engine.training.out_of_memory import free_memory
 
 
 class Graph(Protocol):
-    """Work that was captured."""
+    """A captured step."""
 
     def replay(self) -> None:
-        """Queue all of it again, on the same memory."""
+        """Queue the captured work again, on the same memory."""
 
 
 class Card(Protocol):
-    """Where steps are captured: a CUDA device, or what stands for one in tests."""
+    """A device that captures steps: CUDA, or a stand-in for tests."""
 
     def aside(self) -> AbstractContextManager[None]:
-        """Work in here goes to a side stream, after what came before and before what follows."""
+        """Run the work of the block on a side stream.
+
+        It starts after everything queued before the block and finishes before what follows.
+
+        Returns:
+            A context manager.
+        """
 
     def captured(self, work: Callable[[], None]) -> Graph:
-        """The work as a graph; it is not done yet. Raises what CUDA says where that fails."""
+        """Capture work as a graph, without running it.
+
+        Args:
+            work: Queues the kernels of one step.
+
+        Returns:
+            The graph, not replayed yet.
+
+        Raises:
+            RuntimeError: CUDA refuses the capture.
+        """
 
     def wait(self) -> None:
-        """Until all that was queued is done; only where graphs come and go."""
+        """Wait until all queued work is done; only needed when graphs are created or destroyed."""
 
 
 class CudaCard:
-    """A CUDA device. Graphs are captured on the thread that trains, and by no other."""
+    """A CUDA device. Only the training thread captures graphs."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
 
     @cached_property
     def _side(self) -> torch.cuda.Stream:
-        """Made when it is used: torch hands out 32 streams in turns, and networks of a stack,
-        which take no steps themselves, would use them up. Those of a higher priority are others
-        than that of readings, whose work must not be captured."""
+        """Create the side stream on first use.
+
+        torch hands out its 32 streams in turns, and stack members, which take no steps themselves,
+        would exhaust them. The high-priority pool is separate from that of probe readings, whose
+        work must not be captured.
+        """
         return torch.cuda.Stream(self._device, priority=-1)  # type: ignore[no-untyped-call]  # torch's stub
 
     @contextmanager
     def aside(self) -> Iterator[None]:
+        """Run the work of the block on the side stream, in order with the current stream.
+
+        Yields:
+            Nothing.
+        """
         here = torch.cuda.current_stream(self._device)
         self._side.wait_stream(here)
         try:
@@ -69,19 +92,32 @@ class CudaCard:
             here.wait_stream(self._side)
 
     def captured(self, work: Callable[[], None]) -> Graph:
+        """Capture work as a graph, with garbage collection off.
+
+        Args:
+            work: Queues the kernels of one step; must not allocate outside the graph's pool.
+
+        Returns:
+            The graph, not replayed yet.
+
+        Raises:
+            RuntimeError: CUDA refuses the capture.
+        """
         graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
         collects = gc.isenabled()
         self.wait()
-        free_memory()  # of other streams: a capture cannot ask for it
-        gc.disable()  # what it takes away may be CUDA's own, which a capture forbids
+        free_memory()  # cached by other streams; a capture cannot reclaim it
+        gc.disable()  # freeing CUDA objects during a capture is an error
         try:
             with self.aside():
-                # Other threads, such as one that reads probes, may go on using CUDA meanwhile.
+                # Other threads, such as the one that reads probes, may keep using CUDA.
                 graph.capture_begin(pool=pool, capture_error_mode="thread_local")
                 try:
                     work()
                 except BaseException:
-                    with contextlib.suppress(RuntimeError):  # it only says that the capture failed
+                    with contextlib.suppress(
+                        RuntimeError
+                    ):  # would only repeat that the capture failed
                         self._end(graph, pool)
                     raise
                 self._end(graph, pool)
@@ -91,80 +127,120 @@ class CudaCard:
         return graph
 
     def _end(self, graph: torch.cuda.CUDAGraph, pool: tuple[int, int]) -> None:
-        """End the capture. Where CUDA calls it invalid, torch before 2.12 goes on allocating for it
-        and frees nothing from then on (pytorch#180395): that is ended here."""
+        """End the capture.
+
+        After an invalid capture, torch before 2.12 keeps allocating from the pool and never frees
+        it (pytorch#180395), so the pool is closed here.
+        """
         try:
             graph.capture_end()
         except RuntimeError:
             index = self._device.index
             device = torch.cuda.current_device() if index is None else index
-            with contextlib.suppress(RuntimeError):  # newer ones have done it themselves
+            with contextlib.suppress(RuntimeError):  # newer versions have done this already
                 torch._C._cuda_endAllocateToPool(device, pool)
             raise
 
     def wait(self) -> None:
+        """Synchronise with the device."""
         torch.cuda.synchronize(self._device)
 
 
-WARM_UP = 3  # eager steps before a capture, in which libraries find their memory
-# Of how far the weights move, in norm. Sums in another order give some 1e-6; a graph that reads
-# what is no longer there differs by as much as the step itself.
+WARM_UP = 3  # eager steps before a capture, in which libraries allocate their workspaces
+# Relative to the distance the weights move. Summation order alone gives about 1e-6; a graph that
+# reads freed memory is off by the length of the step itself.
 TOLERANCE = 0.05
-# Where rounding grows to more than that within two steps (TF32, a large rate), a graph may differ
-# by some times what eager steps do from weights that are rounded once, and never by this much.
+# Where two steps amplify rounding beyond that (TF32, a large rate), a graph may deviate by
+# ROUNDINGS times what eager steps do from weights rounded once, but never by AT_MOST.
 ROUNDINGS, AT_MOST = 5.0, 0.5
 
 
 class Stepped(Protocol):
-    """What is trained: one network, or a stack of them. Its runner holds it weakly, so that both
-    are freed at once where they are let go."""
+    """What a `StepRunner` steps: one network or a stack.
+
+    Runners hold it weakly, so that both are freed as soon as they are dropped. All methods run in
+    the training thread.
+    """
 
     @property
     def on_eager(self) -> Callable[[str], None]:
-        """Told why, once, where steps cannot be captured."""
+        """Return the callback for the reason why steps cannot be captured.
+
+        Returns:
+            Called at most once, with a sentence part.
+        """
 
     def take(self, rows: Tensor) -> None:
-        """One step on these examples; nothing in it waits for the device."""
+        """Take one step without waiting for the device.
+
+        Args:
+            rows: Indices of the training examples, (m,), or (B, m) of a stack.
+        """
 
     def structure(self) -> Hashable:
-        """All that a captured step would not notice: another value needs another graph."""
+        """Return everything a captured step would not notice changing.
+
+        Returns:
+            A hashable key; a new value requires a new graph.
+        """
 
     def moved(self) -> Sequence[Tensor]:
-        """Every tensor that a step changes."""
+        """Return every tensor that a step changes.
+
+        Returns:
+            Weights, optimiser state and running sums, not copied.
+        """
 
     def drop_gradients(self) -> None:
-        """Forget what a step left that did not end."""
+        """Drop the gradients of a step that did not finish."""
 
     @property
     def examples(self) -> int:
-        """Rows are numbers below this."""
+        """Return the number of training examples.
+
+        Returns:
+            Upper bound of `rows`, exclusive.
+        """
 
     @property
     def rounding(self) -> float:
-        """How far a step rounds what it multiplies, as a share of it."""
+        """Return the relative rounding error of the factors of a matrix product.
+
+        Returns:
+            For example 2⁻²⁴ for float32.
+        """
 
 
 class StepRunner(Protocol):
-    """Takes steps eagerly or as graphs; whoever trains need not know."""
+    """Launches steps, eagerly or as graphs; the caller need not know which."""
 
     def step(self, rows: Tensor) -> None:
-        """One step on the training examples `rows`, (m,) or (B, m) of a stack."""
+        """Take one step.
+
+        Args:
+            rows: Indices of the training examples, (m,), or (B, m) of a stack.
+        """
 
     def forget(self) -> None:
-        """Give back what is held for the steps to come."""
+        """Free the memory kept for later steps."""
 
 
 class EagerSteps:
-    """One operation after the other."""
+    """Launches one operation after another."""
 
     def __init__(self, stepped: Stepped) -> None:
         self._stepped: Stepped = weakref.proxy(stepped)
 
     def step(self, rows: Tensor) -> None:
+        """Take one step eagerly.
+
+        Args:
+            rows: Indices of the training examples, (m,) or (B, m).
+        """
         self._stepped.take(rows)
 
     def forget(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no memory is kept."""
 
 
 _Moved = tuple[Tensor, Tensor]
@@ -173,7 +249,7 @@ _Moved = tuple[Tensor, Tensor]
 
 @dataclass
 class _Size:
-    """Steps of one shape of rows: the last batch of an epoch may be smaller."""
+    """Graph state for one batch shape; the last batch of an epoch may be smaller."""
 
     warmed: int = 0
     rows: Tensor | None = None  # what the graph reads
@@ -181,10 +257,15 @@ class _Size:
 
 
 class GraphSteps:
-    """As graphs, one for each size of batch.
+    """Launches steps as CUDA graphs, one per batch size.
 
-    A new structure (a swap, another wiring, a dial that is part of the kernels) is warmed up by
-    real steps, then captured anew. `trouble`: why steps are eager for good; '' while they are not.
+    A new structure (regime, wiring, or a setting compiled into the kernels) is warmed up with real
+    steps, then captured again.
+
+    Attributes:
+        trouble: Why steps are eager for good; '' while graphs are in use.
+        captures: Number of graphs captured so far.
+        exact: Whether every graph so far matched eager steps bit for bit.
     """
 
     def __init__(self, stepped: Stepped, card: Card) -> None:
@@ -194,9 +275,14 @@ class GraphSteps:
         self._sizes: dict[torch.Size, _Size] = {}
         self.trouble = ""
         self.captures = 0
-        self.exact = True  # every graph so far gave the same bits as eager steps
+        self.exact = True
 
     def step(self, rows: Tensor) -> None:
+        """Take one step: warm up, capture, or replay.
+
+        Args:
+            rows: Indices of the training examples, (m,) or (B, m).
+        """
         if self.trouble:
             return self._stepped.take(rows)
         structure = self._stepped.structure()
@@ -213,22 +299,22 @@ class GraphSteps:
             try:
                 self._capture(size, rows)
             except Exception as error:
-                said = str(error).strip().split("\n")[0].rstrip(".")
-                self._fall_back(f"{type(error).__name__}: {said}")
+                reason = str(error).strip().split("\n")[0].rstrip(".")
+                self._fall_back(f"{type(error).__name__}: {reason}")
         if self.trouble or size.rows is None or size.graph is None:
             return self._stepped.take(rows)
         size.rows.copy_(rows)
         return size.graph.replay()
 
     def forget(self) -> None:
-        """Give back the memory of all graphs."""
+        """Free the memory of all graphs."""
         if any(size.graph is not None for size in self._sizes.values()):
-            self._card.wait()  # a graph must not go while it runs
+            self._card.wait()  # a graph must not be freed while it runs
         self._sizes.clear()
         self._structure = None
 
     def _capture(self, size: _Size, rows: Tensor) -> None:
-        """Raises what the capture raises; falls back where the graph is wrong."""
+        """Capture a step and verify it; fall back to eager steps if the graph is wrong."""
         read = rows.clone()
         graph = self._card.captured(lambda: self._stepped.take(read))
         size.rows, size.graph = read, graph
@@ -237,8 +323,7 @@ class GraphSteps:
             self._fall_back(trouble)
 
     def _check(self, size: _Size, rows: Tensor) -> str:
-        """Return how a graph differs from eager steps, or '' where it does not; the weights are
-        what they were."""
+        """Return how a graph differs from eager steps, '' if it does not. Weights are unchanged."""
         assert size.rows is not None
         assert size.graph is not None
         read, graph = size.rows, size.graph
@@ -257,26 +342,29 @@ class GraphSteps:
         rounded = self._two_steps(rows, self._stepped.take, self._stepped.rounding)
         for share, *pair in zip(shares, eager, rounded, strict=True):
             if share > max(TOLERANCE, min(AT_MOST, ROUNDINGS * _share(*pair))):
-                way = percent(off, 0)
-                return f"two captured steps differ from eager ones by {way} of their way"
+                deviation = percent(off, 0)
+                return f"two captured steps deviate from eager steps by {deviation} of the distance"
         return ""
 
     def _two_steps(
         self, rows: Tensor, take: Callable[[Tensor], None], rounding: float = 0.0
     ) -> list[_Moved]:
-        """Where two steps lead, and from where: the weights as they are, or each of them off by
-        about this share of it. They are put back."""
+        """Take two steps and restore the weights; return each tensor before and after.
+
+        Args:
+            rounding: Perturb the weights by this relative amount first; 0 for the exact weights.
+        """
         tensors = self._stepped.moved()
-        kept = [tensor.detach().clone() for tensor in tensors]
+        originals = [tensor.detach().clone() for tensor in tensors]
         try:
             if rounding:
                 _perturb(tensors, rounding)
-            before = [tensor.detach().clone() for tensor in tensors] if rounding else kept
+            before = [tensor.detach().clone() for tensor in tensors] if rounding else originals
             for batch in (rows, (rows + 1) % self._stepped.examples):
                 take(batch)
             after = [tensor.detach().clone() for tensor in tensors]
         finally:
-            _put_back(tensors, kept)
+            _put_back(tensors, originals)
         return list(zip(before, after, strict=True))
 
     def _fall_back(self, reason: str) -> None:
@@ -296,18 +384,20 @@ def _put_back(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> None:
 def _perturb(tensors: Sequence[Tensor], rounding: float) -> None:
     for tensor in tensors:
         if tensor.is_floating_point():
-            own = torch.Generator(tensor.device).manual_seed(0)  # nobody else's numbers are drawn
+            own = torch.Generator(tensor.device).manual_seed(0)  # leaves the run's streams alone
             noise = torch.empty_like(tensor).normal_(generator=own)
             tensor.mul_(noise.mul_(rounding).add_(1.0))
 
 
 def _share(eager: _Moved, other: _Moved) -> float:
-    """How far the ways of two tensors lie apart, as a share of the eager one; 0 for the same bits,
-    and where eager steps end in what is no number, which the run will find by itself."""
+    """Return how far the movements of a tensor differ, relative to the eager one.
+
+    0 for equal bits, and if the eager result is not finite: the run detects that itself.
+    """
     before, after = eager
     if torch.equal(after, other[1]) or not bool(torch.isfinite(after).all()):
         return 0.0
-    way = after.double() - before.double()
-    off = float((other[1].double() - other[0].double() - way).norm())
-    length = float(way.norm())
+    moved = after.double() - before.double()
+    off = float((other[1].double() - other[0].double() - moved).norm())
+    length = float(moved.norm())
     return off / length if length and off == off else float("inf")

@@ -1,7 +1,7 @@
-"""Numbers on their way from the card to the host, for which nobody waits.
+"""Copy tensors from the card to the host without waiting.
 
-A copy of the numbers is made in the stream that trains; a side stream brings it into pinned memory,
-and an event says when it has arrived. On a CPU it has arrived at once.
+The tensor is cloned in the training stream; a side stream copies the clone into pinned memory and
+records an event. On a CPU the copy is immediate.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 class HostCopy:
-    """What a tensor was when it was asked for."""
+    """A tensor on its way to the host."""
 
     def __init__(self, host: Tensor, arrived: torch.cuda.Event | None = None) -> None:
         self._host = host
@@ -21,12 +21,20 @@ class HostCopy:
 
     @property
     def ready(self) -> bool:
-        """Whether it can be read without waiting."""
+        """Return whether `tensor` would return without waiting.
+
+        Returns:
+            Always True on a CPU.
+        """
         return self._arrived is None or bool(self._arrived.query())  # type: ignore[no-untyped-call]
 
     @property
     def tensor(self) -> Tensor:
-        """On the CPU; waits for it where it has not arrived."""
+        """Return the copied tensor, waiting for the card if necessary.
+
+        Returns:
+            On the CPU, in the shape and dtype of the source.
+        """
         if self._arrived is not None:
             self._arrived.synchronize()
             self._arrived = None
@@ -34,7 +42,7 @@ class HostCopy:
 
 
 class Courier:
-    """Brings tensors of one device to the host; the stream that trains goes on meanwhile."""
+    """Copies tensors of one device to the host while the training stream keeps running."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -44,7 +52,14 @@ class Courier:
         return torch.cuda.Stream(self._device, priority=-1)  # type: ignore[no-untyped-call]  # torch's stub
 
     def fetch(self, tensor: Tensor) -> HostCopy:
-        """Ask for the numbers that it holds when what is queued by now is done."""
+        """Start copying a tensor, as it will be after all work queued so far.
+
+        Args:
+            tensor: Tensor on this device.
+
+        Returns:
+            A handle to the copy.
+        """
         now = tensor.detach().clone()
         if self._device.type != "cuda":
             return HostCopy(now.cpu())
@@ -52,7 +67,7 @@ class Courier:
         with torch.cuda.stream(self._side):
             host = torch.empty(now.shape, dtype=now.dtype, pin_memory=True)
             host.copy_(now, non_blocking=True)
-            now.record_stream(self._side)  # its memory is not given to others before that
+            now.record_stream(self._side)  # keeps its memory until the copy is done
             arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch's stub
             arrived.record(self._side)
         return HostCopy(host, arrived)

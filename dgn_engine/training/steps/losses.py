@@ -1,4 +1,4 @@
-"""Losses and accuracy, for C classes and for the ±1 problem with one logit."""
+"""Losses and accuracy, for C classes and for ±1 problems with one logit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ from dgn_engine.config import Loss
 
 
 def signs(labels: Tensor, classes: int) -> Tensor:
-    """Targets ±1: (n, 1) for a pair of classes (the first is -1), one-versus-rest (n, C) else."""
+    """Return ±1 targets.
+
+    Args:
+        labels: Class numbers, (n,) int.
+        classes: Number of logits C; 1 for a ±1 problem.
+
+    Returns:
+        (n, 1) for one logit (class 0 is -1, class 1 is +1), else one-versus-rest (n, C), in torch's
+            default dtype.
+    """
     if classes == 1:
         return (2.0 * labels.to(torch.get_default_dtype()) - 1.0).unsqueeze(1)
     own = labels[:, None] == torch.arange(classes, device=labels.device)
@@ -18,10 +27,18 @@ def signs(labels: Tensor, classes: int) -> Tensor:
 
 
 def loss(kind: Loss, logits: Tensor, labels: Tensor) -> Tensor:
-    """Mean over the examples of the cross entropy, or of ½Σ_c e_c² against ±1 targets.
+    """Compute the mean loss of a batch.
 
-    logits (n, C) or (n, 1) for a ±1 problem, labels (n,) int. With one logit the cross entropy
-    is the logistic loss log(1 + exp(-yŷ)).
+    Squared loss is L = (1/n) Σ_i ½ Σ_c (ŷ_ic - y_ic)² against ±1 targets. With one logit, cross
+    entropy is the logistic loss log(1 + exp(-yŷ)).
+
+    Args:
+        kind: 'squared' or 'cross_entropy'.
+        logits: (n, C), or (n, 1) for a ±1 problem.
+        labels: Class numbers, (n,) int.
+
+    Returns:
+        The mean over the examples, ().
     """
     classes = logits.shape[1]
     if kind == "squared":
@@ -33,25 +50,39 @@ def loss(kind: Loss, logits: Tensor, labels: Tensor) -> Tensor:
 
 
 class LossSlope:
-    """`loss` and its gradient by the logits, (n, C), written out for batches of one shape."""
+    """`compute_loss` and its gradient with respect to the logits, for batches of one shape."""
 
     def __init__(self, kind: Loss, like: Tensor) -> None:
-        """`like`: logits (n, C)."""
+        """Allocate the buffers.
+
+        Args:
+            kind: The loss.
+            like: Logits of the batch, (n, C).
+        """
         examples, classes = like.shape
         self._kind: Loss = kind
-        # Of the logarithms: what the mean of those of the right classes moves by.
+        # dL/dlog p: -1/n in the column of the right class, one row per class.
         self._rows = torch.eye(classes, dtype=like.dtype, device=like.device) / -examples
         self._into_logs = torch.empty_like(like)
 
     def __call__(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute the mean loss and its gradient.
+
+        Args:
+            logits: (n, C).
+            labels: Class numbers, (n,) int.
+
+        Returns:
+            Loss (), and dL/dŷ (n, C), which the next call may overwrite.
+        """
         examples, classes = logits.shape
         if self._kind == "squared":
             error = logits - signs(labels, classes).to(logits.dtype)
-            return 0.5 * error.square().sum(dim=1).mean(), error / examples
+            return 0.5 * error.square().sum(dim=1).mean(), error / examples  # dL/dŷ = e / n
         if classes == 1:
             margins = -signs(labels, 1).to(logits.dtype)
             value = F.softplus(margins * logits).mean()
-            return value, margins * torch.sigmoid(margins * logits) / examples
+            return value, margins * torch.sigmoid(margins * logits) / examples  # -y σ(-yŷ) / n
         logs = torch.log_softmax(logits, dim=1)
         torch.index_select(self._rows, 0, labels, out=self._into_logs)
         slope = torch._log_softmax_backward_data(self._into_logs, logs, 1, logs.dtype)
@@ -59,12 +90,28 @@ class LossSlope:
 
 
 def answered_right(logits: Tensor, labels: Tensor) -> Tensor:
-    """(n,) bool: which examples are classified as labelled; logits (n, C) or (n, 1)."""
+    """Return which examples are classified correctly.
+
+    Args:
+        logits: (n, C), or (n, 1) for a ±1 problem.
+        labels: Class numbers, (n,) int.
+
+    Returns:
+        (n,) bool.
+    """
     if logits.shape[1] == 1:
         return (logits[:, 0] > 0).long() == labels
     return logits.argmax(dim=1) == labels
 
 
 def correct(logits: Tensor, labels: Tensor) -> Tensor:
-    """How many of them, a tensor of one number."""
+    """Count the correctly classified examples.
+
+    Args:
+        logits: (n, C) or (n, 1).
+        labels: Class numbers, (n,) int.
+
+    Returns:
+        () int64, on the device of the logits.
+    """
     return answered_right(logits, labels).sum()

@@ -1,4 +1,4 @@
-"""The training step of one network: its batch, its gradients, its update, its scores."""
+"""One training step of one network: batch, gradients, update, running score."""
 
 from __future__ import annotations
 
@@ -19,14 +19,22 @@ from dgn_engine.training.steps.dense_step import DenseStep, is_dense_chain
 from dgn_engine.training.steps.losses import loss
 
 ROUNDING: dict[Precision, float] = {"float32": 2.0**-24, "tf32": 2.0**-11, "bf16": 2.0**-9}
-"""How far a number is rounded, as a share of it, where a step multiplies."""
+"""Relative rounding error of the factors of a matrix product."""
 
 
 def step_precision(kind: Precision, device: torch.device) -> AbstractContextManager[object]:
-    """In here a step is computed as asked: 'bf16' by autocast, 'tf32' by what the card multiplies.
+    """Return a context manager that computes a step in the given precision.
 
-    Weights and moments are float32 in all of them. Without caches of cast weights: a captured step
-    must cast those that it moved. Steps in float32 switch nothing: `use_full_products` did.
+    bf16 uses autocast, tf32 the tensor cores of the card. Weights and optimiser state stay float32.
+    Autocast keeps no cache of cast weights: a captured step must cast the weights it has moved. For
+    float32 nothing is switched, since `use_full_products` was called before.
+
+    Args:
+        kind: Precision of the run's configuration.
+        device: Device of the step.
+
+    Returns:
+        Enter it around the forward and backward pass.
     """
     if kind == "bf16":
         return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=False)
@@ -36,9 +44,10 @@ def step_precision(kind: Precision, device: torch.device) -> AbstractContextMana
 
 
 class NetworkStep:
-    """Work of the device alone, for which nothing here waits; what a `StepRunner` launches.
+    """Computes the steps of one network for a `StepRunner`, without waiting for the device.
 
-    `on_eager`: told why steps are not captured, where they should be.
+    Attributes:
+        on_eager: Called with the reason if steps cannot be captured although they should be.
     """
 
     def __init__(
@@ -49,17 +58,21 @@ class NetworkStep:
         self._batches = batches
         self._score = score
         self._compared = False
-        self._asked: tuple[object, ...] = ()  # of what the way was chosen
+        self._asked: tuple[object, ...] = ()  # the facts of the last choice
         self._dense: DenseStep | None = None
-        self._by_hand: DenseStep | None = None  # None: autograd takes the step
+        self._by_hand: DenseStep | None = None  # None: autograd
         self.on_eager: Callable[[str], None] = lambda _: None
 
     def use_autograd(self) -> None:
-        """Take every step by autograd from now on: the slow road, for whoever compares."""
+        """Compute all further steps by autograd, to compare against it."""
         self._compared = True
 
     def take(self, rows: Tensor) -> None:
-        """Train on these examples, (m,), and add up their losses."""
+        """Train on a batch and add its loss to the running score.
+
+        Args:
+            rows: Indices of the training examples, (m,).
+        """
         with step_precision(self._config.training.precision, rows.device):
             x, y = self._batches.take(rows)
             by_hand = self._choose()
@@ -71,13 +84,17 @@ class NetworkStep:
             self._score.add(value, logits, y)
 
     def structure(self) -> tuple[object, ...]:
-        """All that a captured step would not notice; weights lie where the step leaves them."""
+        """Return everything a captured step would not notice changing.
+
+        Returns:
+            Regime, seed, settings, addresses of weights and data, optimiser layout.
+        """
         network, by_hand = self._control.network, self._choose()
         if by_hand is not None:
             by_hand.lay_weights()
         return (
             self._control.regime.name,
-            self._control.seed,  # of gates that are drawn
+            self._control.seed,  # drawn gates depend on it
             *network.settings,
             network.value.weights[0].data_ptr(),
             network.feature.weights[0].data_ptr(),
@@ -87,21 +104,37 @@ class NetworkStep:
         )
 
     def moved(self) -> list[Tensor]:
+        """Return every tensor that a step changes.
+
+        Returns:
+            Weights, optimiser state, and the sums of the running score.
+        """
         return [*self._control.tensors().values(), self._score.sums]
 
     def drop_gradients(self) -> None:
+        """Drop the gradients of a step that did not finish."""
         self._control.optimizer.torch.zero_grad(set_to_none=True)
 
     @property
     def examples(self) -> int:
+        """Return the number of training examples.
+
+        Returns:
+            Upper bound of `rows`, exclusive.
+        """
         return self._batches.examples
 
     @property
     def rounding(self) -> float:
+        """Return the relative rounding error of this run's precision.
+
+        Returns:
+            See `ROUNDING`.
+        """
         return ROUNDING[self._config.training.precision]
 
     def _choose(self) -> DenseStep | None:
-        """Ask the table again where the regime or the feature network is another one."""
+        """Return the dense step, None for autograd; decide anew if regime or Θ^f changed."""
         network, regime = self._control.network, self._control.regime
         asked = (regime, network.feature, self._compared)
         if asked == self._asked:
@@ -118,10 +151,10 @@ class NetworkStep:
         return self._by_hand
 
     def _by_autograd(self, x: Tensor, y: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean loss and logits of the batch; the weights have moved."""
+        """Take a step by autograd; return the mean loss () and the logits (m, C)."""
         if x.dim() == 4 and self._takes_channels_last(x):
-            # A copy: of images of one channel `contiguous` would keep the strides, and so the
-            # order.
+            # `clone`, since `contiguous` keeps the strides of one-channel images and thereby the
+            # old layout.
             x = x.clone(memory_format=torch.channels_last)
         network, optimizer = self._control.network, self._control.optimizer
         network.gather(True)
@@ -133,9 +166,12 @@ class NetworkStep:
         return value.detach(), logits.detach()
 
     def _takes_channels_last(self, x: Tensor) -> bool:
-        """Whether maps are taken in this order: what multiplies bf16 would rearrange others, and a
-        CPU trains a chain of convolutions in float32 1.1 times as fast (1.0 to 1.2), but no faster
-        where they are normalised, wrapped around or pooled (`make bench`)."""
+        """Return whether to convert maps to channels_last.
+
+        bf16 kernels would rearrange other layouts. On a CPU, float32 convolution chains train 1.1
+        times as fast (1.0 to 1.2), but not if they are normalised, circular or pooled (`make
+        bench`).
+        """
         if self._config.training.precision == "bf16":
             return True
         chain = is_chain_of_convolutions(self._control.network.architecture)
@@ -143,7 +179,15 @@ class NetworkStep:
 
 
 def is_chain_of_convolutions(architecture: Architecture) -> bool:
-    """Whether it is convolutions, neither normalised nor wrapped around, and what follows them."""
+    """Return whether a network is a plain chain of convolutions with its head.
+
+    Args:
+        architecture: Architecture of one network.
+
+    Returns:
+        True if no convolution is normalised or circular, and only pooling, flatten and dense layers
+            follow.
+    """
     convolutions = [node for node in architecture.nodes if isinstance(node, Conv)]
     others = (GlobalAveragePool, Flatten, Dense)
     return (

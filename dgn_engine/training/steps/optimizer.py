@@ -1,4 +1,8 @@
-"""The optimiser over both networks, which can forget a group that was redrawn."""
+"""The optimiser over value and feature network.
+
+It wraps torch's optimisers, can drop the state of redrawn weights, and updates flat weights with
+one fused kernel.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,12 @@ from dgn_engine.training.steps.dense_buffers import FlatWeights
 
 
 class NetworkOptimizer:
-    """One torch optimiser with two groups: 0 the value network, 1 the feature network."""
+    """One torch optimiser with two parameter groups: 0 the value network, 1 the feature network.
+
+    Attributes:
+        torch: The torch optimiser.
+        learning_rate: Current learning rate of both groups.
+    """
 
     def __init__(self, config: TrainingConfig, network: GatedNetwork) -> None:
         groups = [
@@ -26,17 +35,21 @@ class NetworkOptimizer:
         ]
         self.torch = optimiser_over(groups, config)
         self.learning_rate = config.learning_rate
-        self._states = 0  # how often states came or went otherwise than by a step
-        self._moments: dict[int, _Moments] = {}  # by the stretch of weights that they belong to
+        self._states = 0  # how often states were replaced or dropped outside of a step
+        self._moments: dict[int, _Moments] = {}  # by id of their `FlatWeights`
         first = self.torch.param_groups[0]
         self._merges = bool(first.get("fused")) and isinstance(self.torch, torch.optim.Adam)
-        # Weights with equal numbers have taken equally many steps. The counts themselves may lie
-        # on a card, which no step waits for. A state that somebody replaced has no number.
+        # Weights of equal age took equally many steps. The counts themselves may lie on a card,
+        # which no step waits for. States replaced from outside are missing here.
         self._ages: dict[Tensor, tuple[dict[str, Any], int]] = {}
         self._new_age = itertools.count(1)
 
     def set_learning_rate(self, rate: float) -> None:
-        """From the next step on, for both groups."""
+        """Set the learning rate of both groups from the next step on.
+
+        Args:
+            rate: Learning rate; a captured step picks it up without a new graph.
+        """
         self.learning_rate = rate
         for group in self.torch.param_groups:
             if isinstance(group["lr"], Tensor):
@@ -46,20 +59,23 @@ class NetworkOptimizer:
 
     @property
     def layout(self) -> tuple[object, ...]:
-        """Changes where a captured step would not do: states are others, or a rate that is part
-        of its kernels."""
+        """Return what requires a new graph when it changes.
+
+        Returns:
+            A counter of replaced states, and learning rates that are baked into the kernels.
+        """
         rates = (group["lr"] for group in self.torch.param_groups)
         return (self._states, *(rate for rate in rates if not isinstance(rate, Tensor)))
 
     def step(self) -> None:
-        """Move the weights that have a gradient, then clear the gradients."""
+        """Update the weights that have a gradient, then clear the gradients."""
         self._part_moments()
         groups = self.torch.param_groups if self._merges else []
         moved = [p for group in groups for p in group["params"] if p.grad is not None]
         ages = [self._age_of(parameter) for parameter in moved]
         self.torch.step()
-        # Of one age before, of one age now; others have not moved. That also holds where the step
-        # is only captured, and then replayed any number of times.
+        # Weights of one age move on together. That also holds if the step is only captured, and
+        # then replayed any number of times.
         after = {age: next(self._new_age) for age in set(ages)}
         for parameter, age in zip(moved, ages, strict=True):
             self._ages[parameter] = self.torch.state[parameter], after[age]
@@ -67,14 +83,17 @@ class NetworkOptimizer:
 
     @torch.no_grad()
     def update(self, groups: Sequence[FlatWeights]) -> None:
-        """As `step` for weights whose gradients are given; the others stay.
+        """Update flat weights whose gradients are in `slopes`; all other weights stay.
 
-        Without the bookkeeping of torch's own `step`, which takes longer than the update of a
-        narrow network; the arithmetic is the same kernel's.
+        Skips the bookkeeping of torch's own `step`, which takes longer than updating a narrow
+        network, and calls the same kernel.
+
+        Args:
+            groups: Flat weights to update.
         """
         group = self.torch.param_groups[0]
         moments = [self._moments_of(flat) for flat in groups] if self._merges else [None]
-        known = [one for one in moments if one is not None]
+        known = [item for item in moments if item is not None]
         if len(known) < len(moments):
             for flat in groups:
                 for parameter, gradient in zip(flat.parameters, flat.gradients, strict=True):
@@ -84,24 +103,27 @@ class NetworkOptimizer:
         _fused_adam(group, groups, known)
 
     def _moments_of(self, flat: FlatWeights) -> _Moments | None:
-        """Those of a stretch of weights in one piece; None where one of them has none yet."""
+        """Return the flat Adam moments of some weights, or None while any weight has no state."""
         states = [self.torch.state.get(parameter) for parameter in flat.parameters]
-        found = self._moments.get(id(flat))
-        if found is not None and found.are(flat, states):
-            return found
-        there = [state for state in states if state]
-        if len(there) < len(states) or len(set(map(self._age_of, flat.parameters))) > 1:
+        known = self._moments.get(id(flat))
+        if known is not None and known.are(flat, states):
+            return known
+        existing = [state for state in states if state]
+        if len(existing) < len(states) or len(set(map(self._age_of, flat.parameters))) > 1:
             return None
-        # From now on they move together, and nothing else that had their age.
+        # From now on they share an age that no other weight has.
         age = next(self._new_age)
-        for parameter, state in zip(flat.parameters, there, strict=True):
+        for parameter, state in zip(flat.parameters, existing, strict=True):
             self._ages[parameter] = state, age
-        still = {key: moments for key, moments in self._moments.items() if moments.intact}
-        self._moments = {**still, id(flat): _Moments(flat, there)}
+        intact = {key: moments for key, moments in self._moments.items() if moments.intact}
+        self._moments = {**intact, id(flat): _Moments(flat, existing)}
         return self._moments[id(flat)]
 
     def _age_of(self, parameter: Tensor) -> int:
-        """Return its number: 0 without a state, one of its own where its state is not known."""
+        """Return a number equal for weights that took equally many steps; 0 without state.
+
+        A state that was replaced from outside gets a number of its own.
+        """
         state = self.torch.state.get(parameter)
         if not state:
             return 0
@@ -109,9 +131,9 @@ class NetworkOptimizer:
         return age if known is state else next(self._new_age)
 
     def read_counts(self) -> None:
-        """Compare the counts of steps of states that came from elsewhere.
+        """Compare the step counts of states that came from elsewhere.
 
-        A card is waited for, once: call it where states are replaced, not in a step.
+        Waits for the card once, so call it where states are replaced, not in a step.
         """
         self._ages.clear()
         states = {p: state for p, state in self.torch.state.items() if state}
@@ -123,20 +145,28 @@ class NetworkOptimizer:
         self._ages = {p: (state, ages[count]) for (p, state), count in pairs}
 
     def _part_moments(self) -> None:
-        """Each weight has a count of steps of its own again, as torch's step expects."""
+        """Give each weight its own step count again, as torch's `step` expects."""
         for moments in self._moments.values():
             moments.part()
         self._moments.clear()
 
     def forget(self, network: nn.Module) -> None:
-        """Drop the state (moments, step counts) of redrawn weights."""
+        """Drop the state (moments, step counts) of redrawn weights.
+
+        Args:
+            network: Value or feature network.
+        """
         self._states += 1
         for parameter in network.parameters():
             self.torch.state.pop(parameter, None)
             self._ages.pop(parameter, None)
 
     def replace_feature(self, feature: nn.Module) -> None:
-        """Θ^f became a new module (an import with biases); its state starts afresh."""
+        """Optimise a new feature module, without state.
+
+        Args:
+            feature: Replaces Θ^f, for example after an import with biases.
+        """
         self._states += 1
         for parameter in self.torch.param_groups[1]["params"]:
             self.torch.state.pop(parameter, None)
@@ -144,7 +174,14 @@ class NetworkOptimizer:
         self.torch.param_groups[1]["params"] = list(feature.parameters())
 
     def tensors(self, network: GatedNetwork) -> dict[str, Tensor]:
-        """Its state (moments, step counts) as 'optimiser.value.weights.0.exp_avg' and so on."""
+        """Return the optimiser state by name.
+
+        Args:
+            network: The network that is optimised.
+
+        Returns:
+            Moments and step counts, as 'optimiser.value.weights.0.exp_avg'; not copied.
+        """
         return {
             f"optimiser.{name}.{key}": value
             for name, parameter in _named(network)
@@ -153,7 +190,12 @@ class NetworkOptimizer:
         }
 
     def restore(self, network: GatedNetwork, tensors: Mapping[str, Tensor]) -> None:
-        """Take over a state that `tensors` gave; weights that it does not name start afresh."""
+        """Load a state returned by `state_tensors`.
+
+        Args:
+            network: The network that is optimised.
+            tensors: State by name, copied; weights without an entry start without state.
+        """
         self._states += 1
         group = self.torch.param_groups[0]
         resident = bool(group.get("fused") or group.get("capturable"))
@@ -163,7 +205,7 @@ class NetworkOptimizer:
             for full in tensors:
                 if full.startswith(prefix):
                     key = full.removeprefix(prefix)
-                    # The count of steps lies on the device only where the kernel reads it there.
+                    # Step counts lie on the device only if the kernel reads them there.
                     counts = key == "step" and not resident
                     device = torch.device("cpu") if counts else parameter.device
                     state[key] = tensors[full].to(device, copy=True)
@@ -174,8 +216,10 @@ class NetworkOptimizer:
 
 
 class _WithoutCompiler(torch.optim.Optimizer):
-    """torch's own, which load its compiler (a second and a half) by being made, only to be left
-    out of what that compiles; here nothing is compiled."""
+    """torch's optimisers without `torch.compile` support.
+
+    Constructing them imports the compiler (1.5 s), only to exclude the optimiser from compilation.
+    """
 
     add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
     zero_grad = inspect.unwrap(torch.optim.Optimizer.zero_grad)
@@ -194,7 +238,15 @@ class _RMSprop(_WithoutCompiler, torch.optim.RMSprop):
 
 
 def optimiser_over(groups: list[dict[str, Any]], config: TrainingConfig) -> torch.optim.Optimizer:
-    """torch's own over these groups of parameters; a group may have another learning rate."""
+    """Create the torch optimiser of a configuration.
+
+    Args:
+        groups: Parameter groups as torch takes them; a group may set its own 'lr'.
+        config: Optimiser, learning rate and its hyperparameters.
+
+    Returns:
+        The optimiser, fused where the device supports it.
+    """
     fused = groups[0]["params"][0].device.type in ("cpu", "cuda", "mps")
     rate = config.learning_rate
     match config.optimiser:
@@ -207,7 +259,14 @@ def optimiser_over(groups: list[dict[str, Any]], config: TrainingConfig) -> torc
 
 
 def count_moments(config: TrainingConfig) -> int:
-    """Return how many numbers the optimiser keeps of each weight that it trains."""
+    """Return how many numbers the optimiser keeps per trained weight.
+
+    Args:
+        config: Optimiser and its hyperparameters.
+
+    Returns:
+        2 for Adam, 1 for RMSprop and SGD with momentum, else 0.
+    """
     match config.optimiser:
         case "adam":
             return 2
@@ -218,7 +277,11 @@ def count_moments(config: TrainingConfig) -> int:
 
 
 def make_capturable(optimiser: torch.optim.Optimizer) -> None:
-    """Rates as tensors that kernels read, counts of steps on the card; before the first step."""
+    """Keep learning rates and step counts in tensors that kernels read; call before the first step.
+
+    Args:
+        optimiser: The optimiser, changed in place.
+    """
     for group in optimiser.param_groups:
         device = group["params"][0].device
         if device.type == "cuda" and "capturable" in group:
@@ -228,10 +291,10 @@ def make_capturable(optimiser: torch.optim.Optimizer) -> None:
 
 
 class _Moments:
-    """Adam's moments of some weights that lie side by side, and the one count of their steps."""
+    """Adam's moments of weights that lie side by side, with one shared step count."""
 
     def __init__(self, flat: FlatWeights, states: Sequence[dict[str, Tensor]]) -> None:
-        """The states become views of them, and share the count."""
+        """Turn the states into views of flat moments that share one step count."""
         self._flat, self._states = flat, states
         self.mean, self.square = (torch.zeros_like(flat.values) for _ in range(2))
         self.step = states[0]["step"].clone()
@@ -243,16 +306,16 @@ class _Moments:
             state["step"] = self.step
 
     def are(self, flat: FlatWeights, states: Sequence[dict[str, Tensor] | None]) -> bool:
-        """Whether they belong to these weights, whose states nobody has replaced."""
+        """Return whether the moments belong to these weights and no state was replaced."""
         return self._flat is flat and all(map(operator.is_, self._states, states))
 
     @property
     def intact(self) -> bool:
-        """Whether the weights still lie where they did."""
+        """Return whether the weights still lie in their flat buffer."""
         return self._flat.intact
 
     def part(self) -> None:
-        """Give each state a count of its own."""
+        """Give each state a step count of its own."""
         for state in self._states:
             state["step"] = self.step.clone()
 
@@ -260,14 +323,14 @@ class _Moments:
 def _fused_adam(
     group: Mapping[str, Any], weights: Sequence[FlatWeights], moments: Sequence[_Moments]
 ) -> None:
-    """The call that torch.optim.Adam(fused=True) ends in."""
-    counts = [one.step for one in moments]
+    """Call the kernel behind `torch.optim.Adam(fused=True)`."""
+    counts = [moment.step for moment in moments]
     torch._foreach_add_(counts, 1)
     torch._fused_adam_(
         [flat.values for flat in weights],
         [flat.slopes for flat in weights],
-        [one.mean for one in moments],
-        [one.square for one in moments],
+        [moment.mean for moment in moments],
+        [moment.square for moment in moments],
         [],
         counts,
         lr=group["lr"],
