@@ -1,4 +1,6 @@
-"""Probes: what is measured on the probe set while training; one file each with PROBE."""
+"""Probes: quantities measured on the probe set during training. Each module defines one as
+PROBE.
+"""
 
 from __future__ import annotations
 
@@ -32,4 +34,9 @@ __all__ = [
 
 
 def all_probes() -> dict[str, Probe]:
+    """Return all probes.
+
+    Returns:
+        Probes by key, the name of their module; those of plug-ins included.
+    """
     return discover("dgn_engine.training.probes", "PROBE", Probe)

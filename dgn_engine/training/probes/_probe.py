@@ -1,4 +1,4 @@
-"""What a probe is, and the context that all probes of one step share."""
+"""The interface of a probe, and the context that all probes of one step share."""
 
 from __future__ import annotations
 
@@ -16,25 +16,46 @@ from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
 from dgn_engine.regimes import Regime
 
-NO_GATE_OPEN = "No gate is open for any probe example: every overlap is 0, and none has a scale."
-ASSUMED_FLOPS = 2e10  # a second of one CPU core, before anything was measured; of …
+NO_GATE_OPEN = "No gate is open for any probe example, so all overlaps are 0."
+ASSUMED_FLOPS = 2e10  # FLOP/s of one CPU core, before anything was measured; of …
 ASSUMED_CARD_FLOPS = 1e12  # … a card
 ComparedGates = Callable[[], tuple[Tensor, ...] | None]
 
 
 def assumed_flops(device: torch.device) -> float:
-    """Return the FLOP a second to expect of a device before anything was measured."""
+    """Return the assumed speed of a device before anything was measured.
+
+    Args:
+        device: The device.
+
+    Returns:
+        FLOP/s.
+    """
     return ASSUMED_FLOPS if device.type == "cpu" else ASSUMED_CARD_FLOPS
 
 
 def no_comparison() -> None:
-    """There is no other network to compare with."""
+    """Return no gates: there is no network to compare with.
+
+    Returns:
+        None.
+    """
 
 
 @dataclass(frozen=True)
 class TrainingState:
-    """How the network is trained at the moment: `step` steps are done, each on a batch of `batch`
-    of the `examples` training examples; `learning_rate` is that of the next step."""
+    """How the network is being trained.
+
+    Attributes:
+        step: Number of steps taken.
+        loss: Loss of the run.
+        optimiser: Optimiser of the run.
+        learning_rate: Learning rate of the next step.
+        momentum: Momentum of SGD.
+        batch: Batch size.
+        examples: Number of training examples.
+        augmented: Whether training images are augmented.
+    """
 
     step: int
     loss: Loss
@@ -47,11 +68,16 @@ class TrainingState:
 
 
 class ProbeContext:
-    """One step as the probes see it: what several of them need is computed once, when asked for.
+    """One training step as probes see it; shared results are computed once, on first use.
 
-    `x` (n, *input_shape): the probe set; `labels` (n,); `regime`: the one in force; `compared`
-    gives the gates of the network that is compared with, on the same examples; `training`: None
-    where nothing trains the network. `every`: of the probe examples each n-th is here.
+    Attributes:
+        network: The network under its current regime.
+        x: Probe examples, (n, *input_shape).
+        labels: Class numbers, (n,) int; `classes` for an example without a class.
+        regime: Regime in force.
+        classes: Number of classes, at least 2.
+        training: How the network is trained; None if nothing trains it.
+        every: Stride through the probe set: row r is probe example r · every.
     """
 
     def __init__(
@@ -65,7 +91,18 @@ class ProbeContext:
         training: TrainingState | None = None,
         every: int = 1,
     ) -> None:
-        """`classes`: of the labels, where the network has other outputs than one for each."""
+        """Create the context; nothing is computed yet.
+
+        Args:
+            network: The network under its current regime.
+            x: Probe examples, (n, *input_shape).
+            labels: Class numbers, (n,) int.
+            regime: Regime in force.
+            compared: Returns the gates of a compared network on the same examples.
+            classes: Number of classes, if the network does not have one output per class.
+            training: How the network is trained.
+            every: Stride through the probe set.
+        """
         self.every = every
         self.network = network
         self.training = training
@@ -77,17 +114,32 @@ class ProbeContext:
         self.forget()
 
     def forget(self) -> None:
+        """Free the shared kernels."""
         self._kernels: SharedKernels | None = None
 
     @property
     def kernels(self) -> SharedKernels:
-        """The kernels of this step; `ArgumentError` where a weight is not finite."""
+        """Return the kernels of this step, created on first use.
+
+        Returns:
+            Shared by all probes.
+
+        Raises:
+            ArgumentError: A weight is not finite.
+        """
         if self._kernels is None:
             self._kernels = SharedKernels(self.network, self.x)
         return self._kernels
 
     def subsample(self, every: int) -> ProbeContext:
-        """The same step on each `every`-th example, sorted by class as before."""
+        """Return the same step on every n-th example; examples stay sorted by class.
+
+        Args:
+            every: The n.
+
+        Returns:
+            A new context, with its own kernels.
+        """
         network, given = self.network, self.network.given_gates
         if given is not None:
             network = network.with_gates(_subsample(given, every))
@@ -100,17 +152,35 @@ class ProbeContext:
         return ProbeContext(network, x, labels, self.regime, compared, classes, training, apart)
 
     def row_of(self, place: int) -> int:
-        """Where the probe example of this place stands in `x`: the example itself, or where it is
-        not here the nearest before it; of a place beyond the last, the last."""
+        """Return the row of a probe example.
+
+        Args:
+            place: Index in the whole probe set.
+
+        Returns:
+            Row of `x` with that example, or the nearest before it that is included.
+        """
         return min(max(place, 0) // self.every, len(self.x) - 1)
 
     def place_of(self, row: int) -> int:
-        """The place among all probe examples of a row of `x`."""
+        """Return the probe example of a row.
+
+        Args:
+            row: Row of `x`.
+
+        Returns:
+            Index in the whole probe set.
+        """
         return row * self.every
 
     def with_labels(self) -> ProbeContext:
-        """The same step on the examples that have a class: what asks for a loss has no other. Gates
-        given for examples are not cut: such are given for examples of the data only."""
+        """Return the same step on the examples that have a class, as a loss requires.
+
+        Gates given per example are not subset: only examples of the data set have such gates.
+
+        Returns:
+            This context if all examples have a class.
+        """
         if self.labelled:
             return self
         known = self.labels < self.classes
@@ -127,21 +197,38 @@ class ProbeContext:
 
     @property
     def labelled(self) -> bool:
-        """Whether every example has a class: one of the user's own has none."""
+        """Return whether every example has a class; examples drawn by the user have none.
+
+        Returns:
+            True if all labels are below `classes`.
+        """
         return bool((self.labels < self.classes).all())
 
     @property
     def compared_gates(self) -> tuple[Tensor, ...] | None:
-        """The gates of the network that is compared with; None where there is none."""
+        """Return the gates of the compared network.
+
+        Returns:
+            One tensor per gate layer, (n, units) or (n, C, H, W); None without a compared network.
+        """
         return self._compared()
 
     @property
     def architecture(self) -> Architecture:
+        """Return the architecture of the value network.
+
+        Returns:
+            Nodes and shapes.
+        """
         return self.network.architecture
 
     @property
     def gates(self) -> tuple[Tensor, ...]:
-        """G_l as value layer l uses it."""
+        """Return G_l as value layer l uses it.
+
+        Returns:
+            One tensor per gate layer, (n, units) or (n, C, H, W).
+        """
         return self.kernels.gates
 
 
@@ -151,7 +238,15 @@ def _subsample(gates: tuple[Tensor, ...], every: int) -> tuple[Tensor, ...]:
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """What a probe returns; `memory` comes back to it at its next reading of the same run."""
+    """What a probe returns.
+
+    Attributes:
+        arrays: Arrays by name.
+        scalars: Numbers by name, plotted over time.
+        facts: Short texts by name.
+        absent: Why there is no result, one sentence; '' otherwise.
+        memory: Passed to the next reading of this probe in the same run.
+    """
 
     arrays: Mapping[str, Array] = field(default_factory=dict)
     scalars: Mapping[str, float] = field(default_factory=dict)
@@ -161,13 +256,27 @@ class ProbeResult:
 
 
 def no_gate_is_open(context: ProbeContext) -> bool:
-    """Return whether every layer is closed for every probe example, as in a ReLU network whose
-    units have all died."""
+    """Return whether every gate is closed for every probe example, as in a dead ReLU network.
+
+    Args:
+        context: The step.
+
+    Returns:
+        True if all gates are 0.
+    """
     return not any(bool(gates.any()) for gates in context.gates)
 
 
 def no_cost(architecture: Architecture, examples: int) -> float:
-    """For probes that cost no more than a forward pass."""
+    """Return 0: the cost of probes no dearer than a forward pass.
+
+    Args:
+        architecture: Ignored.
+        examples: Ignored.
+
+    Returns:
+        0.0 FLOP.
+    """
     return 0.0
 
 
@@ -175,8 +284,10 @@ def no_cost(architecture: Architecture, examples: int) -> float:
 class Refinement:
     """A better reading of the same step, after one more slice of work.
 
-    `done`: the share of the work, in (0, 1]; 1 is the last one. `error`: the relative standard
-    error (Frobenius) of an estimate, 0 where it is exact.
+    Attributes:
+        result: The reading.
+        done: Share of the work, in (0, 1]; 1 for the last.
+        error: Relative standard error (Frobenius) of an estimate, 0 if exact.
     """
 
     result: ProbeResult
@@ -189,19 +300,32 @@ Refine = Callable[[ProbeContext, Mapping[str, OptionValue], torch.Generator], It
 
 @dataclass(frozen=True)
 class Probe:
-    """`read(context, options, memory)` measures; `cost(architecture, n)` estimates its FLOP.
+    """A quantity measured on the probe set.
 
-    `refine(context, options, generator)` measures step by step: each `next` is one slice of work
-    of about half a second, and each result is at least as good as the one before. Its random
-    numbers come from `generator`, which is not the run's. None: `read` is quick enough.
+    Attributes:
+        title: Title of the panel.
+        read: `read(context, options, memory)` measures it.
+        cost: `cost(architecture, n)` estimates the FLOP of a reading of n examples.
+        compares: Whether it uses `ProbeContext.compared_gates`.
+        refine: `refine(context, options, generator)` measures in slices: each `next` takes about
+            half a second, and no result is worse than the one before. Random numbers come from
+            `generator`, never from the run's streams. None if `read` is fast enough.
     """
 
     title: str
     read: Callable[[ProbeContext, Mapping[str, OptionValue], object], ProbeResult]
     cost: Callable[[Architecture, int], float] = no_cost
-    compares: bool = False  # it reads `ProbeContext.compared_gates`, too
+    compares: bool = False
     refine: Refine | None = None
 
 
 def numpy(tensor: Tensor) -> Array:
+    """Copy a tensor to the host.
+
+    Args:
+        tensor: On any device.
+
+    Returns:
+        Array of the same shape and dtype.
+    """
     return tensor.detach().cpu().numpy()

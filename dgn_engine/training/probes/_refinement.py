@@ -1,7 +1,8 @@
-"""How heavy kernels are read step by step: few examples, an estimate of all of them, the exact one.
+"""Refine expensive kernels: few examples first, then an estimate on all of them, then the exact
+kernel.
 
-Every `next` of what is written here is one slice of work. How long a slice took says how many
-examples the next one passes at once, how much is left, and whether the exact kernel is feasible.
+Each `next` of these generators is one slice of work. Its duration decides how many examples the
+next slice takes, how much time is left, and whether the exact kernel is feasible.
 """
 
 from __future__ import annotations
@@ -25,27 +26,33 @@ from dgn_engine.training.probes._probe import (
 
 Clock = Callable[[], float]
 
-AT_ONCE = 0.1  # seconds: a reading that costs less is not worth an estimate
+AT_ONCE = 0.1  # seconds: a cheaper reading needs no estimate
 FEWEST = 8  # probe examples of a first picture
-FIRST_PICTURE = 0.8  # seconds that it may take, if it is to be one of more than these
+FIRST_PICTURE = 0.8  # seconds it may take with more examples than that
 FIRST_DRAWS = 2
-TRUSTED = 8  # draws that their scatter is believed of: two or three may agree by chance
+TRUSTED = 8  # draws before their scatter is trusted: two or three may agree by chance
 SLICE = 0.25  # seconds
-ROUGH = 0.05  # relative error from which on it is seen how long the exact kernel takes
-LOOK_AFTER = 10.0  # seconds of draws after which that is seen anyway
-TOO_ROUGH = 0.2  # relative error above which an exact picture of fewer examples says more
-FEW_EXACT = 3.0  # seconds that such a picture may take
+ROUGH = 0.05  # relative error at which the exact kernel is timed
+LOOK_AFTER = 10.0  # seconds of draws after which it is timed anyway
+TOO_ROUGH = 0.2  # relative error above which fewer examples, exact, are more informative
+FEW_EXACT = 3.0  # seconds such a picture may take
 SHARP = 0.01  # relative error at which an estimate is good enough
-LONGEST = 600.0  # seconds for the exact kernel, or for an estimate that nothing exact follows
-SHARE = 0.25  # of the exact kernel's time that goes into sharpening the estimate before it
-NEWS = 1.3  # an estimate is shown anew when it has so many times the draws
-NOT_EXACT = 1e-9  # the least relative error that is told of an estimate: 0 means exact
-SWEEPS = 3.0  # forward passes that the backward sweep of one logit costs, about
+LONGEST = 600.0  # seconds for the exact kernel, or for an estimate instead of it
+SHARE = 0.25  # of the exact kernel's time, spent on sharpening the estimate first
+NEWS = 1.3  # growth of the number of draws after which an estimate is shown again
+NOT_EXACT = 1e-9  # smallest reported error of an estimate, since 0 means exact
+SWEEPS = 3.0  # approximate cost of one logit's backward sweep, in forward passes
 
 
 @dataclass(frozen=True)
 class WorkSlice:
-    """One slice: how many seconds are expected to be left, and what it made, if anything new."""
+    """One slice of work.
+
+    Attributes:
+        left: Expected seconds until everything is done.
+        result: New result, if any.
+        error: Relative standard error of the result.
+    """
 
     left: float
     result: ProbeResult | None = None
@@ -54,7 +61,7 @@ class WorkSlice:
 
 @dataclass
 class Spent:
-    """Seconds of all slices so far by `clock`; what passes between two of them does not count."""
+    """Seconds of all slices so far, by `clock`; time between slices does not count."""
 
     clock: Clock
     seconds: float = 0.0
@@ -62,8 +69,14 @@ class Spent:
 
 @dataclass(frozen=True)
 class PathReading:
-    """What a probe makes of path kernels. `passes`: forward passes that one draw costs;
-    `estimated` gives the relative error besides."""
+    """How a probe uses path kernels.
+
+    Attributes:
+        inputs: Returns the inputs of the recursion.
+        estimated: Returns the result of an estimate, and its relative error.
+        exact: Returns the result of the exact kernel.
+        passes: Forward passes that one draw costs.
+    """
 
     inputs: Callable[[ProbeContext], k.PathInputs]
     estimated: Callable[[ProbeContext, k.PathEstimator], tuple[ProbeResult, float]]
@@ -72,8 +85,16 @@ class PathReading:
 
 
 def device_clock(device: torch.device) -> Clock:
-    """Return a clock of what a device has done: on a card it first waits for the current stream,
-    since kernels are only queued when a call returns."""
+    """Return a clock of the work a device has done.
+
+    On a card it synchronises the current stream first, since calls return before their kernels run.
+
+    Args:
+        device: The device.
+
+    Returns:
+        Returns wall seconds.
+    """
     if device.type != "cuda":
         return time.monotonic
 
@@ -89,18 +110,25 @@ def refinements(
     device: torch.device,
     clock: Clock | None = None,
 ) -> Iterator[Refinement]:
-    """The steps with the share of the work that is done: the time spent of the time expected.
+    """Convert slices to refinements: `done` is the time spent over the time expected.
 
-    Slices before the first picture, whose length is bounded, are taken together. `clock`: that of
-    the device, where none is given.
+    Slices before the first picture are merged; their length is bounded.
+
+    Args:
+        steps: Yields slices; reads the time spent from its argument.
+        device: Device of the computation.
+        clock: Returns seconds; the clock of the device if None.
+
+    Yields:
+        The best result so far, after each slice.
     """
     clock = clock or device_clock(device)
     spent, done = Spent(clock), 0.0
-    under_way = steps(spent)
+    slices = steps(spent)
     shown: WorkSlice | None = None
     while True:
         began = clock()
-        step = next(under_way, None)
+        step = next(slices, None)
         spent.seconds += clock() - began
         if step is None:
             return
@@ -114,8 +142,17 @@ def refinements(
 
 
 def takes_over(made: WorkSlice, shown: WorkSlice | None) -> bool:
-    """Whether a new picture is shown in the place of the one before: more examples say more, but
-    not where they are a rough estimate and the fewer are none."""
+    """Return whether a new picture replaces the displayed one.
+
+    More examples are better, unless they are a rough estimate and the fewer ones are not.
+
+    Args:
+        made: The new slice, with a result.
+        shown: The displayed slice, or None.
+
+    Returns:
+        True to show the new one.
+    """
     if shown is None:
         return True
     more = _examples(made) - _examples(shown)
@@ -126,7 +163,9 @@ def takes_over(made: WorkSlice, shown: WorkSlice | None) -> bool:
 
 
 def _is_rough(step: WorkSlice) -> bool:
-    """An estimate whose error is above `TOO_ROUGH`, or leaves fewer than `FEWEST` eigenvalues."""
+    """Return whether an estimate has an error above `TOO_ROUGH` or fewer than `FEWEST`
+    eigenvalues.
+    """
     values = step.result.arrays.get("eigenvalues") if step.result is not None else None
     if step.error > 0.0 and values is not None and np.isfinite(values).sum() < FEWEST:
         return True
@@ -143,15 +182,24 @@ def path_steps(
     generator: torch.Generator,
     spent: Spent,
 ) -> Iterator[WorkSlice]:
-    """Path kernels: draws over a few examples, these pair by pair where that is quick, draws over
-    all of them, at last all of them pair by pair."""
+    """Refine path kernels: draws on a few examples, exact on a few, draws on all, exact on all.
+
+    Args:
+        context: All probe examples.
+        reading: How the probe uses the kernels.
+        generator: Source of the random value weights.
+        spent: Time of the slices so far.
+
+    Yields:
+        Slices of work.
+    """
     clock = spent.clock
     expected = k.npk_cost(context.architecture, len(context.x)) / assumed_flops(context.x.device)
-    pace, few = first_look(context, 1.0 + FIRST_DRAWS * reading.passes, clock)
-    if few is not None:
-        estimator = _path_estimator(few, reading, generator)
+    pace, subset = first_look(context, 1.0 + FIRST_DRAWS * reading.passes, clock)
+    if subset is not None:
+        estimator = _path_estimator(subset, reading, generator)
         estimator.draw(FIRST_DRAWS)
-        yield WorkSlice(max(expected, SLICE), *reading.estimated(few, estimator))
+        yield WorkSlice(max(expected, SLICE), *reading.estimated(subset, estimator))
         yield from _fewest(context, reading, max(expected, SLICE), clock)
     yield from _passing(context, pace, expected)
     estimator = _path_estimator(context, reading, generator)
@@ -178,16 +226,19 @@ def path_steps(
 def _fewest(
     context: ProbeContext, reading: PathReading, after: float, clock: Clock
 ) -> Iterator[WorkSlice]:
-    """The exact kernel of the fewest examples, unless that takes long; `after`: what follows."""
+    """Compute the exact kernel of the fewest examples, unless it takes long.
+
+    `after` is the expected time of the work that follows.
+    """
     few = context.subsample(max(len(context.x) // FEWEST, 1))
     blocks = k.PathBlocks(few.architecture, reading.inputs(few), clock=clock)
     for _ in blocks.slices(SLICE):
         if blocks.seconds_left > FEW_EXACT:
             return
         yield WorkSlice(blocks.seconds_left + after)
-    found = reading.exact(few, blocks)
-    if not found.absent:
-        yield WorkSlice(after, found)
+    picture = reading.exact(few, blocks)
+    if not picture.absent:
+        yield WorkSlice(after, picture)
 
 
 def tangent_steps(
@@ -196,8 +247,19 @@ def tangent_steps(
     generator: torch.Generator,
     spent: Spent,
 ) -> Iterator[WorkSlice]:
-    """Tangent kernels: two sketched logits over a few examples, then one after the other over all
-    of them; after the last one they are exact."""
+    """Refine tangent kernels: two sketched logits on a few examples, then logit after logit on all.
+
+    After the last logit the kernel is exact.
+
+    Args:
+        context: All probe examples.
+        made: Returns the result of an estimate, and its relative error.
+        generator: Source of the sketches.
+        spent: Time of the slices so far.
+
+    Yields:
+        Slices of work.
+    """
     expected = k.ntk_cost(context.architecture, len(context.x)) / assumed_flops(context.x.device)
     pace, few = first_look(context, 1.0 + 2.0 * SWEEPS, spent.clock)
     if few is not None:
@@ -211,11 +273,11 @@ def tangent_steps(
         for share in estimator.slices():
             yield WorkSlice(max((estimator.logits - estimator.draws - share) * each, 1e-3))
         each = (spent.seconds - before) / estimator.draws
-        if estimator.draws == 1 and not estimator.exact:  # one has no error
+        if estimator.draws == 1 and not estimator.exact:  # one draw has no error
             continue
         result, error = made(context, estimator)
         left = (estimator.logits - estimator.draws) * each
-        if left + spent.seconds > LONGEST:  # never all of them: until it is sharp
+        if left + spent.seconds > LONGEST:  # not all logits: stop once it is sharp
             wanted = max(estimator.draws * (error / SHARP) ** 2, TRUSTED)
             needed = (min(wanted, estimator.logits) - estimator.draws) * each
             left = min(max(needed, 0.0), max(LONGEST - spent.seconds, 0.0))
@@ -227,8 +289,17 @@ def tangent_steps(
 def first_look(
     context: ProbeContext, passes: float, clock: Clock
 ) -> tuple[float, ProbeContext | None]:
-    """Seconds of the forward pass of one example, and the part of the examples for a first picture
-    that costs so many passes; None where all of them fit into its time."""
+    """Time a forward pass, and choose the examples of a first picture.
+
+    Args:
+        context: All probe examples.
+        passes: Cost of the picture in forward passes.
+        clock: Returns seconds.
+
+    Returns:
+        Seconds of a forward pass per example, and the subset for a picture within `FIRST_PICTURE`;
+            None if all examples fit.
+    """
     n = len(context.x)
     every = max(n // FEWEST, 1)
     few = context.subsample(every) if every > 1 else context
@@ -245,29 +316,44 @@ def first_look(
 
 
 def widened(estimate: k.KernelEstimate) -> k.KernelEstimate:
-    """With errors that hold as often as one standard error does, 68 times of 100, also where few
-    draws say how far they scatter: Student's factor, by its series in one over the freedoms."""
-    each = 1.0 / max(estimate.draws - 1, 1)
-    factor = 1.0 + each / 2.0 + each**2 / 4.0 + each**3 / 16.0
+    """Widen the errors of an estimate by Student's factor for one standard error (68 %).
+
+    With ν = draws - 1 the factor is 1 + 1/(2ν) + 1/(4ν²) + 1/(16ν³) …, by its series in 1/ν.
+
+    Args:
+        estimate: Estimate with the scatter of its draws.
+
+    Returns:
+        The same estimate with wider errors.
+    """
+    step = 1.0 / max(estimate.draws - 1, 1)
+    factor = 1.0 + step / 2.0 + step**2 / 4.0 + step**3 / 16.0
     return replace(estimate, error=estimate.error * factor, relative=estimate.relative * factor)
 
 
 def with_errors(arrays: Mapping[str, k.KernelEstimate]) -> dict[str, Array]:
-    """Each estimate under its name, and its standard errors under '<name>_error'."""
-    found: dict[str, Array] = {}
+    """Return estimates and their standard errors as arrays.
+
+    Args:
+        arrays: Estimates by name.
+
+    Returns:
+        Each kernel under its name, (n, n), and its errors under '<name>_error'.
+    """
+    named: dict[str, Array] = {}
     for name, estimate in arrays.items():
-        found[name] = numpy(estimate.kernel)
-        found[f"{name}_error"] = numpy(estimate.error)
-    return found
+        named[name] = numpy(estimate.kernel)
+        named[f"{name}_error"] = numpy(estimate.error)
+    return named
 
 
 def _at_once(seconds: float) -> int:
-    """How many examples that take so many seconds each are one slice."""
+    """Return how many examples of this duration fit into one slice."""
     return max(1, int(SLICE / seconds)) if seconds > 0.0 else 1 << 20
 
 
 def _passing(context: ProbeContext, pace: float, after: float) -> Iterator[WorkSlice]:
-    """The forward pass of all examples in slices."""
+    """Run the forward pass of all examples in slices."""
     whole = len(context.x) * pace
     for share in context.kernels.passes(_at_once(pace)):
         yield WorkSlice(after + (1.0 - share) * whole)
@@ -285,7 +371,7 @@ def _tangent_estimator(context: ProbeContext, generator: torch.Generator) -> k.T
 
 
 class _Draws:
-    """Draws of one estimate of all examples, shown anew as it grows sharper."""
+    """Draws of one estimate on all examples, reported as it gets sharper."""
 
     def __init__(
         self,
@@ -302,8 +388,10 @@ class _Draws:
         return self._reading.estimated(self._context, self._estimator)
 
     def until(self, error: float, seconds: float, after: float) -> Iterator[WorkSlice]:
-        """Draw until the relative error is so small, or for so many seconds; `after`: what is
-        expected to follow takes."""
+        """Draw until the relative error is small enough or the time is up.
+
+        `after` is the expected time of the work that follows.
+        """
         before, began = self._spent.seconds, self._seconds
         while self._seconds - began < seconds:
             if self._error <= error and self._estimator.draws >= TRUSTED:
@@ -319,7 +407,7 @@ class _Draws:
                 yield WorkSlice(max(left, 1e-3), result, self._error)
 
     def _left(self, error: float, most: float) -> float:
-        """Seconds until the error is so small, as far as they are there."""
+        """Return the seconds until the error is reached, at most `most`."""
         draws = self._estimator.draws
         if not draws or self._error == float("inf"):
             return max(min(most, LOOK_AFTER), 1e-3)

@@ -1,4 +1,4 @@
-"""The weight layers that a run trains, network by network, and what a pass through them costs."""
+"""The weight layers that a run trains, and the cost of a pass through a network."""
 
 from __future__ import annotations
 
@@ -11,17 +11,33 @@ from dgn_engine.model.network import GatedNetwork
 
 
 def trained_layers(network: GatedNetwork) -> dict[str, list[Tensor]]:
-    """The weights (without biases) of 'value' and 'feature', as far as steps change them; the
-    feature network that is kept aside while the other one gates itself is not among them."""
+    """Return the weights, without biases, that training steps change.
+
+    The feature network does not count while the value network makes its own gates.
+
+    Args:
+        network: The network.
+
+    Returns:
+        Weights per layer under 'value' and 'feature', without frozen networks.
+    """
     parts = {"value": network.value}
     if not network.own_gates and not network.drawn_gates:
         parts["feature"] = network.feature
-    found = {name: list(stack.weights) for name, stack in parts.items()}
-    return {name: each for name, each in found.items() if each[0].requires_grad}
+    weights = {name: list(stack.weights) for name, stack in parts.items()}
+    return {name: layers for name, layers in weights.items() if layers[0].requires_grad}
 
 
 def pass_cost(architecture: Architecture, examples: int) -> float:
-    """Floating-point operations of one forward pass of one network."""
+    """Return the cost of a forward pass of one network.
+
+    Args:
+        architecture: Architecture of the network.
+        examples: Number of examples.
+
+    Returns:
+        FLOP.
+    """
     cost = 0.0
     for node, shape in architecture.shapes():
         if isinstance(node, Conv):

@@ -1,10 +1,10 @@
-"""The gates of the run against those of the network that is compared with, example by example.
+"""Compare the gates of the run with those of another network, example by example.
 
-Arrays: `equal` (L,), the share of (example, unit) gates of layer l that lie on the same side of ½
-in both, NaN where the layers have different shapes; `chance` (L,), what it would be if both opened
-each unit as often as they do but independently of each other; `difference_{l}` (n, w), A - B of a
-dense layer, and for a convolution (n, C) the share of positions where they differ.
-Scalars: `equal`, over all layers that can be compared, and `equal_{l}`.
+Arrays: `equal` (L,), share of (example, unit) gates of layer l on the same side of ½ in both
+networks, NaN where the layers' shapes differ; `chance` (L,), the share expected if both opened each
+unit as often as they do, but independently; `difference_{l}` (n, w), A - B of a dense layer, or (n,
+C), share of differing positions of a convolution. Scalars: `equal`, over all comparable layers, and
+`equal_{l}`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,23 @@ from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, 
 
 
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
+    """Measure the probe; see the module docstring.
+
+    Args:
+        context: The step.
+        options: Unused.
+        memory: Unused.
+
+    Returns:
+        Arrays and scalars as above.
+    """
     ours, theirs = context.gates, context.compared_gates
     if theirs is None:
-        return ProbeResult(absent="Nothing stands beside the run: drop a checkpoint on 'Compare'.")
+        return ProbeResult(absent="Nothing to compare with: drop a checkpoint on 'Compare'.")
     both = enumerate(zip(ours, theirs, strict=False))
     layers = [layer for layer, (mine, other) in both if mine.shape == other.shape]
     if not layers:
-        return ProbeResult(absent="No gate layer of the two networks has the same shape.")
+        return ProbeResult(absent="The two networks have no gate layer of the same shape.")
     equal, chance = np.full(len(ours), np.nan), np.full(len(ours), np.nan)
     arrays: dict[str, Array] = {"labels": numpy(context.labels), "equal": equal, "chance": chance}
     pairs = {layer: (_open(ours[layer]), _open(theirs[layer])) for layer in layers}
@@ -44,17 +54,18 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
 
 
 def _open(gates: Tensor) -> Tensor:
-    """1 where a gate is at least half open, else 0."""
+    """Return 1 where a gate is at least half open, else 0."""
     return (gates >= 0.5).float()
 
 
 def _independent(a: Tensor, b: Tensor) -> float:
-    """Mean over units of p q + (1 - p)(1 - q), p and q how often each opens the unit."""
+    """Return the mean over units of p q + (1 - p)(1 - q), p and q being their opening rates."""
     p, q = a.mean(dim=0), b.mean(dim=0)
     return float((p * q + (1 - p) * (1 - q)).mean())
 
 
 def _difference(a: Tensor, b: Tensor) -> Tensor:
+    """Return A - B, or the share of differing positions of a convolution."""
     if a.dim() > 2:
         return torch.mean((a - b).abs(), dim=(2, 3))
     return a - b

@@ -1,14 +1,13 @@
-"""How far the neural path features Φ and the path values v are from what they were at first.
+"""How far the neural path features Φ and path values v have moved since the first reading.
 
-Exact, by kernels and not by lists of paths (`kernels.path_drift`); 'at first' is the first reading
-of this run. Of convolutions and wherever else the recursion of a pair of examples is dear, Φ is
-read of as many examples as are expected to take `BUDGET` operations, evenly among the probe
-examples; with fewer than `FEWEST` there is none, and the facts say why.
+Exact, from kernels instead of lists of paths (`kernels.path_drift`). Where the recursion is
+expensive, as for convolutions, Φ uses as many evenly spaced probe examples as `BUDGET` operations
+allow; with fewer than `FEWEST` it is omitted and the facts say why.
 
-Arrays: `labels` (m,) of the examples that Φ is read of, `features` (m,), ‖φ_t - φ_0‖/‖φ_0‖ of each,
-NaN where φ_0 is zero; `switched` (L,), the share of gates of each layer on the other side of ½ than
-at first. Scalars: `features`, ‖Φ_t - Φ_0‖/‖Φ_0‖ over all of them, `features_cosine`; `values`,
-‖v_t - v_0‖/‖v_0‖ over all paths and logits, `values_cosine`; `switched_{l}`.
+Arrays: `labels` (m,) of the examples used for Φ; `features` (m,), ‖φ_t - φ_0‖/‖φ_0‖ of each, NaN if
+φ_0 = 0; `switched` (L,), share of gates per layer on the other side of ½ than at first. Scalars:
+`features`, ‖Φ_t - Φ_0‖/‖Φ_0‖, and `features_cosine`; `values`, ‖v_t - v_0‖/‖v_0‖ over all paths and
+logits, and `values_cosine`; `switched_{l}`.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
 from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
 
-BUDGET = 2e9  # floating-point operations that Φ may take: a tenth of a second of one core
-FEWEST = 4  # examples that Φ is read of, where it is at all
+BUDGET = 2e9  # FLOP for Φ: a tenth of a second on one core
+FEWEST = 4  # examples for Φ, at least
 
 
 @dataclass(frozen=True)
 class _First:
-    """Gates, masks, inputs and weights of the first reading; hard gates as bytes."""
+    """Gates, masks, inputs and weights at the first reading; hard gates are stored as bytes."""
 
     gates: tuple[Tensor, ...]
     x_value: Tensor
@@ -41,19 +40,32 @@ class _First:
     weights: tuple[Tensor, ...]
 
     def inputs(self, rows: Tensor) -> k.PathInputs:
-        """Of these examples, as exact as the device is: small drifts are differences."""
+        """Return path inputs of some examples.
+
+        In the widest dtype of the device, since small drifts are differences of large numbers.
+        """
         wide = accumulator(self.x_value)
         gates = [gate[rows].to(wide) for gate in self.gates]
         x = self.x_value[rows].to(wide)
         return k.PathInputs(gates, x, [mask[rows] for mask in self.masks])
 
     def fits(self, other: _First) -> bool:
-        """Whether it is of as many examples and of layers of the same shapes."""
-        mine, theirs = ([one.shape for one in (*o.gates, *o.weights)] for o in (self, other))
+        """Return whether both have equally many examples and layers of the same shapes."""
+        mine, theirs = ([tensor.shape for tensor in (*o.gates, *o.weights)] for o in (self, other))
         return mine == theirs
 
 
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
+    """Measure the probe; see the module docstring.
+
+    Args:
+        context: The step.
+        options: Unused.
+        memory: State at the first reading.
+
+    Returns:
+        Arrays, scalars and facts as above.
+    """
     if not context.gates:
         return ProbeResult(absent="This network has no gate layer.")
     now = _taken(context)
@@ -79,6 +91,7 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
 
 
 def _taken(context: ProbeContext) -> _First:
+    """Copy the state that later readings are compared with."""
     soft = context.network.gate.soft
     gates = tuple(g.clone() if soft else g.to(torch.uint8) for g in context.gates)
     weights = tuple(w.detach().clone() for w in context.network.value.tensors()[0])
@@ -87,18 +100,19 @@ def _taken(context: ProbeContext) -> _First:
 
 
 def _affordable(context: ProbeContext) -> tuple[Tensor | None, str]:
-    """The examples that Φ is read of, and what is to be said of that."""
+    """Return the rows used for Φ, and a remark about them."""
     n = len(context.x)
     each = k.npk_cost(context.architecture, 2)
     count = int(min(n, BUDGET // max(each, 1.0)))
     if count < min(FEWEST, n):
-        return None, "Φ is left out: one pair of examples takes too long in this network."
+        return None, "Φ omitted: a pair of examples takes too long in this network."
     spaced = torch.linspace(0, n - 1, count, dtype=torch.float64, device=context.x.device)
     rows = spaced.round().long()
-    return rows, "" if count == n else f"Φ of {count} of {n} probe examples."
+    return rows, "" if count == n else f"Φ from {count} of {n} probe examples."
 
 
 def _values(context: ProbeContext, now: _First, first: _First) -> dict[str, float]:
+    """Return the drift and cosine of the path values."""
     pairs = ((now, now), (now, first), (first, first))
     products = (value_product(context.architecture, a.weights, b.weights) for a, b in pairs)
     moved, turned = relative_drift(*products)

@@ -1,19 +1,16 @@
-"""Steps of gradient descent on the probe examples, beside what a constant tangent kernel predicts.
+"""Compare gradient descent on the probe examples with the prediction of a constant tangent kernel.
 
-Of the loss ½ Σ e² (squared), gradient descent moves the errors by e_{t+1} = e_t - αK_t e_t to
-first order (THEORY §4); with the mean over n examples α becomes α/n, and of the cross entropy p -
-y takes the place of e. The probe takes `STEPS` such steps on a copy of the network, on all probe
-examples at once and at the run's learning rate times the option `times`, whatever the run's own
-optimiser; what is predicted keeps K as it is now: f_{k+1} = f_k - αJJᵀ∂L/∂f, with JJᵀ applied by
-one pass back and one forth at the present weights, never written out, all logits together. All of
-it is in float64: late in training a step changes the logits by less than float32 resolves, and the
-mismatch would be that of two roundings.
+For the loss ½ Σ e², gradient descent moves the errors by e_{t+1} = e_t - αK_t e_t to first order
+(THEORY §4). With the mean over n examples α becomes α/n, and for cross entropy p - y replaces e.
+The probe takes `STEPS` full-batch steps on a copy of the network, at the run's learning rate times
+the option `times`, whatever the run's optimiser. The prediction keeps the current K: f_{k+1} = f_k
+- αJJᵀ ∂L/∂f, applying JJᵀ with one backward and one forward product, without forming it. Everything
+is float64: late in training a step changes the logits by less than float32 resolves.
 
-Arrays: `labels`, `measured` and `predicted` (STEPS + 1,), the mean loss; `change` (n, C), the
-change of the logits in the first step, and `change_predicted`. Scalars: `one` and `all`, the
-distance of predicted and measured change of the logits after the first and after all steps,
-relative to the measured one; absent where nothing changes. Facts: `rate`; `run`, whether the
-run's own steps are these.
+Arrays: `labels`; `measured` and `predicted` (STEPS + 1,), mean losses; `change` (n, C), change of
+the logits in the first step, and `change_predicted`. Scalars: `one` and `all`, distance of
+predicted and measured change after the first and after all steps, relative to the measured change;
+missing if nothing changes. Facts: `rate`; `run`, whether the run itself takes such steps.
 """
 
 from __future__ import annotations
@@ -43,19 +40,31 @@ from dgn_engine.training.probes.gradients import FROZEN, UNTRAINED
 from dgn_engine.training.steps.losses import loss
 
 STEPS = 10
-OWN = "The run's own steps are these: plain gradient descent on all training examples."
-OTHERS = "The run's own steps are others: "
+OWN = "The run itself takes these steps: full-batch gradient descent."
+OTHERS = "The run itself takes other steps: "
 Parameters = dict[str, Tensor]
 
 
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
+    """Measure the probe; see the module docstring.
+
+    Args:
+        context: The step; its training state must be known.
+        options: 'times', factor of the learning rate.
+        memory: Unused.
+
+    Returns:
+        Arrays, scalars and facts as above.
+    """
     context = context.with_labels()
     training = context.training
     if training is None:
         return ProbeResult(facts={"fault": "no training"}, absent=UNTRAINED)
     network = _copy_in_float64(context.network)
     start = {
-        name: one.detach().clone() for name, one in network.named_parameters() if one.requires_grad
+        name: weight.detach().clone()
+        for name, weight in network.named_parameters()
+        if weight.requires_grad
     }
     if not start:
         return ProbeResult(absent=FROZEN)
@@ -83,39 +92,41 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
 
 def _copy_in_float64(network: GatedNetwork) -> GatedNetwork:
     copied = copy.deepcopy(network).double()
-    given = copied.given_gates  # no buffers, so that double() leaves them
+    given = copied.given_gates  # not buffers, so double() does not convert them
     return copied if given is None else copied.with_gates(tuple(gates.double() for gates in given))
 
 
 class _Outputs:
-    """The logits (n, C) as a function of the weights that train."""
+    """The logits (n, C) as a function of the trained weights."""
 
     def __init__(self, network: GatedNetwork, x: Tensor) -> None:
         self._network, self._x = network, x
 
     def __call__(self, weights: Parameters) -> Tensor:
+        """Return the logits (n, C) at some weights."""
         found: Tensor = functional_call(self._network, weights, (self._x,))
         return found
 
 
 class _Slope:
-    """The mean loss of logits (n, C), and its gradient by them."""
+    """The mean loss of logits (n, C), and its gradient."""
 
     def __init__(self, training: TrainingState, labels: Tensor) -> None:
         self._training, self._labels = training, labels
 
     def __call__(self, logits: Tensor) -> tuple[float, Tensor]:
+        """Return the loss, and dL/df (n, C)."""
         with torch.enable_grad():
-            own = logits.detach().requires_grad_(True)
-            value = loss(self._training.loss, own, self._labels)
-            (slope,) = torch.autograd.grad(value, [own])
+            logits_leaf = logits.detach().requires_grad_(True)
+            value = loss(self._training.loss, logits_leaf, self._labels)
+            (slope,) = torch.autograd.grad(value, [logits_leaf])
         return float(value.detach()), slope
 
 
 def _descend(
     outputs: _Outputs, slope: _Slope, start: Parameters, rate: float
 ) -> tuple[list[float], list[Tensor]]:
-    """Losses and logits before each step and after the last, every step at its own weights."""
+    """Return losses and logits before each step and after the last, with exact gradients."""
     weights, losses, seen = start, [], []
     for step in range(STEPS + 1):
         linear = _Linearised(outputs, weights)
@@ -124,14 +135,14 @@ def _descend(
         seen.append(linear.logits)
         if step < STEPS:
             moved = linear.back(by_logits)
-            weights = {name: one - rate * moved[name] for name, one in weights.items()}
+            weights = {name: weight - rate * moved[name] for name, weight in weights.items()}
     return losses, seen
 
 
 def _predict(
     outputs: _Outputs, slope: _Slope, start: Parameters, rate: float
 ) -> tuple[list[float], list[Tensor]]:
-    """The same with the tangent kernel of the first step throughout."""
+    """Return the same with the tangent kernel of the first step throughout."""
     linear = _Linearised(outputs, start)
     logits = linear.logits
     losses, seen = [], []
@@ -145,10 +156,10 @@ def _predict(
 
 
 class _Linearised:
-    """The logits at some weights, and their Jacobian J (logits by weights) applied both ways.
+    """The logits at some weights, with products by their Jacobian J (logits × weights) and Jᵀ.
 
-    J forth is the derivative of Jᵀu by u: two passes of reverse mode, as forward mode has to be
-    compiled first.
+    Jv is the derivative of Jᵀu with respect to u: two reverse-mode passes, as forward mode would
+    have to be compiled first.
     """
 
     def __init__(self, outputs: _Outputs, weights: Parameters) -> None:
@@ -159,21 +170,21 @@ class _Linearised:
             self.logits = self._made.detach()
 
     def back(self, by_logits: Tensor) -> Parameters:
-        """Jᵀ of (n, C); weights that the logits do not depend on get zeros."""
+        """Return Jᵀu for u (n, C); zeros for weights that the logits do not depend on."""
         return dict(zip(self._names, self._transposed(by_logits, graph=False), strict=True))
 
     def forth(self, direction: Parameters) -> Tensor:
-        """J of a direction of all weights, (n, C)."""
+        """Return Jv, (n, C), for a direction v in weight space."""
         with torch.enable_grad():
             u = torch.zeros_like(self.logits, requires_grad=True)
             transposed = self._transposed(u, graph=True)
             pairs = zip(transposed, direction.values(), strict=True)
-            whole = sum(((one * other).sum() for one, other in pairs), u.new_zeros(()))
-            (found,) = torch.autograd.grad(whole, [u])
-        return found
+            whole = sum(((a * b).sum() for a, b in pairs), u.new_zeros(()))
+            (product,) = torch.autograd.grad(whole, [u])
+        return product
 
     def _transposed(self, by_logits: Tensor, graph: bool) -> list[Tensor]:
-        found = torch.autograd.grad(
+        gradients = torch.autograd.grad(
             self._made,
             self._weights,
             by_logits,
@@ -181,16 +192,19 @@ class _Linearised:
             create_graph=graph,
             allow_unused=True,
         )
-        pairs = zip(found, self._weights, strict=True)
-        return [torch.zeros_like(weight) if one is None else one for one, weight in pairs]
+        pairs = zip(gradients, self._weights, strict=True)
+        return [
+            torch.zeros_like(weight) if gradient is None else gradient for gradient, weight in pairs
+        ]
 
 
 def _own(training: TrainingState, examples: int) -> str:
+    """Return whether the run takes such steps, and if not, why not."""
     reasons = []
     if training.optimiser != "sgd":
-        reasons.append(f"{training.optimiser} is no plain gradient descent")
+        reasons.append(f"{training.optimiser} instead of gradient descent")
     elif training.momentum:
-        reasons.append("they have momentum")
+        reasons.append("with momentum")
     if training.batch < training.examples:
         reasons.append(f"batches of {training.batch:,}")
     elif examples < training.examples:
@@ -201,8 +215,15 @@ def _own(training: TrainingState, examples: int) -> str:
 
 
 def cost(architecture: Architecture, examples: int) -> float:
-    """For each step a pass back and forth at its own weights, and the same of the prediction;
-    float64 takes about twice the time of float32."""
+    """Return the cost of a reading: per step one product by J and one by Jᵀ, twice, in float64.
+
+    Args:
+        architecture: Architecture of one network.
+        examples: Number of probe examples.
+
+    Returns:
+        FLOP, in float32 equivalents.
+    """
     return 2.0 * 2.0 * 8.0 * STEPS * pass_cost(architecture, examples)
 
 

@@ -1,12 +1,12 @@
 """How open the gates of each layer are, by class and over units, and how many of them switched.
 
-A gate counts as open from ½ on; a unit is a column of a dense layer, a channel of a convolution.
+A gate counts as open from ½ on; a unit is a column of a dense layer or a channel of a convolution.
 
-Arrays, L layers and C classes among the probe examples: `classes` (C,), `by_class` (L, C) and
-`density` (L,), the mean gate over units and positions; `dead` and `always` (L,), the share of units
-that are open for no probe example at no position, and for every one at every position.
-Scalars: `density_{l}`, `dead_{l}`, `always_{l}`; `churn` and `churn_{l}`, the share of gates that
-lie on the other side of ½ than at the previous reading (THEORY §5), absent at the first.
+Arrays, for L layers and C classes among the probe examples: `classes` (C,); `by_class` (L, C) and
+`density` (L,), mean gate over units and positions; `dead` and `always` (L,), share of units open
+nowhere for any probe example, and everywhere for every one. Scalars: `density_{l}`, `dead_{l}`,
+`always_{l}`; `churn` and `churn_{l}`, share of gates that crossed ½ since the previous reading
+(THEORY §5), missing at the first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,16 @@ from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, 
 
 
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
-    """See the module's first lines; the memory are the gates as they were, open or not."""
+    """Measure the probe; see the module docstring.
+
+    Args:
+        context: The step.
+        options: Unused.
+        memory: Which gates were open at the previous reading, or None.
+
+    Returns:
+        Arrays and scalars as above.
+    """
     gates, labels = context.gates, context.labels
     if not gates:
         return ProbeResult(absent="This network has no gate layer.")
@@ -48,20 +57,20 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
 
 
 def _by_class(layer: Tensor, labels: Tensor, present: Tensor) -> Tensor:
-    """(C,): the mean gate of a layer (n, ...) over the examples of each class."""
-    each = layer.double().flatten(1).mean(1)
-    return torch.stack([each[labels == one].mean() for one in present])
+    """Return the mean gate of a layer (n, ...) over the examples of each class, (C,)."""
+    means = layer.double().flatten(1).mean(1)
+    return torch.stack([means[labels == label].mean() for label in present])
 
 
 def _never_and_always(side: Tensor) -> tuple[float, float]:
-    """Shares of the units of a layer (n, w) or (n, C, H, W) of booleans."""
+    """Return the shares of units of (n, w) or (n, C, H, W) that are never, and always, open."""
     units = side.transpose(0, 1).flatten(1)
     never, always = ~units.any(1), units.all(1)
     return float(never.double().mean()), float(always.double().mean())
 
 
 def _churn(memory: object, sides: tuple[Tensor, ...]) -> dict[str, float]:
-    """Nothing at the first reading, or where other examples were read."""
+    """Return the shares of switched gates; nothing at the first reading or for other examples."""
     if not isinstance(memory, tuple) or [m.shape for m in memory] != [s.shape for s in sides]:
         return {}
     switched = [int((now != then).sum()) for now, then in zip(sides, memory, strict=True)]

@@ -1,10 +1,10 @@
-"""The gates of every layer on the probe set, which units are dead, and how many gates switched.
+"""The gates of every layer on the probe set, dead units, and how many gates switched.
 
 Arrays: `layer_{l}` (n, w), uint8 for hard and float32 for soft gates; for a convolution (n, C)
-float32, the mean over positions; `dead_{l}`: units closed (below ½) for every example;
-`unit_map` (n, H, W) of the chosen unit of the chosen convolution.
-Scalars: `active_{l}`, the mean gate; `churn` and `churn_{l}`, the share of (example, unit) gates
-that lie on the other side of ½ than at the previous reading (THEORY §5).
+float32, the mean over positions; `dead_{l}`, units closed (below ½) for every example; `unit_map`
+(n, H, W), the chosen unit of the chosen convolution. Scalars: `active_{l}`, the mean gate; `churn`
+and `churn_{l}`, share of (example, unit) gates that crossed ½ since the previous reading (THEORY
+§5).
 """
 
 from __future__ import annotations
@@ -22,6 +22,16 @@ from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, 
 
 
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
+    """Measure the probe; see the module docstring.
+
+    Args:
+        context: The step.
+        options: 'layer' and 'unit' of the unit map.
+        memory: Gates at the previous reading, or None.
+
+    Returns:
+        Arrays and scalars as above.
+    """
     arrays: dict[str, Array] = {"labels": numpy(context.labels)}
     scalars: dict[str, float] = {}
     for layer, gates in enumerate(context.gates):
@@ -42,7 +52,7 @@ def _picture(gates: Tensor, soft: bool) -> Array:
 
 
 def _churn(memory: object, gates: tuple[Tensor, ...]) -> dict[str, float]:
-    """Nothing at the first reading."""
+    """Return the shares of switched gates; nothing at the first reading."""
     if not isinstance(memory, tuple):
         return {}
     whole, by_layer = gate_churn(memory, gates)

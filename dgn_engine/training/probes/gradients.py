@@ -1,11 +1,11 @@
-"""The norm of the gradient of the run's loss by each weight layer, on the probe examples.
+"""Norms of the loss gradient with respect to each weight layer, on the probe examples.
 
-It is computed anew, by autograd, of the mean loss of the probe examples: the step's own gradients
-are of another batch each time, and are neither read nor changed.
+Computed separately by autograd, from the mean loss on the probe examples: the gradients of training
+steps are of another batch each time, and are neither read nor changed.
 
-Arrays: `labels`, and `value` and `feature` (D,), the Frobenius norm ‖∂L/∂Θ_l‖ of each of D weight
-layers, for each network that is trained (biases left out). Scalars: `value_{l}`, `feature_{l}`, and
-`loss`, the mean loss of the probe examples.
+Arrays: `labels`; `value` and `feature` (D,), Frobenius norms ‖∂L/∂Θ_l‖ of the D weight layers of
+each trained network, without biases. Scalars: `value_{l}`, `feature_{l}`, and `loss`, the mean
+loss.
 """
 
 from __future__ import annotations
@@ -22,32 +22,50 @@ from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, 
 from dgn_engine.training.probes._trained_layers import pass_cost, trained_layers
 from dgn_engine.training.steps.losses import loss
 
-UNTRAINED = "Nothing trains this network, so there is no loss whose gradient it would be."
+UNTRAINED = "Nothing trains this network, so there is no loss gradient."
 FROZEN = "This regime trains no weights."
 
 
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
+    """Measure the probe; see the module docstring.
+
+    Args:
+        context: The step; its training state must be known.
+        options: Unused.
+        memory: Unused.
+
+    Returns:
+        Arrays and scalars as above.
+    """
     context = context.with_labels()
     if context.training is None:
         return ProbeResult(facts={"fault": "no training"}, absent=UNTRAINED)
     trained = trained_layers(context.network)
     if not trained:
         return ProbeResult(absent=FROZEN)
-    weights = [weight for each in trained.values() for weight in each]
+    weights = [weight for layers in trained.values() for weight in layers]
     with torch.enable_grad():
         value = loss(context.training.loss, context.network(context.x), context.labels)
         slopes = torch.autograd.grad(value, weights, allow_unused=True)
     norms = iter(0.0 if slope is None else float(slope.double().norm()) for slope in slopes)
     arrays: dict[str, Array] = {"labels": numpy(context.labels)}
     scalars = {"loss": float(value.detach())}
-    for name, each in trained.items():
-        arrays[name] = np.array([next(norms) for _ in each])
+    for name, layers in trained.items():
+        arrays[name] = np.array([next(norms) for _ in layers])
         scalars |= {f"{name}_{layer}": float(norm) for layer, norm in enumerate(arrays[name])}
     return ProbeResult(arrays, scalars)
 
 
 def cost(architecture: Architecture, examples: int) -> float:
-    """A pass forth and back through both networks."""
+    """Return the cost of a forward and backward pass through both networks.
+
+    Args:
+        architecture: Architecture of one network.
+        examples: Number of probe examples.
+
+    Returns:
+        FLOP.
+    """
     return 6.0 * pass_cost(architecture, examples)
 
 

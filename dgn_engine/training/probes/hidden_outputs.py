@@ -1,18 +1,18 @@
-"""What the layers of the value network make of one probe example, under other gates and inputs.
+"""Hidden outputs of the value network for one probe example, under other gates and inputs.
 
-z_l = q_l ⊙ G_l of every gate layer, in three passes through the same weights: `as_is`; `reversed`,
-with the gate layers in reverse order, those of each shape among themselves; `ones`, with ones in
-the place of the value input, under the gates of the example. Where the network makes its own gates
-(ReLU), the two others are given the gates that it made of the example. Pooling takes the same
-positions in all three. `reversed` is left out where no two gate layers have one shape.
+z_l = q_l ⊙ G_l of every gate layer, from three passes with the same weights: `as_is`; `reversed`,
+with the gate layers in reverse order among those of equal shape; `ones`, with a value input of ones
+under the example's gates. If the network makes its own gates (ReLU), the other two passes get those
+it made for the example. Pooling selects the same positions in all three. `reversed` is omitted if
+no two gate layers share a shape.
 
-Arrays, `{pass}_{l}` of gate layer l: (w,) of a dense one; (1 + k, H, W) of a convolution, its mean
-over all channels and then k ≤ `FILTERS` channels from `channel` on, averaged down where a side is
-longer than `SIDE`. `input_{pass}` (H, W): the mean over channels of what the value network is fed,
-where that is a map. `labels` (m,) and `answers_{pass}` (m,) of as many probe examples, evenly among
-them, as `BUDGET` allows; `says` (p,): the answers on the example itself, by pass. Scalars:
-`right_{pass}`, the share of right answers among those with a class. Facts: `example`, `channel`;
-`order`, the gate layers that the value layers use in `reversed`, 1-based; `fed`: the value input.
+Arrays, `{pass}_{l}` of gate layer l: (w,) of a dense layer; (1 + k, H, W) of a convolution, its
+mean over all channels and then k ≤ `FILTERS` channels starting at `channel`, averaged down to sides
+of at most `SIDE`. `input_{pass}` (H, W), channel mean of the value input, if that is a map.
+`labels` (m,) and `answers_{pass}` (m,) of as many evenly spaced probe examples as `BUDGET` allows;
+`says` (p,), the answers for the example itself, by pass. Scalars: `right_{pass}`, accuracy among
+examples with a class. Facts: `example`, `channel`; `order`, the gate layers that value layers use
+in `reversed`, 1-based; `fed`, the kind of value input.
 """
 
 from __future__ import annotations
@@ -32,13 +32,23 @@ from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, 
 from dgn_engine.training.probes._trained_layers import pass_cost
 
 FILTERS = 7
-SIDE = 48  # of a map that is shown
-BUDGET = 1e9  # floating-point operations of the passes with other gates and inputs
+SIDE = 48  # pixels of a displayed map, at most
+BUDGET = 1e9  # FLOP of the passes with other gates and inputs
 PASSES = ("as_is", "reversed", "ones")
 
 
 @torch.no_grad()
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
+    """Measure the probe; see the module docstring.
+
+    Args:
+        context: The step.
+        options: 'example', index in the probe set, and 'channel', first channel shown.
+        memory: Unused.
+
+    Returns:
+        Arrays, scalars and facts as above.
+    """
     if not context.gates:
         return ProbeResult(absent="This network has no gate layer.")
     example = context.row_of(int(options.get("example", 0)))
@@ -51,19 +61,19 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     labels = context.labels[others]
     arrays: dict[str, Array] = {"labels": numpy(labels)}
     scalars: dict[str, float] = {}
-    for name, found in passes.items():
-        for layer, outputs in enumerate(found.hidden):
+    for name, outcome in passes.items():
+        for layer, outputs in enumerate(outcome.hidden):
             arrays[f"{name}_{layer}"] = _picture(outputs[0], channel)
-        if found.fed.dim() == 4:
-            arrays[f"input_{name}"] = numpy(_averaged(found.fed[0].mean(0)).float())
-        arrays[f"answers_{name}"] = numpy(found.answers[1:])
+        if outcome.fed.dim() == 4:
+            arrays[f"input_{name}"] = numpy(_averaged(outcome.fed[0].mean(0)).float())
+        arrays[f"answers_{name}"] = numpy(outcome.answers[1:])
         known = labels < context.classes
         if bool(known.any()):
-            right = (found.answers[1:] == labels)[known]
+            right = (outcome.answers[1:] == labels)[known]
             scalars[f"right_{name}"] = float(right.double().mean())
-    arrays["says"] = np.array([int(found.answers[0]) for found in passes.values()])
-    place = str(context.place_of(example))
-    facts = {"example": place, "channel": str(channel), "fed": _fed(context)}
+    arrays["says"] = np.array([int(outcome.answers[0]) for outcome in passes.values()])
+    index = str(context.place_of(example))
+    facts = {"example": index, "channel": str(channel), "fed": _fed(context)}
     if order is not None:
         sources = _sources(context, order)
         facts["order"] = " ".join(str(source + 1) for source in sources)
@@ -72,7 +82,7 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
 
 @dataclass(frozen=True)
 class _Pass:
-    """Of some examples: the hidden outputs of each gate layer, what was fed, and the answers."""
+    """Hidden outputs of each gate layer, value input and predicted classes of some examples."""
 
     hidden: tuple[Tensor, ...]
     fed: Tensor
@@ -80,8 +90,14 @@ class _Pass:
 
 
 def reversed_order(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...] | None:
-    """Which gate layer each value layer uses when those of one shape exchange theirs from the last
-    to the first; None where none has a partner."""
+    """Return the gate layer of each value layer when layers of equal shape swap first with last.
+
+    Args:
+        shapes: Shapes of the gate layers.
+
+    Returns:
+        Source layer per value layer, 0-based; None if every layer would keep its own.
+    """
     by_shape: dict[tuple[int, ...], list[int]] = {}
     for layer, shape in enumerate(shapes):
         by_shape.setdefault(shape, []).append(layer)
@@ -93,7 +109,7 @@ def reversed_order(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...] | Non
 
 
 def _others(context: ProbeContext) -> Tensor:
-    """The probe examples whose answers are compared: as many as the budget allows, at least one."""
+    """Return the rows whose answers are compared: as many as the budget allows, at least one."""
     n = len(context.x)
     affordable = int(BUDGET / max(2.0 * pass_cost(context.architecture, 1), 1.0))
     count = max(1, min(n, affordable))
@@ -103,17 +119,17 @@ def _others(context: ProbeContext) -> Tensor:
 
 def _passes(context: ProbeContext, rows: Tensor, order: tuple[int, ...] | None) -> dict[str, _Pass]:
     shared, value = context.kernels, context.network.value
-    seen = shared.trace.value
-    gates, masks = [g[rows] for g in seen.gates], [mask[rows] for mask in seen.masks]
+    trace = shared.trace.value
+    gates, masks = [g[rows] for g in trace.gates], [mask[rows] for mask in trace.masks]
     fed = shared.x_value[rows]
-    as_is = tuple(q[rows] * gate for q, gate in zip(seen.pre, gates, strict=True))
-    found = {"as_is": _Pass(as_is, fed, _answers(seen.output[rows]))}
+    as_is = tuple(q[rows] * gate for q, gate in zip(trace.pre, gates, strict=True))
+    passes = {"as_is": _Pass(as_is, fed, _answers(trace.output[rows]))}
     if order is not None:
         given = [gates[source] for source in order]
-        found["reversed"] = _taken(value.run(fed, lambda layer, _: given[layer], masks), fed)
+        passes["reversed"] = _taken(value.run(fed, lambda layer, _: given[layer], masks), fed)
     ones = torch.ones_like(fed)
-    found["ones"] = _taken(value.run(ones, lambda layer, _: gates[layer], masks), ones)
-    return found
+    passes["ones"] = _taken(value.run(ones, lambda layer, _: gates[layer], masks), ones)
+    return passes
 
 
 def _taken(trace: Trace, fed: Tensor) -> _Pass:
@@ -122,14 +138,14 @@ def _taken(trace: Trace, fed: Tensor) -> _Pass:
 
 
 def _answers(logits: Tensor) -> Tensor:
-    """The class that each example is given; a single logit is that of the second of two."""
+    """Return the predicted class of each example; a single logit stands for the second of two."""
     if logits.shape[1] == 1:
         return (logits[:, 0] > 0).long()
     return logits.argmax(1)
 
 
 def _picture(outputs: Tensor, channel: int) -> Array:
-    """Of one example in one layer, (w,) or (C, H, W)."""
+    """Return what is shown of one example in one layer, from (w,) or (C, H, W)."""
     if outputs.dim() == 1:
         return numpy(outputs.float())
     maps = torch.cat([outputs.mean(0, keepdim=True), outputs[channel : channel + FILTERS]])
@@ -137,16 +153,16 @@ def _picture(outputs: Tensor, channel: int) -> Array:
 
 
 def _averaged(maps: Tensor) -> Tensor:
-    """Maps (..., H, W) with sides of at most `SIDE`."""
+    """Average maps (..., H, W) down to sides of at most `SIDE`."""
     high, wide = min(maps.shape[-2], SIDE), min(maps.shape[-1], SIDE)
     if (high, wide) == tuple(maps.shape[-2:]):
         return maps
-    found = F.adaptive_avg_pool2d(maps.reshape(1, -1, *maps.shape[-2:]), (high, wide))
-    return found.reshape(*maps.shape[:-2], high, wide)
+    averaged = F.adaptive_avg_pool2d(maps.reshape(1, -1, *maps.shape[-2:]), (high, wide))
+    return averaged.reshape(*maps.shape[:-2], high, wide)
 
 
 def _sources(context: ProbeContext, order: tuple[int, ...]) -> tuple[int, ...]:
-    """The gate layers themselves, behind a wiring that may have permuted them already."""
+    """Return gate layers of the feature network, undoing the wiring."""
     network = context.network
     return order if network.own_gates else tuple(network.wiring[source] for source in order)
 

@@ -1,14 +1,14 @@
-"""The value kernel K^V beside its expectation at initialisation, E[K^V_0] = βH (THEORY §4).
+"""Compare the value kernel K^V with its expectation at initialisation, E[K^V_0] = βH (THEORY §4).
 
-βH is exact in expectation at any width, where the gates do not depend on the value weights and
-these are drawn anew, independent and with mean zero; σ of each layer is the root mean square of its
-weights as they are now. At step 0 the distance is chance, and shrinks with the width; later it says
-how far training has taken the kernel from where it began.
+βH is exact in expectation at any width if the gates do not depend on the value weights and these
+are drawn independently with mean zero; σ of each layer is the root mean square of its current
+weights. At step 0 the distance is random and shrinks with the width; later it shows how far
+training has moved the kernel.
 
-Arrays: `labels`, `value` K^V and `expected` βH, (n, n), per logit (the mean over them). Scalars:
-`distance`, ‖K^V - βH‖/‖βH‖ (Frobenius); `cosine`, ⟨K^V, βH⟩/(‖K^V‖‖βH‖); `traces`,
-tr K^V/tr βH. Facts: `width`, the least width of a gate layer; `depends`, where the gates begin as
-copies of the value weights.
+Arrays: `labels`; `value` K^V and `expected` βH, (n, n), averaged over logits. Scalars: `distance`,
+‖K^V - βH‖/‖βH‖ (Frobenius); `cosine`, ⟨K^V, βH⟩/(‖K^V‖‖βH‖); `traces`, tr K^V/tr βH. Facts:
+`width`, the smallest width of a gate layer; `depends`, if the gates start as copies of the value
+weights.
 """
 
 from __future__ import annotations
@@ -21,29 +21,39 @@ from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
 from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
 
-NO_VALUE = "The value network is frozen in this regime, so that there is no K^V."
-DEPENDS = "Here the gates begin as copies of the value weights: K_0 is not βH."
+NO_VALUE = "The value network is frozen in this regime, so K^V = 0."
+DEPENDS = "In this regime gates start as copies of the value weights, so E[K_0] ≠ βH."
 
 
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
+    """Measure the probe; see the module docstring.
+
+    Args:
+        context: The step.
+        options: Unused.
+        memory: Unused.
+
+    Returns:
+        Arrays, scalars and facts as above.
+    """
     shared = context.kernels
     try:
         expected = shared.expected_value()
-    except ValueError as refused:  # the sentence says what this network has that βH has not
+    except ValueError as refused:  # says why βH does not apply to this network
         return ProbeResult(absent=str(refused))
-    found = shared.tangent.value
-    if found is None:
+    tangent = shared.tangent.value
+    if tangent is None:
         return ProbeResult(absent=NO_VALUE)
-    value = found.to(expected.dtype)
-    size, of_value = float(expected.norm()), float(value.norm())
-    if not size > 0.0:
-        return ProbeResult(absent="No path is open for any probe example: βH is 0.")
+    value = tangent.to(expected.dtype)
+    expected_norm, value_norm = float(expected.norm()), float(value.norm())
+    if not expected_norm > 0.0:
+        return ProbeResult(absent="No path is open for any probe example, so βH = 0.")
     scalars = {
-        "distance": float((value - expected).norm()) / size,
+        "distance": float((value - expected).norm()) / expected_norm,
         "traces": float(value.trace() / expected.trace()),
     }
-    if of_value > 0.0:
-        scalars["cosine"] = float((value * expected).sum()) / (size * of_value)
+    if value_norm > 0.0:
+        scalars["cosine"] = float((value * expected).sum()) / (expected_norm * value_norm)
     facts = {"width": str(min(shape[0] for shape in context.architecture.gated_shapes))}
     if context.regime.on_entry == "share-redrawn":
         facts["depends"] = DEPENDS
@@ -56,7 +66,15 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
 
 
 def cost(architecture: Architecture, examples: int) -> float:
-    """That of K^V and of H together."""
+    """Return the cost of K^V and H together.
+
+    Args:
+        architecture: Architecture of one network.
+        examples: Number of probe examples.
+
+    Returns:
+        FLOP.
+    """
     return k.ntk_cost(architecture, examples) + k.npk_cost(architecture, examples)
 
 

@@ -1,15 +1,15 @@
-"""The overlap τ_l of each gate layer, their products, and what the order of the layers changes.
+"""The overlap τ_l of each gate layer, their products, and the effect of the order of the layers.
 
-All overlaps have unit diagonal, NaN where an example has no open gate; τ_l is that of the gates
-that value layer l uses. Of a dense chain Λ = Π τ_l (THEORY §3), so that no permutation changes Λ;
-of a convolution τ_l is averaged over positions, for display, and Λ is not the product: there, and
-with residual blocks, Λ is computed in both orders.
+Overlaps have unit diagonal, NaN where an example has no open gate; τ_l is of the gates that value
+layer l uses. For a dense chain Λ = Π τ_l (THEORY §3), so no permutation changes Λ. For a
+convolution τ_l is averaged over positions, for display, and Λ is not their product: there, and with
+residual blocks, Λ is computed in both orders.
 
-Arrays: `labels`, `tau_{l}` (n, n), `product` (n, n) of all τ_l; `each` (L,), the mean of τ_l over
-pairs of two different examples, `along` (L,), that of τ_1 ⊙ … ⊙ τ_l, and `along_straight` (L,), the
-same for the gate layers in the order of the feature network (only under another order).
-Scalars: `each_{l}`, `product`, and, where layers are permuted, `change`, ‖Λ_π − Λ‖/‖Λ‖ of the whole
-network with unit diagonal. Facts: `lambda` says how Λ follows, `order` why there is no comparison.
+Arrays: `labels`; `tau_{l}` (n, n); `product` (n, n) of all τ_l; `each` (L,), mean of τ_l over pairs
+of different examples; `along` (L,), the same of τ_1 ⊙ … ⊙ τ_l; `along_straight` (L,), the same in
+the order of the feature network, if that differs. Scalars: `each_{l}`, `product`, and for permuted
+layers `change`, ‖Λ_π − Λ‖/‖Λ‖ of the whole network with unit diagonal. Facts: `lambda`, how Λ
+follows from the τ; `order`, why orders cannot be compared.
 """
 
 from __future__ import annotations
@@ -33,12 +33,22 @@ from dgn_engine.training.probes._probe import (
     numpy,
 )
 
-FACTORS = "Λ is the product of all τ: no order of the layers changes it."
-MAPS = "Λ of this network is not the product of the τ: it depends on the order of the layers."
-UNEQUAL = "In another order the layers would have other widths, so there is nothing to compare."
+FACTORS = "Λ is the product of all τ, so the order of the layers does not matter."
+MAPS = "Λ of this network is not the product of the τ and depends on the order of the layers."
+UNEQUAL = "The layers have different widths, so orders cannot be compared."
 
 
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
+    """Measure the probe; see the module docstring.
+
+    Args:
+        context: The step.
+        options: Unused.
+        memory: Unused.
+
+    Returns:
+        Arrays, scalars and facts as above.
+    """
     if not context.gates:
         return ProbeResult(absent="This network has no gate layer.")
     if no_gate_is_open(context):
@@ -59,7 +69,7 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
         arrays["along_straight"] = np.array(
             [
                 _pairs_mean(tau)
-                for tau in _products([taus[order.index(at)] for at in range(len(taus))])
+                for tau in _products([taus[order.index(position)] for position in range(len(taus))])
             ]
         )
         if [g.shape for g in straight] == [g.shape for g in context.gates]:
@@ -70,22 +80,32 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
 
 
 def is_dense_chain(architecture: Architecture) -> bool:
-    """Whether Λ is the product of the layers' overlaps."""
+    """Return whether Λ is the product of the layers' overlaps.
+
+    Args:
+        architecture: Architecture of the network.
+
+    Returns:
+        True if there are only dense layers.
+    """
     return all(isinstance(node, (Dense, Flatten)) for node in architecture.nodes)
 
 
 def _order(context: ProbeContext) -> tuple[int, ...]:
-    """Which gate layer each value layer uses; a network with its own gates has no other order."""
+    """Return the gate layer of each value layer; the identity if the network makes its own
+    gates.
+    """
     network = context.network
     return tuple(range(len(context.gates))) if network.own_gates else network.wiring
 
 
 def _straight(gates: Sequence[Tensor], order: Sequence[int]) -> list[Tensor]:
-    """The same gates in the order of the feature network."""
+    """Return the gates in the order of the feature network."""
     return [gates[order.index(source)] for source in range(len(order))]
 
 
 def _change(context: ProbeContext, straight: Sequence[Tensor], product: Tensor) -> float:
+    """Return ‖Λ_π − Λ‖/‖Λ‖ over the finite entries."""
     if is_dense_chain(context.architecture):
         now = product
         before = _products([k.unit_diagonal(k.layer_overlap(g.double())) for g in straight])[-1]
@@ -98,22 +118,30 @@ def _change(context: ProbeContext, straight: Sequence[Tensor], product: Tensor) 
 
 
 def _products(taus: Sequence[Tensor]) -> list[Tensor]:
-    """τ_1, τ_1 ⊙ τ_2, …: with unit diagonal, as each of them is."""
-    found = [taus[0]]
+    """Return τ_1, τ_1 ⊙ τ_2, …, all with unit diagonal."""
+    products = [taus[0]]
     for tau in taus[1:]:
-        found.append(found[-1] * tau)
-    return found
+        products.append(products[-1] * tau)
+    return products
 
 
 def _pairs_mean(kernel: Tensor) -> float:
-    """Over the finite entries of two different examples; NaN where there is none."""
+    """Return the mean over finite entries of different examples; NaN if there are none."""
     others = kernel[~torch.eye(len(kernel), dtype=torch.bool, device=kernel.device)]
     finite = others[torch.isfinite(others)]
     return float(finite.mean()) if len(finite) else float("nan")
 
 
 def cost(architecture: Architecture, examples: int) -> float:
-    """Of Λ in two orders, where it is not the product of the τ."""
+    """Return the cost of Λ in two orders, unless it is the product of the τ.
+
+    Args:
+        architecture: Architecture of the network.
+        examples: Number of probe examples.
+
+    Returns:
+        FLOP.
+    """
     return 0.0 if is_dense_chain(architecture) else 2.0 * k.npk_cost(architecture, examples)
 
 

@@ -1,17 +1,16 @@
 """The neural path kernel H of the probe set and its spectrum (THEORY §3 and §7).
 
-Arrays: `npk` (n, n) scaled to trace 1, `eigenvalues` (n,) descending, `cumulative` (n,), their
-running share, `alignment` (n,), (u_iᵀy)² as a share of yᵀy. Scalars: `nu`, `rank`,
-`effective_rank`, `rho_min`, `rho_max`, `cutoff`, `outside` (the share of the labels' energy below
-the cut-off, which is not in ν), `contradictory` (examples whose input occurs with another label).
-With an example that has no label there is no `alignment`, no `nu`, `outside` or `contradictory`.
+Arrays: `npk` (n, n) with trace 1; `eigenvalues` (n,), descending; `cumulative` (n,), their running
+share; `alignment` (n,), (u_iᵀy)² as a share of yᵀy. Scalars: `nu`, `rank`, `effective_rank`,
+`rho_min`, `rho_max`, `cutoff`; `outside`, share of the labels' energy below the cut-off, which ν
+leaves out; `contradictory`, number of examples whose input also occurs with another label. If any
+example has no label, `alignment`, `nu`, `outside` and `contradictory` are missing.
 
-An estimate has no scalars: ν, rank and small eigenvalues are not to be had from it. It has
-`npk_error` (n, n), one standard error of each entry, and `eigenvalues_error` (n,), the same
-for every eigenvalue: by Weyl's inequality |ρ̂_i - ρ_i| ≤ ‖Ĥ - H‖₂, and the root mean square of
-that is at most the Frobenius norm of the errors. Eigenvalues that are not above twice it, and what
-follows from them, are NaN; so is the alignment of a vector whose eigenvalue is not that far from
-its neighbours.
+An estimate has no scalars, since ν, rank and small eigenvalues cannot be estimated from it. It adds
+`npk_error` (n, n), one standard error of each entry, and `eigenvalues_error` (n,), equal for all:
+by Weyl's inequality |ρ̂_i - ρ_i| ≤ ‖Ĥ - H‖₂, whose root mean square is at most the Frobenius norm
+of the errors. Eigenvalues not above twice that, and what follows from them, are NaN; so is the
+alignment of an eigenvector whose eigenvalue is not that far from its neighbours.
 """
 
 from __future__ import annotations
@@ -43,15 +42,25 @@ from dgn_engine.training.probes._refinement import (
     with_errors,
 )
 
-NOTHING_OPEN = "No path is open for any probe example: H is 0 and has no spectrum."
+NOTHING_OPEN = "No path is open for any probe example, so H = 0 and has no spectrum."
 
 
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
+    """Measure the probe; see the module docstring.
+
+    Args:
+        context: The step.
+        options: Unused.
+        memory: Unused.
+
+    Returns:
+        Arrays and scalars as above.
+    """
     return _exact(context, context.kernels.npk("trace"))
 
 
 def _exact(context: ProbeContext, npk: Tensor) -> ProbeResult:
-    """Of H scaled to trace one; it is 0 where no path is open."""
+    """Return the result for H with trace 1, which is 0 if no path is open."""
     if not bool(npk.any()):
         return ProbeResult(facts={"fault": "no open path"}, absent=NOTHING_OPEN)
     spectrum = k.spectrum(npk, _targets(context))
@@ -79,14 +88,23 @@ def _exact(context: ProbeContext, npk: Tensor) -> ProbeResult:
 
 
 def _targets(context: ProbeContext) -> Tensor | None:
-    """One versus the rest; None where an example has no label, and so neither ν nor alignment."""
+    """Return one-versus-rest targets; None if an example has no label."""
     return k.class_targets(context.labels, context.classes) if context.labelled else None
 
 
 def refine(
     context: ProbeContext, options: Mapping[str, OptionValue], generator: torch.Generator
 ) -> Iterator[Refinement]:
-    """H from random value networks, then pair by pair."""
+    """Estimate H with random value networks, then compute it pair by pair.
+
+    Args:
+        context: All probe examples.
+        options: Unused.
+        generator: Source of the random value weights.
+
+    Yields:
+        Readings of growing accuracy.
+    """
     device = context.x.device
     if cost(context.architecture, len(context.x)) <= AT_ONCE * assumed_flops(device):
         yield Refinement(read(context, options, None), 1.0)
@@ -105,32 +123,40 @@ def _by_pairs(context: ProbeContext, blocks: k.PathBlocks) -> ProbeResult:
 
 
 def _estimated(context: ProbeContext, estimator: k.PathEstimator) -> tuple[ProbeResult, float]:
-    found = widened(estimator.kernel("trace"))
-    if not bool(found.kernel.any()):
+    estimate = widened(estimator.kernel("trace"))
+    if not bool(estimate.kernel.any()):
         return ProbeResult(facts={"fault": "no open path"}, absent=NOTHING_OPEN), NOT_EXACT
-    spectrum = k.spectrum(found.kernel, _targets(context))
-    reach = float(found.error.norm())
+    spectrum = k.spectrum(estimate.kernel, _targets(context))
+    bound = float(estimate.error.norm())  # ≥ E‖Ĥ - H‖₂, Weyl's bound
     values = spectrum.eigenvalues
-    seen = values > 2.0 * reach
+    resolved = values > 2.0 * bound
     gaps = torch.full_like(values, torch.inf)
     gaps[1:] = values[:-1] - values[1:]
     gaps[:-1] = torch.minimum(gaps[:-1], values[:-1] - values[1:])
     arrays: dict[str, Array] = {
         "labels": numpy(context.labels),
-        **with_errors({"npk": found}),
-        "eigenvalues": numpy(torch.where(seen, values, torch.nan)),
-        "eigenvalues_error": numpy(torch.full_like(values, reach)),
-        "cumulative": numpy(torch.where(seen, spectrum.cumulative, torch.nan)),
+        **with_errors({"npk": estimate}),
+        "eigenvalues": numpy(torch.where(resolved, values, torch.nan)),
+        "eigenvalues_error": numpy(torch.full_like(values, bound)),
+        "cumulative": numpy(torch.where(resolved, spectrum.cumulative, torch.nan)),
     }
     if spectrum.alignment is not None:
-        apart = seen & (gaps > 2.0 * reach)
+        apart = resolved & (gaps > 2.0 * bound)
         arrays["alignment"] = numpy(torch.where(apart, spectrum.alignment, torch.nan))
-    facts = {"estimate": f"{int(seen.sum())} of {len(values)} eigenvalues stand above their error"}
-    return ProbeResult(arrays, facts=facts), max(found.relative, NOT_EXACT)
+    facts = {"estimate": f"{int(resolved.sum())} of {len(values)} eigenvalues exceed their error"}
+    return ProbeResult(arrays, facts=facts), max(estimate.relative, NOT_EXACT)
 
 
 def cost(architecture: Architecture, examples: int) -> float:
-    """The recursion alone; the eigenvalues of n ≤ 2,000 examples cost little compared with it."""
+    """Return the cost of the recursion; the eigenvalues of n ≤ 2,000 examples are cheap beside it.
+
+    Args:
+        architecture: Architecture of one network.
+        examples: Number of probe examples.
+
+    Returns:
+        FLOP.
+    """
     return k.npk_cost(architecture, examples)
 
 

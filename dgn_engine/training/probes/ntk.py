@@ -1,11 +1,11 @@
 """The tangent kernel in its parts: value, feature and, for one soft network, cross (THEORY §4).
 
-Arrays (n, n), mean over the logits: `value` K^V, `feature` K^F, `cross` K^X, where they exist: K is
+Arrays (n, n), averaged over logits: `value` K^V, `feature` K^F, `cross` K^X, where they exist; K is
 their sum, over what the regime trains. Scalars: `trace_*` and `norm_*` (Frobenius) of each. Facts:
-`trains` says over which weights, `value` and `feature` why there is none.
+`trains`, the weights it is over; `value` and `feature`, why a part is missing.
 
-An estimate has no scalars, and `{part}_error` beside each part, one standard error of each entry;
-`{part}_unit_error` is that of K[s, s']/√(K[s, s] K[s', s']), of K^V and K^F.
+An estimate has no scalars; it adds `{part}_error`, one standard error of each entry, and for K^V
+and K^F `{part}_unit_error`, that of K[s, s']/√(K[s, s] K[s', s']).
 """
 
 from __future__ import annotations
@@ -39,15 +39,34 @@ from dgn_engine.training.probes._refinement import (
 
 
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
-    found = context.kernels.tangent
-    parts = {"value": found.value, "feature": found.feature, "cross": found.cross}
+    """Measure the probe; see the module docstring.
+
+    Args:
+        context: The step.
+        options: Unused.
+        memory: Unused.
+
+    Returns:
+        Arrays, scalars and facts as above.
+    """
+    kernels = context.kernels.tangent
+    parts = {"value": kernels.value, "feature": kernels.feature, "cross": kernels.cross}
     return _exact(context, {name: part for name, part in parts.items() if part is not None})
 
 
 def refine(
     context: ProbeContext, options: Mapping[str, OptionValue], generator: torch.Generator
 ) -> Iterator[Refinement]:
-    """One sketched logit after the other; exact after the last."""
+    """Sketch one logit after another; exact after the last.
+
+    Args:
+        context: All probe examples.
+        options: Unused.
+        generator: Source of the sketches.
+
+    Yields:
+        Readings of growing accuracy.
+    """
     device = context.x.device
     if cost(context.architecture, len(context.x)) <= AT_ONCE * assumed_flops(device):
         yield Refinement(read(context, options, None), 1.0)
@@ -56,16 +75,16 @@ def refine(
 
 
 def _made(context: ProbeContext, estimator: k.TangentEstimator) -> tuple[ProbeResult, float]:
-    found = estimator.kernels()
+    parts = estimator.kernels()
     if estimator.exact:
-        return _exact(context, {name: part.kernel for name, part in found.items()}), 0.0
-    found = {name: widened(part) for name, part in found.items()}
-    arrays = {"labels": numpy(context.labels), **with_errors(found)}
+        return _exact(context, {name: part.kernel for name, part in parts.items()}), 0.0
+    parts = {name: widened(part) for name, part in parts.items()}
+    arrays = {"labels": numpy(context.labels), **with_errors(parts)}
     for name, part in estimator.kernels("cosine").items():
         if name != "cross":
             arrays[f"{name}_unit_error"] = numpy(widened(part).error)
-    error = max(part.relative for part in found.values())
-    return ProbeResult(arrays, facts=_facts(context, found)), max(error, NOT_EXACT)
+    error = max(part.relative for part in parts.values())
+    return ProbeResult(arrays, facts=_facts(context, parts)), max(error, NOT_EXACT)
 
 
 def _exact(context: ProbeContext, parts: Mapping[str, Tensor]) -> ProbeResult:
@@ -79,7 +98,7 @@ def _exact(context: ProbeContext, parts: Mapping[str, Tensor]) -> ProbeResult:
 
 
 def _facts(context: ProbeContext, parts: Mapping[str, object]) -> dict[str, str]:
-    """Over which weights, and why a part is absent that another regime has."""
+    """Return which weights train, and why a part that other regimes have is missing."""
     network, regime = context.network, context.regime.name
     facts = {"trains": trained_weights(network)}
     if "value" not in parts:
@@ -95,7 +114,15 @@ def _facts(context: ProbeContext, parts: Mapping[str, object]) -> dict[str, str]
 
 
 def cost(architecture: Architecture, examples: int) -> float:
-    """One forward and one delta sweep."""
+    """Return the cost of one forward and one delta sweep.
+
+    Args:
+        architecture: Architecture of one network.
+        examples: Number of probe examples.
+
+    Returns:
+        FLOP.
+    """
     return k.ntk_cost(architecture, examples)
 
 

@@ -1,10 +1,11 @@
-"""Overlap of active sub-networks, Λ, and that of sensitive ones, S (THEORY §3 and §5).
+"""Overlap of active sub-networks, Λ, and of sensitive ones, S (THEORY §3 and §5).
 
 Arrays, all (n, n) with unit diagonal, NaN where the diagonal is zero: `active` (Λ), `sensitive`
-(S), `active_{l}` (τ_l), `sensitive_{l}` (D_l D_lᵀ). Of an estimate `active_error` and
+(S), `active_{l}` (τ_l), `sensitive_{l}` (D_l D_lᵀ). An estimate adds `active_error` and
 `sensitive_error`, one standard error of each entry; single layers are always exact. `paths` (n,)
-float64: Λ(s, s) itself, the active paths from one input unit, of exact Λ of hard gates where that
-many can be counted; Λ(s, s') is `active` times the root of two of them.
+float64: Λ(s, s) before normalisation, the number of active paths from one input unit, for hard
+gates if it can be represented; Λ(s, s') is then `active` times the root of the product of two of
+them.
 """
 
 from __future__ import annotations
@@ -41,6 +42,16 @@ from dgn_engine.training.probes._refinement import (
 
 
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
+    """Measure the probe; see the module docstring.
+
+    Args:
+        context: The step.
+        options: Unused.
+        memory: Unused.
+
+    Returns:
+        Arrays and facts as above.
+    """
     if no_gate_is_open(context):
         return ProbeResult(absent=NO_GATE_OPEN)
     shared = context.kernels
@@ -55,7 +66,16 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
 def refine(
     context: ProbeContext, options: Mapping[str, OptionValue], generator: torch.Generator
 ) -> Iterator[Refinement]:
-    """Λ and S from random value networks, then pair by pair."""
+    """Estimate Λ and S with random value networks, then compute them pair by pair.
+
+    Args:
+        context: All probe examples.
+        options: Unused.
+        generator: Source of the random value weights.
+
+    Yields:
+        Readings of growing accuracy.
+    """
     device = context.x.device
     at_once = AT_ONCE * assumed_flops(device)
     if no_gate_is_open(context) or cost(context.architecture, len(context.x)) <= at_once:
@@ -95,7 +115,7 @@ def _inputs(context: ProbeContext) -> k.PathInputs:
 
 
 def _paths(context: ProbeContext, counted: torch.Tensor) -> dict[str, Array]:
-    """Λ(s, s) of every example, where it is a number of paths and not beyond counting."""
+    """Return Λ(s, s) of every example, if it is a finite number of paths."""
     own = counted.diagonal().double()
     if context.network.gate.soft or not bool(own.isfinite().all()):
         return {}
@@ -110,7 +130,7 @@ def _facts(context: ProbeContext) -> dict[str, str]:
 
 
 def _layers(context: ProbeContext) -> dict[str, Array]:
-    """The labels, and τ_l and D_l D_lᵀ of every layer."""
+    """Return the labels, and τ_l and D_l D_lᵀ of every layer."""
     shared = context.kernels
     arrays: dict[str, Array] = {"labels": numpy(context.labels)}
     for layer, (gates, slopes) in enumerate(zip(context.gates, shared.sensitivities, strict=True)):
@@ -120,7 +140,15 @@ def _layers(context: ProbeContext) -> dict[str, Array]:
 
 
 def cost(architecture: Architecture, examples: int) -> float:
-    """Λ and S: the recursion with values and derivatives."""
+    """Return the cost of Λ and S: the recursion with values and derivatives.
+
+    Args:
+        architecture: Architecture of one network.
+        examples: Number of probe examples.
+
+    Returns:
+        FLOP.
+    """
     return 3.0 * k.npk_cost(architecture, examples)
 
 

@@ -1,28 +1,26 @@
 """The paths of one probe example to one logit: counts, sums, and how they spread over the units.
 
-Dense chains: exact, by dynamic programming (`kernels.path_counts`), at any size; where there are at
-most `LISTED` paths the largest contributions are listed, too. Residual networks have the
-share of each sub-network in the path kernel, trace H^J/trace H over the probe examples, instead.
-Other networks have neither: their paths share weights, and go through positions.
+Dense chains are exact at any size, by dynamic programming (`kernels.path_counts`); up to `LISTED`
+paths, the largest contributions are listed. Residual networks get the share of each sub-network in
+the path kernel, trace H^J/trace H over the probe examples. Other networks have neither, since their
+paths share weights and run through positions.
 
-With the option `second` another example is lit beside the first: of the paths that are active for
-both (their activity is the product of both), how many there are, and what part of the output of the
-first runs along them.
+With the option `second`, another example is compared: the paths active for both (the product of
+both activities), their number, and the part of the first example's output along them.
 
-Arrays of a chain with L gate layers, its widest of w units: `through`, `near` and `contributed`
-(L, w), NaN beyond a layer's width: the share of the active paths through each unit, of the pairs
-of a path and a sensitive gate, and the part of the output through it. `units` (k, L) and `parts`
-(k,), the units and contributions of at most `TOP` paths, by size; with at most `ENUMERATED` paths
-`feature` and `value` (P,), φ_x(p) and v(p) of every one, inputs first. `gates` and `slopes` (L, w),
-G and D of the example, D by its largest; `inputs` (a,). With a second example `gates_second` and
-`through_shared` (L, w). Of small networks the value weights `weights_{l}` (w_l, w_{l-1}), of the
-first and the last layer only where the graph has room for inputs and logits. Of a residual network
-`shares` (2^b,), of dense layers `paths` (2^b,), the share of all paths, and without biases
-`outputs` (2^b,), what each sub-network adds to the logit of the example. Scalars: `total`,
-`active`, `sensitive` (counts), `output`; with a second example `active_second`, `shared` and
-`output_shared`. Facts: `example` and `second`, their places among all probe examples, of which a
-thinned reading has the nearest before; `logit`; `blocks`, of each share the blocks that are kept,
-1-based: '1 3'.
+Arrays of a chain with L gate layers of up to w units: `through`, `near` and `contributed` (L, w),
+NaN beyond a layer's width: share of the active paths through each unit, of the pairs of a path and
+a sensitive gate, and part of the output through it. `units` (k, L) and `parts` (k,): units and
+contributions of at most `TOP` paths, largest first; up to `ENUMERATED` paths also `feature` and
+`value` (P,), φ_x(p) and v(p) of each, inputs first. `gates` and `slopes` (L, w): G and D of the
+example, D relative to its maximum; `inputs` (a,). With a second example `gates_second` and
+`through_shared` (L, w). For small networks the value weights `weights_{l}` (w_l, w_{l-1}), of the
+first and last layer only if the graph has room for all inputs and logits. Of a residual network
+`shares` (2^b,); for dense layers `paths` (2^b,), the share of all paths, and without biases
+`outputs` (2^b,), what each sub-network adds to the logit. Scalars: `total`, `active`, `sensitive`
+(counts), `output`; with a second example `active_second`, `shared` and `output_shared`. Facts:
+`example` and `second`, their indices in the probe set (of a thinned reading, the nearest before);
+`logit`; `blocks`, the blocks kept by each sub-network, 1-based: '1 3'.
 """
 
 from __future__ import annotations
@@ -42,22 +40,32 @@ from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
 from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
 
-LISTED = 200_000  # paths that are listed one by one
-ENUMERATED = 4096  # paths, inputs told apart, whose features and values are given one by one
-MOST_WEIGHTS = 20_000  # that a graph is given
-MOST_ENDS = 12  # inputs, or logits, that a graph has room for
+LISTED = 200_000  # paths to search for the largest contributions, at most
+ENUMERATED = 4096  # paths, counted per input, whose features and values are returned, at most
+MOST_WEIGHTS = 20_000  # weights of a graph
+MOST_ENDS = 12  # inputs or logits that fit into a graph
 TOP = 12
-MOST_SHARES = 6  # blocks, whose sub-networks are shown one by one
+MOST_SHARES = 6  # blocks whose 2^b sub-networks are shown
 OTHER = (
-    "Paths are counted in chains of dense layers, and sub-networks in residual ones; in a "
-    "convolution paths share their weights. Choose the network fc or ResNet of dense blocks."
+    "Paths are only counted in dense chains, and sub-networks in residual networks, since "
+    "paths through convolutions share weights. Choose fc, or a ResNet of dense blocks."
 )
-MANY = "2^{blocks} sub-networks are too many to show one by one; at most {most} blocks are shown."
-BIASED = "With biases the output is no sum over paths from the input alone."
+MANY = "2^{blocks} sub-networks are too many to show; choose at most {most} blocks."
+BIASED = "With biases the output is not a sum over paths from the input."
 
 
 @torch.no_grad()
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
+    """Measure the probe; see the module docstring.
+
+    Args:
+        context: The step.
+        options: 'example' and 'second', indices in the probe set.
+        memory: Unused.
+
+    Returns:
+        Arrays, scalars and facts as above.
+    """
     architecture = context.architecture
     if architecture.residual:
         return _shares(context, int(options.get("example", 0)))
@@ -73,18 +81,18 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     logits = shared.trace.value.output[example]
     logit = int(logits.argmax())
     x = shared.x_value[example].flatten()
-    found = path_sums(x, gates, slopes, weights, logit)
+    sums = path_sums(x, gates, slopes, weights, logit)
     scalars = {
-        "total": found.total,
-        "active": found.active,
-        "sensitive": found.sensitive,
-        "output": found.output,
+        "total": sums.total,
+        "active": sums.active,
+        "sensitive": sums.sensitive,
+        "output": sums.output,
     }
     facts = {"example": str(context.place_of(example)), "logit": str(logit)}
-    arrays = _spread(found) | _graph(x, gates, slopes, weights)
-    if found.total <= LISTED:
+    arrays = _spread(sums) | _graph(x, gates, slopes, weights)
+    if sums.total <= LISTED:
         arrays |= _largest(x, gates, weights, logit)
-    if found.total <= ENUMERATED:
+    if sums.total <= ENUMERATED:
         arrays |= _one_by_one(x, gates, weights, logit)
     if (second := _second(context, options, example)) is not None:
         others = [layer[second] for layer in context.gates]
@@ -99,7 +107,7 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
 
 
 def _second(context: ProbeContext, options: Mapping[str, OptionValue], example: int) -> int | None:
-    """The example that is lit beside the first; None where there is none, or the same one."""
+    """Return the row of the second example; None if there is none or it is the same."""
     chosen = str(options.get("second", ""))
     if not chosen.isdigit() or int(chosen) >= context.every * len(context.x):
         return None
@@ -110,7 +118,7 @@ def _second(context: ProbeContext, options: Mapping[str, OptionValue], example: 
 def _graph(
     x: Tensor, gates: list[Tensor], slopes: list[Tensor], weights: Sequence[Tensor]
 ) -> dict[str, Array]:
-    """What a graph of the network shows: gates, sensitivities, inputs and weights."""
+    """Return what a graph of the network shows: gates, sensitivities, inputs and weights."""
     largest = max(float(layer.max()) for layer in slopes)
     arrays = {
         "gates": _padded(gates),
@@ -126,16 +134,16 @@ def _graph(
 
 
 def _padded(layers: Sequence[Tensor]) -> Array:
-    """(L, w): a row a layer, NaN beyond its width."""
+    """Return layers as rows of (L, w), NaN beyond each layer's width."""
     widest = max(len(layer) for layer in layers)
-    found = np.full((len(layers), widest), np.nan)
-    for place, layer in enumerate(layers):
-        found[place, : len(layer)] = numpy(layer)
-    return found
+    rows = np.full((len(layers), widest), np.nan)
+    for row, layer in enumerate(layers):
+        rows[row, : len(layer)] = numpy(layer)
+    return rows
 
 
 def _spread(found: PathSums) -> dict[str, Array]:
-    """By layer and unit; shares of nothing are 0."""
+    """Return shares by layer and unit; shares of nothing are 0."""
     return {
         name: _padded([layer / whole if whole else torch.zeros_like(layer) for layer in layers])
         for name, layers, whole in (
@@ -149,12 +157,12 @@ def _spread(found: PathSums) -> dict[str, Array]:
 def _largest(
     x: Tensor, gates: list[Tensor], weights: Sequence[Tensor], logit: int
 ) -> dict[str, Array]:
-    """Every path's contribution, inputs summed up: the largest of them, by size."""
+    """Return the largest contributions of single paths, summed over inputs."""
     first = (gates[0] * (weights[0] @ x)).double()
     parts = first
     for gate, weight in zip(gates[1:], weights[1:-1], strict=True):
         step = (gate[:, None] * weight).double()
-        parts = parts.unsqueeze(-1) * step.T  # one more axis, for the units of this layer
+        parts = parts.unsqueeze(-1) * step.T  # adds an axis for the units of this layer
     parts = parts * weights[-1][logit].double()
     flat = parts.flatten()
     top = flat.abs().topk(min(TOP, len(flat))).indices
@@ -165,7 +173,7 @@ def _largest(
 def _one_by_one(
     x: Tensor, gates: list[Tensor], weights: Sequence[Tensor], logit: int
 ) -> dict[str, Array]:
-    """φ_x(p) = x(p_0)A(x, p) and v(p) of every path; axes: the input, then a unit of each layer."""
+    """Return φ_x(p) = x(p_0)A(x, p) and v(p) of every path; axes: input, then a unit per layer."""
     features, values = x.double(), torch.ones_like(x, dtype=torch.float64)
     for gate, weight in zip(gates, weights[:-1], strict=True):
         features = features.unsqueeze(-1) * gate.double()
@@ -175,21 +183,20 @@ def _one_by_one(
 
 
 def _shares(context: ProbeContext, chosen: int) -> ProbeResult:
-    """Of each sub-network its share of the path kernel, and of the paths and the output of an
-    example, where these are defined."""
+    """Read a residual network: shares of each sub-network in kernel, paths and output."""
     architecture = context.architecture
     blocks = k.residual_blocks(architecture)
     if blocks > MOST_SHARES:
         why = MANY.format(blocks=blocks, most=MOST_SHARES)
         return ProbeResult(facts={"fault": "many blocks"}, absent=why)
     shared = context.kernels
-    found = k.sub_network_shares(
+    shares_by_kept = k.sub_network_shares(
         architecture, context.gates, shared.x_value, shared.trace.value.masks
     )
-    words = (" ".join(str(block + 1) for block in kept) for kept in found)
-    arrays: dict[str, Array] = {"shares": np.array(list(found.values()))}
-    facts = {"blocks": ",".join(words)}
-    parts = [k.sub_network(architecture, kept) for kept in found]
+    names = (" ".join(str(block + 1) for block in kept) for kept in shares_by_kept)
+    arrays: dict[str, Array] = {"shares": np.array(list(shares_by_kept.values()))}
+    facts = {"blocks": ",".join(names)}
+    parts = [k.sub_network(architecture, kept) for kept in shares_by_kept]
     if all(isinstance(layer, Dense) for layer in architecture.weighted):
         counts = [_count(part.architecture) for part in parts]
         arrays["paths"] = np.array([count / sum(counts) for count in counts])
@@ -199,15 +206,15 @@ def _shares(context: ProbeContext, chosen: int) -> ProbeResult:
         example = context.row_of(chosen)
         logits = shared.trace.value.output[example]
         logit = int(logits.argmax())
-        made = [_made(context, part, weights, example)[logit] for part in parts]
-        arrays["outputs"] = np.array([float(one) for one in made])
+        logits_each = [_made(context, part, weights, example)[logit] for part in parts]
+        arrays["outputs"] = np.array([float(value) for value in logits_each])
         scalars["output"] = float(arrays["outputs"].sum())
         facts |= {"example": str(context.place_of(example)), "logit": str(logit)}
     return ProbeResult(arrays, scalars, facts)
 
 
 def _count(chain: Architecture) -> float:
-    """Paths of a chain of dense layers that end in one logit."""
+    """Return the number of paths of a dense chain to one logit."""
     widths = [float(layer.outputs) for layer in chain.weighted[:-1]]
     return math.prod(chain.input_shape) * math.prod(widths)
 
@@ -215,18 +222,28 @@ def _count(chain: Architecture) -> float:
 def _made(
     context: ProbeContext, part: k.SubNetwork, weights: Sequence[Tensor], example: int
 ) -> Tensor:
-    """The logits that one sub-network adds for an example, (C,), under the gates of the whole."""
+    """Return the logits (C,) that a sub-network adds for an example, under the gates of the
+    whole.
+    """
     shared, row = context.kernels, slice(example, example + 1)
-    gates = [context.gates[place][row].double() for place in part.gates]
-    masks = [shared.trace.value.masks[place][row] for place in part.masks]
-    own = [weights[place].double() for place in part.weights]
+    gates = [context.gates[index][row].double() for index in part.gates]
+    masks = [shared.trace.value.masks[index][row] for index in part.masks]
+    own = [weights[index].double() for index in part.weights]
     x, none = shared.x_value[row].double(), [None] * len(own)
-    made = run(part.architecture, own, none, x, lambda layer, _: gates[layer], masks)
-    return math.sqrt(part.factor) * made.output[0]
+    trace = run(part.architecture, own, none, x, lambda layer, _: gates[layer], masks)
+    return math.sqrt(part.factor) * trace.output[0]
 
 
 def cost(architecture: Architecture, examples: int) -> float:
-    """A path kernel for each sub-network of a residual network; little of a chain."""
+    """Return the cost of one path kernel per sub-network of a residual network; 0 for a chain.
+
+    Args:
+        architecture: Architecture of the network.
+        examples: Number of probe examples.
+
+    Returns:
+        FLOP.
+    """
     if not architecture.residual:
         return 0.0
     blocks = k.residual_blocks(architecture)

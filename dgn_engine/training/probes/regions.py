@@ -1,17 +1,17 @@
-"""The plane that examples lie in, cut by gates: linear regions and the decision boundary.
+"""A plane through the examples, cut by gates: linear regions and the decision boundary.
 
-Points of the plane, (x, y) or (x, y, 1), are shown as they are; of other data the plane through
-three probe examples a, b, c: a + s(b - a) + t(c - a), the first example, one in the middle and the
-last of the probe set, which are sorted by class.
+Data in the plane, (x, y) or (x, y, 1), are shown directly. For other data, the plane through three
+probe examples a, b, c is shown: a + s(b - a) + t(c - a), with the first, middle and last of the
+probe set, which is sorted by class.
 
-Arrays, on a grid (G, G) whose row 0 has the largest y: `margin`, with two classes the probability
-of the second minus that of the first, with more that of the class that wins minus the next, in
-[-1, 1] or [0, 1]; `winner` (G, G) int64, its class; `switch` (G, G) int64, the first gate layer
-(from 1) of which a gate lies on the other side of ½ than at the point on the right or below, 0
-where none does. `x`, `y` (G,), the coordinates of columns and rows; `points` (m, 2), the probe
-examples in the plane, `labels` and `answers` (m,), their classes and what the network says.
-Scalars: `regions`, how many patterns of all gates the grid meets: at most as many regions as
-there are. Facts: `plane`, 'data' or 'examples'; `soft`, where gates are.
+Arrays on a grid (G, G) whose row 0 has the largest y: `margin`, for two classes the probability of
+the second minus the first, in [-1, 1], otherwise of the winner minus the runner-up, in [0, 1];
+`winner` (G, G) int64, the predicted class; `switch` (G, G) int64, the first gate layer (from 1)
+with a gate on the other side of ½ at the point to the right or below, 0 if there is none. `x`, `y`
+(G,), coordinates of columns and rows; `points` (m, 2), probe examples in the plane; `labels` and
+`answers` (m,), true and predicted classes. Scalars: `regions`, number of gate patterns on the grid,
+a lower bound of the number of regions. Facts: `plane`, 'data' or 'examples'; `soft`, if gates are
+soft.
 """
 
 from __future__ import annotations
@@ -30,13 +30,23 @@ from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, 
 from dgn_engine.training.probes._trained_layers import pass_cost
 
 FINEST, COARSEST = 96, 16  # points along a side of the grid
-BUDGET = 2e9  # floating-point operations that decide between them
-AT_ONCE = 256  # points
-COINS = "The gates are coins of the training examples (FRG): other points have none."
+BUDGET = 2e9  # FLOP of the grid
+AT_ONCE = 256  # points per pass
+COINS = "FRG draws gates for the training examples only, so other points have none."
 
 
 @torch.no_grad()
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
+    """Measure the probe; see the module docstring.
+
+    Args:
+        context: The step.
+        options: Unused.
+        memory: Unused.
+
+    Returns:
+        Arrays, scalars and facts as above.
+    """
     if context.network.drawn_gates or context.network.given_gates is not None:
         return ProbeResult(absent=COINS)
     if len(context.x) < 3:
@@ -68,25 +78,41 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     scalars = {"regions": float(len(np.unique(whole, axis=0)))}
     facts = {"plane": "data" if flat else "examples"}
     if context.network.gate.soft:
-        facts["soft"] = "Soft gates: lines where a gate crosses ½; between them nothing is linear."
+        facts["soft"] = (
+            "Soft gates: lines mark where a gate crosses ½; the output is not linear between them."
+        )
     return ProbeResult(arrays, scalars, facts)
 
 
 def lies_in_plane(x: Tensor) -> bool:
-    """Whether examples are (x, y) or (x, y, 1)."""
+    """Return whether examples are points of a plane.
+
+    Args:
+        x: Probe examples, (n, *input_shape).
+
+    Returns:
+        True for (x, y) and (x, y, 1).
+    """
     if x.dim() != 2 or x.shape[1] not in (2, 3):
         return False
     return x.shape[1] == 2 or bool((x[:, 2] == 1).all())
 
 
 def grid_side(architecture: Architecture) -> int:
-    """Points along a side, fewer for networks whose passes are dear."""
+    """Return the resolution of the grid, coarser for expensive networks.
+
+    Args:
+        architecture: Architecture of the network.
+
+    Returns:
+        Points along a side.
+    """
     affordable = math.isqrt(int(BUDGET / max(pass_cost(architecture, 2), 1.0)))
     return max(COARSEST, min(FINEST, affordable))
 
 
 def _axes(x: Tensor, side: int) -> tuple[Array, Array]:
-    """A square around all points, a tenth wider on each side."""
+    """Return coordinates of a square around all points, with a margin of a tenth on each side."""
     low, high = (numpy(end) for end in (x[:, :2].amin(0), x[:, :2].amax(0)))
     middle, reach = (low + high) / 2, 0.6 * float(max((high - low).max(), 1e-3))
     return tuple(np.linspace(m - reach, m + reach, side) for m in middle.tolist())  # type: ignore[return-value]  # two
@@ -102,12 +128,12 @@ def _in_plane(like: Tensor, at: Tensor) -> Tensor:
 
 def _through(corners: Tensor, at: Tensor) -> Tensor:
     a, b, c = corners.flatten(1)
-    found: Tensor = a + at[:, :1] * (b - a) + at[:, 1:] * (c - a)
-    return found.view(-1, *corners.shape[1:])
+    points: Tensor = a + at[:, :1] * (b - a) + at[:, 1:] * (c - a)
+    return points.view(-1, *corners.shape[1:])
 
 
 def _seen(context: ProbeContext, inputs: Tensor) -> tuple[Tensor, list[Array]]:
-    """Probabilities (m, C), and for each layer which gates are open, packed to bytes (m, …)."""
+    """Return probabilities (m, C), and per layer which gates are open, packed into bytes (m, …)."""
     probabilities: list[Tensor] = []
     patterns: list[list[Array]] = [[] for _ in context.architecture.gated_shapes]
     for part in torch.split(inputs, AT_ONCE):
@@ -115,7 +141,7 @@ def _seen(context: ProbeContext, inputs: Tensor) -> tuple[Tensor, list[Array]]:
         probabilities.append(_probabilities(trace.output))
         for layer, gates in enumerate(trace.gates):
             patterns[layer].append(np.packbits(numpy(gates.flatten(1) >= 0.5), axis=1))
-    return torch.cat(probabilities), [np.concatenate(each) for each in patterns]
+    return torch.cat(probabilities), [np.concatenate(chunks) for chunks in patterns]
 
 
 def _probabilities(logits: Tensor) -> Tensor:
@@ -133,18 +159,26 @@ def _margin(probabilities: Tensor) -> Tensor:
 
 
 def _switches(patterns: list[Array], side: int) -> Array:
-    found = np.zeros((side, side), dtype=np.int64)
-    for layer in range(len(patterns), 0, -1):  # the first layer has the last word
+    switches = np.zeros((side, side), dtype=np.int64)
+    for layer in range(len(patterns), 0, -1):  # the first layer is written last
         bits = patterns[layer - 1].reshape(side, side, -1)
         right = (bits[:, 1:] != bits[:, :-1]).any(2)
         below = (bits[1:] != bits[:-1]).any(2)
-        found[:, :-1][right] = layer
-        found[:-1][below] = layer
-    return found
+        switches[:, :-1][right] = layer
+        switches[:-1][below] = layer
+    return switches
 
 
 def cost(architecture: Architecture, examples: int) -> float:
-    """Both networks at every point of the grid."""
+    """Return the cost of both networks at every point of the grid.
+
+    Args:
+        architecture: Architecture of the network.
+        examples: Unused: the grid does not depend on it.
+
+    Returns:
+        FLOP.
+    """
     return 2.0 * pass_cost(architecture, grid_side(architecture) ** 2)
 
 

@@ -1,13 +1,13 @@
-"""How far the weights of each layer have moved: a step, and since the first reading.
+"""How far the weights of each layer have moved: per step, and since the first reading.
 
-Read from the weights alone, at reading times: nothing of the training is touched.
+Computed from the weights alone, whenever the probe is read; training is not touched.
 
-Arrays for each network that is trained ('value', 'feature'), each (D,) for D weight layers (biases
-left out): `{network}_norm`, ‖Θ_l‖ (Frobenius); `{network}_update`, ‖Θ_l - Θ'_l‖/(k‖Θ'_l‖), Θ' the
-weights at the reading of an earlier step and k the steps since: at most the mean relative size of
-an update, and less where updates cancel; `{network}_moved`, ‖Θ_l - Θ_{l,0}‖/‖Θ_{l,0}‖, Θ_0 those
-at the first reading of this run. A layer whose weights were zero has NaN. Scalars: all by layer,
-'value_update_0'. Facts: `since`, the step of the first reading; `steps`, k.
+Arrays for each trained network ('value', 'feature'), each (D,) for D weight layers without biases:
+`{network}_norm`, ‖Θ_l‖ (Frobenius); `{network}_update`, ‖Θ_l - Θ'_l‖/(k‖Θ'_l‖), Θ' the weights k
+steps ago, at an earlier reading: a lower bound of the mean relative size of an update, as updates
+can cancel; `{network}_moved`, ‖Θ_l - Θ_{l,0}‖/‖Θ_{l,0}‖ with Θ_0 at the first reading of this run.
+NaN for a layer whose weights were zero. Scalars: all of these by layer, such as 'value_update_0'.
+Facts: `since`, the step of the first reading; `steps`, k.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ Layers = Mapping[str, list[Tensor]]
 
 @dataclass(frozen=True)
 class _Weights:
-    """Copies of the weights at the first and at the previous reading, their steps, and the updates
-    that were found then."""
+    """Weights and steps of the first and the previous reading, and the updates found then."""
 
     first: Layers
     first_step: int
@@ -40,25 +39,37 @@ class _Weights:
 
 
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
+    """Measure the probe; see the module docstring.
+
+    Args:
+        context: The step; its training state must be known.
+        options: Unused.
+        memory: Weights at earlier readings, or None.
+
+    Returns:
+        Arrays, scalars and facts as above.
+    """
     if context.training is None:
         return ProbeResult(facts={"fault": "no training"}, absent=UNTRAINED)
     step, trained = context.training.step, trained_layers(context.network)
     if not trained:
         return ProbeResult(absent=FROZEN)
-    now = {name: [one.detach().clone() for one in each] for name, each in trained.items()}
+    now = {
+        name: [weight.detach().clone() for weight in weights] for name, weights in trained.items()
+    }
     before = memory if isinstance(memory, _Weights) else _Weights(now, step, now, step)
-    first = {name: _known(before.first, name, each) for name, each in now.items()}
-    last = {name: _known(before.last, name, each) for name, each in now.items()}
+    first = {name: _known(before.first, name, weights) for name, weights in now.items()}
+    last = {name: _known(before.last, name, weights) for name, weights in now.items()}
     steps = step - before.last_step
     arrays: dict[str, Array] = {}
     updates: dict[str, Array] = {}
-    for name, each in now.items():
-        arrays[f"{name}_norm"] = np.array([_norm(one) for one in each])
-        arrays[f"{name}_moved"] = _relative(each, first[name])
+    for name, weights in now.items():
+        arrays[f"{name}_norm"] = np.array([_norm(weight) for weight in weights])
+        arrays[f"{name}_moved"] = _relative(weights, first[name])
         if steps > 0:
-            update = _relative(each, last[name]) / steps
-        else:  # the same step once more: what was found of it still holds
-            update = before.updates.get(name, np.full(len(each), np.nan))
+            update = _relative(weights, last[name]) / steps
+        else:  # the same step again: keep the updates found before
+            update = before.updates.get(name, np.full(len(weights), np.nan))
         arrays[f"{name}_update"] = updates[name] = update
     scalars = {
         f"{name}_{layer}": float(number)
@@ -72,9 +83,11 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
 
 
 def _known(kept: Layers, name: str, now: list[Tensor]) -> list[Tensor]:
-    """What was kept of this network; what is now, where it was not trained or had other shapes."""
-    found = kept.get(name, now)
-    return found if [a.shape for a in found] == [b.shape for b in now] else now
+    """Return the earlier weights of a network; the current ones if none were kept or shapes
+    differ.
+    """
+    earlier = kept.get(name, now)
+    return earlier if [a.shape for a in earlier] == [b.shape for b in now] else now
 
 
 def _relative(now: list[Tensor], before: list[Tensor]) -> Array:

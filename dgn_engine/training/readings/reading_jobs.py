@@ -1,7 +1,7 @@
-"""Jobs of readings, and what executors and the reading process exchange of them.
+"""Jobs of probe readings, and the messages between executors and the reading process.
 
-Orders and answers are pickles between two halves of one program, through pipes that nobody else
-holds.
+Orders and answers are pickled between two halves of one program, through pipes that no one else can
+write to.
 """
 
 from __future__ import annotations
@@ -27,7 +27,13 @@ _tickets = itertools.count(1)
 
 
 class StepContexts:
-    """The probe examples of one step, all and each n-th, under the network as it is or a copy."""
+    """The probe examples of one step, complete and thinned, under the network or a copy of it.
+
+    Attributes:
+        whole: All probe examples.
+        step: Training step.
+        key: Grows with every instance, so that a larger key is newer.
+    """
 
     def __init__(self, whole: ProbeContext, step: int) -> None:
         self.whole = whole
@@ -36,21 +42,31 @@ class StepContexts:
         self._parts = {1: whole}
 
     def part(self, every: int) -> ProbeContext:
-        """Return the context of each `every`-th example."""
+        """Return the context of every n-th example, created on first use.
+
+        Args:
+            every: The n; 1 for all examples.
+
+        Returns:
+            The context, shared by all callers.
+        """
         if every not in self._parts:
             self._parts[every] = self.whole.subsample(every)
         return self._parts[every]
 
     def forget(self) -> None:
-        """Free what readings of this step have in common."""
+        """Free the kernels that readings of this step share."""
         for part in self._parts.values():
             part.forget()
 
     def copy_network(self) -> StepContexts:
-        """Return the same examples under a copy of the network, which later steps do not change.
+        """Return the same examples under a copy of the network that later steps do not change.
 
-        Gates of a compared network are left out, here and where it is packed: what compares is
+        Gates of a compared network are left out, here and in `pack_context`: comparing probes are
         quick.
+
+        Returns:
+            New contexts with their own network; examples and labels are shared.
         """
         given, network = self.whole, deepcopy(self.whole.network)
         x, labels, regime = given.x, given.labels, given.regime
@@ -61,10 +77,19 @@ class StepContexts:
 
 @dataclass(eq=False)
 class ExactJob:
-    """Read one probe once, of each `every`-th example.
+    """Read one probe once, on every `every`-th example.
 
-    `is_charged`: training waits for it, and the budget pays. `began`, `busy`: when the thread that
-    trains turned to it, by two clocks. `is_wanted`: the network is still the one to be shown.
+    Attributes:
+        name: Key of the probe.
+        probe: The probe.
+        options: Options of the probe.
+        memory: What its previous reading left for this one.
+        every: Stride through the probe examples.
+        deliver: Called with the job and its answer.
+        is_charged: Whether training waits for it, so that the budget pays.
+        began: Wall seconds when the training thread turned to it.
+        busy: Processor seconds at that time.
+        is_wanted: Whether the network is still the displayed one.
     """
 
     name: str
@@ -81,10 +106,15 @@ class ExactJob:
 
 @dataclass(frozen=True)
 class ExactAnswer:
-    """What a probe read or raised, and under which network.
+    """The result or error of an exact job.
 
-    `seconds`: by the clock. `worked`: of them, those that the thread has worked. `aside`: it was
-    made beside training, of a copy of the network.
+    Attributes:
+        contexts: The examples, with the network that was read.
+        result: What the probe returned, or None.
+        error: What it raised, or None.
+        seconds: Wall seconds it took.
+        worked: Seconds of them in which the thread worked.
+        aside: Whether it was read alongside training, from a copy of the network.
     """
 
     contexts: StepContexts
@@ -97,9 +127,14 @@ class ExactAnswer:
 
 @dataclass(eq=False)
 class RefinedJob:
-    """Read one probe better and better, slice by slice: in the end exactly, of all examples.
+    """Read one probe in slices with growing accuracy, finally exactly and on all examples.
 
-    `first`: nothing of this network is shown for the probe yet.
+    Attributes:
+        name: Key of the probe.
+        options: Options of the probe.
+        deliver: Called with each slice, and when the job is over.
+        first: Whether the probe has no picture of this network yet.
+        ticket: Identifies the job.
     """
 
     name: str
@@ -109,11 +144,26 @@ class RefinedJob:
     ticket: int = field(default_factory=lambda: next(_tickets))
 
     def order_for(self, contexts: StepContexts) -> BeginJob:
+        """Return the order that starts this job.
+
+        Args:
+            contexts: The probe examples under the network to read.
+
+        Returns:
+            The order; its seed is the training step.
+        """
         return BeginJob(self.ticket, contexts.key, self.name, dict(self.options), contexts.step)
 
 
 def pack_context(context: ProbeContext) -> bytes:
-    """Return what `unpack_context` reads, whatever device the network lies on."""
+    """Pickle a network with its probe examples.
+
+    Args:
+        context: On any device.
+
+    Returns:
+        Input of `unpack_context`.
+    """
     settings = (context.regime, context.classes, context.training)
     parts = (context.network, context.x, context.labels, *settings)
     stream = io.BytesIO()
@@ -122,15 +172,30 @@ def pack_context(context: ProbeContext) -> bytes:
 
 
 def unpack_context(content: bytes) -> ProbeContext:
-    """Return the packed network with its examples, on the CPU."""
+    """Unpickle a network with its probe examples.
+
+    Args:
+        content: Output of `pack_context`.
+
+    Returns:
+        The context, on the CPU.
+    """
     network, x, labels, regime, classes, training = pickle.loads(content)
     return ProbeContext(network, x, labels, regime, classes=classes, training=training)
 
 
 class _TensorPickler(pickle.Pickler):
-    """Tensors as arrays: whatever device they lie on, without what torch adds to each."""
+    """Pickles tensors as numpy arrays: independent of the device, and without torch's overhead."""
 
     def reducer_override(self, value: Any) -> Any:
+        """Reduce tensors to arrays; bfloat16, which numpy lacks, is left to torch.
+
+        Args:
+            value: Object to pickle.
+
+        Returns:
+            A reduction, or NotImplemented.
+        """
         if not isinstance(value, Tensor) or value.dtype is torch.bfloat16:
             return NotImplemented
         array = value.detach().cpu().numpy()
@@ -148,7 +213,7 @@ def _tensor(array: Array, as_parameter: bool, trains: bool) -> Tensor:
 
 @dataclass(frozen=True)
 class BeginJob:
-    """Read this probe better and better; `key`: of the step, greater for what is newer."""
+    """Order to refine one probe; a larger `key` is a newer step."""
 
     ticket: int
     key: int
@@ -159,7 +224,7 @@ class BeginJob:
 
 @dataclass(frozen=True)
 class BeginJobs:
-    """Begin jobs that read the same packed network."""
+    """Order to begin jobs that read the same packed network."""
 
     network: bytes
     jobs: tuple[BeginJob, ...]
@@ -167,6 +232,8 @@ class BeginJobs:
 
 @dataclass(frozen=True)
 class StopJob:
+    """Order to stop a job."""
+
     ticket: int
 
 
@@ -175,15 +242,20 @@ class StopJob:
 
 @dataclass(frozen=True)
 class ProcessReady:
-    """torch is loaded and the first message may come."""
+    """Answer once torch is loaded and orders can be handled."""
 
 
 @dataclass(frozen=True)
 class JobSlice:
-    """One slice was done. `result`: None where it is still the one before.
+    """Answer after one slice.
 
-    `done`: share of the work; `error`: relative standard error of an estimate; `examples`: that it
-    shows, 0 for all; `elapsed`: seconds since the job's first slice began.
+    Attributes:
+        ticket: Identifies the job.
+        result: The reading; None if it is still the previous one.
+        done: Share of the work, in (0, 1].
+        error: Relative standard error of an estimate, 0 if exact.
+        examples: Number of examples shown; 0 for all.
+        elapsed: Seconds since the job's first slice began.
     """
 
     ticket: int
@@ -196,7 +268,7 @@ class JobSlice:
 
 @dataclass(frozen=True)
 class JobOver:
-    """The last word about a job. `trouble`: why it ended early, as part of a sentence."""
+    """Last answer of a job; `trouble` says why it ended early, as part of a sentence."""
 
     ticket: int
     trouble: str = ""

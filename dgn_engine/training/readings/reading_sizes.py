@@ -1,4 +1,4 @@
-"""Of how many probe examples a probe is read, so that it takes no longer than it may, and fits."""
+"""Choose how many examples a probe reads, so that it stays within its time limit and memory."""
 
 from __future__ import annotations
 
@@ -15,44 +15,67 @@ from dgn_engine.training.probes import (
 )
 from dgn_engine.training.readings.reading_child import FEWEST
 
-FIRST_LOOK = 0.5  # seconds that a reading may take where an executor refines what takes more
-UNSURE = 0.1  # … that it may be expected to take before one was measured
+FIRST_LOOK = 0.5  # seconds a reading may take inline if an executor refines slower ones
+UNSURE = 0.1  # … expected before any was measured
 HELD_UP = 1.5  # … while a network trains, where no executor refines
-NOTABLE = 1.0  # … after which it is said that steps wait for it
-TOO_LONG = 5.0  # … while nothing trains, or where all probe examples are wanted
-SHARPEN_BELOW = (
-    0.5  # of the limit: twice the examples are read where they are expected to take less
-)
+NOTABLE = 1.0  # … after which the user is told that training waits
+TOO_LONG = 5.0  # … while nothing trains, or if all probe examples are wanted
+SHARPEN_BELOW = 0.5  # of the limit: read twice the examples if expected to take less
 
 
 def any_heavy(architecture: Architecture) -> bool:
-    """Whether a probe of this network is likely to need the reading process."""
+    """Return whether any probe of a network will probably need the reading process.
+
+    Args:
+        architecture: Architecture of the network.
+
+    Returns:
+        True if the fewest examples already cost more than `UNSURE` seconds.
+    """
     return any(p.cost(architecture, FEWEST) > UNSURE * ASSUMED_FLOPS for p in all_probes().values())
 
 
 class ReadingSizes:
-    """Of each `every`-th probe example, by memory, measured speed and a limit of seconds.
-
-    `fewer`: a reading that would take long is one of fewer probe examples.
-    """
+    """Strides through the probe examples, from memory, measured speed and time limits."""
 
     def __init__(self, probes: Mapping[str, Probe], fewer: bool) -> None:
+        """Start without measurements.
+
+        Args:
+            probes: Probes by key.
+            fewer: Whether slow readings may use fewer examples.
+        """
         self._probes = probes
         self._fewer = fewer
-        self._fitting: dict[str, int] = {}  # each n-th fits into memory; 0: none does
-        self._speed: dict[str, float] = {}  # FLOP a second that the probe was measured to do
-        self._sharper: dict[str, float] = {}  # seconds that twice as many examples would take
+        self._fitting: dict[str, int] = {}  # smallest stride that fits into memory; 0: none
+        self._speed: dict[str, float] = {}  # measured FLOP/s
+        self._sharper: dict[str, float] = {}  # seconds twice as many examples would take
 
     def choose(self, name: str, whole: ProbeContext, limit: float, before: Reading | None) -> int:
-        """Return n, of which each n-th example is to be read; 0 where not even the fewest fit.
+        """Return the stride of the next reading.
 
-        `limit`: seconds that it may take. `before`: what was read of the probe last.
+        Args:
+            name: Key of the probe.
+            whole: All probe examples.
+            limit: Seconds it may take.
+            before: The probe's last reading, or None.
+
+        Returns:
+            n, to read every n-th example; 0 if not even the fewest fit into memory.
         """
         fitting = self._fitting.get(name, 1)
         return fitting and max(fitting, self.affordable(name, whole, limit, before))
 
     def quick_share(self, name: str, whole: ProbeContext) -> int:
-        """Return n, of which each n-th example is read in a moment; 0: not even the fewest are."""
+        """Return the stride of a reading that takes a moment.
+
+        Args:
+            name: Key of the probe.
+            whole: All probe examples.
+
+        Returns:
+            n, to read every n-th example; 0 if even the fewest take longer.
+        """
         limit, every = FIRST_LOOK if name in self._speed else UNSURE, 1
         while self.seconds(name, whole, every) > limit:
             every *= 2
@@ -61,25 +84,64 @@ class ReadingSizes:
         return every
 
     def seconds(self, name: str, whole: ProbeContext, every: int) -> float:
-        """Return what a reading of each `every`-th example is expected to take."""
+        """Return the expected duration of a reading.
+
+        Args:
+            name: Key of the probe.
+            whole: All probe examples.
+            every: Stride.
+
+        Returns:
+            Seconds.
+        """
         cost = self._probes[name].cost(whole.architecture, -(-len(whole.x) // every))
         return cost / self._speed.get(name, assumed_flops(whole.x.device))
 
     def is_too_long(self, name: str, context: ProbeContext) -> bool:
-        """Whether a reading of these examples is not even to be begun."""
+        """Return whether a reading should not even be started.
+
+        Args:
+            name: Key of the probe.
+            context: The examples to read.
+
+        Returns:
+            True if it is expected to take more than `TOO_LONG` seconds.
+        """
         cost = self._probes[name].cost(context.architecture, len(context.x))
         speed = max(assumed_flops(context.x.device), self._speed.get(name, 0.0))
         return cost / speed > TOO_LONG
 
     def is_limited_by_memory(self, name: str, every: int) -> bool:
+        """Return whether memory, not time, sets the stride.
+
+        Args:
+            name: Key of the probe.
+            every: Stride.
+
+        Returns:
+            True if a smaller stride ran out of memory.
+        """
         return every == self._fitting.get(name, 1)
 
     def can_sharpen(self, name: str) -> bool:
-        """Whether more examples are worth reading while nothing trains."""
+        """Return whether more examples are worth reading while nothing trains.
+
+        Args:
+            name: Key of the probe.
+
+        Returns:
+            True if twice the examples would take no longer than half the limit.
+        """
         return 0.0 < self._sharper.get(name, 0.0) <= SHARPEN_BELOW * TOO_LONG
 
     def measure(self, name: str, context: ProbeContext, seconds: float) -> None:
-        """Note what a reading took; what it shares with another must not look like speed."""
+        """Record the speed of a reading; at most doubles it, as shared results look like speed.
+
+        Args:
+            name: Key of the probe.
+            context: The examples that were read.
+            seconds: Seconds the thread was awake for it.
+        """
         cost = self._probes[name].cost(context.architecture, len(context.x))
         if cost > 0.0:
             now = cost / max(seconds, 1e-6)
@@ -88,29 +150,58 @@ class ReadingSizes:
             )
 
     def note_sharper(self, name: str, whole: ProbeContext, every: int) -> None:
-        """Note that each `every`-th example could be read next; 0: it is of as many as it can."""
+        """Record the stride that could be read next.
+
+        Args:
+            name: Key of the probe.
+            whole: All probe examples.
+            every: Stride; 0 if there is nothing sharper.
+        """
         self._sharper[name] = self.seconds(name, whole, every) if every else 0.0
 
     def halve(self, name: str, every: int, examples: int) -> int:
-        """Note that memory ran out with so many examples, each `every`-th; return the next n."""
+        """Record that memory ran out.
+
+        Args:
+            name: Key of the probe.
+            every: Stride that ran out of memory.
+            examples: Number of examples of that stride.
+
+        Returns:
+            The next stride to try; 0 if there are too few examples left.
+        """
         self._fitting[name] = 2 * every if examples >= 2 * FEWEST else 0
         return self._fitting[name]
 
     def forget_fitting(self, *names: str) -> None:
-        """Try all examples of these probes again."""
+        """Let these probes try all examples again.
+
+        Args:
+            names: Keys of the probes.
+        """
         for name in names:
             self._fitting.pop(name, None)
 
     def affordable(
         self, name: str, whole: ProbeContext, limit: float, before: Reading | None
     ) -> int:
-        """Return n, of which each n-th example is read within the limit, memory aside."""
+        """Return the stride that stays within a time limit, ignoring memory.
+
+        Args:
+            name: Key of the probe.
+            whole: All probe examples.
+            limit: Seconds it may take.
+            before: The probe's last reading, or None.
+
+        Returns:
+            n, to read every n-th example.
+        """
         if not self._fewer:
             return 1
         last = len(whole.x) // before.examples if before is not None and before.examples else 0
         every = 1
         while len(whole.x) // (2 * every) >= FEWEST:
-            # More than last time only where there is room, so that it does not go to and fro.
+            # Hysteresis: read more than last time only well below the limit.
             share = SHARPEN_BELOW if every < last else 1.0
             within = limit if name in self._speed else min(limit, FIRST_LOOK)
             if self.seconds(name, whole, every) <= share * within:

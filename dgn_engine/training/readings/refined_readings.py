@@ -1,4 +1,4 @@
-"""The expensive readings of one network: pictures that get better and better."""
+"""Run expensive probes in an executor, with growing sample sizes and shrinking errors."""
 
 from __future__ import annotations
 
@@ -17,20 +17,29 @@ from dgn_engine.training.probes import Probe
 from dgn_engine.training.readings.reading_executor import InlineReadings, ReadingExecutor
 from dgn_engine.training.readings.reading_jobs import JobOver, JobSlice, RefinedJob, StepContexts
 
-GOOD = 0.05  # relative standard error with which a newer step takes the place of a sharper picture
-FIRST = "The first picture is being made."
-STOPPED = "Its reading was cancelled before there was a picture."
+GOOD = 0.05  # relative standard error at which a newer step replaces a sharper picture
+FIRST = "Computing a first estimate…"
+STOPPED = "Cancelled before there was a first estimate."
 
 
 class JobPace:
-    """How long a job will take by what it has taken: nothing is known after its first slice."""
+    """Estimates the remaining time of a job from its slices."""
 
     def __init__(self) -> None:
-        self._first: tuple[float, float] | None = None  # share and seconds after the first slice
+        self._first: tuple[float, float] | None = None  # share and seconds of the first slice
 
     def left(self, done: float, elapsed: float) -> float:
-        """Seconds until all is done, the longer of what the whole and the slices after the first
-        make likely; 0 while nothing is known."""
+        """Return the time until a job is done.
+
+        The larger of two extrapolations: from all slices, and from those after the first.
+
+        Args:
+            done: Share of the work done, in (0, 1].
+            elapsed: Seconds since the first slice began.
+
+        Returns:
+            Seconds; 0 while nothing is known.
+        """
         if self._first is None:
             self._first = (done, elapsed)
         share, seconds = done - self._first[0], elapsed - self._first[1]
@@ -41,25 +50,34 @@ class JobPace:
 
 @dataclass
 class _RefiningState:
-    """A job, or what is left of one that is over. `job`: None then."""
+    """A job, or what remains of one that is over (`job` is None then)."""
 
     job: RefinedJob | None
     step: int
     examples: int  # of the probe set
     newest: Reading | None = None
-    shown: float = 0.0  # the share at which its picture was made that is shown; 0: none is
+    shown: float = 0.0  # share of the work behind the displayed picture; 0 if there is none
     pace: JobPace = field(default_factory=JobPace)
 
-    def improves(self, made: Reading, shown: Reading, done: float) -> bool:
-        """Whether to show what it made: each slice is better than those before it (a job that
-        began anew repeats some), and the first as good as what an earlier job left."""
-        return done >= self.shown if self.shown else _replaces(made, shown, done)
+    def improves(self, new: Reading, shown: Reading, done: float) -> bool:
+        """Return whether a new slice should replace the displayed reading.
+
+        Slices of one job only get better, except for those repeated after a restart; the first
+        slice must match what an earlier job left.
+        """
+        return done >= self.shown if self.shown else _replaces(new, shown, done)
 
 
 class RefinedReadings:
-    """Jobs of a schedule, by probe; they change its `readings` when the executor delivers.
+    """The refined jobs of a schedule, by probe; updates `readings` as answers arrive.
 
-    What is not in `read_at` is due at once: there, once the executor refines no more.
+    All methods run in the training thread.
+
+    Attributes:
+        executor: Runs the jobs.
+        pictures: Probes whose displayed reading comes from a job of the current network.
+        cancelled: Probes that were cancelled or failed; not restarted until asked for or the
+            network changes.
     """
 
     def __init__(
@@ -69,35 +87,65 @@ class RefinedReadings:
         read_at: dict[str, float],
         emit: Callable[[Event], None],
     ) -> None:
+        """Start without jobs.
+
+        Args:
+            probes: Probes by key.
+            readings: Displayed readings by probe, changed in place.
+            read_at: When each probe was read; a probe removed from it is due at once, which happens
+                if the executor fails.
+            emit: Takes scalars and failures.
+        """
         self.executor: ReadingExecutor = InlineReadings()
         self._probes = probes
         self._readings = readings
         self._emit = emit
         self._read_at = read_at
         self._jobs: dict[str, _RefiningState] = {}
-        self.pictures: set[str] = set()  # in `readings`, made by a job of the network as it is
-        # Or failed: not begun again before it is asked for, or the network changes.
+        self.pictures: set[str] = set()
+        # Cancelled or failed.
         self.cancelled: set[str] = set()
-        self._broken: set[str] = set()  # a fault that was reported
+        self._broken: set[str] = set()  # probes whose failure was reported
 
     @property
     def available(self) -> bool:
+        """Return whether the executor can refine.
+
+        Returns:
+            False for inline readings, and if the executor is in trouble.
+        """
         return self.executor.refines and not self.executor.trouble
 
     @property
     def busy(self) -> bool:
+        """Return whether a job is in progress.
+
+        Returns:
+            True until all jobs are over or cancelled.
+        """
         return any(progress.job is not None for progress in self._jobs.values())
 
     def step_of(self, name: str) -> int | None:
-        """The step that is being read; None where none is."""
+        """Return the step that is being read.
+
+        Args:
+            name: Key of the probe.
+
+        Returns:
+            Step, or None if no job is in progress.
+        """
         progress = self._jobs.get(name)
         return progress.step if progress is not None and progress.job is not None else None
 
     def begin(
         self, options: Mapping[str, Mapping[str, OptionValue]], contexts: StepContexts
     ) -> None:
-        """Read the probes with these options, in this order, of this step; jobs of another step
-        are given up."""
+        """Start jobs, in this order; jobs of the same probes at an earlier step are dropped.
+
+        Args:
+            options: Options by probe.
+            contexts: The probe examples under the current network.
+        """
         jobs = []
         for name, chosen in options.items():
             self._stop(name)
@@ -113,14 +161,21 @@ class RefinedReadings:
         self.executor.submit(jobs, contexts)
 
     def forget(self, name: str) -> None:
-        """Stop it, and let whatever comes next take the place of what is shown."""
+        """Stop a job, and let any later reading replace its picture.
+
+        Args:
+            name: Key of the probe.
+        """
         self._stop(name)
         self.cancelled.discard(name)
         self.pictures.discard(name)
 
     def invalidate(self) -> bool:
-        """The network is another one: nothing that was read of it is shown any more; whether
-        there was anything."""
+        """Drop all jobs and their readings, since the network has changed.
+
+        Returns:
+            Whether there were any readings.
+        """
         dropped = False
         for name in self._jobs:
             self.forget(name)
@@ -129,7 +184,11 @@ class RefinedReadings:
         return dropped
 
     def cancel(self, name: str) -> None:
-        """Stop refining; the picture stays."""
+        """Stop refining; the picture stays.
+
+        Args:
+            name: Key of the probe.
+        """
         if self.step_of(name) is None:
             return
         self._stop(name)
@@ -139,18 +198,31 @@ class RefinedReadings:
         self._finish(name, replace(shown, absent=absent, cancelled=True))
 
     def resume(self, name: str) -> bool:
-        """Let a cancelled reading be begun again; whether it was one."""
+        """Allow a cancelled probe to be read again.
+
+        Args:
+            name: Key of the probe.
+
+        Returns:
+            Whether it was cancelled.
+        """
         was_cancelled = name in self.cancelled
         self.cancelled.discard(name)
         return was_cancelled
 
     def end(self, trouble: str) -> bool:
-        """End all jobs of the executor where they take memory from training; whether there were
-        any. `trouble`: why, as part of a sentence."""
+        """End all jobs of the executor if they use the memory that training needs.
+
+        Args:
+            trouble: Why, as part of a sentence.
+
+        Returns:
+            Whether there were any.
+        """
         return self.executor.shares_memory and self.executor.close(trouble)
 
     def release(self) -> None:
-        """Stop all jobs: nobody watches any more."""
+        """Stop all jobs."""
         for name in self._jobs:
             self._stop(name)
 
@@ -173,21 +245,21 @@ class RefinedReadings:
     def _sharpen(self, name: str, progress: _RefiningState, piece: JobSlice) -> None:
         left = progress.pace.left(piece.done, piece.elapsed)
         if piece.result is not None:
-            made = _reading_of(name, progress.step, piece)
+            new = _reading_of(name, progress.step, piece)
         elif progress.newest is not None:
-            made = replace(progress.newest, error=piece.error, seconds=piece.elapsed)
+            new = replace(progress.newest, error=piece.error, seconds=piece.elapsed)
         else:
             return
-        progress.newest = made
+        progress.newest = new
         shown = self._readings.get(name)
-        if stands_for(shown, made):
+        if stands_for(shown, new):
             progress.newest = None
             return
         first = shown is None or name not in self.pictures
-        if shown is None or first or progress.improves(made, shown, piece.done):
+        if shown is None or first or progress.improves(new, shown, piece.done):
             self.pictures.add(name)
             progress.shown = piece.done
-            shown = replace(made, remark=describe_examples(made, progress.examples))
+            shown = replace(new, remark=describe_examples(new, progress.examples))
         self._readings[name] = replace(shown, progress=min(piece.done, 1.0), left=left)
 
     def _end(self, name: str, progress: _RefiningState, over: JobOver) -> None:
@@ -195,12 +267,12 @@ class RefinedReadings:
         if shown is None:
             return
         if not over.trouble:
-            made = progress.newest
-            if made is not None:
-                if made.scalars:  # of a reading that is as good as it gets
-                    seen = (made.examples, progress.examples if made.examples else 0)
-                    self._emit(ProbeScalars(made.step, name, made.scalars, *seen))
-                shown = replace(made, remark=describe_examples(made, progress.examples))
+            last = progress.newest
+            if last is not None:
+                if last.scalars:  # only final readings have scalars
+                    seen = (last.examples, progress.examples if last.examples else 0)
+                    self._emit(ProbeScalars(last.step, name, last.scalars, *seen))
+                shown = replace(last, remark=describe_examples(last, progress.examples))
                 self._broken.discard(name)
             self._finish(name, replace(shown, interval=shown.seconds))
         elif self.executor.trouble:
@@ -209,20 +281,22 @@ class RefinedReadings:
             self.cancelled.add(name)
             self._report(name, progress.step, over)
             if shown.pending:
-                why = f"{self._probes[name].title} has no picture: {over.trouble}."
+                why = f"{self._probes[name].title} is not available: {over.trouble}."
                 shown = replace(shown, absent=why, facts={"fault": "no picture"})
             else:
                 shown = replace(shown, remark=f"{shown.remark} · not refined: {over.trouble}")
             self._finish(name, replace(shown, cancelled=True))
 
     def _finish(self, name: str, reading: Reading) -> None:
-        """Show what stays: nothing is under way."""
+        """Show a reading that will not change any more."""
         self._readings[name] = replace(reading, progress=1.0, left=0.0)
 
     def _report(self, name: str, step: int, over: JobOver) -> None:
         if over.details and name not in self._broken:
             self._broken.add(name)
-            what = f"The probe '{self._probes[name].title}' of step {step:,}: {over.trouble}."
+            what = (
+                f"The probe '{self._probes[name].title}' failed at step {step:,}: {over.trouble}."
+            )
             self._emit(Failed(what, over.details))
 
 
@@ -244,7 +318,7 @@ def _reading_of(name: str, step: int, piece: JobSlice) -> Reading:
 
 
 def _replaces(new: Reading, shown: Reading, done: float) -> bool:
-    """Whether it is shown in the place of the other, which may be of an earlier step."""
+    """Return whether a new reading replaces the displayed one, which may be of an earlier step."""
     if done >= 1.0 or shown.absent:
         return True
     if _count(new) < _count(shown):
@@ -258,7 +332,15 @@ def _count(reading: Reading) -> float:
 
 
 def describe_examples(reading: Reading, whole: int) -> str:
-    """Return what a kernel is made of: '8 of 64 probe examples, exact', '64 … · ± 5 %'."""
+    """Describe what a kernel was computed from.
+
+    Args:
+        reading: The reading.
+        whole: Number of all probe examples.
+
+    Returns:
+        '8 of 64 probe examples, exact' or '64 probe examples · ± 5 %'; '' without a picture.
+    """
     if reading.absent:
         return ""
     seen = f"{reading.examples} of {whole}" if reading.examples else str(whole)

@@ -1,4 +1,6 @@
-"""Costly readings in slices, between the steps of the loop that is watched: in its own thread."""
+"""Run expensive readings in slices between the steps of a watched loop, in the loop's own
+thread.
+"""
 
 from __future__ import annotations
 
@@ -18,26 +20,26 @@ from dgn_engine.training.readings.reading_jobs import (
 )
 from dgn_engine.training.readings.watch_budget import WatchBudget
 
-GOOD = 0.05  # relative standard error at which an estimate is good enough, and …
-PICTURES = 4  # … the pictures of it after which that is believed: few draws may agree by chance
-LONGEST = 30.0  # seconds of work after which a reading stays as it is
+GOOD = 0.05  # relative standard error at which an estimate is good enough, after …
+PICTURES = 4  # … pictures: fewer draws may agree by chance
+LONGEST = 30.0  # seconds of work after which a reading is final
 
 
 @dataclass
 class _BegunJob:
-    """One job: its `pictures` of all probe examples, and whether there is any at all."""
+    """A job, its number of pictures of all probe examples, and whether it has any picture."""
 
     job: RefinedJob
-    whole: bool  # its slices are readings, each of twice the examples of the one before
+    whole: bool  # each slice is an exact reading of twice the examples
     pictures: int = 0
     shown: bool = False
 
 
 class SlicedReadings(ReadingExecutor):
-    """Refines one slice, of half a second or so, in each call of `latest`.
+    """Computes one slice, of about half a second, per call of `deliver_answers`.
 
-    `busy`: seconds that this thread has worked. A reading ends sooner than in a process that has a
-    core to itself: when its estimate is within `GOOD`, or after `LONGEST`.
+    A reading ends sooner than in a process with a core of its own: once its estimate is within
+    `GOOD`, or after `LONGEST` seconds.
     """
 
     refines = True
@@ -45,6 +47,12 @@ class SlicedReadings(ReadingExecutor):
     def __init__(
         self, busy: Callable[[], float], probes: Mapping[str, Probe] | None = None
     ) -> None:
+        """Create the executor.
+
+        Args:
+            busy: Returns seconds this thread has worked.
+            probes: Probes by key; all if None.
+        """
         self._busy = busy
         self._worked = 0.0
         self._since: float | None = None  # while a slice is being worked on
@@ -54,6 +62,12 @@ class SlicedReadings(ReadingExecutor):
         self._server = ReadingServer(self._collect, self._probes, self._seconds)
 
     def submit(self, jobs: Sequence[ExactJob | RefinedJob], contexts: StepContexts) -> None:
+        """Queue refined jobs on a copy of the network.
+
+        Args:
+            jobs: Refined jobs.
+            contexts: The probe examples under the current network.
+        """
         copied = contexts.copy_network().whole
         for job in jobs:
             assert isinstance(job, RefinedJob)
@@ -61,11 +75,23 @@ class SlicedReadings(ReadingExecutor):
             self._server.begin(job.order_for(contexts), copied)
 
     def cancel(self, job: ExactJob | RefinedJob) -> None:
+        """Remove a job.
+
+        Args:
+            job: A submitted job; others are ignored.
+        """
         if isinstance(job, RefinedJob) and self._jobs.pop(job.ticket, None) is not None:
             self._server.stop(job.ticket)
 
     def latest(self, budget: WatchBudget | None = None) -> bool:
-        """Do one slice, and deliver what it made."""
+        """Compute one slice and deliver its answers.
+
+        Args:
+            budget: Pays for the slice; None if the caller pays.
+
+        Returns:
+            Whether anything was delivered.
+        """
         if not self._server.busy:
             return False
         before = self._worked
@@ -85,6 +111,14 @@ class SlicedReadings(ReadingExecutor):
         return bool(answers)
 
     def close(self, trouble: str = "") -> bool:
+        """End all jobs.
+
+        Args:
+            trouble: Reason delivered to the jobs, as part of a sentence; '' to deliver nothing.
+
+        Returns:
+            Whether there were jobs.
+        """
         jobs, self._jobs = self._jobs, {}
         for ticket, begun in jobs.items():
             self._server.stop(ticket)
@@ -94,15 +128,24 @@ class SlicedReadings(ReadingExecutor):
 
     @property
     def waits(self) -> bool:
+        """Return whether there is work to do.
+
+        Returns:
+            True while any job is unfinished.
+        """
         return self._server.busy
 
     @property
     def awaited(self) -> bool:
-        """A reading has no picture yet."""
+        """Return whether a reading has no picture yet.
+
+        Returns:
+            True while any job has produced no result.
+        """
         return self._server.awaited
 
     def _seconds(self) -> float:
-        """Worked so far, by which the server measures: the loop's own steps do not count."""
+        """Return the seconds worked so far; the loop's own steps do not count."""
         return self._worked + (0.0 if self._since is None else self._busy() - self._since)
 
     def _collect(self, answer: Answer) -> None:

@@ -1,8 +1,8 @@
-"""Readings of a network on a card, beside its training: on a stream of their own, of a copy.
+"""Read a network on its card alongside training, on a separate stream and from a copy.
 
-The copy never leaves the card. Expensive readings are made in slices, as in a reading process; that
-has one thread of a CPU and no card: what takes seconds here would take minutes there. On a CPU,
-where tests use it, only the stream is missing.
+The copy never leaves the card. Expensive readings are computed in slices, as in the reading
+process; one CPU thread there would take minutes for what takes seconds here. On a CPU, for tests,
+only the stream is missing.
 """
 
 from __future__ import annotations
@@ -40,13 +40,18 @@ T = TypeVar("T")
 
 
 class SideStream:
-    """A stream beside the one that trains, and the one thread that works on it.
+    """A stream beside the training stream, and the one thread that works on it.
 
-    It does one piece of work after another, in the order in which they came, so that light and
-    heavy readings never compete with each other for the card.
+    Work runs one piece after another in order of submission, so that light and heavy readings never
+    compete for the card.
     """
 
     def __init__(self, device: torch.device) -> None:
+        """Create the stream; the thread starts with the first work.
+
+        Args:
+            device: Device of the networks; without a stream on a CPU.
+        """
         self._device = device
         self._stream: torch.cuda.Stream | None = None
         if device.type == "cuda":
@@ -55,7 +60,11 @@ class SideStream:
         self._newest: Future[Any] | None = None
 
     def record_event(self) -> torch.cuda.Event | None:
-        """Return an event of all that the calling thread has queued so far; None on a CPU."""
+        """Record what the calling thread has queued so far.
+
+        Returns:
+            An event for `wait_for`; None on a CPU.
+        """
         if self._stream is None:
             return None
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch's stub
@@ -63,17 +72,29 @@ class SideStream:
         return event
 
     def wait_for(self, event: torch.cuda.Event | None) -> None:
-        """Let what is queued here from now on come after this event."""
+        """Make all work queued here from now on wait for an event.
+
+        Args:
+            event: From `record_event`; None is ignored.
+        """
         if self._stream is not None and event is not None:
             self._stream.wait_event(event)
 
     def synchronize(self) -> None:
+        """Wait until the card has done all work of this stream."""
         if self._stream is not None:
-            with contextlib.suppress(RuntimeError):  # the thread that trains meets the same fault
+            with contextlib.suppress(RuntimeError):  # the training thread gets the same error
                 self._stream.synchronize()
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
-        """Do this work on the side; it is done when the card is."""
+        """Run work in the side thread.
+
+        Args:
+            work: Queues kernels on the side stream and returns a result.
+
+        Returns:
+            Resolves when the card is done as well.
+        """
 
         def on_the_side() -> T:
             if self._stream is None:
@@ -92,21 +113,26 @@ class SideStream:
 
     @property
     def has_waiting(self) -> bool:
+        """Return whether submitted work has not started yet.
+
+        Returns:
+            True if the newest piece of work is still queued.
+        """
         newest = self._newest
         return newest is not None and not (newest.running() or newest.done())
 
     def close(self) -> None:
-        """End the thread; what was submitted is finished first. Later work has another thread."""
+        """Finish the submitted work and end the thread; later work starts another."""
         if self._thread is not None:
             self._thread.shutdown(wait=True)
             self._thread = None
 
 
 class StreamReadings(ReadingExecutor):
-    """Works on the side stream of a card, in this process.
+    """Reads on a side stream of the card, in this process.
 
-    Refined jobs are touched by the thread of the side stream alone, which takes orders between two
-    slices. Exact readings are delivered together, when the last of them is there.
+    Only the side thread touches refined jobs; it takes orders between slices. Exact readings are
+    delivered together once the last of them is done.
     """
 
     refines = True
@@ -119,26 +145,39 @@ class StreamReadings(ReadingExecutor):
         clock: Callable[[], float] = time.monotonic,
         probes: Mapping[str, Probe] | None = None,
     ) -> None:
+        """Create the executor; its thread starts with the first work.
+
+        Args:
+            device: Device of the networks.
+            clock: Returns wall seconds.
+            probes: Probes by key; all if None.
+        """
         self._probes = all_probes() if probes is None else dict(probes)
         self._side = SideStream(device)
         self._clock = clock
         self._exact: list[tuple[ExactJob, Future[ExactAnswer]]] = []
         self._jobs: dict[int, RefinedJob] = {}
         self._awaited: set[int] = set()  # tickets of jobs whose first picture is awaited
-        # What to begin, after the event of the copy of its network, or to stop.
+        # Jobs to begin, after the event of their network's copy, or tickets to stop.
         self._orders: queue.SimpleQueue[
             tuple[BeginJob, ProbeContext, torch.cuda.Event | None] | int
         ] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
         self._server = self._new_server()
         self._work: Future[float] | None = None
-        self._took, self._ended = 0.0, clock()  # the last slice: its seconds, and when it ended
+        self._took, self._ended = 0.0, clock()  # duration and end of the last slice
         self._trains = False
 
     def _new_server(self) -> ReadingServer:
         return ReadingServer(self._answers.put, self._probes, self._clock)
 
     def submit(self, jobs: Sequence[ExactJob | RefinedJob], contexts: StepContexts) -> None:
+        """Copy the network and queue the jobs.
+
+        Args:
+            jobs: Exact or refined jobs.
+            contexts: The probe examples under the current network.
+        """
         copied = contexts.copy_network()
         for job in jobs:
             if isinstance(job, ExactJob):
@@ -155,6 +194,11 @@ class StreamReadings(ReadingExecutor):
             self._orders.put((job.order_for(contexts), copied.whole, event))
 
     def cancel(self, job: ExactJob | RefinedJob) -> None:
+        """Cancel a job; wait for an exact job that is already running.
+
+        Args:
+            job: A submitted job; others are ignored.
+        """
         if isinstance(job, RefinedJob):
             if self._jobs.pop(job.ticket, None) is not None:
                 self._awaited.discard(job.ticket)
@@ -166,17 +210,30 @@ class StreamReadings(ReadingExecutor):
                 wait([pair[1]])
 
     def latest(self, budget: WatchBudget | None = None) -> bool:
-        """Deliver what was made, charge the slice that has ended, and begin the next if it may.
+        """Deliver answers, charge the finished slice, and start the next if the budget allows.
 
-        First pictures are made on credit. Where nothing trains, slices follow each other.
+        First pictures are computed on credit. While nothing trains, slices follow each other.
+
+        Args:
+            budget: Budget of the training run; None if nothing trains.
+
+        Returns:
+            Whether anything was delivered.
         """
         exact = self._deliver_exact()
         self._advance(budget)
         return self._deliver_slices() or exact
 
     def close(self, trouble: str = "") -> bool:
-        """End all refined jobs, and the thread, after the slice that it is at."""
-        self._trains = True  # no other slice follows it
+        """End all refined jobs, and the thread after its current slice.
+
+        Args:
+            trouble: Reason delivered to the jobs, as part of a sentence; '' to deliver nothing.
+
+        Returns:
+            Whether there were jobs.
+        """
+        self._trains = True  # so that no slice follows the current one
         self._side.close()
         self._work = None
         self._forget_networks()
@@ -186,7 +243,7 @@ class StreamReadings(ReadingExecutor):
         return bool(jobs)
 
     def _forget_networks(self) -> None:
-        """Drop what the idle thread of the side stream has begun, is to begin, and has made."""
+        """Drop the begun, queued and answered jobs; the side thread must be idle."""
         self._server = self._new_server()
         self._awaited.clear()
         while not self._orders.empty():
@@ -232,10 +289,10 @@ class StreamReadings(ReadingExecutor):
             self._work = self._side.submit(self._take_orders)
 
     def _charge(self, work: Future[float], budget: WatchBudget | None) -> bool:
-        """Have training pay for a slice; False where it failed, and all jobs are over."""
+        """Charge a finished slice; return False if it failed, which ends all jobs."""
         try:
             seconds = work.result()
-        except Exception as error:  # not of a probe, for which the server answers
+        except Exception as error:  # probe errors are answered by the server
             trouble = f"it failed ({str(error).rstrip('.') or type(error).__name__})"
             details = "".join(traceback.format_exception(error))
             self._forget_networks()
@@ -275,16 +332,16 @@ class StreamReadings(ReadingExecutor):
         return 0.0
 
     def _refine(self) -> float:
-        """Do one slice, or slice after slice while nothing trains.
+        """Compute one slice, or slice after slice while nothing trains.
 
         Returns:
-            The seconds that were taken from training.
+            Seconds taken from training.
         """
         while True:
             self._take_orders()
             if not self._server.busy:
                 return 0.0
-            with products("ieee"):  # whatever steps are computed in
+            with products("ieee"):  # whatever the precision of training
                 began = self._clock()
                 self._server.work()
                 self._side.synchronize()

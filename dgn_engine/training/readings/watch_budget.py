@@ -1,12 +1,12 @@
-"""The budget of watching: one share of a run's step rate for everything that is not training.
+"""The watch budget: one share of a run's step rate for everything that is not training.
 
-Every expense is charged here, in processor seconds: readings, test scores between epochs, frames,
-copies, the recorder's thread and that of a window in this process. Seconds of another thread count
-half as much again (`SHARED`): training waits for the interpreter, and finds its caches cold. That
-is a guess: in a window an `OverheadMeter` measures how many steps are lost, and then all expenses
-count for as much more or less. What comes by itself (the window at rest, recording) is paid first;
-what is left is divided over rounds, in which all that is watched is read and drawn. What the user
-causes is read and drawn at once, on credit.
+All expenses are charged in processor seconds: readings, test scores between epochs, frames, copies,
+the recorder's thread, and the thread of a window in this process. Seconds of another thread count
+1.5 times (`SHARED`), since training waits for the interpreter lock and finds its caches cold. In a
+window, an `OverheadMeter` measures the actual loss, and all expenses are scaled to match.
+Background expenses (the idle window, recording) are paid first; the rest is divided over rounds, in
+which everything watched is read and drawn. What the user causes is read and drawn at once, on
+credit.
 """
 
 from __future__ import annotations
@@ -26,68 +26,90 @@ from dgn_engine.training.readings.overhead_meter import (
     seconds_of_other_threads,
 )
 
-SHARE = 0.05  # of the step rate, as long as the user sets no other
+SHARE = 0.05  # of the step rate, by default
 SHORTEST = 0.25  # seconds between two rounds
-LONGEST = 5.0  # … where a processor is free for the run, even if the rest takes the whole share
-STARVED = 30.0  # … where the run gets a fraction of one; and never less than a round's own share
-SLOWEST = 6.0  # times as long may what comes by itself wait
-SHARED = 1.5  # seconds that training loses by one of another thread, as measured: 1 it waits, and
+LONGEST = 5.0  # … at most if the run has a processor, even if background work takes it all
+STARVED = 30.0  # … at most if it has a fraction of one; never less than a round's own share
+SLOWEST = 6.0  # factor by which background work may be delayed
+SHARED = 1.5  # seconds training loses per second of another thread, as measured: it waits 1 s, and
 # its own steps take longer afterwards (docs/performance.md, Viewer overhead)
-SURE = 0.25  # of what may be spent goes to rounds, however much the rest takes
-IDLE_SHARE = 0.2  # of the time in which a paced run waits is free: nothing is delayed by it
+SURE = 0.25  # of the budget is guaranteed to rounds
+IDLE_SHARE = 0.2  # of a paced run's waiting time is free, as it delays nothing
 PAYBACK = 15.0  # seconds over which debts are paid back
 DEBT = 60.0  # seconds of allowance that are paid back at most, so that an hour of overload is
 # not followed by an hour without pictures
-SETTLE = 0.25  # seconds between two accounts
+SETTLE = 0.25  # seconds between two updates of the account
 MEMORY = 4.0  # seconds over which rates are smoothed
-LONG = 20.0  # … what a picture costs
-_NEWEST = 0.3  # weight of the newest cost
-_LEAST = 1e-4  # seconds: what is cheaper is counted so
+LONG = 20.0  # … over which the cost of a picture is smoothed
+_NEWEST = 0.3  # weight of the newest cost in its running mean
+_LEAST = 1e-4  # seconds: lower bound of a cost
 _HIGHEST = 0.95  # share of all time that can be spent
-_STEADY = 0.02  # change, at most, from one account to the next: its effect is seen seconds later
-_TRUST = 0.5  # standard error of what the ledger says, as a part of it, before it is measured
-_SCALES = (0.5, 8.0)  # seconds that training loses for one that is charged, within reason
-_STOPPED = 2.0  # seconds, and …
-_MOSTLY = 4.0  # … times as long as a thread has worked, after which it was stopped meanwhile
+_STEADY = 0.02  # largest relative change per account, as its effect only shows seconds later
+_TRUST = 0.5  # relative standard error of the charged loss
+_SCALES = (0.5, 8.0)  # range of seconds lost per second charged
+_STOPPED = 2.0  # wall seconds, and …
+_MOSTLY = 4.0  # … times the worked seconds, beyond which the process was suspended
 DRAWING = "drawing"
-ROUNDS = ("readings", "test scores", DRAWING)  # expenses that are divided; the others come first
+ROUNDS = ("readings", "test scores", DRAWING)  # divided over rounds; all others are background
 
 
 def seconds_awake(wall: float, busy: float, usual: float = 0.0) -> float:
-    """Return how much of a time was spent awake: a machine that slept, or a process that was
-    stopped, has worked for no more than a small part of it.
+    """Return how much of an interval the machine or process was awake.
+
+    A suspended machine or stopped process has worked for only a small part of the interval.
 
     Args:
-        wall: Seconds by the clock.
-        busy: Seconds that the thread has worked meanwhile.
-        usual: Seconds that it takes as a rule, where the thread also waits.
+        wall: Wall seconds.
+        busy: Seconds the thread has worked.
+        usual: Usual wall seconds, for a thread that also waits.
+
+    Returns:
+        `wall`, or the worked seconds if it was suspended.
     """
     worked = max(busy, usual)
     return worked if wall > max(_STOPPED, _MOSTLY * worked) else wall
 
 
 class _Rate:
-    """So much of something a second, smoothed over `memory` seconds."""
+    """An amount per second, smoothed exponentially over `memory` seconds."""
 
     def __init__(self, memory: float = MEMORY) -> None:
         self._memory = memory
         self._total = self._time = 0.0
 
     def add(self, amount: float, seconds: float) -> None:
-        kept = math.exp(-seconds / self._memory)
-        self._total = kept * self._total + amount
-        self._time = kept * self._time + seconds
+        """Add an amount.
+
+        Args:
+            amount: Amount of this interval.
+            seconds: Length of the interval.
+        """
+        decay = math.exp(-seconds / self._memory)
+        self._total = decay * self._total + amount
+        self._time = decay * self._time + seconds
 
     @property
     def value(self) -> float:
+        """Return the amount per second.
+
+        Returns:
+            0 before the first interval.
+        """
         return self._total / self._time if self._time else 0.0
 
 
 class WatchBudget:
-    """The ledger of one run. `interval` says how long each of what is watched has to wait.
+    """The ledger of one run: what watching may cost, has cost, and when each probe may be read
+    again.
 
-    `clock`: wall seconds. `busy`: seconds that the calling thread has worked, which are those of
-    the processor; where a GPU does the work, those of the clock.
+    All methods run in the training thread.
+
+    Attributes:
+        clock: Returns wall seconds.
+        busy: Returns seconds the calling thread has worked; wall seconds if a GPU does the work.
+        every: Seconds between two rounds.
+        overhead: Measures the actual loss.
+        account: Newest account, for display.
     """
 
     def __init__(
@@ -99,33 +121,45 @@ class WatchBudget:
         queued: Callable[[], float] = queued_seconds,
         others: Callable[[], float] = seconds_of_other_threads,
     ) -> None:
-        """`debt`: seconds of allowance that are paid back at most. `queued`, `others`: as of
-        `OverheadMeter`."""
+        """Open an empty ledger.
+
+        Args:
+            share: Share of the run's time to spend, in (0, 1).
+            clock: Returns wall seconds.
+            busy: Returns seconds the calling thread has worked.
+            debt: Seconds of allowance that are paid back at most.
+            queued: As for `OverheadMeter`.
+            others: As for `OverheadMeter`.
+        """
         self._share = share
         self._debt = debt
         self.clock = clock
         self.busy = busy
         self._open: dict[str, float] = {}  # charged since the last account
-        self._own = 0.0  # of it by the thread that trains
-        self._account: tuple[float, float] | None = None  # wall and busy then
-        self._between = 0.0  # seconds from the account before to the last one
-        self._rates: dict[str, _Rate] = {}  # of each expense
+        self._own = 0.0  # part of it by the training thread
+        self._account: tuple[float, float] | None = None  # wall and busy at the last account
+        self._between = 0.0  # seconds between the last two accounts
+        self._rates: dict[str, _Rate] = {}  # by expense
         self._allowed, self._idle, self._trained = _Rate(), _Rate(), _Rate()
-        self._cost: dict[str, float] = {}  # of the last readings of each
-        self._strides: dict[str, int] = {}  # every so many rounds it is read
-        self._readings = 0  # since the last account
+        self._cost: dict[str, float] = {}  # running mean of each probe's readings
+        self._strides: dict[str, int] = {}  # rounds from one reading to the next
+        self._readings = 0  # readings since the last account
         self._read, self._drawn = _Rate(LONG), _Rate(LONG)  # readings, and seconds of drawing
         self._balance = 0.0  # seconds saved, or owed
-        self.every = SHORTEST  # seconds between two rounds
+        self.every = SHORTEST
         self.overhead = OverheadMeter(clock, busy, queued, others)
-        self._scale = 1.0  # seconds that training loses for one that is charged
+        self._scale = 1.0  # seconds training loses per second charged
         self._scaled_by: Overhead | None = None
-        self._slow = 1.0  # how many times as long what comes by itself waits
+        self._slow = 1.0  # factor by which background work is delayed
         self.account = Watching(share)
 
     @property
     def share(self) -> float:
-        """Of the run's time, that may be spent."""
+        """Return the share of the run's time that watching may take.
+
+        Returns:
+            In (0, 1).
+        """
         return self._share
 
     @share.setter
@@ -134,7 +168,13 @@ class WatchBudget:
         self._plan()
 
     def charge(self, expense: str, seconds: float, own: bool = True) -> None:
-        """Somebody took so many processor seconds; `own`: the thread that trains."""
+        """Charge processor seconds.
+
+        Args:
+            expense: Name of the expense, such as 'recording'.
+            seconds: Processor seconds.
+            own: Whether the training thread spent them.
+        """
         lost = seconds if own else SHARED * seconds
         self.overhead.charged += lost
         self._open[expense] = self._open.get(expense, 0.0) + self._scale * lost
@@ -142,11 +182,22 @@ class WatchBudget:
             self._own += seconds
 
     def add_debt(self, expense: str, seconds: float) -> None:
-        """The thread that trains took so long before the account was opened."""
+        """Charge time that the training thread spent before the first account.
+
+        Args:
+            expense: Name of the expense.
+            seconds: Processor seconds.
+        """
         self._open[expense] = self._open.get(expense, 0.0) + seconds
 
     def took(self, name: str, expense: str, seconds: float) -> None:
-        """A reading of `name` took so long; it is charged, and decides when the next one is due."""
+        """Charge a reading, whose cost sets when the next is due.
+
+        Args:
+            name: Key of the probe, or other thing that is read.
+            expense: Name of the expense.
+            seconds: Processor seconds.
+        """
         self.charge(expense, seconds)
         self._readings += 1
         before = self._cost.get(name, seconds)
@@ -155,36 +206,78 @@ class WatchBudget:
 
     @property
     def in_credit(self) -> bool:
-        """Whether nothing is owed: what can wait may be done now."""
+        """Return whether nothing is owed, so that work that can wait may run.
+
+        Returns:
+            True if the balance covers the open charges.
+        """
         return self._balance >= sum(self._open.values())
 
     def may_refine(self, seconds: float, since: float) -> bool:
-        """Whether a refinement that takes so long may begin, `since` seconds after the last one:
-        in credit, or because refinements have a sure part of what may be spent."""
+        """Return whether a refinement may start: in credit, or by its guaranteed share.
+
+        Args:
+            seconds: Expected duration.
+            since: Seconds since the last refinement ended.
+
+        Returns:
+            True if it may start now.
+        """
         return self.in_credit or since >= self.spacing(seconds, SURE)
 
     def forget(self, names: Collection[str]) -> None:
+        """Forget the cost of things that are no longer watched.
+
+        Args:
+            names: Keys of the probes.
+        """
         for name in names:
             self._cost.pop(name, None)
         self._plan()
 
     def interval(self, name: str) -> float:
-        """Seconds from one reading of it to the next."""
+        """Return the time between two readings of a probe.
+
+        Args:
+            name: Key of the probe.
+
+        Returns:
+            Seconds.
+        """
         return self.every * self._strides.get(name, 1)
 
     def spacing(self, seconds: float, part: float) -> float:
-        """Seconds from one expense of this size to the next, where such may take this part of all
-        that is allowed."""
+        """Return how far apart expenses of one size must be to stay within a share of the budget.
+
+        Args:
+            seconds: Processor seconds of one expense.
+            part: Share of the budget it may use, in (0, 1].
+
+        Returns:
+            Seconds from one to the next.
+        """
         return self._scale * seconds / (part * (self._allowed.value or self._share))
 
     def unprompted(self, every: float) -> float:
-        """Seconds from one frame, or one writing of notes, to the next, where `every` is often
-        enough: more where what comes by itself would take what is meant for rounds."""
+        """Return the interval of background work, stretched if it would starve the rounds.
+
+        Args:
+            every: Seconds that are often enough.
+
+        Returns:
+            Seconds, up to `SLOWEST` times as long.
+        """
         return self._slow * every
 
     def settle(self, running: bool, paced: bool = False) -> None:
-        """Between two steps: account for what was trained and spent. While the run stands still,
-        nothing is earned and nothing charged. `paced`: it waits between its steps."""
+        """Update the account; call between two steps.
+
+        While the run is paused, nothing is earned or charged.
+
+        Args:
+            running: Whether the run takes steps.
+            paced: Whether it waits between its steps.
+        """
         if not running or paced:
             self.overhead.leave(PACED if running else RESTING)
         now = self.clock()
@@ -220,37 +313,39 @@ class WatchBudget:
         self.account = self._new_account()
 
     def _count_as_measured(self) -> None:
-        """Count expenses as what was measured to be lost by them: the mean of that and of what the
-        ledger says by itself, each weighted by its certainty."""
-        measured, said = self.overhead.measured, self.overhead.ledger_share
-        if measured is None or measured is self._scaled_by or said <= 0.0:
+        """Scale expenses to the measured loss.
+
+        The target is the mean of the measured and the charged loss, each weighted by its certainty.
+        """
+        measured, charged = self.overhead.measured, self.overhead.ledger_share
+        if measured is None or measured is self._scaled_by or charged <= 0.0:
             return
         self._scaled_by = measured
-        sure = (_TRUST * said) ** 2
+        sure = (_TRUST * charged) ** 2  # variance of the charged loss
         weight = sure / (sure + measured.noise**2)
-        lost = weight * max(measured.lost, 0.0) + (1.0 - weight) * said
+        lost = weight * max(measured.lost, 0.0) + (1.0 - weight) * charged
         low, high = _SCALES
-        scale = min(max(lost / said, low), high)
+        scale = min(max(lost / charged, low), high)
         self._scale += _NEWEST * (scale - self._scale)
 
     @property
     def _fixed(self) -> float:
-        """Seconds a second of what comes by itself."""
+        """Return seconds per second of background expenses."""
         return sum(rate.value for name, rate in self._rates.items() if name not in ROUNDS)
 
     @property
     def _core(self) -> float:
-        """The part of a processor that the run and its waiting have."""
+        """Return the share of a processor that the run has, waiting included."""
         return min(max(self._trained.value, 0.01), 1.0) if self._trained.value else 1.0
 
     def _plan(self) -> None:
-        """How long a round takes, what is left for it, and so the time between two rounds.
+        """Set the time between rounds, and in which rounds each probe is read.
 
-        What is dearer is read in every so many-th round: intervals go as the root of the costs,
-        which makes their sum the least that the share allows.
+        Expensive probes are read only every n-th round: with intervals proportional to the square
+        root of the cost, the sum of the intervals is the least that the share allows.
         """
         drawing = self._drawn.value * self.every  # of a round
-        read = max(self._read.value, 1.0 / LONG) if self._read.value else math.inf  # one, at least
+        read = max(self._read.value, 1.0 / LONG) if self._read.value else math.inf
         picture = self._drawn.value / read
         scale = self._scale
         costs = {name: max(scale * c, _LEAST) + picture for name, c in self._cost.items()}
@@ -265,7 +360,7 @@ class WatchBudget:
         self.every = max(min(whole / left, longest), SHORTEST)
 
     def _new_account(self) -> Watching:
-        """What watching takes at present, as shares of the run's time."""
+        """Return the current cost of watching, as shares of the run's time."""
         free = self._idle.value
         rates = {name: rate.value for name, rate in self._rates.items()}
         spent = sum(rates.values())
