@@ -1,1 +1,1 @@
-"""Training one run: steps, scores, probes, and what is recorded of them."""
+"""Train one run: steps, scores, probes, and recording."""

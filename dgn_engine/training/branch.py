@@ -1,9 +1,9 @@
-"""A branch: a recorded run of its own that goes on from a step of another, changed there.
+"""Branches: a recorded run that continues another from one of its steps, with changes.
 
-Until that step its log is its parent's; the first of its checkpoints is the parent's state with the
-changes carried out, so that it goes on from its folder like any other run, and needs its parent no
-more. It equals, bit for bit, a run that went on from that step and was changed in the same way
-between two steps (THEORY §1, 'Swapping in mid-run').
+Up to that step the log is its parent's. Its first checkpoint is the parent's state with the changes
+applied, so a branch continues from its own folder like any run and no longer needs its parent. It
+equals, bit for bit, a run that was changed in the same way between the same two steps (THEORY §1,
+'Swapping in mid-run').
 """
 
 from __future__ import annotations
@@ -40,25 +40,38 @@ def begin_branch(
     *,
     after_changes: bool = False,
 ) -> tuple[RunFolder, Run]:
-    """A new folder, and the run in it as it begins at `step` of the run in `parent` (None: at its
-    newest checkpoint, with what was changed there). What happens to it from then on goes to `emit`;
-    what is changed stands in its log. `after_changes`: as of `recorded_run_at`.
+    """Create a branch: its folder, and its run at the branching step.
 
-    `steps`: how many it takes; 0: until it is stopped; None: up to its parent's end. Raises
-    `UserError` where that step cannot be had (`recorded_run_at` says why), its data are others now,
-    or the changes cannot be made.
+    Args:
+        parent: Folder of the parent run.
+        step: Step of the parent; None for its newest checkpoint, including changes made there.
+        changes: Changes of the branch, recorded in its log.
+        out: The new folder.
+        emit: Takes the events of the branch from then on.
+        report: Called with a description of the progress, and the share done or None.
+        steps: Number of steps of the branch; 0 to run until stopped; None to end where the parent
+            ends.
+        examples: Examples of the configuration, if they are loaded already.
+        after_changes: As for `recorded_run_at`.
+
+    Returns:
+        The folder, held open, and the run.
+
+    Raises:
+        UserError: The step cannot be restored (see `recorded_run_at`), the data have changed, or
+            the changes cannot be made.
     """
     reader = RunReader(parent)
     if step is None:
         step, after_changes = reader.checkpoint().step, True
-    told: list[Event] = []
+    events: list[Event] = []
     begun = False
 
     def hear(event: Event) -> None:
         if begun:
             emit(event)
         else:
-            told.append(event)
+            events.append(event)
 
     state = recorded_run_at(reader, step, hear, report, examples, after_changes=after_changes)
     run = state.run
@@ -67,7 +80,7 @@ def begin_branch(
     _set_end(run, steps)
     folder = _folder(reader, state, changes, out)
     try:
-        for event in told:
+        for event in events:
             if is_logged(event):
                 folder.note(log_word(event), to_plain(event))
         first = capture(run)
@@ -85,8 +98,15 @@ def begin_branch(
 
 
 def carry_out(changes: BranchChanges, run: Run) -> None:
-    """Make these changes in a run between two steps, the seed first: what a regime draws is drawn
-    by it. Raises `UserError` where one cannot be made."""
+    """Apply changes to a run between two steps, seed first, as a regime draws from it.
+
+    Args:
+        changes: The changes.
+        run: The run.
+
+    Raises:
+        UserError: A change cannot be made.
+    """
     if changes.seed is not None:
         run.trainer.reseed(changes.seed)
     if changes.regime and changes.regime != run.trainer.regime.name:
@@ -104,7 +124,16 @@ def carry_out(changes: BranchChanges, run: Run) -> None:
 
 
 def branch_name(config: RunConfig, regime: str, step: int) -> str:
-    """Of a folder: time, regime, network, data and where it began."""
+    """Return a folder name: time, regime, network, data and branching step.
+
+    Args:
+        config: Configuration of the parent.
+        regime: Regime of the branch.
+        step: Branching step.
+
+    Returns:
+        For example '20260102-030405-fl-fc-mnist-from-500'.
+    """
     words = f"{regime}-{config.net.short}-{config.data.name.partition(':')[0]}"
     return f"{datetime.now():%Y%m%d-%H%M%S}-{words}-from-{step}"
 
@@ -114,12 +143,12 @@ def _set_end(run: Run, steps: int | None) -> None:
         run.total_steps = run.step_count + steps if steps else 0
     elif not run.total_steps:
         raise UserError(
-            "The run has no end, and so its branch has none; say --steps N.", kind="no-end"
+            "The run has no last step, and neither would its branch; pass --steps N.", kind="no-end"
         )
     elif run.step_count >= run.total_steps:
         raise UserError(
-            f"The run ends at step {run.total_steps:,}, where its branch would begin; "
-            "say --steps N.",
+            f"The run ends at step {run.total_steps:,}, where its branch would start; "
+            "pass --steps N.",
             kind="no-end",
             value=run.total_steps,
         )

@@ -1,4 +1,4 @@
-"""What is changed of a run between two steps: its regime, weights, wires and settings."""
+"""Changes of a run between two steps: regime, weights, wiring and settings."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ from dgn_engine.training.trainer import Trainer
 
 
 class ControlledRun:
-    """The changes of a run: each is carried out and emitted.
+    """Applies changes to a run and emits each as an event.
+
+    All methods run in the training thread, between two steps.
 
     Attributes:
-        before_change: Told of a change of the weights before it is carried out.
-        snapshot: Of this moment, while a change is carried out.
-        pretrain_steps: After which the regime changes by itself; 0: no more.
-        gates_source: The file that the gates are from, '' where they are the run's own.
-        pace: Steps a second that are wanted.
+        before_change: Called with a description before weights are changed.
+        snapshot: State of this moment while a change is applied, else None.
+        pretrain_steps: Step at which pre-training ends; 0 without pre-training.
+        gates_source: File that the gates come from; '' if they are the run's own.
+        pace: Target speed in steps per second.
     """
 
     def __init__(
@@ -41,6 +43,15 @@ class ControlledRun:
         probed: ProbedExamples,
         emit: Callable[[Event], None],
     ) -> None:
+        """Bind the parts of a run.
+
+        Args:
+            config: Configuration of the run.
+            trainer: Its trainer.
+            evaluation: Restarted when the network changes.
+            probed: Its readings are invalidated when the network changes.
+            emit: Takes the events.
+        """
         self._config = config
         self._trainer = trainer
         self._evaluation = evaluation
@@ -53,11 +64,24 @@ class ControlledRun:
         self.pace = config.training.pace
 
     def announce_change(self, change: str) -> None:
-        """Let the weights be recorded before they are changed: 'FR-II', 'weights of x.pt'."""
+        """Give the recorder a chance to save the weights before they change.
+
+        Args:
+            change: Description: 'FR-II', 'weights of x.pt'.
+        """
         self.before_change(change)
         self.snapshot = None
 
     def swap(self, name: str, restart_value: bool) -> None:
+        """Switch to another regime.
+
+        Args:
+            name: Name of the regime.
+            restart_value: Whether to redraw Θ^v, for regimes with copied gates.
+
+        Raises:
+            UserError: The network cannot enter this regime.
+        """
         after = find_regime(name)
         check_entry(self._trainer.network, self._trainer.regime, after)
         restart = restart_value and after.takes_gates
@@ -67,7 +91,16 @@ class ControlledRun:
         self._swapped(before, self._trainer.control.swap(after, restart))
 
     def take_gates(self, match: LayerMatching, source: str, restart_value: bool) -> None:
-        """Θ^f := the weights of a file; the regime becomes the one for copied gates."""
+        """Set Θ^f to the weights of a file, and enter the regime for copied gates.
+
+        Args:
+            match: Matched weights.
+            source: Name of the file.
+            restart_value: Whether to redraw Θ^v.
+
+        Raises:
+            UserError: The network cannot enter the regime.
+        """
         control = self._trainer.control
         before, after = control.regime, only_regime("for_copied_gates")
         check_entry(control.network, before, after)
@@ -81,37 +114,83 @@ class ControlledRun:
         self._swapped(before.name, replace(change, kept=kept, copied=copied), source)
 
     def take_weights(self, match: LayerMatching, source: str) -> None:
-        """Θ^v := the weights of a file; regime and gates stay what they are."""
+        """Set Θ^v to the weights of a file; regime and gates stay.
+
+        Args:
+            match: Matched weights.
+            source: Name of the file.
+
+        Raises:
+            UserError: The weights have biases and the network has none.
+        """
         self.announce_change(f"weights of {source}")
         self._trainer.control.take_weights(*tensors_of(match))
         self._changed()
         self._emit(weights_taken(match, source, self._trainer.step_count))
 
     def rewire(self, order: tuple[int, ...]) -> None:
-        """Another order of the gate layers from the next step on; each keeps its rotation."""
+        """Permute the gate layers from the next step on; each keeps its rotation.
+
+        Args:
+            order: Gate layer of each value layer, 0-based.
+
+        Raises:
+            UserError: The regime has no wiring, or shapes do not fit.
+        """
         need_wires(self._trainer.regime, "permute")
         self._trainer.control.rewire(order)
         self._rewired()
 
     def rotate(self, rotation: tuple[int, ...], shift: tuple[int, ...] = ()) -> None:
-        """Turn each value layer's gates by so many units, maps also by rows and columns."""
+        """Rotate the gates of each value layer.
+
+        Args:
+            rotation: Units (channels) per layer.
+            shift: Rows and columns per layer, for convolutions.
+
+        Raises:
+            UserError: The regime has no wiring, or a value does not fit its layer.
+        """
         need_wires(self._trainer.regime, "rotate")
         self._trainer.control.reroute(rotation, shift)
         self._rewired()
 
     def set_learning_rate(self, rate: float) -> None:
+        """Set the learning rate from the next step on.
+
+        Args:
+            rate: Must be positive.
+
+        Raises:
+            UserError: The value is not allowed.
+        """
         replace(self._config.training, learning_rate=rate)  # validates
         self._trainer.optimizer.set_learning_rate(rate)
         self.emit_settings()
 
     def set_beta(self, beta: float) -> None:
-        """Set the steepness of the soft gate, which must be positive."""
+        """Set the steepness β of soft gates.
+
+        Args:
+            beta: Must be positive.
+
+        Raises:
+            UserError: The value is not allowed.
+        """
         gating = replace(self._config.gating, beta=beta)  # validates
         self._trainer.network.set_gate(beta=beta, epsilon=gating.epsilon)
         self._changed()
         self.emit_settings()
 
     def set_value_input(self, value_input: ValueInput) -> None:
+        """Set what the value network is fed.
+
+        Args:
+            value_input: 'image', 'ones' or 'random'.
+
+        Raises:
+            UserError: The value is not allowed.
+        """
         replace(self._config.gating, value_input=value_input)  # validates
         self._trainer.network.value_input = value_input
         self._changed()
@@ -119,14 +198,24 @@ class ControlledRun:
 
     @property
     def wires(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """Order, rotation and shift of the gate layers."""
+        """Return order, rotation and shift of the gate layers.
+
+        Returns:
+            Three tuples, as `apply_wiring` takes them.
+        """
         network = self._trainer.network
         return network.wiring, *turned(network.routes)
 
     def wire(
         self, order: tuple[int, ...], rotation: tuple[int, ...], shift: tuple[int, ...]
     ) -> None:
-        """Set what of them is different now."""
+        """Set order, rotation and shift, where they differ from the current ones.
+
+        Args:
+            order: Gate layer of each value layer.
+            rotation: Units per layer.
+            shift: Rows and columns per layer.
+        """
         if self.wires[0] != order:
             self.rewire(order)
         if self.wires[1:] != (rotation, shift):
@@ -134,12 +223,22 @@ class ControlledRun:
 
     @property
     def dials(self) -> tuple[float, float, ValueInput]:
-        """Learning rate, β and value input."""
+        """Return learning rate, β and value input.
+
+        Returns:
+            As `set_dials` takes them.
+        """
         network = self._trainer.network
         return self._trainer.optimizer.learning_rate, network.gate.beta, network.value_input
 
     def set_dials(self, learning_rate: float, beta: float, value_input: ValueInput) -> None:
-        """Set what of them is different now."""
+        """Set learning rate, β and value input, where they differ from the current ones.
+
+        Args:
+            learning_rate: Learning rate.
+            beta: Steepness of soft gates.
+            value_input: 'image', 'ones' or 'random'.
+        """
         now = self.dials
         if now[0] != learning_rate:
             self.set_learning_rate(learning_rate)
@@ -149,15 +248,24 @@ class ControlledRun:
             self.set_value_input(value_input)
 
     def set_pace(self, pace: float) -> None:
+        """Set the target speed.
+
+        Args:
+            pace: Steps per second; 0 for no limit.
+
+        Raises:
+            UserError: The value is not allowed.
+        """
         replace(self._config.training, pace=pace)  # validates
         self.pace = pace
         self.emit_settings()
 
     def emit_settings(self) -> None:
+        """Emit the current settings."""
         self._emit(SettingChanged(self._trainer.step_count, *self.dials, self.pace))
 
     def _changed(self) -> None:
-        """Something other than a step changed what the network computes."""
+        """Invalidate readings and scores, since the network changed other than by a step."""
         self._probed.invalidate_readings()
         self._evaluation.restart()
 

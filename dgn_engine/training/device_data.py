@@ -1,4 +1,4 @@
-"""The examples as tensors on the device, and the order in which they are shown."""
+"""The examples as tensors on the device, and the order in which training sees them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,19 @@ from dgn_engine.protocol.watching import ProbeSet
 from dgn_engine.random_streams import random_stream, send_to_device
 
 ALL = ProbeChoice()  # balanced over all classes
-DRAWN = "drawn"  # stands for the class of an example of the user's own, which has none
+DRAWN = "drawn"  # class name of examples drawn by the user, which have no class
 
 
 @dataclass(frozen=True)
 class DeviceData:
     """Inputs (n, *input_shape) and integer labels (n,) of both splits, on the device.
 
-    `fingerprint`: of the examples that they were made of.
+    Attributes:
+        train_x: Training inputs.
+        train_y: Training labels.
+        test_x: Test inputs.
+        test_y: Test labels.
+        fingerprint: Fingerprint of the examples they were made from.
     """
 
     train_x: Tensor
@@ -40,7 +45,16 @@ class DeviceData:
 
 
 def to_device(examples: Examples, architecture: Architecture, device: torch.device) -> DeviceData:
-    """Copy the examples to the device once, in the shape that the network takes."""
+    """Copy examples to a device, reshaped to the network's input.
+
+    Args:
+        examples: Examples in main memory.
+        architecture: Its input shape is used.
+        device: Where to put them.
+
+    Returns:
+        The tensors.
+    """
 
     def inputs(images: Array) -> Tensor:
         tensor = torch.from_numpy(np.ascontiguousarray(images))
@@ -59,43 +73,76 @@ def to_device(examples: Examples, architecture: Architecture, device: torch.devi
 
 
 class Batches:
-    """The training examples that each step is shown, a function of (seed, step).
+    """The training examples of each step, a function of (seed, step).
 
-    `data` may be replaced by equal ones between two steps.
+    Attributes:
+        data: May be replaced by equal data between two steps.
+        augmentation: Augments training images, or None.
     """
 
     def __init__(self, data: DeviceData, config: RunConfig) -> None:
+        """Start with the order of the configuration's seed.
+
+        Args:
+            data: Examples on the device.
+            config: Seed, batch size and augmentation.
+        """
         self.data = data
         self._size = config.training.batch
         self._seed = config.seed
         self._epoch = 0
         self._order: tuple[int, Tensor] = (-1, torch.empty(0))
-        self._room: dict[int, tuple[Tensor, Tensor]] = {}  # by the size of the batch
+        self._room: dict[int, tuple[Tensor, Tensor]] = {}  # buffers by batch size
         augmented = config.training.augmentation != "none"
         self.augmentation = Augmentation(data.train_x, config.seed) if augmented else None
 
     @property
     def examples(self) -> int:
+        """Return the number of training examples.
+
+        Returns:
+            n.
+        """
         return len(self.data.train_y)
 
     @property
     def count(self) -> int:
-        """Batches in an epoch; the last one may be smaller."""
+        """Return the number of batches per epoch; the last may be smaller.
+
+        Returns:
+            ⌈n / batch⌉.
+        """
         return math.ceil(self.examples / self._size)
 
     def rows(self, step: int) -> Tensor:
-        """The examples of a step, (m,), of which 0 is the first."""
-        self._epoch, place = divmod(step, self.count)
+        """Return the examples of a step.
+
+        Args:
+            step: Step, from 0.
+
+        Returns:
+            Indices, (m,) int64 on the device.
+        """
+        self._epoch, batch = divmod(step, self.count)
         if self.augmentation is not None:
             self.augmentation.begin(self._epoch)
         if self._order[0] != self._epoch:
             order = epoch_order(self._seed, self._epoch, self.examples)
             self._order = (self._epoch, send_to_device(order, self.data.train_x.device))
-        return self._order[1][place * self._size : (place + 1) * self._size]
+        return self._order[1][batch * self._size : (batch + 1) * self._size]
 
     def take(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Inputs and labels of these examples, as shown in this epoch: gathered into the same
-        memory each time, so that the next call writes over them."""
+        """Gather inputs and labels of a batch, augmented as in the current epoch.
+
+        The result is overwritten by the next call, so that captured steps find it at the same
+        address.
+
+        Args:
+            rows: Indices, (m,).
+
+        Returns:
+            Inputs (m, *input_shape) and labels (m,).
+        """
         data = self.data
         sources = (data.train_x, data.train_y)
         room = self._room.get(len(rows))
@@ -112,24 +159,48 @@ class Batches:
         return self.augmentation.show(room[0], rows, self._epoch), room[1]
 
     def reseed(self, seed: int) -> None:
-        """Order and show them by another seed from the next step on."""
+        """Use another seed for order and augmentation from the next step on.
+
+        Args:
+            seed: The seed.
+        """
         self._seed, self._order = seed, (-1, torch.empty(0))
         if self.augmentation is not None:
             self.augmentation.reseed(seed)
 
 
 def epoch_order(seed: int, epoch: int, examples: int) -> Tensor:
-    """The order of the training examples in an epoch: a pure function of (seed, epoch)."""
+    """Return the order of the training examples in an epoch, a pure function of (seed, epoch).
+
+    Args:
+        seed: Seed of the run.
+        epoch: Epoch, from 0.
+        examples: Number of training examples n.
+
+    Returns:
+        A permutation, (n,) int64 on the CPU.
+    """
     return torch.randperm(examples, generator=random_stream("order", seed, epoch))
 
 
 def choose_probe_set(
     examples: Examples, wanted: int, seed: int, choice: ProbeChoice | None = None
 ) -> ProbeSet:
-    """Training examples balanced over the classes, drawn by the seed, sorted by class; or those
-    that are chosen, and behind them the user's own.
+    """Choose probe examples: balanced over classes and drawn by the seed, or those of a choice.
 
-    Raises `UserError` where there are fewer than two, or the choice names what is not there.
+    They are sorted by class; examples drawn by the user come last.
+
+    Args:
+        examples: Examples in main memory.
+        wanted: Number of probe examples.
+        seed: Seed of the run.
+        choice: Rows, classes or drawn images; None for all classes.
+
+    Returns:
+        Indices, labels and a digest of the examples.
+
+    Raises:
+        UserError: There are fewer than two, or the choice names something that does not exist.
     """
     labels, names = examples.train_y, examples.class_names
     shape = examples.train_x.shape[1:]
@@ -146,21 +217,47 @@ def chosen_on_device(
     choice: ProbeChoice,
     shape: tuple[int, ...],
 ) -> ProbeSet:
-    """The same set as `choose_probe_set`, of examples that lie on the device; `shape`: of one."""
+    """Choose the same probe examples as `choose_probe_set`, from data on a device.
+
+    Args:
+        data: Examples on the device.
+        class_names: Names of the classes.
+        wanted: Number of probe examples.
+        seed: Seed of the run.
+        choice: Rows, classes or drawn images.
+        shape: Shape of one example.
+
+    Returns:
+        Indices, labels and a digest of the examples.
+
+    Raises:
+        UserError: As for `choose_probe_set`.
+    """
 
     def inputs(at: Array) -> Array:
-        found: Array = data.train_x[torch.from_numpy(at).to(data.train_x.device)].cpu().numpy()
-        return found
+        chosen: Array = data.train_x[torch.from_numpy(at).to(data.train_x.device)].cpu().numpy()
+        return chosen
 
     labels = data.train_y.cpu().numpy()
     return _probe_set(labels, class_names, inputs, wanted, seed, choice, shape)
 
 
 def drawn_inputs(choice: ProbeChoice, shape: tuple[int, ...]) -> Array:
-    """The user's own examples (k, *shape) as pixels in [0, 1], before they are normalised."""
+    """Return the images drawn by the user, before normalisation.
+
+    Args:
+        choice: Contains the drawn images.
+        shape: Shape of one example, (C, H, W).
+
+    Returns:
+        (k, *shape) float32 in [0, 1].
+
+    Raises:
+        UserError: Images are drawn, but the examples are vectors.
+    """
     if choice.drawn and len(shape) != 3:
         raise UserError(
-            "Only images can be drawn, and these examples are vectors.", kind="not-supported"
+            "Drawn examples need image data; these examples are vectors.", kind="not-supported"
         )
     levels = [unpacked(word, shape) for word in choice.drawn]
     return np.array(levels, dtype=np.float32).reshape(-1, *shape) / np.float32(255.0)
@@ -200,22 +297,22 @@ def _probe_set(
 
 
 def _balanced(labels: Array, classes: list[int], wanted: int, seed: int) -> Array:
-    """As many of each class, in an order drawn by the seed, sorted by class."""
+    """Return equally many rows per class, drawn by the seed, sorted by class."""
     order = torch.randperm(len(labels), generator=random_stream("probe", seed)).numpy()
     wanted, count = min(wanted, len(labels)), len(classes)
-    quota = [wanted // count + (place < wanted % count) for place in range(count)]
+    quota = [wanted // count + (index < wanted % count) for index in range(count)]
     chosen = [order[labels[order] == c][:most] for c, most in zip(classes, quota, strict=True)]
     return np.concatenate(chosen)
 
 
 def _classes(choice: ProbeChoice, class_names: tuple[str, ...]) -> list[int]:
-    """Numbers of the chosen classes, ascending; a name counts before a number."""
-    known = {str(place): place for place in range(len(class_names))}
-    known |= {name: place for place, name in enumerate(class_names)}
+    """Return the chosen class numbers, ascending; names take precedence over numbers."""
+    known = {str(index): index for index in range(len(class_names))}
+    known |= {name: index for index, name in enumerate(class_names)}
     unknown = [name for name in choice.classes if name not in known]
     if unknown:
         raise UserError(
-            f"probe_set names the class '{unknown[0][:40]}'; there are {', '.join(class_names)}.",
+            f"probe_set: no class '{unknown[0][:40]}'. Classes: {', '.join(class_names)}.",
             kind="unknown-name",
             value=unknown[0],
         )
@@ -223,10 +320,10 @@ def _classes(choice: ProbeChoice, class_names: tuple[str, ...]) -> list[int]:
 
 
 def _rows(choice: ProbeChoice, labels: Array) -> Array:
-    """The chosen rows, sorted by class and then as they lie in the data."""
+    """Return the chosen rows, sorted by class, then by row."""
     if max(choice.rows) >= len(labels):
         raise UserError(
-            f"probe_set names row {max(choice.rows):,}; there are {len(labels):,} training "
+            f"probe_set: no row {max(choice.rows):,}. There are {len(labels):,} training "
             "examples, counted from 0.",
             kind="out-of-bounds",
             value=max(choice.rows),

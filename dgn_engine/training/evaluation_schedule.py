@@ -1,4 +1,4 @@
-"""When loss and accuracy are measured, so that this costs little and changes nothing."""
+"""Schedule train and test scores, at little cost and without affecting the run."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from dgn_engine.training.readings.watch_budget import WatchBudget
 from dgn_engine.training.trainer import Trainer
 
 TEST_SHORTEST = 0.5  # seconds between two live test scores
-TEST = "test scores"  # in the budget of watching: those that are no epoch's
-TEST_SHARE = 0.4  # of what may be spent: tests in between take no more
-RISE = 0.005  # of train accuracy: what rises by less while patience lasts is flat
-QUICK_TEST = 0.25  # seconds; what is quicker is done at the first step
+TEST = "test scores"  # expense of the watch budget: tests between epochs
+TEST_SHARE = 0.4  # of the watch budget, for tests between epochs
+RISE = 0.005  # of train accuracy; a smaller rise over the patience counts as flat
+QUICK_TEST = 0.25  # seconds; a quicker test runs at the first step
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """A train score that was asked for, and whether an epoch ends or a test pass begins there."""
+    """A requested train score, and whether an epoch ends or a test pass starts there."""
 
     step: int
     epoch: float
@@ -35,13 +35,20 @@ class _Asked:
 
 
 class EvaluationSchedule:
-    """Emits `Measured`: train scores about 20 times an epoch, test scores at each epoch's end.
+    """Emits `Measured`: train scores about 20 times per epoch, test scores at the end of each
+    epoch.
 
-    `live`: also test in between as often as the budget of watching allows. Measuring draws no
-    random number and changes no weight, so that it cannot alter the run. A test pass is taken a
-    chunk at a time while `pending`, so that the engine can listen in between. A card is waited
-    for at the end of an epoch and before a test; else train scores are emitted when they have
-    arrived.
+    Scores draw no random numbers and change no weights. A pending test pass advances chunk by
+    chunk, so that commands can be handled in between. A card is waited for only at the end of an
+    epoch and before a test; other train scores are emitted when they have arrived. All methods run
+    in the training thread.
+
+    Attributes:
+        last_finite: Last step known to have a finite loss, or None.
+        epoch_so_far: Correct answers and examples of the current epoch.
+        right: Correct answers of the last test pass, (n,) bool, or None.
+        epoch_accuracy: Train accuracy of the last whole epoch, or NaN.
+        peaks: Best train accuracy after each of the last epochs.
     """
 
     def __init__(
@@ -51,6 +58,14 @@ class EvaluationSchedule:
         live: bool,
         budget: WatchBudget | None = None,
     ) -> None:
+        """Start a schedule.
+
+        Args:
+            trainer: The trainer.
+            emit: Takes the scores.
+            live: Whether to test between epochs as well, as often as the budget allows.
+            budget: Pays for those tests; a new one if None.
+        """
         self._budget = budget or WatchBudget()
         self._trainer = trainer
         self._emit = emit
@@ -59,29 +74,42 @@ class EvaluationSchedule:
         self._pass: tuple[TestPass, Measured] | None = None
         self._asked: deque[_Asked] = deque()
         self._finite = True
-        self.last_finite: int | None = None  # the last step that a finite score is of
-        self._cost = 0.0  # of the pass that is under way
+        self.last_finite: int | None = None
+        self._cost = 0.0  # of the pass in progress
         self._whole = 0.0  # seconds that the last whole pass took
-        self._between = False  # the pending test is none of an epoch's end
-        self.epoch_so_far = (0.0, 0)  # right answers and examples of the epoch that is under way
-        self.right: Tensor | None = None  # (n,) bool: the right answers of the last test pass
-        self.epoch_accuracy = math.nan  # on the training examples, over the last whole epoch
-        self.peaks: list[float] = []  # best train accuracy after each epoch, the last of them
+        self._between = False  # whether the pending test is between epochs
+        self.epoch_so_far = (0.0, 0)
+        self.right: Tensor | None = None
+        self.epoch_accuracy = math.nan
+        self.peaks: list[float] = []
         self._repeated: frozenset[int] | None = None
         self._test_due = self._first_test() if live else 0.0
-        self._due_at_once = True  # … at that time, else when the budget has room
+        self._due_at_once = True  # at that time, whatever the budget
 
     @property
     def pending(self) -> bool:
+        """Return whether a test pass is in progress.
+
+        Returns:
+            True until its scores are emitted.
+        """
         return self._pass is not None
 
     @property
     def ends_epoch(self) -> bool:
-        """Whether a test pass is under way that the run takes whether it is watched or not."""
+        """Return whether the test pass in progress is that of an epoch, which is not charged.
+
+        Returns:
+            False for tests in between.
+        """
         return self._pass is not None and not self._between
 
     def after_step(self) -> bool:
-        """Measure, or begin a test pass, if it is time; False if the loss is not finite."""
+        """Score the steps so far, or start a test pass, if either is due.
+
+        Returns:
+            False if the loss is not finite.
+        """
         step = self._trainer.step_count
         epoch_ends = step % self._trainer.steps_per_epoch == 0
         repeated = self._repeated
@@ -97,17 +125,24 @@ class EvaluationSchedule:
         return self._take_scores(waits)
 
     def repeat(self, steps: Collection[int] | None) -> None:
-        """Ask for train scores after these steps, too, as a recorded run did, and test nothing;
-        None: as usual from now on."""
+        """Emit train scores after these steps too, as a recorded run did, and skip tests.
+
+        Args:
+            steps: Steps; None to return to the usual schedule.
+        """
         self._repeated = None if steps is None else frozenset(steps)
         self._pass = None
 
     def settle(self) -> bool:
-        """Wait for the train scores that were asked for; False if one was not finite."""
+        """Wait for all requested train scores and emit them.
+
+        Returns:
+            False if one is not finite.
+        """
         return self._take_scores(wait=True)
 
     def _take_scores(self, wait: bool) -> bool:
-        """Emit those that have arrived, or all, in their order; False if one was not finite."""
+        """Emit the train scores that have arrived, or all; return False if one is not finite."""
         while self._asked and (wait or self._asked[0].score.ready):
             asked = self._asked.popleft()
             train = asked.score.score
@@ -124,7 +159,7 @@ class EvaluationSchedule:
         return self._finite
 
     def advance(self) -> None:
-        """One chunk of the pending test pass; the scores are emitted at its end."""
+        """Test one more chunk; emit the scores after the last one."""
         if self._pass is None:
             return
         began = self._budget.busy()
@@ -138,7 +173,7 @@ class EvaluationSchedule:
             self._emit(replace(measured, test_loss=score.loss, test_accuracy=score.accuracy))
 
     def _tested(self) -> None:
-        """A test at an epoch's end is the run's own, and spares one in between."""
+        """Account for a test pass; one at the end of an epoch postpones the next in between."""
         self._whole = self._cost
         if self._between:
             self._budget.took(TEST, TEST, self._cost)
@@ -147,15 +182,19 @@ class EvaluationSchedule:
         self._test_due, self._due_at_once = time.monotonic() + TEST_SHORTEST, False
 
     def _next_test(self) -> float:
-        """When a test in between is due, by what the last one cost, also that of an epoch: where
-        epochs are shorter than this there is none in between."""
+        """Return when a test in between is due, given the cost of the last one.
+
+        Epoch tests count as well, so short epochs leave none in between.
+        """
         if self._due_at_once:
             return self._test_due
         wait = max(self._budget.interval(TEST), self._budget.spacing(self._whole, TEST_SHARE))
         return self._test_due + max(wait - TEST_SHORTEST, 0.0)
 
     def restart(self) -> None:
-        """The network changed between two steps: emit the train scores and test again soon."""
+        """Emit the pending train scores, drop the test pass and test again soon: the network
+        changed.
+        """
         self.settle()
         self.peaks.clear()
         if self._pass is not None:
@@ -164,8 +203,14 @@ class EvaluationSchedule:
             self._test_due, self._due_at_once = 0.0, True
 
     def is_flat(self, accuracy: float) -> bool:
-        """Whether an epoch of this train accuracy (0…1) ends `training.patience` epochs in which
-        the best one rose by less than `RISE`; called once an epoch, of the last stage."""
+        """Return whether train accuracy has stopped rising; call once per epoch of the last stage.
+
+        Args:
+            accuracy: Train accuracy of the epoch, in [0, 1].
+
+        Returns:
+            True if the best accuracy rose by less than `RISE` over `training.patience` epochs.
+        """
         patience = self._trainer.config.training.patience
         if not patience:
             return False
@@ -174,11 +219,20 @@ class EvaluationSchedule:
 
     @property
     def awaited(self) -> Measured | None:
-        """The train scores that wait for the pending test pass."""
+        """Return the train scores that wait for the test pass in progress.
+
+        Returns:
+            None without a test pass.
+        """
         return None if self._pass is None else self._pass[1]
 
     def resume(self, awaited: Measured | None, epoch: tuple[float, int] = (0.0, 0)) -> None:
-        """Begin the test pass again that was pending when the run was recorded."""
+        """Restore the schedule of a recorded run, restarting its test pass.
+
+        Args:
+            awaited: Train scores that waited for a test pass, or None.
+            epoch: Correct answers and examples of the current epoch.
+        """
         self.epoch_so_far = epoch
         self._finite = True
         if awaited is not None:
@@ -198,12 +252,12 @@ class EvaluationSchedule:
         return TestPass(trainer.network, trainer.data, trainer.config.training.loss, most)
 
     def _first_test(self) -> float:
-        """When a live test has earned its share of time, by a try on a few examples."""
+        """Return when to run the first test in between, from a trial on a few examples."""
         examples = len(self._trainer.data.test_y)
         few = min(examples, 32)
         if not self._trainer.regime.generalises:
             return math.inf
-        self._test_pass(few).advance()  # the first pass also warms up
+        self._test_pass(few).advance()  # warm-up
         began = time.monotonic()
         self._test_pass(few).advance()
         now = time.monotonic()

@@ -1,4 +1,4 @@
-"""The recording of a run: what is written when, so that at most ten seconds can be lost."""
+"""Record a run: what is written when, so that at most ten seconds can be lost."""
 
 from __future__ import annotations
 
@@ -40,21 +40,24 @@ from dgn_engine.training.readings.watch_budget import SHARED
 from dgn_engine.training.run import Report, Run
 from dgn_engine.training.run_snapshot import capture, restore
 
-CHECKPOINT_EVERY = 5.0  # seconds, or more where copying the weights takes long:
-LATEST = 9.0  # but no more than this
-COPY_SHARE = 0.4  # of the budget of watching that copying may take
-FRAME_EVERY = 1.0  # seconds, or more where writing takes long:
-FRAME_LATEST = 5.0  # but no more than this
-FRAME_SHARE = 0.2  # of the budget of watching that the recorder's thread may take
-NOTES_EVERY = 0.5  # seconds between two looks at the scores that wait to be written
-PATIENCE = 30.0  # seconds that a frame waits for the disk where it must be written
-# After these the next frame is recorded; of the others their writer has written them.
+CHECKPOINT_EVERY = 5.0  # seconds; more if copying the weights takes long,
+LATEST = 9.0  # up to this
+COPY_SHARE = 0.4  # of the watch budget, for copying weights
+FRAME_EVERY = 1.0  # seconds; more if writing takes long,
+FRAME_LATEST = 5.0  # up to this
+FRAME_SHARE = 0.2  # of the watch budget, for the recorder's thread
+NOTES_EVERY = 0.5  # seconds after which waiting scores are passed on for writing
+PATIENCE = 30.0  # seconds a required frame waits for the disk
+# Changes after which the next frame is recorded, and events that their writer logs itself.
 _CHANGES = (RegimeSwapped, WeightsTaken, Rewired, SettingChanged, ProbeSetChanged)
 _WRITTEN = (RecordingPaused, RecordingResumed, RecordingMended, RunContinued, RecordThinned)
 
 
 class Recording:
-    """Passes one run to its recorder. Nothing here changes a weight or waits for the disk."""
+    """Passes one run to its recorder. Never changes a weight or waits for the disk.
+
+    All methods run in the training thread; the recorder writes in a thread of its own.
+    """
 
     def __init__(
         self,
@@ -63,41 +66,66 @@ class Recording:
         emit: Callable[[Event], None],
         every: float = CHECKPOINT_EVERY,
     ) -> None:
+        """Start recording into a folder.
+
+        Args:
+            folder: Folder of the run, held until `close`.
+            run: The run.
+            emit: Takes events about the recording.
+            every: Seconds between two checkpoints, at least.
+        """
         self._run = run
         self._emit = emit
         self._every = every
         self._recorder = Recorder(folder)
-        self.before_checkpoint: Callable[[], None] = lambda: None  # what is to be on disk by then
+        self.before_checkpoint: Callable[[], None] = lambda: None  # writes what must come first
         self._saved = self._framed = self._noted = time.monotonic()
-        self._state: tuple[int, int] = (-1, 0)  # step, changes: what the last checkpoint shows
+        self._state: tuple[int, int] = (-1, 0)  # step and changes of the last checkpoint
         self._changes = 0
         self._due_at_once = False
         self._frame_due = True
-        self._billed = 0.0  # processor seconds of the recorder
-        self._framed_at = 0.0  # of these when the last frame was taken
+        self._billed = 0.0  # processor seconds of the recorder charged so far
+        self._framed_at = 0.0  # recorder's processor seconds at the last frame
         run.recorded = True
         emit(FramesRecorded(str(self.path)))
         run.control.before_change = lambda change: self.checkpoint(f"before {change}")
 
     @property
     def path(self) -> Path:
-        """Where the run lies, as far as is known."""
+        """Return the folder of the run.
+
+        Returns:
+            Its last known path.
+        """
         return self._recorder.folder.path
 
     @property
     def root(self) -> InnerPath:
-        """Of what is written into its folder."""
+        """Return the root through which files are written into the folder.
+
+        Returns:
+            Follows the folder if it is moved.
+        """
         return self._recorder.folder.root
 
     @property
     def paused(self) -> str:
-        """Why nothing can be written now, in one sentence; empty where it can."""
+        """Return why nothing can be written at the moment.
+
+        Returns:
+            One sentence; '' if recording works.
+        """
         return self._recorder.paused
 
     def on_event(self, event: Event) -> None:
+        """Log an event, and note whether it calls for a frame or a checkpoint.
+
+        Args:
+            event: Any event of the run.
+        """
         if isinstance(event, Measured):
-            # Hundreds a second of a small network, and plain already: this costs less than to
-            # measure what it costs.
+            # Small networks emit hundreds of these per second, already in plain form: logging
+            # one is cheaper than timing it.
             self._recorder.note(log_word(event), vars(event), soon=False)
             return
         if isinstance(event, _WRITTEN):
@@ -110,14 +138,21 @@ class Recording:
             self._changes += 1
             self._frame_due = True
         if isinstance(event, RegimeSwapped) and event.undone:
-            self._due_at_once = True  # a kill is not to bring back what was undone
+            self._due_at_once = True  # a kill must not bring back what was undone
         if isinstance(event, Finished):
             self.checkpoint("final")
             self._frame_due = True
 
     def on_frame(self, frame: Frame, needed: bool = False, patience: float = 0.0) -> None:
-        """Write what the probes saw, once in `_frame_every` seconds and next to events; `needed`:
-        in any case, if the disk takes it within `patience` seconds."""
+        """Record a frame if one is due.
+
+        Frames are due at most every `FRAME_EVERY` seconds, and after changes of the run.
+
+        Args:
+            frame: What the probes read.
+            needed: Whether to record it in any case.
+            patience: Seconds to wait for the disk.
+        """
         now = time.monotonic()
         due = needed or self._frame_due or now - self._framed >= self._frame_every()
         if due and self._recorder.add_frame(frame, patience):
@@ -125,12 +160,16 @@ class Recording:
             self._framed_at = self._recorder.busy
 
     def _frame_every(self) -> float:
-        """Seconds between two frames, such that recording keeps to its share of the budget."""
+        """Return the seconds between two frames that keep recording within its share of the
+        budget.
+        """
         spent = SHARED * (self._recorder.busy - self._framed_at)
         return min(max(FRAME_EVERY, self._run.budget.spacing(spent, FRAME_SHARE)), FRAME_LATEST)
 
     def tick(self) -> None:
-        """Between two steps: write a checkpoint where one is due, emit the recorder's events."""
+        """Emit the recorder's events and write a checkpoint if one is due; call between two
+        steps.
+        """
         for event in self._recorder.take_events():
             self._emit(event)
         if (busy := self._recorder.busy) != self._billed:
@@ -148,7 +187,11 @@ class Recording:
             self._saved = now
 
     def checkpoint(self, kept: str = "") -> None:
-        """Copy the run and have the copy written."""
+        """Copy the state of the run and queue it for writing.
+
+        Args:
+            kept: Why the checkpoint must not be replaced by newer ones; '' if it may.
+        """
         began, busy = time.monotonic(), self._run.budget.busy()
         self.before_checkpoint()
         snapshot = capture(self._run)
@@ -165,18 +208,29 @@ class Recording:
         self._run.budget.charge("recording", seconds, own)
 
     def mark(self) -> WriteMarker:
-        """Write a checkpoint now; returns a marker that is done when it is on disk."""
+        """Queue a checkpoint of the current state.
+
+        Returns:
+            Done once the checkpoint is on disk.
+        """
         if self._state != (self._run.step_count, self._changes):
             self.checkpoint()
         return self._recorder.mark()
 
     def flush(self) -> WriteMarker:
-        """Return a marker that is done when all that was recorded until now is on disk."""
+        """Return a marker of everything recorded so far.
+
+        Returns:
+            Done once all of it is on disk.
+        """
         return self._recorder.mark()
 
     def hold(self, steps: Collection[int]) -> None:
-        """Keep the checkpoints of these steps, and only these, where newer ones would replace them,
-        until other steps are given or the recording ends."""
+        """Protect checkpoints from being replaced by newer ones, until the next call or the end.
+
+        Args:
+            steps: Steps of the checkpoints; all others lose their protection.
+        """
         self._recorder.folder.held = frozenset(steps)
 
     def close(
@@ -185,17 +239,23 @@ class Recording:
         timeout: float = 30.0,
         last: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Write a last checkpoint and release the folder; whether all is on disk.
+        """Write a last checkpoint and release the folder.
 
-        `sound`: the run is between two steps. After an exception it may not, and its last
-        checkpoint is better. `last`: called by the thread that writes, when all else is there and
-        before the folder is described in its manifest.
+        Args:
+            sound: Whether the run is between two steps. After an exception it may not be, and its
+                last checkpoint is better.
+            timeout: Seconds to wait for the disk.
+            last: Called by the writing thread after everything else, before the manifest is
+                written.
+
+        Returns:
+            Whether everything is on disk.
         """
         if sound and self._state != (self._run.step_count, self._changes):
             self.checkpoint()
         if sound and not (self._run.finished or self._run.diverged):
             self._recorder.note("Closed", {"step": self._run.step_count})  # it did not crash
-        # Else run and recording keep each other alive.
+        # Break the reference cycle between run and recording.
         self._run.control.before_change = lambda _change: None
         self._recorder.before_close = last
         whole = self._recorder.close(timeout)
@@ -206,7 +266,17 @@ class Recording:
 
 @contextmanager
 def written_to(folder: RunFolder) -> Iterator[None]:
-    """Raise `UserError` where the disk does not take what is written to a run's folder."""
+    """Convert errors of writing to a run's folder.
+
+    Args:
+        folder: Folder of the run.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        UserError: The disk refuses a write in the block.
+    """
     try:
         yield
     except OSError as error:
@@ -220,19 +290,40 @@ def begin_recording(
     emit: Callable[[Event], None],
     every: float = CHECKPOINT_EVERY,
 ) -> Recording:
-    """Record a run that has just been made from its configuration."""
+    """Record a run that was just created from its configuration.
+
+    Args:
+        folder: New folder of the run.
+        run: The run, before its first step.
+        emit: Takes events about the recording.
+        every: Seconds between two checkpoints, at least.
+
+    Returns:
+        The recording.
+
+    Raises:
+        UserError: The folder cannot be written to.
+    """
     with written_to(folder):
         folder.info.begin(run.started(paused=False), run.fingerprint, torch.get_num_threads())
     return Recording(folder, run, emit, every)
 
 
 def check_ours(path: Path, info: Mapping[str, Any]) -> None:
-    """Raise `UserError` where another program trained this run, which cannot go on here."""
+    """Check that a run was trained here and not watched in another program.
+
+    Args:
+        path: Folder of the run.
+        info: What the folder says about it.
+
+    Raises:
+        UserError: Another program trained the run, so it cannot be continued here.
+    """
     by = str(dict(info.get("started", {})).get("watched", ""))
     if by:
         raise UserError(
-            f"{path.name} was trained by another program ({by}): go on with it there. Here it can "
-            "be shown, and its figures made.",
+            f"{path.name} was trained by another program ({by}): continue it there. Here you can "
+            "view it and make its figures.",
             kind="other-program",
             value=by,
         )
@@ -241,14 +332,23 @@ def check_ours(path: Path, info: Mapping[str, Any]) -> None:
 def restore_recorded(
     run: Run, snapshot: Snapshot | None, path: Path, info: Mapping[str, Any]
 ) -> str:
-    """Put a run that was made for the folder `path` into the state of its checkpoint, on as many
-    threads as it had; why it may differ in its last bits, or ''.
+    """Restore a run from its checkpoint, with the same number of threads.
 
-    Raises `UserError` where its data are others now.
+    Args:
+        run: The run, just created for the folder.
+        snapshot: Its checkpoint; None to start from its seed.
+        path: Folder of the run.
+        info: What the folder says about it.
+
+    Returns:
+        Why it may differ in the last bits, or ''.
+
+    Raises:
+        UserError: Its data have changed.
     """
     if info.get("data_fingerprint", run.fingerprint) != run.fingerprint:
         raise UserError(
-            f"{path} was trained on other data: what {run.config.data.name} holds now has another "
+            f"{path} was trained on other data: {run.config.data.name} now has a different "
             "fingerprint.",
             kind="other-data",
             value=run.config.data.name,
@@ -273,17 +373,29 @@ def continue_run(
     *,
     reclaimed: float = 0.0,
 ) -> tuple[Run, RunContinued]:
-    """The run of a folder as its newest sound checkpoint left it, or from its seed if it has none.
-    `reclaimed`: as of `Run`.
+    """Create the run of a folder in the state of its newest sound checkpoint, or from its seed.
 
-    Raises `UserError` where the data are not the same, or the configuration cannot be carried out.
+    Args:
+        folder: Folder of the run.
+        number: Number of the run in this session.
+        emit: Takes its events.
+        report: Called with a description of the progress, and the share done or None.
+        live: Whether a window shows the run.
+        examples: Examples of its configuration, if they are loaded already.
+        reclaimed: Bytes freed before its first step.
+
+    Returns:
+        The run, and the event to log.
+
+    Raises:
+        UserError: Its data have changed, or its configuration cannot be carried out.
     """
     known = folder.info.tree
     check_ours(folder.path, known)
     snapshot = folder.newest_snapshot()
     if snapshot is None and (origin := origin_of(known)) is not None:
         raise UserError(
-            f"{folder.path} holds no checkpoint of its own: begin the branch of {origin.parent} "
+            f"{folder.path} has no checkpoint yet: start the branch of {origin.parent} "
             f"from step {origin.step:,} again.",
             kind="no-checkpoint",
             value=origin.step,

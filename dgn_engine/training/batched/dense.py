@@ -1,7 +1,7 @@
-"""B dense chains of one shape: forward and backward by hand, activations as (B, units, m).
+"""Forward and backward pass of B dense chains of one shape, with activations (B, units, m).
 
-That layout makes the first layer one product where all networks see the same input, and leaves
-every gradient where the optimiser reads it.
+In this layout the first layer is a single product if all networks see the same input, and every
+gradient lands where the optimiser reads it.
 """
 
 from __future__ import annotations
@@ -15,18 +15,34 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class DenseChain:
-    """Weights (B, out, in) and biases (B, out) of each layer; no biases: an empty list."""
+    """Weights (B, out, in) and biases (B, out) of each layer; `biases` is empty without biases."""
 
     weights: Sequence[Tensor]
     biases: Sequence[Tensor]
 
-    def layer(self, place: int, z: Tensor) -> Tensor:
+    def layer(self, index: int, z: Tensor) -> Tensor:
+        """Compute the pre-activations of one layer, W z + b.
+
+        Args:
+            place: Layer, from 0.
+            z: Input, (B, in, m).
+
+        Returns:
+            (B, out, m).
+        """
         if len(self.biases):
-            return torch.baddbmm(self.biases[place][:, :, None], self.weights[place], z)
-        return torch.bmm(self.weights[place], z)
+            return torch.baddbmm(self.biases[index][:, :, None], self.weights[index], z)
+        return torch.bmm(self.weights[index], z)
 
     def first(self, x: Tensor) -> Tensor:
-        """The first layer for x (m, in), the same for all networks, or (B, m, in)."""
+        """Compute the pre-activations of the first layer.
+
+        Args:
+            x: (m, in), shared by all networks, or (B, m, in).
+
+        Returns:
+            (B, out, m).
+        """
         weight = self.weights[0]
         if x.dim() == 3:
             return self.layer(0, x.transpose(1, 2))
@@ -36,8 +52,15 @@ class DenseChain:
 
 @dataclass
 class ChainPass:
-    """Of one pass: what the chain was fed, pre-activations and gates and outputs of its gated
-    layers, and the logits, if they were computed."""
+    """Intermediate results of a forward pass.
+
+    Attributes:
+        x: Input, as for `apply_first_layer`.
+        pre: Pre-activations q_l of the gated layers, (B, units, m).
+        gates: Gates G_l, (B, units, m).
+        z: Outputs q_l ⊙ G_l, (B, units, m).
+        logits: (B, C, m), or None if not computed.
+    """
 
     x: Tensor
     pre: list[Tensor]
@@ -49,12 +72,22 @@ class ChainPass:
 def forward(
     chain: DenseChain, x: Tensor, gate: Callable[[int, Tensor], Tensor], logits: bool = True
 ) -> ChainPass:
-    """`gate(l, q)` gives G_l; with one row of x the first layer is the same for all examples."""
+    """Run B chains.
+
+    Args:
+        chain: Weights.
+        x: (m, in), or (B, m, in); with one row the first layer is shared by all examples.
+        gate: `gate(l, q)` returns G_l for pre-activations q of layer l, (B, units, m).
+        logits: Whether to compute the output layer.
+
+    Returns:
+        The results of every layer.
+    """
     passed = ChainPass(x, [], [], [], None)
-    for place in range(len(chain.weights) - 1):
-        q = chain.layer(place, passed.z[-1]) if place else chain.first(x)
+    for index in range(len(chain.weights) - 1):
+        q = chain.layer(index, passed.z[-1]) if index else chain.first(x)
         passed.pre.append(q)
-        passed.gates.append(gate(place, q))
+        passed.gates.append(gate(index, q))
         passed.z.append(q * passed.gates[-1])
     if logits:
         passed.logits = chain.layer(len(chain.weights) - 1, passed.z[-1])
@@ -68,32 +101,37 @@ def backward(
     delta: Tensor | None,
     into_pre: Callable[[int, Tensor | None], Tensor],
 ) -> None:
-    """Fill `gradients` (None: nothing is trained here), from the delta of the logits.
+    """Write the gradients of B chains.
 
-    `into_pre(l, dz)` makes dq_l of dz_l; dz is None in the last gated layer where the logits
-    count for nothing (`delta` None).
+    Args:
+        chain: Weights.
+        gradients: Receives the gradients; None if nothing is trained here.
+        passed: Results of the forward pass.
+        delta: Gradient of the logits, (B, C, m); None if the logits do not matter.
+        into_pre: `into_pre(l, dz)` returns dL/dq_l for dL/dz_l; dz is None in the last gated layer
+            if `delta` is.
     """
     last = len(chain.weights) - 1
-    for place in range(last, -1, -1):
-        if place < last:
-            delta = into_pre(place, delta)
+    for index in range(last, -1, -1):
+        if index < last:
+            delta = into_pre(index, delta)
         if delta is None:
             continue
         if gradients is not None:
-            _collect(gradients, place, passed, delta)
-        if place:
-            delta = torch.bmm(chain.weights[place].transpose(1, 2), delta)
+            _collect(gradients, index, passed, delta)
+        if index:
+            delta = torch.bmm(chain.weights[index].transpose(1, 2), delta)  # dL/dz_{l-1} = W_lᵀ Δ_l
 
 
-def _collect(gradients: DenseChain, place: int, passed: ChainPass, delta: Tensor) -> None:
+def _collect(gradients: DenseChain, index: int, passed: ChainPass, delta: Tensor) -> None:
     if len(gradients.biases):
-        torch.sum(delta, dim=2, out=gradients.biases[place])
-    target = gradients.weights[place]
-    if place:
-        torch.bmm(delta, passed.z[place - 1].transpose(1, 2), out=target)
+        torch.sum(delta, dim=2, out=gradients.biases[index])
+    target = gradients.weights[index]
+    if index:
+        torch.bmm(delta, passed.z[index - 1].transpose(1, 2), out=target)  # dL/dW_l = Δ_l z_{l-1}ᵀ
         return
     x = passed.x
-    if x.shape[-2] == 1:  # one row for all examples
+    if x.shape[-2] == 1:  # all examples share one input
         delta = delta.sum(dim=2, keepdim=True)
     if x.dim() == 3:
         torch.bmm(delta, x, out=target)

@@ -1,4 +1,4 @@
-"""Which configurations may be trained as one pack, and which networks share a stack in it."""
+"""Decide which configurations can be trained as one pack, and which networks share a stack."""
 
 from __future__ import annotations
 
@@ -10,23 +10,29 @@ from dgn_engine.importing.from_config import options_of
 from dgn_engine.regimes import find_regime
 from dgn_engine.training.steps.choice import StepCase, choose_way
 
-# Networks in one stack. Measured (MNIST, w = 128, d = 5, batch 32, network-steps a second of one
-# busy core): ReLU 936, 1120, 1090, 1191, 1251 and DL 422, 483, 510, 563, 582 with 4, 8, 12, 24, 48.
+# Networks per stack. Measured network-steps per second on one busy core (MNIST, w = 128, d = 5,
+# batch 32) for 4, 8, 12, 24, 48: ReLU 936, 1120, 1090, 1191, 1251; DL 422, 483, 510, 563, 582.
 STACK = 24
 
 
 @dataclass(frozen=True)
 class StackGroups:
-    """Places in the list that was given: each pack, and what must be trained by itself."""
+    """Indices into the given configurations: packs, and runs that must be trained alone."""
 
     packs: tuple[tuple[int, ...], ...]
     leftovers: tuple[int, ...]
 
 
 def why_not(config: RunConfig, members: int | None = None) -> str:
-    """Why this run is not packed, in one sentence; empty where it is.
+    """Return why a run cannot be stacked.
 
-    `members`: so many, itself included, would be a stack on a CPU, which has to be quicker.
+    Args:
+        config: Configuration of the run.
+        members: Stack size on a CPU, itself included, which must pay off; None if speed is not the
+            question.
+
+    Returns:
+        One sentence; '' if it can be stacked.
     """
     case = StepCase.of(config, members)
     row = choose_way("networks", case)
@@ -34,19 +40,33 @@ def why_not(config: RunConfig, members: int | None = None) -> str:
 
 
 def packable(configs: Sequence[RunConfig]) -> StackGroups:
-    """Split training configurations into packs and leftovers; the order within each stays."""
+    """Split configurations into packs and leftovers, keeping the order within each.
+
+    Args:
+        configs: Configurations to train.
+
+    Returns:
+        Indices of each pack, and of the leftovers.
+    """
     packs: dict[object, list[int]] = {}
     leftovers: list[int] = []
-    for place, config in enumerate(configs):
+    for index, config in enumerate(configs):
         if why_not(config):
-            leftovers.append(place)
+            leftovers.append(index)
         else:
-            packs.setdefault(pack_key(config), []).append(place)
+            packs.setdefault(pack_key(config), []).append(index)
     return StackGroups(tuple(tuple(pack) for pack in packs.values()), tuple(leftovers))
 
 
 def pack_key(config: RunConfig) -> object:
-    """What all networks of a pack have in common."""
+    """Return what all networks of a pack share.
+
+    Args:
+        config: Configuration of a run.
+
+    Returns:
+        Hashable; equal for runs that can be packed together.
+    """
     training = config.training
     return (
         config.data.without_variant(),
@@ -66,22 +86,36 @@ def pack_key(config: RunConfig) -> object:
 
 
 def stacks_of(configs: Sequence[RunConfig], most: int = STACK) -> list[list[int]]:
-    """Places of the networks that are computed together: of one kind, best of one seed and images.
+    """Group the networks of a pack into stacks of one kind, preferably of one seed and data.
 
-    A function of the configurations alone, so that a pack that goes on has the stacks it had.
+    Depends on the configurations only, so a continued pack has the same stacks.
+
+    Args:
+        configs: Configurations of a pack.
+        most: Networks per stack, at most.
+
+    Returns:
+        Indices of each stack.
     """
     kinds: dict[object, list[int]] = {}
-    for place, config in enumerate(configs):
-        kinds.setdefault(kind_of(config), []).append(place)
+    for index, config in enumerate(configs):
+        kinds.setdefault(kind_of(config), []).append(index)
     stacks: list[list[int]] = []
-    for places in kinds.values():
-        ordered = sorted(places, key=lambda place: _near(configs[place]))
+    for indices in kinds.values():
+        ordered = sorted(indices, key=lambda index: _near(configs[index]))
         stacks += [ordered[i : i + most] for i in range(0, len(ordered), most)]
     return stacks
 
 
 def kind_of(config: RunConfig) -> object:
-    """What all networks of a stack have in common besides: how their gates are made."""
+    """Return what the networks of a stack share besides `pack_key`: how their gates are made.
+
+    Args:
+        config: Configuration of a run.
+
+    Returns:
+        Hashable; equal for networks of one kind.
+    """
     gating = config.gating
     regime = find_regime(gating.regime)
     return (
@@ -92,7 +126,7 @@ def kind_of(config: RunConfig) -> object:
 
 
 def _near(config: RunConfig) -> tuple[object, ...]:
-    """Neighbours in a stack share what makes it quicker: order of examples, images, rate."""
+    """Return a sort key that puts networks with equal seed, images and rate next to each other."""
     data = config.data
     pixels = (data.pixels, data.variant_seed if data.pixels == "random" else 0)
     return (config.seed, *pixels, config.training.learning_rate)

@@ -1,4 +1,4 @@
-"""One job of a pack, with its run and its folder, written as a run of its own would be."""
+"""One job of a pack: its run, and a folder written like that of a run trained alone."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from dgn_engine.training.weight_keeper import KEPT, WeightKeeper
 
 @dataclass(frozen=True)
 class Job:
-    """A configuration and the folder of its run, which may be new, begun or done."""
+    """A configuration and the folder of its run, which may be new, started or finished."""
 
     config: RunConfig
     folder: Path
@@ -44,8 +44,12 @@ class Job:
 class JobResult:
     """The result of one job.
 
-    `status`: 'finished', 'diverged', 'stopped' (interrupted; it can go on), or 'failed' (it could
-    not begin; `refusal` says why).
+    Attributes:
+        job: The job.
+        status: 'finished', 'diverged', 'stopped' (interrupted, can be continued) or 'failed' (could
+            not start).
+        outcome: Scores and step.
+        refusal: Why it failed, or None.
     """
 
     job: Job
@@ -56,6 +60,8 @@ class JobResult:
 
 @dataclass(frozen=True)
 class JobProgress:
+    """Progress of one job."""
+
     job: Job
     step: int
     total_steps: int
@@ -63,26 +69,44 @@ class JobProgress:
 
 
 class SharedData:
-    """The examples of a pack's networks, loaded once; equal images lie in memory once."""
+    """Examples of a pack's networks, loaded once; equal images are kept in memory once."""
 
     def __init__(self) -> None:
         self._loaded: dict[DataConfig, Examples] = {}
-        self._tensors: dict[int, Tensor] = {}  # by the array they were made from
+        self._tensors: dict[int, Tensor] = {}  # by id of the array they were made from
 
     def examples(self, config: DataConfig) -> Examples:
-        """Load a data set, or return it where it was loaded; raises `UserError`."""
+        """Return the examples of a data set, loading them on first use.
+
+        Args:
+            config: Data set.
+
+        Returns:
+            Shared between calls.
+
+        Raises:
+            UserError: The data cannot be loaded.
+        """
         if config not in self._loaded:
-            found, known = load_examples(config), self._loaded.values()
-            found = replace(
-                found,
-                train_x=_known(found.train_x, [one.train_x for one in known]),
-                test_x=_known(found.test_x, [one.test_x for one in known]),
+            loaded, known = load_examples(config), self._loaded.values()
+            loaded = replace(
+                loaded,
+                train_x=_known(loaded.train_x, [other.train_x for other in known]),
+                test_x=_known(loaded.test_x, [other.test_x for other in known]),
             )
-            self._loaded[config] = found
+            self._loaded[config] = loaded
         return self._loaded[config]
 
     def shared(self, config: DataConfig, data: DeviceData) -> DeviceData:
-        """`data`, made from these examples, with the image tensors that other networks use."""
+        """Replace the image tensors of device data with those that other networks already use.
+
+        Args:
+            config: Data set.
+            data: Device data made from its examples.
+
+        Returns:
+            The same data with shared image tensors.
+        """
         examples = self.examples(config)
         return replace(
             data,
@@ -92,17 +116,28 @@ class SharedData:
 
 
 def _known(images: Array, known: Sequence[Array]) -> Array:
-    same = (one for one in known if one.shape == images.shape and np.array_equal(one, images))
+    same = (
+        candidate
+        for candidate in known
+        if candidate.shape == images.shape and np.array_equal(candidate, images)
+    )
     return next(same, images)
 
 
 class StackMember:
-    """A job in training. Methods raise `UserError` where its folder cannot be written."""
+    """A job in training."""
 
     def __init__(self, job: Job, folder: RunFolder, sources: SharedData, stack: str = "") -> None:
-        """Begin it, or go on where its folder was left; holds the folder until `close`.
+        """Start the run, or continue it from its folder; the folder is held until `close`.
 
-        `stack`: names the stack in the folders of all its members.
+        Args:
+            job: The job.
+            folder: Its open folder.
+            sources: Loaded examples.
+            stack: Name of the stack, written into the folders of all its members.
+
+        Raises:
+            UserError: The run cannot start or continue, or the folder cannot be written to.
         """
         self.job = job
         self._folder = folder
@@ -113,7 +148,7 @@ class StackMember:
             self.run, continued = continue_run(
                 folder, 1, self._emit, lambda *_: None, live=False, examples=examples
             )
-            self.outcome = _outcome_in(RunReader(folder.path))  # less what is trained again
+            self.outcome = _outcome_in(RunReader(folder.path))  # without the steps to repeat
             self._emit(continued)
         else:
             self.run = Run(
@@ -128,20 +163,31 @@ class StackMember:
         weights = WeightKeeper(folder.root / KEPT, self.run.trainer, first)
         self._answers = AnswerKeeper(folder.root, self.run)
         self._keepers = weights, self._answers
-        while self.run.evaluation.pending:  # it was left between training and testing
+        while self.run.evaluation.pending:  # it was interrupted before a test pass
             self.run.evaluation.advance()
 
     @property
     def progress(self) -> JobProgress:
+        """Return the progress of the job.
+
+        Returns:
+            Step, last step, and scores so far.
+        """
         return JobProgress(self.job, self.run.step_count, self.run.total_steps, self.outcome)
 
     def epoch_ended(self, train: Score, test: Score, answers: Tensor) -> None:
-        """Log the scores; the last epoch if it is trained by now (`Run.stop_if_trained`).
+        """Log the scores of an epoch, and end the run if it is trained (`Run.stop_if_trained`).
 
-        `answers`: which of the test examples were answered right, (n,) bool.
+        Args:
+            train: Scores of the epoch's batches.
+            test: Scores of the test set.
+            answers: Which test examples are correct, (n,) bool.
+
+        Raises:
+            UserError: The folder cannot be written to.
         """
         run = self.run
-        right, seen = run.evaluation.epoch_so_far  # of steps taken before the stack took over
+        right, seen = run.evaluation.epoch_so_far  # steps before the stack took over
         accuracy = (right + train.accuracy * train.examples) / (seen + train.examples)
         run.evaluation.resume(None)
         run.evaluation.right = answers
@@ -158,10 +204,19 @@ class StackMember:
         run.stop_if_trained(accuracy)
 
     def diverged(self) -> None:
+        """Mark the run as diverged and log it."""
         self.run.diverged = True
         self._emit(Diverged(self.run.step_count))
 
     def checkpoint(self, kept: str = "") -> None:
+        """Write a checkpoint, unless weights are not finite.
+
+        Args:
+            kept: Why it must not be replaced by newer ones; '' if it may.
+
+        Raises:
+            UserError: The folder cannot be written to.
+        """
         self._answers.write()
         snapshot = capture(self.run)
         if snapshot is not None and snapshot.weights_finite():
@@ -170,14 +225,26 @@ class StackMember:
 
     @property
     def over(self) -> bool:
+        """Return whether the run has finished or diverged.
+
+        Returns:
+            True if no step remains.
+        """
         return self.run.finished or self.run.diverged
 
     def end(self) -> JobResult:
-        """Finish the folder of a run that is over, or was interrupted, and close it."""
+        """Complete the folder of a finished or interrupted run and close it.
+
+        Returns:
+            The result of the job.
+
+        Raises:
+            UserError: The folder cannot be written to.
+        """
         if self.over:
             self.run.save(self._folder.root / WEIGHTS)
         status: Status = "finished" if self.run.finished else "stopped"
-        if self.run.diverged:  # be it at its last step
+        if self.run.diverged:  # even at its last step
             status = "diverged"
             self._answers.write()
         elif self.run.finished:
@@ -191,6 +258,7 @@ class StackMember:
         return JobResult(self.job, status, last)
 
     def close(self) -> None:
+        """Release the folder."""
         self._folder.close()
 
     def _emit(self, event: Event) -> None:
@@ -207,7 +275,14 @@ class StackMember:
 
 
 def over_before(job: Job) -> JobResult | None:
-    """The result of a job whose folder says that it is over; None where something is left to do."""
+    """Return the result of a job that was finished earlier.
+
+    Args:
+        job: The job.
+
+    Returns:
+        Its result, or None if something is left to train.
+    """
     if not (job.folder / RUN).exists():
         return None
     reader = RunReader(job.folder)
@@ -219,11 +294,28 @@ def over_before(job: Job) -> JobResult | None:
 
 
 def not_begun(job: Job) -> JobResult:
+    """Return the result of a job that was interrupted before it started.
+
+    Args:
+        job: The job.
+
+    Returns:
+        Status 'stopped', with the scores in its folder, if any.
+    """
     begun = (job.folder / RUN).exists()
     return JobResult(job, "stopped", _outcome_in(RunReader(job.folder)) if begun else Outcome())
 
 
 def failed(job: Job, refusal: UserError) -> JobResult:
+    """Return the result of a job that could not start.
+
+    Args:
+        job: The job.
+        refusal: Why.
+
+    Returns:
+        Status 'failed'.
+    """
     return JobResult(job, "failed", Outcome(), refusal)
 
 

@@ -1,7 +1,7 @@
-"""The gates of a stack: made by the networks themselves, by frozen or by trained features.
+"""The gates of a stack: made by the networks themselves, by frozen or by trained feature networks.
 
-Gate layers lie as (sources, layers, units, examples); the wiring of each network says which of
-them each value unit uses.
+Gates are laid out as (sources, layers, units, examples); the wiring of each network selects the
+gates of each value unit.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_engine.training.batched.dense import ChainPass, DenseChain, backward, forward
 from dgn_engine.training.device_data import DeviceData
 
-MOST_BYTES = 2 << 30  # of the gates of frozen features in one stack
-_CHUNK = 1000  # examples whose gates are made at once
+MOST_BYTES = 2 << 30  # of the gate tables of one stack
+_CHUNK = 1000  # examples per pass when tables are computed
 
 
 class StackedGates:
@@ -29,31 +29,73 @@ class StackedGates:
     _gates: list[Tensor]
 
     def prepare(self, train: bool, rows: Tensor, x: Tensor) -> None:
-        """Compute the gates for these rows of the training or the test examples, inputs x."""
+        """Compute the gates of a batch.
+
+        Args:
+            train: Whether rows index the training set or the test set.
+            rows: (m,), or (B, m) if networks see different examples.
+            x: Inputs of the batch, (m, in) or (B, m, in).
+        """
 
     def gate(self, layer: int, q: Tensor) -> Tensor:
-        """G_l, (B, units, m), for pre-activations q of the value network."""
+        """Return the gates G_l of a value layer.
+
+        Args:
+            layer: Layer l, from 0.
+            q: Pre-activations of the value networks, (B, units, m).
+
+        Returns:
+            (B, units, m).
+        """
         return self._gates[layer]
 
     def into_pre(self, passed: ChainPass, layer: int, dz: Tensor | None) -> Tensor:
-        """dq_l of the value network for dz_l; may store the gates' pending gradients."""
+        """Return dL/dq_l of the value networks, storing the gates' gradients for `backward`.
+
+        Args:
+            passed: Results of the forward pass.
+            layer: Layer l, from 0.
+            dz: dL/dz_l, (B, units, m); None if the logits do not matter.
+
+        Returns:
+            dL/dq_l = dL/dz_l ⊙ G_l, (B, units, m).
+        """
         assert dz is not None
         return dz * passed.gates[layer]
 
     def backward(self) -> None:
-        """Fill the gradients of the feature networks, if there are any."""
+        """Write the gradients of the feature networks, if there are any."""
 
 
 class OwnGates(StackedGates):
-    """Each network gates itself, hard, soft or not at all."""
+    """Gates that each network makes itself: hard, soft or always open."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
 
     def gate(self, layer: int, q: Tensor) -> Tensor:
+        """Return the gates G_l = γ(q_l).
+
+        Args:
+            layer: Ignored.
+            q: Pre-activations of the value networks, (B, units, m).
+
+        Returns:
+            (B, units, m).
+        """
         return self._gate(q)
 
     def into_pre(self, passed: ChainPass, layer: int, dz: Tensor | None) -> Tensor:
+        """Return dL/dq_l = dL/dz_l ⊙ (G_l + q_l ∂γ(q_l)); the second term only for soft gates.
+
+        Args:
+            passed: Results of the forward pass.
+            layer: Layer l, from 0.
+            dz: dL/dz_l, (B, units, m).
+
+        Returns:
+            (B, units, m).
+        """
         if dz is not None and self._gate.soft and not self._gate.open:
             gates = passed.gates[layer]
             return dz * (gates + passed.pre[layer] * self._gate.slope(gates))
@@ -61,27 +103,36 @@ class OwnGates(StackedGates):
 
 
 class FrozenGates(StackedGates):
-    """Gates of frozen feature networks: computed once for every example, then looked up.
+    """Gates of frozen feature networks, computed once for every example and then looked up.
 
-    Networks with the same features share them, whatever their wiring. Raises `UserError` where they
-    do not fit into 2 GiB.
+    Networks with equal feature networks share a table, whatever their wiring.
     """
 
     def __init__(
         self, networks: Sequence[GatedNetwork], data: Sequence[DeviceData], one_order: bool
     ) -> None:
-        first: list[int] = []  # of each different maker, a network that has it
+        """Compute the tables.
+
+        Args:
+            networks: The B networks.
+            data: Device data of each network.
+            one_order: Whether all networks see the same examples in every step.
+
+        Raises:
+            UserError: The tables need more than 2 GiB.
+        """
+        first: list[int] = []  # for each distinct maker, the first network that has it
         which: list[int] = []
-        for place in range(len(networks)):
-            makers = (k for k, f in enumerate(first) if _alike(networks, data, f, place))
+        for index in range(len(networks)):
+            makers = (maker for maker, f in enumerate(first) if _alike(networks, data, f, index))
             which.append(next(makers, len(first)))
             if which[-1] == len(first):
-                first.append(place)
+                first.append(index)
         needed = len(first) * table_bytes(networks[0], data[0])
         if needed > MOST_BYTES:
             raise UserError(
                 f"The frozen gates of {len(first)} networks for every example need "
-                f"{binary_size_in_words(needed)}, and 2 GiB are allowed; train without packing, or "
+                f"{binary_size_in_words(needed)}, but 2 GiB are allowed; train them one by one, or "
                 "use fewer examples or a smaller network."
             )
         makers_of = [(networks[f], data[f]) for f in first]
@@ -92,13 +143,20 @@ class FrozenGates(StackedGates):
         self._dtype = next(networks[0].parameters()).dtype
         self._makers = torch.tensor(which, device=data[0].train_x.device)[:, None]
         own = list(range(len(networks)))
-        # Each network's own rows are looked up in its maker's table, so that it has its own gates.
+        # If rows differ by network, the lookup already yields one set of gates per network.
         self._wires = {
             True: StackedWiring(networks, which if one_order else own),
             False: StackedWiring(networks, which),
         }
 
     def prepare(self, train: bool, rows: Tensor, x: Tensor) -> None:
+        """Look up the gates of a batch.
+
+        Args:
+            train: Whether rows index the training set or the test set.
+            rows: (m,), or (B, m) if networks see different examples.
+            x: Ignored.
+        """
         table = self._tables[train]
         found = table[:, rows] if rows.dim() == 1 else table[self._makers, rows]
         # (sources, m, layers, units) → (sources, layers, units, m)
@@ -107,12 +165,18 @@ class FrozenGates(StackedGates):
 
 
 class TrainedGates(StackedGates):
-    """Soft gates of feature networks that are trained with the value networks."""
+    """Soft gates of feature networks that are trained along with the value networks."""
 
     def __init__(
         self, networks: Sequence[GatedNetwork], features: DenseChain, gradients: DenseChain
     ) -> None:
-        """`features`: their gated layers and, unused, their heads."""
+        """Bind the feature networks.
+
+        Args:
+            networks: The B networks.
+            features: Weights of the feature networks; their output layers are unused.
+            gradients: Receives their gradients.
+        """
         self._features, self._gradients = features, gradients
         self._gate = networks[0].gate
         self._activity = _activity_of(networks[0])
@@ -120,17 +184,35 @@ class TrainedGates(StackedGates):
         self._pending: dict[int, Tensor] = {}
 
     def prepare(self, train: bool, rows: Tensor, x: Tensor) -> None:
+        """Run the feature networks on a batch.
+
+        Args:
+            train: Ignored.
+            rows: Ignored.
+            x: Inputs of the batch, (m, in) or (B, m, in).
+        """
         self._passed = forward(self._features, x, self._activity, logits=False)
         # (B, layers, units, m)
         self._made = self._gate(torch.stack(self._passed.pre, dim=1))
         self._gates = self._wires.gates(self._made)
 
     def into_pre(self, passed: ChainPass, layer: int, dz: Tensor | None) -> Tensor:
+        """Return dL/dq_l = dL/dz_l ⊙ G_l, and keep dL/dG_l = dL/dz_l ⊙ q_l for `backward`.
+
+        Args:
+            passed: Results of the forward pass.
+            layer: Layer l, from 0.
+            dz: dL/dz_l, (B, units, m).
+
+        Returns:
+            (B, units, m).
+        """
         assert dz is not None
         self._pending[layer] = dz * passed.pre[layer]
         return super().into_pre(passed, layer, dz)
 
     def backward(self) -> None:
+        """Write the gradients of the feature networks: route dL/dG back, then through γ and χ^f."""
         pending = [self._pending[layer] for layer in range(len(self._gates))]
         deltas = self._wires.back(pending, self._made.shape).mul_(self._gate.slope(self._made))
 
@@ -147,20 +229,28 @@ def _activity_of(network: GatedNetwork) -> Callable[[int, Tensor], Tensor]:
 
 
 def table_bytes(network: GatedNetwork, data: DeviceData) -> int:
-    """Of the frozen gates of one feature network for every example: a byte each where hard."""
+    """Return the size of the frozen gates of one feature network for all examples.
+
+    Args:
+        network: The network.
+        data: Training and test examples.
+
+    Returns:
+        Bytes: one per hard gate, the dtype's size per soft gate.
+    """
     units = sum(math.prod(shape) for shape in network.feature.architecture.gated_shapes)
     size = next(network.parameters()).itemsize if network.gate.soft else 1
     return units * size * (len(data.train_x) + len(data.test_x))
 
 
 def _alike(
-    networks: Sequence[GatedNetwork], data: Sequence[DeviceData], one: int, other: int
+    networks: Sequence[GatedNetwork], data: Sequence[DeviceData], first: int, second: int
 ) -> bool:
-    """Whether two feature networks make the same gates for the same examples."""
-    ours, theirs = (networks[place].feature.state_dict() for place in (one, other))
+    """Return whether two feature networks make the same gates for the same examples."""
+    ours, theirs = (networks[place].feature.state_dict() for place in (first, second))
     return (
-        data[one].train_x is data[other].train_x
-        and data[one].test_x is data[other].test_x
+        data[first].train_x is data[second].train_x
+        and data[first].test_x is data[second].test_x
         and ours.keys() == theirs.keys()
         and all(torch.equal(ours[name], theirs[name]) for name in ours if "weights" in name)
         and all(torch.equal(ours[name], theirs[name]) for name in ours)
@@ -169,7 +259,7 @@ def _alike(
 
 @torch.no_grad()
 def _table(network: GatedNetwork, x: Tensor) -> Tensor:
-    """(n, layers, units), bool where hard: gates of the feature network before any wiring."""
+    """Return gates before wiring, (n, layers, units); bool if hard."""
     activity = _activity_of(network)
     gate = network.gate if network.gate.soft else (lambda q: q > 0)
     parts = [
@@ -180,10 +270,15 @@ def _table(network: GatedNetwork, x: Tensor) -> Tensor:
 
 
 class StackedWiring:
-    """Of B networks; raises nothing: wiring and routes were checked when they were set."""
+    """The wiring of B networks; it was validated when it was set."""
 
     def __init__(self, networks: Sequence[GatedNetwork], sources: Sequence[int]) -> None:
-        """`sources[b]`: which of the gate makers serves network b."""
+        """Precompute index tables.
+
+        Args:
+            networks: The B networks.
+            sources: For each network b, the gate maker it uses.
+        """
         layers = len(networks[0].wiring)
         device = next(networks[0].parameters()).device
         width = networks[0].feature.architecture.gated_shapes[0][0]
@@ -196,19 +291,34 @@ class StackedWiring:
         self._units = [None if u is None else u.to(device) for u in self._units]
 
     def gates(self, made: Tensor) -> list[Tensor]:
-        """From gates (sources, layers, units, m) to one (B, value units, m) for each layer."""
+        """Route gates to the value layers.
+
+        Args:
+            made: (sources, layers, units, m).
+
+        Returns:
+            One (B, value units, m) per layer.
+        """
         if self._straight:
-            found = list(made.unbind(1))
+            routed = list(made.unbind(1))
         else:
             flat = made.flatten(0, 1)
-            found = [flat.index_select(0, code) for code in self._codes]
+            routed = [flat.index_select(0, code) for code in self._codes]
         return [
             gate if units is None else gate.gather(1, _wide(units, gate))
-            for gate, units in zip(found, self._units, strict=True)
+            for gate, units in zip(routed, self._units, strict=True)
         ]
 
     def back(self, deltas: Sequence[Tensor], shape: torch.Size) -> Tensor:
-        """The transpose of `gates` where every network makes its own: (B, layers, units, m)."""
+        """Apply the transpose of `route_gates`, if every network makes its own gates.
+
+        Args:
+            deltas: One (B, value units, m) per layer.
+            shape: Shape of the gates, (B, layers, units, m).
+
+        Returns:
+            Gradients of the gates, of that shape.
+        """
         whole = deltas[0].new_empty(shape)
         flat = whole.flatten(0, 1)
         for delta, code, units in zip(deltas, self._codes, self._units, strict=True):
@@ -220,7 +330,7 @@ class StackedWiring:
 
 
 def _units(networks: Sequence[GatedNetwork], layer: int, width: int) -> Tensor | None:
-    """(B, value units): the unit of the gate layer that each value unit uses; None: its own."""
+    """Return the gate unit of each value unit, (B, value units); None for the identity."""
     rows = []
     for network in networks:
         route = network.routes[layer]

@@ -1,4 +1,4 @@
-"""One stack of networks: a step of all of them at once, and their test scores."""
+"""A stack of networks: one step of all of them at once, and their test scores."""
 
 from __future__ import annotations
 
@@ -29,15 +29,28 @@ from dgn_engine.training.trainer import Trainer
 
 
 class TrainerStack:
-    """B trainers of one kind (`stack_groups.kind_of`) at the same step, trained as one stack.
+    """B trainers of one kind (`stack_kind`) at the same step, trained as one stack.
 
-    While they are packed their weights are views of the stack, and `publish` shows them the rest;
-    they must not be stepped themselves before `release`. Each network is trained as its trainer
-    would: same order of examples, same arithmetic, sums in another order.
+    While stacked, their weights are views of the stack, and `publish` updates the rest; the
+    trainers must not be stepped before `release`. Each network is trained as its trainer would
+    train it: same order of examples, same arithmetic, different order of summation.
+
+    Attributes:
+        step_count: Steps taken by each network.
+        steps_per_epoch: Batches per epoch.
+        steps: Launches the steps.
     """
 
     @torch.no_grad()
     def __init__(self, trainers: Sequence[Trainer]) -> None:
+        """Move the weights of the trainers into a stack.
+
+        Args:
+            trainers: Trainers of one kind at the same step.
+
+        Raises:
+            UserError: Frozen gates do not fit into memory.
+        """
         self._trainers = tuple(trainers)
         first = trainers[0]
         self._config = first.config.training
@@ -66,34 +79,63 @@ class TrainerStack:
             self.capture_steps(CudaCard(device))
 
     def capture_steps(self, card: Card) -> None:
-        """From now on, take steps as graphs of this card where that works."""
+        """Launch steps as graphs from now on, where that works.
+
+        Args:
+            card: Captures the graphs.
+        """
         self._weights.make_capturable()
         self.steps = GraphSteps(self, card)
 
     def on_eager(self, reason: str) -> None:
-        """Each network has a log of its own, which names the step."""
+        """Report to every network's log why steps are not captured.
+
+        Args:
+            reason: Part of a sentence.
+        """
         for trainer in self._trainers:
             trainer.step_count = self.step_count
             trainer.network_step.on_eager(reason)
 
     def structure(self) -> tuple[object, ...]:
-        return ()  # nothing of a stack changes while it trains
+        """Return everything a captured step would not notice changing.
+
+        Returns:
+            (): nothing changes while a stack trains.
+        """
+        return ()
 
     def moved(self) -> list[Tensor]:
+        """Return every tensor that a step changes.
+
+        Returns:
+            Weights, optimiser states and running sums.
+        """
         return [*self._weights.tensors(), self._sums]
 
     def drop_gradients(self) -> None:
-        """They lie where each step writes them."""
+        """Do nothing: gradients are overwritten by each step."""
 
     @property
     def examples(self) -> int:
+        """Return the number of training examples.
+
+        Returns:
+            Upper bound of `rows`, exclusive.
+        """
         return self._train.examples
 
     @property
     def rounding(self) -> float:
+        """Return the relative rounding error of this precision.
+
+        Returns:
+            See `ROUNDING`.
+        """
         return ROUNDING[self._config.precision]
 
     def step(self) -> None:
+        """Take one step of all networks."""
         rows = self._order.rows(self.step_count)
         self.steps.step(rows)
         self._seen = [seen + rows.shape[-1] for seen in self._seen]
@@ -101,8 +143,11 @@ class TrainerStack:
 
     @torch.no_grad()
     def take(self, rows: Tensor) -> None:
-        """Train every network on its examples, (m,) or (B, m), and add up the losses: work of the
-        device alone, for which nothing here waits."""
+        """Train every network on its batch and add up the losses, without waiting for the device.
+
+        Args:
+            rows: Indices of the training examples, (m,) or (B, m).
+        """
         with step_precision(self._config.precision, self._sums.device):
             self._take(rows)
 
@@ -124,8 +169,15 @@ class TrainerStack:
         self._sums += torch.stack((losses * examples, right.sum(dim=1).to(losses.dtype)), dim=1)
 
     def diverged(self, wait: bool = True) -> list[int]:
-        """Places of the networks whose losses since the last score are not all numbers; without
-        `wait` as they were when a card was last asked."""
+        """Return the networks whose loss since the last score is not finite.
+
+        Args:
+            wait: Whether to wait for the card; otherwise the answer is that of the last request, if
+                it has arrived.
+
+        Returns:
+            Indices of the networks.
+        """
         if wait or self._looked is None:
             self._looked = self._courier.fetch(self._sums[:, 0])
         asked = self._looked
@@ -136,18 +188,26 @@ class TrainerStack:
         return [] if bool(finite.all()) else torch.nonzero(~finite).flatten().tolist()
 
     def train_scores(self) -> list[Score]:
-        """Of each network, over the batches since the last call."""
-        found = [
+        """Return the scores of the batches since the last call, and reset them.
+
+        Returns:
+            One per network; NaN without batches.
+        """
+        scores_each = [
             Score(total / seen, right / seen, seen) if seen else Score(math.nan, math.nan, 0)
             for (total, right), seen in zip(self._sums.tolist(), self._seen, strict=True)
         ]
         self._sums.zero_()
         self._seen = [0] * len(self._seen)
-        return found
+        return scores_each
 
     @torch.no_grad()
     def test_scores(self) -> tuple[list[Score], Tensor]:
-        """Of each network, over the whole test set, and its right answers, (B, n) bool."""
+        """Score all networks on the test set.
+
+        Returns:
+            One score per network, and the correct answers, (B, n) bool on the CPU.
+        """
         losses = torch.zeros_like(self._sums[:, 0])
         answers = []
         every = torch.arange(self._test.examples, device=losses.device)
@@ -159,24 +219,24 @@ class TrainerStack:
             means, right, _ = scores(self._config.loss, passed.logits, labels)
             losses += means * len(rows)
             answers.append(right)
-        totals, examples = losses.tolist(), self._test.examples  # a card is waited for here
-        right = torch.cat(answers, dim=1).cpu()  # at once: each network keeps a row of it
+        totals, examples = losses.tolist(), self._test.examples  # waits for the card
+        right = torch.cat(answers, dim=1).cpu()  # one copy: each network keeps a row of it
         hits = right.sum(dim=1).tolist()
-        found = [
+        scores_each = [
             Score(total / examples, count / examples, examples)
             for total, count in zip(totals, hits, strict=True)
         ]
-        return found, right
+        return scores_each, right
 
     def publish(self) -> None:
-        """Copy steps, sums and optimiser state to the trainers."""
+        """Update the trainers: steps, sums and optimiser state."""
         self._weights.publish()
         for trainer, sums, seen in zip(self._trainers, self._sums, self._seen, strict=True):
             trainer.step_count = self.step_count
             trainer.train_sums.set(sums, seen)
 
     def release(self) -> None:
-        """Give every network back to its trainer, with memory of its own."""
+        """Give every trainer its own copy of weights and state."""
         self.publish()
         self._weights.release()
 
@@ -200,7 +260,7 @@ class TrainerStack:
 
 
 def _fixed_inputs(trainers: Sequence[Trainer]) -> Tensor | None:
-    """What the value networks are fed where that is no image: (1, inputs) or (B, 1, inputs)."""
+    """Return the value input if it is no image, (1, inputs) or (B, 1, inputs); otherwise None."""
     network, like = trainers[0].network, trainers[0].data.train_x
     if network.own_gates or network.value_input == "image":
         return None
@@ -211,12 +271,18 @@ def _fixed_inputs(trainers: Sequence[Trainer]) -> Tensor | None:
 
 
 class StackedOrder:
-    """The training examples that each step of a stack is shown.
+    """The training examples of each step of a stack.
 
-    `one`: all networks see the same ones, in one order.
+    Attributes:
+        one: Whether all networks see the same examples.
     """
 
     def __init__(self, trainers: Sequence[Trainer]) -> None:
+        """Take seeds and batch size from the trainers.
+
+        Args:
+            trainers: Trainers of the stack.
+        """
         first = trainers[0]
         self._seeds = [trainer.config.seed for trainer in trainers]
         self.one = len(set(self._seeds)) == 1
@@ -227,11 +293,18 @@ class StackedOrder:
         self._epoch: tuple[int, Tensor] = (-1, torch.empty(0))
 
     def rows(self, step: int) -> Tensor:
-        """(m,) where all networks see the same examples, else (B, m)."""
-        epoch, place = divmod(step - self._undone_steps, self._steps_per_epoch)
+        """Return the examples of a step.
+
+        Args:
+            step: Step of the run, from 0.
+
+        Returns:
+            Indices, (m,) if all networks see the same examples, else (B, m).
+        """
+        epoch, batch = divmod(step - self._undone_steps, self._steps_per_epoch)
         if self._epoch[0] != epoch:
             self._epoch = (epoch, self._of(epoch))
-        return self._epoch[1][..., place * self._batch : (place + 1) * self._batch]
+        return self._epoch[1][..., batch * self._batch : (batch + 1) * self._batch]
 
     def _of(self, epoch: int) -> Tensor:
         seeds = self._seeds[:1] if self.one else self._seeds
@@ -242,7 +315,7 @@ class StackedOrder:
 class StackedExamples:
     """Inputs (n, inputs) and labels (n,) of B networks.
 
-    Rows are (m,) where every network is shown the same ones, (B, m) where each has its own.
+    Rows are (m,) if all networks see the same examples, else (B, m).
     """
 
     def __init__(self, inputs: Sequence[Tensor], labels: Sequence[Tensor]) -> None:
@@ -252,23 +325,44 @@ class StackedExamples:
         self.examples = len(labels[0])
 
     def inputs(self, rows: Tensor) -> Tensor:
-        """(m, inputs) where all networks see the same, else (B, m, inputs)."""
+        """Gather the inputs of a batch.
+
+        Args:
+            rows: (m,) or (B, m).
+
+        Returns:
+            (m, inputs) if all networks see the same, else (B, m, inputs).
+        """
         if self.one:
             return self._inputs[0][rows]
         each = rows if rows.dim() == 2 else rows.expand(len(self._inputs), -1)
         return torch.stack([x[mine] for x, mine in zip(self._inputs, each, strict=True)])
 
     def labels(self, rows: Tensor) -> Tensor:
-        """(B, m)."""
+        """Gather the labels of a batch.
+
+        Args:
+            rows: (m,) or (B, m).
+
+        Returns:
+            (B, m) int.
+        """
         if rows.dim() == 1:
             return self._labels[:, rows]
         return self._labels.gather(1, rows)
 
 
 def scores(kind: Loss, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean losses (B,), right answers (B, m) bool, and the gradient of each mean loss, (B, C, m).
+    """Compute loss, correct answers and gradient of a stack.
 
-    logits (B, C, m), labels (B, m) int.
+    Args:
+        kind: The loss, as for `compute_loss`.
+        logits: (B, C, m).
+        labels: (B, m) int.
+
+    Returns:
+        Mean losses (B,), correct answers (B, m) bool, and the gradient of each mean loss, (B, C,
+            m).
     """
     examples, classes = labels.shape[1], logits.shape[1]
     chosen = labels[:, None, :]
@@ -288,5 +382,5 @@ def scores(kind: Loss, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, 
         logs = torch.log_softmax(logits, dim=1)
         losses = -logs.gather(1, chosen).mean(dim=(1, 2))
         delta = logs.exp()
-        delta.scatter_add_(1, chosen, delta.new_full((), -1.0).expand(chosen.shape))
+        delta.scatter_add_(1, chosen, delta.new_full((), -1.0).expand(chosen.shape))  # p - y
     return losses, right, delta / examples

@@ -1,4 +1,4 @@
-"""The weights of a stack, (B, ...) each, every network's own being views; their optimiser."""
+"""The weights of a stack, (B, ...) with every network's own as views, and their optimiser."""
 
 from __future__ import annotations
 
@@ -15,13 +15,19 @@ from dgn_engine.training.trainer import Trainer
 
 
 class StackedWeights:
-    """Binds B trainers: what is done to the stack is done to their networks.
+    """Binds B trainers: changes of the stack are changes of their networks.
 
-    `value`, `features`: the weights as chains; `value_gradients` and `feature_gradients`: where
-    the backward pass puts theirs (None for what is frozen).
+    Attributes:
+        value: The value networks.
+        features: The feature networks if they are trained, else None.
     """
 
     def __init__(self, trainers: Sequence[Trainer]) -> None:
+        """Move weights and optimiser states into the stack.
+
+        Args:
+            trainers: Trainers of one kind at the same step.
+        """
         self._trainers = trainers
         regime = trainers[0].regime
         self.value = _Part(trainers, "value", regime.trains_value)
@@ -35,19 +41,25 @@ class StackedWeights:
         self._take_states()
 
     def step(self) -> None:
+        """Update the weights from the gradients."""
         self._optimiser.step()
 
     def make_capturable(self) -> None:
-        """Keep rates and counts of steps where a captured step finds them."""
+        """Keep learning rates and step counts where captured steps read them."""
         make_capturable(self._optimiser)
 
     def tensors(self) -> list[Tensor]:
+        """Return every tensor that a step changes.
+
+        Returns:
+            Stacked weights and optimiser states.
+        """
         stacked = [tensor for part in self._parts for tensor in part.stacked.values()]
         states = self._optimiser.state.values()
         return stacked + [v for state in states for v in state.values() if isinstance(v, Tensor)]
 
     def publish(self) -> None:
-        """Show each trainer its optimiser's state, as views."""
+        """Update the optimiser state of each trainer, as views."""
         for part in self._parts:
             for name, pieces in part.pieces.items():
                 for (begin, end), piece in zip(self._slices, pieces, strict=True):
@@ -56,7 +68,7 @@ class StackedWeights:
                         self._publish(part, name, range(begin, end), state)
 
     def release(self) -> None:
-        """Each trainer has weights and states of its own again, which the stack does not share."""
+        """Give each trainer its own copies of weights and states."""
         self.publish()
         for trainer in self._trainers:
             states = trainer.optimizer.torch.state
@@ -66,10 +78,10 @@ class StackedWeights:
                     states[parameter] = {key: v.clone() for key, v in states[parameter].items()}
             trainer.optimizer.read_counts()
 
-    def _publish(self, part: _Part, name: str, places: range, state: dict[str, Any]) -> None:
-        for row, place in enumerate(places):
-            trainer = self._trainers[place]
-            trainer.optimizer.torch.state[part.own[name][place]] = {
+    def _publish(self, part: _Part, name: str, indices: range, state: dict[str, Any]) -> None:
+        for row, index in enumerate(indices):
+            trainer = self._trainers[index]
+            trainer.optimizer.torch.state[part.own[name][index]] = {
                 key: value[row] if value.dim() else value
                 for key, value in state.items()
                 if isinstance(value, Tensor)
@@ -92,7 +104,7 @@ class StackedWeights:
         return optimiser_over(groups, self._trainers[0].config.training)
 
     def _take_states(self) -> None:
-        """Where the trainers have taken steps, the stack goes on with their moments."""
+        """Continue with the moments of trainers that have taken steps."""
         for part in self._parts:
             for name, pieces in part.pieces.items():
                 for (begin, end), piece in zip(self._slices, pieces, strict=True):
@@ -105,7 +117,7 @@ class StackedWeights:
 
 
 class _Part:
-    """Value or feature networks: the stacked tensors, by name, and those of each trainer."""
+    """Value or feature networks: stacked tensors by name, and those of each trainer."""
 
     def __init__(
         self, trainers: Sequence[Trainer], part: str, trains: bool, headless: bool = False
@@ -115,8 +127,8 @@ class _Part:
         self.own = {n: [network.get_parameter(n) for network in networks] for n in names}
         self.stacked = {n: torch.stack([p.detach() for p in self.own[n]]) for n in names}
         for name, stacked in self.stacked.items():
-            for place, parameter in enumerate(self.own[name]):
-                parameter.data = stacked[place]
+            for index, parameter in enumerate(self.own[name]):
+                parameter.data = stacked[index]
         self.chain = _chain(self.stacked)
         last = len(self.chain.weights) - 1
         self.trained = [n for n in names if not (headless and n.endswith(f".{last}"))]
@@ -131,20 +143,20 @@ class _Part:
 def _chain(tensors: dict[str, Tensor]) -> DenseChain:
     def of(kind: str) -> list[Tensor]:
         count = sum(name.startswith(f"{kind}.") for name in tensors)
-        return [tensors[f"{kind}.{place}"] for place in range(count)]
+        return [tensors[f"{kind}.{index}"] for index in range(count)]
 
     return DenseChain(of("weights"), of("biases"))
 
 
 def _same_rates(configs: Sequence[RunConfig]) -> list[tuple[int, int]]:
-    """Begin and end of each stretch of neighbours with one learning rate."""
+    """Return start and end of each run of neighbours with equal learning rate."""
     rates = [config.training.learning_rate for config in configs]
     begins = [b for b in range(len(rates)) if b == 0 or rates[b] != rates[b - 1]]
     return list(zip(begins, [*begins[1:], len(rates)], strict=True))
 
 
 def _stacked(states: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
-    """Counts of steps are the same for all; moments are stacked."""
+    """Stack the states of several networks; step counts are equal."""
     return {
         key: value.clone() if not value.dim() else torch.stack([state[key] for state in states])
         for key, value in states[0].items()

@@ -1,7 +1,7 @@
-"""A pack trained to its end: stack after stack, each network in a run folder of its own.
+"""Train a pack to its end, stack after stack, with each network in its own run folder.
 
-Train scores are logged once an epoch, over all of its batches, where a run by itself logs about
-twenty; test scores at each epoch's end, as there.
+Train scores are logged once per epoch, over all its batches, where a single run logs about twenty;
+test scores at the end of each epoch, as in a single run.
 """
 
 from __future__ import annotations
@@ -38,27 +38,36 @@ def train_pack(
     checkpoint_every: float = CHECKPOINT_EVERY,
     most: int = STACK,
 ) -> list[JobResult]:
-    """The result of each job, in order; jobs that are done are skipped, begun ones go on.
+    """Train the jobs of a pack; finished jobs are skipped, started ones continued.
 
-    `most`: networks in one stack. `on_progress` is called for each network in training about once a
-    second. Where `interrupted`, the networks in training are left with a checkpoint, and those
-    that have not begun are 'stopped' as well. A job that cannot begin fails alone; raises
-    `UserError` where the jobs are no pack, or a disk fails while they train.
+    Args:
+        jobs: Jobs with equal `pack_key`.
+        on_progress: Called about once per second for each network in training.
+        interrupted: Returns True to stop: networks in training write a checkpoint, and the others
+            are 'stopped' as well.
+        checkpoint_every: Seconds between two checkpoints, at least.
+        most: Networks per stack, at most.
+
+    Returns:
+        One result per job, in order. A job that cannot start fails alone.
+
+    Raises:
+        UserError: The jobs are no pack, or a disk fails during training.
     """
     _check(jobs)
     sources = SharedData()
-    found: dict[int, JobResult] = {}
-    for places in stacks_of([job.config for job in jobs], most):
-        for place in places:
-            over = over_before(jobs[place])
-            if over is not None:
-                found[place] = over
-        left = [place for place in places if place not in found]
-        if left and not interrupted():
-            mine = [jobs[place] for place in left]
-            training = StackTraining(mine, sources, on_progress, checkpoint_every, interrupted)
-            found.update(zip(left, training.train(), strict=True))
-    return [found[p] if p in found else not_begun(job) for p, job in enumerate(jobs)]
+    results: dict[int, JobResult] = {}
+    for indices in stacks_of([job.config for job in jobs], most):
+        for index in indices:
+            finished = over_before(jobs[index])
+            if finished is not None:
+                results[index] = finished
+        remaining = [index for index in indices if index not in results]
+        if remaining and not interrupted():
+            open_jobs = [jobs[index] for index in remaining]
+            training = StackTraining(open_jobs, sources, on_progress, checkpoint_every, interrupted)
+            results.update(zip(remaining, training.train(), strict=True))
+    return [results[p] if p in results else not_begun(job) for p, job in enumerate(jobs)]
 
 
 def _check(jobs: Sequence[Job]) -> None:
@@ -66,30 +75,28 @@ def _check(jobs: Sequence[Job]) -> None:
         why = why_not(job.config)
         if why:
             raise UserError(
-                f"{job.folder} cannot be packed: {why}",
+                f"{job.folder} cannot be stacked: {why}",
                 kind="not-packable",
                 value=job.config.gating.regime,
             )
         if pack_key(job.config) != pack_key(jobs[0].config):
             raise UserError(
-                f"{job.folder} cannot be packed with {jobs[0].folder}: data source, shape, batch, "
+                f"{job.folder} cannot be stacked with {jobs[0].folder}: data source, shape, batch, "
                 "loss, optimiser, epochs and device must be the same.",
                 kind="wrong-shape",
                 value=job.folder,
             )
     if len({job.folder.resolve() for job in jobs}) < len(jobs):
-        raise UserError(
-            "Two jobs of one pack name the same folder; each needs its own.", kind="in-use"
-        )
+        raise UserError("Two jobs of a pack share a folder; give each its own.", kind="in-use")
 
 
-WRITING_SHARE = 0.05  # of the time that checkpoints may take: else they come later, but by
+WRITING_SHARE = 0.05  # of the time, for checkpoints: slow ones are spaced wider, up to
 LATEST = 20.0  # seconds
 REPORT_EVERY = 1.0  # seconds
 
 
 class StackTraining:
-    """The networks of one stack; it holds the folders of its jobs until the end of `train`."""
+    """Training of one stack; holds the folders of its jobs until `train` returns."""
 
     def __init__(
         self,
@@ -99,9 +106,14 @@ class StackTraining:
         checkpoint_every: float,
         interrupted: Callable[[], bool],
     ) -> None:
-        """A job that cannot begin fails alone, in the results of `train`.
+        """Open the folders; a job that cannot start fails alone, in the results of `train`.
 
-        Reading the folders of many runs takes a while: `interrupted` is asked in between.
+        Args:
+            jobs: Jobs of one stack.
+            sources: Loaded examples.
+            on_progress: Called with the progress of each network.
+            checkpoint_every: Seconds between two checkpoints, at least.
+            interrupted: Returns True to stop; also asked while folders are read.
         """
         self._on_progress = on_progress
         self._every = checkpoint_every
@@ -112,20 +124,27 @@ class StackTraining:
         self._members = self._open(sources)
 
     def train(self) -> list[JobResult]:
-        """The result of each job; raises `UserError` where a folder cannot be written any more."""
+        """Train all jobs to their end, or until interrupted.
+
+        Returns:
+            One result per job, in order.
+
+        Raises:
+            UserError: A folder cannot be written to any more.
+        """
         try:
             for steps in sorted({_steps(member) for member in self._members}):
-                some = [m for m in self._members if _steps(m) == steps]
-                few = _fitting(some)
-                for begin in range(0, len(some), few):
-                    self._train(self._ended(some[begin : begin + few]))
+                members = [m for m in self._members if _steps(m) == steps]
+                most = _fitting(members)
+                for begin in range(0, len(members), most):
+                    self._train(self._ended(members[begin : begin + most]))
         finally:
             for member in self._members:
                 member.close()
         return [self._results[job] for job in self._jobs]
 
     def _train(self, members: list[StackMember]) -> None:
-        """Train members that are at one step to the end of the last of them."""
+        """Train members at one step until all have ended."""
         while members:
             try:
                 pack = TrainerStack([member.run.trainer for member in members])
@@ -150,11 +169,11 @@ class StackTraining:
             if epoch_ends:
                 trains, (tests, right) = pack.train_scores(), pack.test_scores()
             pack.publish()
-            for place, member in enumerate(members):
-                if place in diverged:
+            for index, member in enumerate(members):
+                if index in diverged:
                     member.diverged()
                 elif epoch_ends:
-                    member.epoch_ended(trains[place], tests[place], right[place])
+                    member.epoch_ended(trains[index], tests[index], right[index])
                 self._on_progress(member.progress)
             reported = now
             if any(member.over for member in members):
@@ -166,7 +185,7 @@ class StackTraining:
                 every = max(self._every, min(LATEST, (saved - now) / WRITING_SHARE))
 
     def _ended(self, members: list[StackMember]) -> list[StackMember]:
-        """Finish the members that are over (all, where interrupted); return the others."""
+        """Finish the members that are over, or all if interrupted; return the others."""
         stop = self._interrupted()
         for member in members:
             if stop or member.over:
@@ -203,18 +222,18 @@ class StackTraining:
 
 
 def _release(folder: RunFolder) -> None:
-    """Close a folder that was only read; delete one without a run."""
+    """Close a folder that was only read; delete it if it has no run."""
     folder.close() if folder.info.begun else folder.discard()
 
 
 def _steps(member: StackMember) -> tuple[int, int]:
-    """How many were taken, and how many of these undone: one order of the data for a stack."""
+    """Return steps taken and steps undone: a stack needs one order of the data."""
     trainer = member.run.trainer
     return trainer.step_count, trainer.undone_steps
 
 
 def _fitting(members: Sequence[StackMember]) -> int:
-    """How many of them may be one stack, so that their frozen gates fit into memory."""
+    """Return how many members fit into one stack, given the size of frozen gates."""
     trainer = members[0].run.trainer
     regime = trainer.regime
     if regime.own_gates or regime.trains_feature:
@@ -229,7 +248,7 @@ def _folder(job: Job) -> RunFolder:
     if not folder.info.config.same_run(job.config):
         folder.close()
         raise UserError(
-            f"{job.folder} holds a run with another configuration; choose another one.",
+            f"{job.folder} contains a run with another configuration; choose another folder.",
             kind="other-run",
             value=job.folder,
         )
@@ -237,23 +256,30 @@ def _folder(job: Job) -> RunFolder:
 
 
 def align_checkpoints(folders: Sequence[RunFolder]) -> None:
-    """Put the folders of one stack back to the newest step that all of them can go on from.
+    """Return the folders of a stack to the newest step that all of them can continue from.
 
-    After a kill between two of the stack's checkpoints some folders have one that others lack.
-    Each run keeps its two newest, so that there is a common one; where there is none, some were
-    not trained together with the others, and they go on by themselves.
+    If the process was killed between two checkpoints of a stack, some folders are one ahead. Each
+    run keeps its two newest, so there is a common one; if not, the runs were not trained together,
+    and continue separately.
+
+    Args:
+        folders: Folders of one stack.
     """
     common = set.intersection(*(_resumable_steps(folder) for folder in folders))
     if not common:
         return
     for folder in folders:
-        for one in [one for one in folder.checkpoints if one.sound and one.step > max(common)]:
-            folder.drop(one)
+        for checkpoint in [
+            checkpoint
+            for checkpoint in folder.checkpoints
+            if checkpoint.sound and checkpoint.step > max(common)
+        ]:
+            folder.drop(checkpoint)
 
 
 def _resumable_steps(folder: RunFolder) -> set[int]:
-    """Steps of its sound checkpoints, and 0 (its seed) while no checkpoint was deleted."""
-    sound = [one for one in folder.checkpoints if one.sound]
-    steps = {one.step for one in sound}
-    newest = max((one.order for one in sound), default=-1)
+    """Return the steps of sound checkpoints, and 0 (the seed) unless checkpoints were deleted."""
+    sound = [checkpoint for checkpoint in folder.checkpoints if checkpoint.sound]
+    steps = {checkpoint.step for checkpoint in sound}
+    newest = max((checkpoint.order for checkpoint in sound), default=-1)
     return steps | {0} if newest < run_checkpoints.NEWEST else steps
