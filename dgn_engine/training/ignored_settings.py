@@ -1,6 +1,6 @@
-"""Settings that change nothing in the configuration they stand in, and what contradicts itself.
+"""Find settings that have no effect in a configuration, and settings that contradict each other.
 
-What contradicts is refused; what has no effect is said, never passed over in silence.
+Contradictions are refused; settings without effect are reported.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from dgn_engine.regimes import Regime, find_regime
 
 _UNMET = {  # why a condition on the regime or the data set does not hold
     "regime.soft": "the gates of {regime} are not soft",
-    "regime.own_gates": "{regime} makes its own gates, and there are none to wire",
-    "regime.takes_gates": "{regime} takes no gates that were learnt before",
-    "dataset.rooted": "{data} does not lie in a folder of data sets",
+    "regime.own_gates": "{regime} makes its own gates, so there is no wiring",
+    "regime.takes_gates": "{regime} does not use pre-trained gates",
+    "dataset.rooted": "{data} is not read from a data folder",
 }
 
 
 @dataclass(frozen=True)
 class IgnoredSetting:
-    """A setting by its place ('training.momentum') and the sentence that says why it is ignored."""
+    """A setting by its key ('training.momentum'), and a sentence why it is ignored."""
 
     place: str
     sentence: str
@@ -32,11 +32,15 @@ class IgnoredSetting:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What decides besides the configuration.
+    """What matters besides the configuration.
 
-    `examples`: of the training and of the test set, where they are loaded. `weights_given`: every
-    weight comes from a file. `live`: in a window, where another regime may follow and no weights
-    are kept; `recorded`: there is a folder. `device`: 'cuda', 'cpu'; '' where it is not known.
+    Attributes:
+        examples: Numbers of training and test examples, or None if not loaded.
+        weights_given: Whether every weight comes from a file.
+        live: Whether a window shows the run, in which the regime can change and no weights are
+            kept.
+        recorded: Whether there is a run folder.
+        device: 'cuda', 'cpu' or 'mps'; '' if unknown.
     """
 
     examples: tuple[int, int] | None = None
@@ -47,21 +51,35 @@ class RunFacts:
 
 
 def check_contradictions(config: RunConfig) -> None:
-    """Raise `UserError` where two settings cannot both be met."""
+    """Check that all settings can be met together.
+
+    Args:
+        config: Configuration of a run.
+
+    Raises:
+        UserError: Two settings contradict each other.
+    """
     training = config.training
     last = training.epochs + pretrain_epochs(config)
     if training.epochs and training.keep_epochs and training.keep_epochs[-1] > last:
         epoch = training.keep_epochs[-1]
         raise UserError(
             Where("training.keep_epochs")
-            + f" names epoch {epoch}, and the run ends after epoch {last}.",
+            + f" includes epoch {epoch}, but the run ends after epoch {last}.",
             kind="contradiction",
             value=epoch,
         )
 
 
 def pretrain_epochs(config: RunConfig) -> int:
-    """Epochs in which gates are learnt first; 0 where none are, or where nothing says how many."""
+    """Return the number of epochs in which gates are learnt first.
+
+    Args:
+        config: Configuration of a run.
+
+    Returns:
+        0 without pre-training, or if no number is given.
+    """
     regime, gating = find_regime(config.gating.regime), config.gating
     if not regime.takes_gates or gating.gates_from:
         return 0
@@ -71,24 +89,27 @@ def pretrain_epochs(config: RunConfig) -> int:
 def ignored_settings(
     config: RunConfig, facts: RunFacts, named: Collection[str] = ()
 ) -> tuple[IgnoredSetting, ...]:
-    """Every setting without effect that has another value than its default, or is `named`.
+    """Find the settings without effect that differ from their default or were written by the user.
 
     Args:
-        config: of a run; its regime and its data set must exist.
-        facts: what is known besides; what is not known is taken to have an effect.
-        named: places that the user wrote, also where the value is the default.
+        config: Configuration of a run; its regime and data set must exist.
+        facts: What else is known; unknown facts are assumed to give a setting an effect.
+        named: Keys that the user wrote, reported even with the default value.
+
+    Returns:
+        Settings, in the order of the configuration.
     """
-    found = []
+    ignored = []
     for place, reason in _reasons(config, facts):
         part, _, name = place.rpartition(".")
         value = getattr(getattr(config, part) if part else config, name)
         if place in named or value != SETTINGS[part][name].default:
-            found.append(IgnoredSetting(place, reason))
-    return tuple(found)
+            ignored.append(IgnoredSetting(place, reason))
+    return tuple(ignored)
 
 
 def _reasons(config: RunConfig, facts: RunFacts) -> Iterator[tuple[str, str]]:
-    """Yield the place of each setting that has no effect, with the sentence."""
+    """Yield the key of each setting without effect, with a sentence."""
     seen = set()
     for place, why in (*_unmet(config, facts), *_by_facts(config, facts)):
         if place not in seen:
@@ -96,13 +117,13 @@ def _reasons(config: RunConfig, facts: RunFacts) -> Iterator[tuple[str, str]]:
             yield place, Where(place) + " has no effect: " + why + "."
     examples, batch = facts.examples, config.training.batch
     if examples is not None and batch > examples[0]:
-        few = f"there are {examples[0]:,} training examples, and each step takes all of them"
+        few = f"there are {examples[0]:,} training examples, so every step uses all of them"
         place = Where("training.batch")
-        yield place, place + f" {batch:,} is more than the data: {few}."
+        yield place, place + f" {batch:,} exceeds the data: {few}."
 
 
 def _unmet(config: RunConfig, facts: RunFacts) -> Iterator[tuple[str, str]]:
-    """Yield the settings whose own conditions do not hold."""
+    """Yield the settings whose own conditions are not met."""
     for part, settings in SETTINGS.items():
         for name, declared in settings.items():
             effect = declared.effect
@@ -113,7 +134,7 @@ def _unmet(config: RunConfig, facts: RunFacts) -> Iterator[tuple[str, str]]:
 
 
 def _first_unmet(conditions: Conditions, config: RunConfig, facts: RunFacts) -> str:
-    """Return why the first condition that does not hold does not; '' where all hold."""
+    """Return why the first unmet condition is not met; '' if all are."""
     for place, wanted in conditions.items():
         subject, _, name = place.partition(".")
         if subject == "regime":
@@ -135,44 +156,47 @@ def _words(place: str, wanted: object, config: RunConfig) -> str:
     if place == "regime.drawn_gates":
         if wanted:
             return f"the gates of {regime} are not drawn by a probability"
-        return f"{regime} has gates for training examples only, so that nothing is tested"
+        return f"{regime} has gates for training examples only, so nothing is tested"
     if place in _UNMET:
         return _UNMET[place].format(regime=regime, data=config.data.name)
     if wanted == "":
         return Where(place) + " is given"
-    words = " or ".join(map(str, wanted)) if isinstance(wanted, tuple) else wanted
-    return "it counts only with " + Where(place) + f" {words}"
+    options = " or ".join(map(str, wanted)) if isinstance(wanted, tuple) else wanted
+    return "it only matters with " + Where(place) + f" {options}"
 
 
 def _by_facts(config: RunConfig, facts: RunFacts) -> Iterator[tuple[str, str]]:
-    """Yield what no condition on one other setting says."""
+    """Yield settings without effect for reasons other than one other setting."""
     data, training = config.data, config.training
     drawn = find_data_set(config.data).drawn
     if not (data.label_noise or data.pixels == "random" or drawn):
-        yield "data.variant_seed", "no labels, pixels or examples are drawn by it"
+        yield "data.variant_seed", "no labels, pixels or examples are random"
     if facts.examples is not None:
         if config.probe_examples > facts.examples[0]:
-            yield "probe_examples", f"{data.name} has {facts.examples[0]:,} training examples"
-        for name, there in zip(("train_limit", "test_limit"), facts.examples, strict=True):
-            if getattr(data, name) > there:
-                yield f"data.{name}", f"{data.name} has {there:,} of them"
+            yield "probe_examples", f"{data.name} only has {facts.examples[0]:,} training examples"
+        for name, available in zip(("train_limit", "test_limit"), facts.examples, strict=True):
+            if getattr(data, name) > available:
+                yield f"data.{name}", f"{data.name} has {available:,} of them"
     if training.precision == "tf32" and facts.device not in ("", "cuda"):
-        yield "training.precision", f"only CUDA cards multiply in TF32, and this is {facts.device}"
+        yield (
+            "training.precision",
+            f"only CUDA cards support TF32, and the device is {facts.device}",
+        )
     if facts.weights_given:
         for name in ("init", "sigma"):
             yield f"net.{name}", "every weight comes from a file"
     if facts.live:
         for name in ("keep_epochs", "keep_best"):
-            yield f"training.{name}", "a window keeps checkpoints, not the weights of epochs"
+            yield f"training.{name}", "the viewer keeps checkpoints, not weights per epoch"
     else:
-        yield "training.pace", "only a window keeps a pace"
+        yield "training.pace", "only the viewer limits the speed"
         if training.epochs and not facts.recorded:
             for name in ("probe_examples", "probe_set"):
                 yield name, "nothing is recorded"
 
 
 def _stages(config: RunConfig) -> tuple[Regime, ...]:
-    """The regimes that the run goes through, in turn."""
+    """Return the regimes that the run passes through."""
     target = find_regime(config.gating.regime)
     if target.takes_gates and not config.gating.gates_from:
         return find_regime(target.pretrains_as), target

@@ -1,4 +1,4 @@
-"""Initial weights from files: gates of one file, weights of the value network of another."""
+"""Load initial weights from files: gates from one, value weights from another."""
 
 from __future__ import annotations
 
@@ -24,13 +24,20 @@ from dgn_engine.training.trainer import Trainer
 
 @dataclass(frozen=True)
 class InitialWeights:
-    """Matched weights of the feature and of the value network; None where no file is named."""
+    """Matched weights of feature and value network; None where the configuration gives no file."""
 
     gates: LayerMatching | None
     values: LayerMatching | None
 
     def complete(self, regime: Regime) -> bool:
-        """Whether no weight that the regime uses is drawn."""
+        """Return whether files provide every weight that a regime uses.
+
+        Args:
+            regime: The regime.
+
+        Returns:
+            True if no weight is drawn at random.
+        """
         values = self.values
         makes_gates = not (regime.own_gates or regime.drawn_gates)
         if values is None or (makes_gates and self.gates is None):
@@ -38,7 +45,11 @@ class InitialWeights:
         return len(values.weights) == len(values.rows)
 
     def copy_into(self, trainer: Trainer) -> None:
-        """Θ^f and Θ^v := what the files hold."""
+        """Set Θ^f and Θ^v to the weights of the files.
+
+        Args:
+            trainer: The trainer, before its first step.
+        """
         if self.gates is not None:
             trainer.control.take_gates(*tensors_of(self.gates))
         if self.values is not None:
@@ -48,14 +59,27 @@ class InitialWeights:
 def read_initial_weights(
     config: RunConfig, regime: Regime, architecture: Architecture, report: Report
 ) -> InitialWeights:
-    """Read the files that the configuration names; raises `UserError` where one does not fit."""
+    """Read the files that a configuration names.
+
+    Args:
+        config: The configuration.
+        regime: Its regime.
+        architecture: Architecture to match.
+        report: Called with the file being read.
+
+    Returns:
+        The matched weights.
+
+    Raises:
+        UserError: A file does not fit, or the regime does not use gates of a file.
+    """
     gates = values = None
     if config.gating.gates_from:
         if not regime.takes_gates:
             takers = " or ".join(each.name for each in all_regimes() if each.takes_gates)
             raise UserError(
                 Where("gating.gates_from")
-                + f" needs {takers}, not {regime.name}: its gates are not copied.",
+                + f" needs {takers}; {regime.name} does not use copied gates.",
                 kind="contradiction",
             )
         report(f"reading {config.gating.gates_from}", None)
@@ -70,7 +94,7 @@ def read_initial_weights(
 
 
 def _read(path: str, config: RunConfig) -> CheckpointContents:
-    """A file with what the configuration says of it, where its network is that of a file."""
+    """Read a file, adding what the configuration says about its network if the file does not."""
     listing = read_tensors(Path(path))
     if not config.net.of_file or says_itself(listing):
         return listing
@@ -78,6 +102,16 @@ def _read(path: str, config: RunConfig) -> CheckpointContents:
 
 
 def weights_taken(match: LayerMatching, source: str, step: int) -> WeightsTaken:
+    """Return the event for value weights loaded from a file.
+
+    Args:
+        match: Matched weights.
+        source: Name of the file.
+        step: Step of the run.
+
+    Returns:
+        The event.
+    """
     return WeightsTaken(
         step=step,
         source=source,
@@ -88,7 +122,14 @@ def weights_taken(match: LayerMatching, source: str, step: int) -> WeightsTaken:
 
 
 def tensors_of(match: LayerMatching) -> tuple[list[Tensor], list[Tensor | None]]:
-    """Weights and biases of a match, as tensors of their own."""
+    """Return matched weights and biases as new tensors.
+
+    Args:
+        match: Matched weights.
+
+    Returns:
+        One tensor, or None for a missing bias, per layer.
+    """
     weights = [torch.from_numpy(array.copy()) for array in match.weights]
     biases = [None if b is None else torch.from_numpy(b.copy()) for b in match.biases]
     return weights, biases

@@ -1,8 +1,7 @@
-"""What a run needs in memory, computed from its numbers before anything is allocated.
+"""Compute the memory that a run needs before anything is allocated.
 
-The architecture of a configuration is a list of shapes; all of this is arithmetic on them. The
-numbers of copies below were counted with torch's profiler of memory: the tests hold every network
-in every regime against it.
+An architecture is a list of shapes, so this is arithmetic. The numbers of copies below were counted
+with torch's memory profiler; tests compare every network and regime with it.
 """
 
 from __future__ import annotations
@@ -30,33 +29,33 @@ from dgn_engine.training.steps.dense_step import is_dense_architecture
 from dgn_engine.training.steps.optimizer import count_moments
 
 NUMBER = 4  # bytes of a float32
-_LABEL = 8  # and of an int64
-# Numbers of a gated unit and example that a pass keeps: pre-activation, gate and output.
+_LABEL = 8  # bytes of an int64
+# Numbers stored per gated unit and example: pre-activation, gate and output.
 _KEPT = 3
-# The same of dense chains, which are trained in buffers that also hold what comes back
-# (`DensePass`): of one network that makes its own gates, and of a feature and a value network.
+# The same for dense chains, whose buffers also hold the backward pass (`DensePass`):
+# for one network with its own gates, and for feature and value network together.
 _BUFFERED_ALONE, _BUFFERED_BOTH = 6, 14
-_CHECKPOINT = 3  # copies of what is saved: the snapshot, each tensor's bytes, the file's bytes
-_NAMED = 3  # parts that a refusal names
+_CHECKPOINT = 3  # copies while saving: snapshot, bytes of each tensor, bytes of the file
+_NAMED = 3  # parts listed by a refusal
 
 
 @dataclass(frozen=True)
 class MemoryNeeded:
-    """Bytes that a run takes at its peak, by what they are for.
+    """Peak memory of a run in bytes, by purpose.
 
     Attributes:
-        weights: Value and feature network with their biases and normalisations.
-        gradients: Of the weights.
-        optimiser: The moments of the weights that are trained.
-        activations: Of a training batch, forwards and backwards, and of a chunk of the test set.
+        weights: Value and feature network with biases and normalisations.
+        gradients: Gradients of the weights.
+        optimiser: Moments of the trained weights.
+        activations: Of a training batch, forward and backward, and of a chunk of the test set.
         data: Training and test examples with their labels.
-        probes: The pass over the probe examples and their kernels; in a window also the weights
-            that readings keep.
-        gates: Of all training examples, where the regime draws them, and what drawing them takes
-            beyond a step.
-        copies: Second copies of weights or moments, while they are drawn or laid side by side.
-        checkpoints: Weights and moments on their way to disk, and those that undo keeps. They lie
-            in main memory wherever the run is computed.
+        probes: Forward pass and kernels of the probe examples; in a window also copies of the
+            weights for readings.
+        gates: Of all training examples, if the regime draws them, plus the extra memory while
+            drawing.
+        copies: Second copies of weights or moments while they are drawn or flattened.
+        checkpoints: Weights and moments on their way to disk, and those kept for undo; always in
+            main memory.
     """
 
     weights: int
@@ -71,29 +70,42 @@ class MemoryNeeded:
 
     @property
     def total(self) -> int:
+        """Return the sum of all parts.
+
+        Returns:
+            Bytes.
+        """
         return sum(vars(self).values())
 
     @property
     def lasting(self) -> int:
-        """What is given back where the run ends between two steps."""
+        """Return the memory freed when a run ends between two steps.
+
+        Returns:
+            Bytes of weights, gradients and optimiser state.
+        """
         return self.weights + self.gradients + self.optimiser
 
     @property
     def in_words(self) -> str:
-        """The largest parts: 'optimiser 29 GB, weights 14 GB, gradients 14 GB'."""
+        """Return the largest parts as text.
+
+        Returns:
+            'optimiser 29 GB, weights 14 GB, gradients 14 GB'.
+        """
         parts = sorted(vars(self).items(), key=lambda part: -part[1])
         return ", ".join(f"{name} {bytes_in_words(size)}" for name, size in parts[:_NAMED] if size)
 
 
 @dataclass(frozen=True)
 class RunUse:
-    """What is done with a run beside training it.
+    """What a run is used for besides training.
 
     Attributes:
-        live: A window shows it, which reads probes and can undo changes.
-        recorded: Checkpoints are written.
-        card: It is computed on a CUDA card.
-        probed: Probes are read, though no window shows it: their frames are recorded.
+        live: Whether a window shows it, reads probes and can undo changes.
+        recorded: Whether checkpoints are written.
+        card: Whether it runs on a CUDA card.
+        probed: Whether probes are read and recorded without a window.
     """
 
     live: bool = False
@@ -105,16 +117,19 @@ class RunUse:
 def memory_needed(
     config: RunConfig, architecture: Architecture, sizes: DataSizes, use: RunUse
 ) -> MemoryNeeded:
-    """Compute what a run needs in memory; nothing is allocated.
+    """Compute the memory that a run needs, without allocating any.
 
     Args:
-        config: The run.
-        architecture: Its architecture, as `architecture_for` gives it: before tiling.
-        sizes: How many examples its data have, and the shape of one.
-        use: What is done with it beside training.
+        config: Configuration of the run.
+        architecture: From `architecture_for`, before tiling.
+        sizes: Numbers of examples, and the shape of one.
+        use: What the run is used for.
+
+    Returns:
+        Bytes, by purpose.
 
     Raises:
-        UserError: There is no such regime, or the tiling does not fit the layers.
+        UserError: The regime does not exist, or the tiling does not fit the layers.
     """
     networks = _Networks.of(config, architecture)
     gradients, optimiser, copies = _count_trained(networks, config)
@@ -134,11 +149,11 @@ def memory_needed(
 
 
 def _count_trained(networks: _Networks, config: RunConfig) -> tuple[int, int, int]:
-    """Return the numbers of gradients, of moments, and of second copies of weights or moments."""
+    """Return the numbers of gradients, of moments, and of second copies of either."""
     both, trained, training = networks.weights, networks.trained, config.training
     moments = count_moments(training)
     optimiser = moments * sum(trained)
-    # By hand, weights and room for gradients are buffers of both networks. Weights are laid there
+    # The dense step keeps weights and gradients of both networks in flat buffers. Weights go there
     # before the first step, Adam's moments, one network after the other, at the second.
     gradients = both if networks.by_hand else sum(trained)
     laid = max(both - optimiser, moments * max(trained) * (training.optimiser == "adam"))
@@ -148,24 +163,26 @@ def _count_trained(networks: _Networks, config: RunConfig) -> tuple[int, int, in
 
 
 def _count_activations(networks: _Networks, config: RunConfig, sizes: DataSizes, card: bool) -> int:
-    """Return the numbers that a step keeps of its batch, or a test pass of a chunk, if more."""
+    """Return the activations of a training batch, or of a test chunk if that is more."""
     batch = min(config.training.batch, sizes.train)
     at_once = min(examples_at_once(networks.wide, card), sizes.test)
     tested = at_once * networks.regime.generalises * networks.passed
     if networks.by_hand:
-        # Its buffers stay, and there are some for the smaller last batch.
+        # Buffers are kept per batch size, and the last batch may be smaller.
         buffered = _BUFFERED_ALONE if networks.alone else _BUFFERED_BOTH
         return (batch + sizes.train % batch) * buffered * networks.value.units + tested
     step = networks.passed + networks.normalised
-    if networks.regime.drawn_gates:  # its gates last, so what comes back needs room of its own
+    if networks.regime.drawn_gates:  # gates are kept, so gradients need memory of their own
         step += 2 * max(networks.value.layers, default=0)
     return max(batch * step, tested)
 
 
 def _count_probes(networks: _Networks, config: RunConfig, sizes: DataSizes, use: RunUse) -> int:
-    """Return the numbers of the gates of the probe examples, which are computed chunk by chunk, and
-    of their kernels; in a window also of the weights in the process that reads, and as they were at
-    the beginning. None where nothing reads probes."""
+    """Return the gates and kernels of the probe examples, and in a window two copies of the
+    weights.
+
+    One copy is in the reading process, one holds the weights at the start. 0 if no probes are read.
+    """
     if not (use.live or use.probed):
         return 0
     probes = min(config.probe_examples, sizes.train)
@@ -175,10 +192,9 @@ def _count_probes(networks: _Networks, config: RunConfig, sizes: DataSizes, use:
 
 
 def _drawn_gates(networks: _Networks, sizes: DataSizes, trained: int) -> int:
-    """Return the bytes of the gates of all training examples, where they are drawn.
+    """Return the bytes of drawn gates of all training examples, one byte each.
 
-    Each is a byte. While those of a layer are drawn they are numbers; what a step takes beside
-    them, `trained` bytes, is not there yet.
+    While a layer is drawn its gates are float32; `trained` bytes of a step are not in use yet.
     """
     if not networks.regime.drawn_gates:
         return 0
@@ -190,9 +206,9 @@ def _drawn_gates(networks: _Networks, sizes: DataSizes, trained: int) -> int:
 
 @dataclass(frozen=True)
 class _Networks:
-    """Both networks of a run; `wide`: the architecture of the value network, after tiling.
+    """Both networks of a run; `wide` is the value architecture after tiling.
 
-    `by_hand`: they are trained without autograd.
+    `by_hand` says that they are trained without autograd.
     """
 
     wide: Architecture
@@ -203,6 +219,7 @@ class _Networks:
 
     @staticmethod
     def of(config: RunConfig, architecture: Architecture) -> _Networks:
+        """Return the networks of a configuration."""
         tiling, regime = config.gating.tiling, find_regime(config.gating.regime)
         wide = tiled(architecture, tiling) if tiling else architecture
         value, feature = (_Network.of(one, config.net.bias) for one in (wide, architecture))
@@ -211,20 +228,22 @@ class _Networks:
 
     @property
     def alone(self) -> bool:
-        """Whether only the value network is computed in a step."""
+        """Return whether a step only runs the value network."""
         return self.regime.own_gates or self.regime.drawn_gates
 
     @property
     def weights(self) -> int:
+        """Return the number of weights of both networks."""
         return self.value.weights + self.feature.weights
 
     @property
     def largest_weight(self) -> int:
+        """Return the size of the largest weight tensor."""
         return max(self.value.largest_weight, self.feature.largest_weight)
 
     @property
     def trained(self) -> tuple[int, int]:
-        """Weights of the value and of the feature network that are trained."""
+        """Return the numbers of trained weights of value and feature network."""
         regime = self.regime
         return (
             self.value.weights * regime.trains_value,
@@ -233,21 +252,21 @@ class _Networks:
 
     @property
     def passed(self) -> int:
-        """Numbers that a pass keeps of one example."""
+        """Return the numbers a pass stores per example."""
         return self.value.passed + self.feature.passed * (not self.alone)
 
     @property
     def normalised(self) -> int:
-        """What a pass that trains keeps beside them."""
+        """Return the numbers a training pass stores in addition."""
         return self.value.normalised + self.feature.normalised * (not self.alone)
 
 
 @dataclass(frozen=True)
 class _Network:
-    """Numbers of one network: its weights, and those that a pass keeps of one example.
+    """Sizes of one network: its weights, and what a pass stores per example.
 
-    `layers`: units of its gate layers; `normalised`: what a pass that trains keeps beside
-    `passed`; `dense`: it is a chain of dense layers.
+    `layers` are the units of its gate layers, `normalised` what a training pass stores in addition
+    to `passed`, and `dense` says that it is a chain of dense layers.
     """
 
     weights: int
@@ -259,10 +278,12 @@ class _Network:
 
     @property
     def units(self) -> int:
+        """Return the number of gated units."""
         return sum(self.layers)
 
     @staticmethod
     def of(architecture: Architecture, bias: bool) -> _Network:
+        """Return the sizes of an architecture."""
         weights = [math.prod(arch.weight_shape(layer)) for layer in architecture.weighted]
         outputs = sum(layer.outputs for layer in architecture.weighted) * bias
         units = tuple(math.prod(shape) for shape in architecture.gated_shapes)
@@ -272,7 +293,7 @@ class _Network:
             if isinstance(node, arch.Conv) and node.normal:
                 channels += node.outputs
                 normalised += math.prod(shape)
-            if isinstance(node, arch.MaxPool | arch.GlobalMaxPool):  # and where each largest was
+            if isinstance(node, arch.MaxPool | arch.GlobalMaxPool):  # values and arg-max
                 passed += math.prod(shape) * (1 + _LABEL // NUMBER)
         return _Network(
             weights=sum(weights) + outputs + 4 * channels,  # γ, shift, mean and variance
@@ -293,19 +314,25 @@ def check_memory(
     loaded: float = 0.0,
     reclaimed: float = 0.0,
 ) -> MemoryNeeded:
-    """Compute what a run needs, and refuse it where that exceeds the memory that is free.
+    """Compute the memory that a run needs, and refuse it if that exceeds the free memory.
 
-    Nothing is allocated. What a run takes on a CPU, or of main memory beside a card, is compared
-    with what the machine and its control group leave; what it takes on a card, with that card.
+    Nothing is allocated. Main memory is compared with what the machine and its control group have
+    left, memory of a card with that card.
 
     Args:
-        config: The run; `architecture`, `sizes` and `use` as for `memory_needed`.
-        device: Where it is computed.
-        loaded: Bytes of its data that lie in main memory already.
-        reclaimed: Bytes that will be given back before its first step, by the run it replaces.
+        config: Configuration of the run.
+        architecture: From `architecture_for`, before tiling.
+        sizes: Numbers of examples, and the shape of one.
+        device: Where it runs.
+        use: What the run is used for.
+        loaded: Bytes of its data already in main memory.
+        reclaimed: Bytes freed before its first step by the run it replaces.
+
+    Returns:
+        Bytes, by purpose.
 
     Raises:
-        DoesNotFitError: It needs more, in one sentence with the numbers and with what would fit.
+        DoesNotFitError: It needs more; the message has the numbers and what would fit.
     """
     use = replace(use, card=device.type == "cuda")
     needed = memory_needed(config, architecture, sizes, use)
@@ -314,42 +341,43 @@ def check_memory(
     short = free.short_of(needed)
     if short is None:
         return needed
-    where, takes, there = short
+    where, needs, available = short
     what = _what_fits(config, sizes, lambda other: free.short_of(other) is None, use)
     raise DoesNotFitError(
-        f"This run needs about {bytes_in_words(takes)}{where} ({needed.in_words}) and "
-        f"{bytes_in_words(there)} are free; " + what,
+        f"This run needs about {bytes_in_words(needs)}{where} ({needed.in_words}) and "
+        f"{bytes_in_words(available)} are free; " + what,
         kind="no-memory",
-        value=takes,
+        value=needs,
     )
 
 
 @dataclass(frozen=True)
 class _Free:
-    """Bytes that can be had: of main memory, of it or the card once the run before has ended, and
-    of the card where there is one."""
+    """Free bytes: of main memory, reclaimed from the previous run, and of the card if there is
+    one.
+    """
 
     main: float
     reclaimed: float
     card: float | None
 
     def short_of(self, needed: MemoryNeeded) -> tuple[str, float, float] | None:
-        """Where there is too little, how much is needed and how much is free; None: it fits."""
+        """Return where memory is short, the need and what is free; None if the run fits."""
         on_device = needed.total - needed.checkpoints
         if self.card is not None and on_device > self.card + self.reclaimed:
             return " on the card", on_device, self.card + self.reclaimed
-        # On a card: weights are drawn in main memory, and checkpoints are copied to it.
-        takes = needed.total if self.card is None else max(needed.weights, needed.checkpoints)
-        there = self.main + (self.reclaimed if self.card is None else 0)
-        if takes > there:
-            return "" if self.card is None else " of main memory", takes, there
+        # With a card, main memory holds the weights while they are drawn, and checkpoints.
+        needs = needed.total if self.card is None else max(needed.weights, needed.checkpoints)
+        free = self.main + (self.reclaimed if self.card is None else 0)
+        if needs > free:
+            return "" if self.card is None else " of main memory", needs, free
         if needed.weights > self.main:
             return " for its weights", needed.weights, self.main
         return None
 
 
 def _free_on_card(device: torch.device) -> float:
-    """Bytes that this process can have on a card: those that torch keeps for it are free."""
+    """Return the free bytes of a card; memory cached by torch counts as free."""
     free = torch.cuda.mem_get_info(device)[0]
     return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
 
@@ -357,7 +385,7 @@ def _free_on_card(device: torch.device) -> float:
 def _what_fits(
     config: RunConfig, sizes: DataSizes, fits: Callable[[MemoryNeeded], bool], use: RunUse
 ) -> str:
-    """The end of a refusal: the number, computed, with which the run would fit."""
+    """Return the end of a refusal: the largest value of a setting with which the run would fit."""
 
     def needed(other: RunConfig) -> MemoryNeeded:
         architecture = architecture_for(other.net, sizes.shape, sizes.classes)
@@ -369,11 +397,14 @@ def _what_fits(
     net = find_net(config.net)
     if net is not None and not config.gating.tiling:
         options = options_of(config.net)
-        for one in net.options:
-            if type(one.default) is int:
-                place, to = f"net.options.{one.name}", partial(_with_option, config, one.name)
-                changes.append(_Reduction(place, int(one.least or 1), int(options[one.name]), to))
-    changes.sort(key=lambda one: -one.now)  # the larger a number, the finer it is: a width first
+        for option in net.options:
+            if type(option.default) is int:
+                place, to = f"net.options.{option.name}", partial(_with_option, config, option.name)
+                changes.append(
+                    _Reduction(place, int(option.least or 1), int(options[option.name]), to)
+                )
+    # Large numbers are finer steps: widths first.
+    changes.sort(key=lambda option: -option.now)
     parts = vars(needed(config))
     changes.insert(0 if parts["activations"] == max(parts.values()) else len(changes), of_batch)
     for change in changes:
@@ -389,7 +420,7 @@ def _what_fits(
 
 @dataclass(frozen=True)
 class _Reduction:
-    """A whole number of a configuration that may be made smaller, down to `least`."""
+    """An integer setting that may be reduced down to `least`."""
 
     place: str
     least: int
@@ -407,6 +438,6 @@ def _with_option(config: RunConfig, name: str, value: int) -> RunConfig:
 
 
 def _rounded_down(count: int) -> int:
-    """To two digits."""
+    """Round down to two digits."""
     unit = int(10 ** max(0, len(str(count)) - 2))
     return count // unit * unit

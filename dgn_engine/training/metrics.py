@@ -1,4 +1,4 @@
-"""Loss and accuracy over many examples, a chunk at a time."""
+"""Loss and accuracy over many examples, chunk by chunk."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from dgn_engine.training.out_of_memory import is_out_of_memory
 from dgn_engine.training.steps.host_copies import Courier, HostCopy
 from dgn_engine.training.steps.losses import answered_right, correct, loss
 
-# Numbers of the largest layer in a chunk. On a CPU more at once is slower, as it leaves the cache;
-# a card is filled, and some such layers in float32 take a few GiB of it at most.
+# Numbers in the largest layer of a chunk. On a CPU larger chunks are slower, as they exceed the
+# cache; on a card they fill it, and a few such layers in float32 take a few GiB at most.
 CHUNK_VALUES = 1 << 22
 CARD_CHUNK_VALUES = 1 << 26
 
 
 @dataclass(frozen=True)
 class Score:
-    """Mean loss and accuracy (0…1) over so many examples."""
+    """Mean loss and accuracy, in [0, 1], over `examples` examples."""
 
     loss: float
     accuracy: float
@@ -37,27 +37,38 @@ class Score:
 
 @dataclass(frozen=True)
 class PendingScore:
-    """Sums of loss and of right answers, (2,), over so many examples, on their way to the host."""
+    """Sums of losses and correct answers, (2,), on their way to the host."""
 
     sums: HostCopy
     examples: int
 
     @property
     def ready(self) -> bool:
+        """Return whether `score` would return without waiting.
+
+        Returns:
+            Always True on a CPU.
+        """
         return self.sums.ready
 
     @property
     def score(self) -> Score:
-        """Waits where the sums have not arrived; NaN of no examples."""
+        """Return the score, waiting for the card if necessary.
+
+        Returns:
+            NaN loss and accuracy without examples.
+        """
         total, right = self.sums.tensor.tolist()
         seen = self.examples or math.nan
         return Score(total / seen, right / seen, self.examples)
 
 
 class RunningScore:
-    """Losses and right answers of the batches since the last score, added up on the device.
+    """Losses and correct answers since the last score, summed on the device.
 
-    `sums` (2,): of losses and of right answers; `examples`: how many they are of.
+    Attributes:
+        sums: Sums of losses and of correct answers, (2,).
+        examples: Number of examples in them.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -68,33 +79,50 @@ class RunningScore:
         self._loss_sum, self._right_sum = self.sums.unbind()
 
     def add(self, value: Tensor, logits: Tensor, labels: Tensor) -> None:
-        """Add the mean loss () and the right answers of a batch: work of the device alone."""
+        """Add a batch, without waiting for the device.
+
+        Args:
+            value: Mean loss of the batch, ().
+            logits: (m, C).
+            labels: (m,) int.
+        """
         self._loss_sum.add_(value, alpha=len(labels))
         self._right_sum.add_(correct(logits, labels))
 
     @property
     def finite(self) -> bool:
-        """Whether each loss since the last score was finite; always True on a GPU, which is not
-        waited for: there the next score says it.
+        """Return whether all losses since the last score are finite.
+
+        Returns:
+            Always True on a GPU, which is not waited for; the next score reveals it.
         """
         return self.sums.device.type != "cpu" or math.isfinite(float(self.sums[0]))
 
     def ask(self) -> PendingScore:
-        """Return the score up to here, for which a card is not waited for, and begin anew."""
+        """Return the score so far, without waiting for the card, and reset the sums.
+
+        Returns:
+            The score, on its way to the host.
+        """
         asked = PendingScore(self._courier.fetch(self.sums), self.examples)
         self.sums.zero_()
         self.examples = 0
         return asked
 
     def set(self, sums: Tensor, examples: int) -> None:
-        """Take over what was gathered elsewhere."""
+        """Replace the sums.
+
+        Args:
+            sums: Sums of losses and of correct answers, (2,).
+            examples: Number of examples in them.
+        """
         self.sums.copy_(sums)
         self.examples = examples
 
 
 @dataclass(frozen=True)
 class TestAccuracy:
-    """The share (0…1) of `examples` test examples, out of `total`, that are right."""
+    """Accuracy `share`, in [0, 1], on `examples` of `total` test examples."""
 
     share: float
     examples: int
@@ -102,16 +130,32 @@ class TestAccuracy:
 
 
 def evenly_spaced(count: int, total: int) -> npt.NDArray[np.int64]:
-    """Return so many rows of `total`, evenly spaced: data in folders are sorted by class, and the
-    first of them are of one."""
+    """Return evenly spaced rows, since data in folders are sorted by class.
+
+    Args:
+        count: Number of rows.
+        total: Number of rows to choose from.
+
+    Returns:
+        (count,) int64.
+    """
     return np.arange(count) * total // max(count, 1)
 
 
 def test_accuracy(
     network: GatedNetwork, examples: Examples, prepare: Preprocessing, most: int
 ) -> TestAccuracy | None:
-    """On at most `most` test examples from all over them, prepared as the network takes them; None
-    where it has not a logit for each class, or there is nothing to be tested on."""
+    """Measure the accuracy of a network on evenly spaced test examples.
+
+    Args:
+        network: The network.
+        examples: Examples as they are stored.
+        prepare: Converts images to what the network expects.
+        most: Number of test examples, at most.
+
+    Returns:
+        None if the network does not have one logit per class, or there are no test examples.
+    """
     logits = 1 if examples.signed else len(examples.class_names)
     count = min(most, len(examples.test_y))
     if network.architecture.classes != logits or count < 1:
@@ -124,14 +168,22 @@ def test_accuracy(
         x = prepare(torch.from_numpy(examples.test_x[part]).to(like.dtype)).to(like.device)
         labels = torch.from_numpy(examples.test_y[part]).to(like.device)
         with torch.no_grad():
-            found = network(x.reshape(len(x), *network.architecture.input_shape))
-        right += correct(found, labels)
+            outputs = network(x.reshape(len(x), *network.architecture.input_shape))
+        right += correct(outputs, labels)
     return TestAccuracy(float(right) / count, count, len(examples.test_y))
 
 
 def examples_at_once(architecture: Architecture, on_card: bool, values: int | None = None) -> int:
-    """Return how many test examples a chunk of a `TestPass` has at most; `values`: instead of the
-    usual numbers of the largest layer."""
+    """Return how many test examples a `TestPass` processes at once.
+
+    Args:
+        architecture: Architecture of the network.
+        on_card: Whether it runs on a CUDA card.
+        values: Numbers in the largest layer of a chunk; the default of the device if None.
+
+    Returns:
+        At least 32.
+    """
     largest = max((math.prod(shape) for shape in architecture.gated_shapes), default=1)
     if on_card:
         return max(32, (values or CARD_CHUNK_VALUES) // largest)
@@ -139,11 +191,10 @@ def examples_at_once(architecture: Architecture, on_card: bool, values: int | No
 
 
 class TestPass:
-    """One pass over the test set (or its first `most` examples), a chunk at a time.
+    """A pass over the test set, chunk by chunk.
 
-    On a CPU a pass can take many seconds; between two chunks the engine can listen. A card has
-    all chunks queued at once, and is waited for once, at the end. The network must not change
-    meanwhile: whoever changes it begins another pass.
+    On a CPU a pass can take many seconds, and commands are handled between chunks. On a card all
+    chunks are queued at once and waited for once. The network must not change during a pass.
     """
 
     def __init__(
@@ -154,18 +205,31 @@ class TestPass:
         most: int | None = None,
         values: int | None = None,
     ) -> None:
+        """Prepare a pass.
+
+        Args:
+            network: The network.
+            data: Examples on its device.
+            kind: The loss.
+            most: Number of test examples, from the first; all if None.
+            values: As for `examples_at_once`.
+        """
         self._network = network
         self._loss: Loss = kind
         self._x, self._y = data.test_x[:most], data.test_y[:most]
         self._on_card = self._x.device.type == "cuda"
         self._chunk = examples_at_once(network.architecture, self._on_card, values)
         self._begin = 0
-        self._losses: list[tuple[Tensor, int]] = []  # mean of each chunk, and its examples
-        self._right: list[Tensor] = []  # of each chunk
+        self._losses: list[tuple[Tensor, int]] = []  # mean loss and size of each chunk
+        self._right: list[Tensor] = []  # correct answers by chunk
 
     @torch.no_grad()
     def advance(self) -> Score | None:
-        """One more chunk, or all of them on a card; the score when that was the last one."""
+        """Test one more chunk, or all of them on a card.
+
+        Returns:
+            The score after the last chunk, otherwise None.
+        """
         self._advance()
         while self._on_card and self._begin < len(self._y):
             self._advance()
@@ -174,7 +238,7 @@ class TestPass:
         examples = len(self._y)
         means = torch.stack([mean for mean, _ in self._losses])
         right = torch.cat(self._right)
-        if self._on_card:  # both in one read
+        if self._on_card:  # one copy for both
             numbers = torch.cat([means.double(), right.double()]).cpu()
             means, right = numbers[: len(means)], numbers[len(means) :] > 0
         self._right = [right]
@@ -190,7 +254,7 @@ class TestPass:
         except Exception as error:
             if self._chunk == 1 or not is_out_of_memory(error):
                 raise
-            self._chunk //= 2  # the same examples again, fewer at once
+            self._chunk //= 2  # retry with fewer at once
             return
         self._losses.append((loss(self._loss, logits, labels), len(labels)))
         self._right.append(answered_right(logits, labels))
@@ -198,6 +262,9 @@ class TestPass:
 
     @property
     def right(self) -> Tensor:
-        """(n,) bool: which of the examples that have been tested were answered right; on the CPU
-        once the pass is over."""
+        """Return which of the tested examples are correct.
+
+        Returns:
+            (n,) bool, on the CPU once the pass is complete.
+        """
         return torch.cat(self._right)

@@ -23,10 +23,17 @@ from dgn_engine.training.steps.optimizer import NetworkOptimizer
 
 
 class NetworkControl:
-    """Draws, enters regimes, wires, and takes weights that are given.
+    """Draws weights, enters regimes, sets wiring, and loads given weights.
 
-    `base`: the architecture of the feature network; of both where nothing is tiled. `seed`: of all
-    that is drawn. `draws`: how often weights were drawn.
+    Used by the training thread only.
+
+    Attributes:
+        network: The network.
+        optimizer: Its optimiser.
+        regime: Regime in force.
+        base: Architecture of the feature network, and of both without tiling.
+        seed: Seed of everything that is drawn.
+        draws: How often weights were drawn.
     """
 
     def __init__(
@@ -38,6 +45,17 @@ class NetworkControl:
         device: torch.device,
         before_layer: Callable[[int], None],
     ) -> None:
+        """Draw the network and enter the regime.
+
+        Args:
+            config: Configuration of the run.
+            architecture: Architecture before tiling.
+            data: Examples on the device; they set the dtype of the weights.
+            regime: First regime.
+            device: Device of the network.
+            before_layer: Called with the size of each weight tensor before it is drawn; may raise
+                to cancel.
+        """
         self._config = config
         self._before_layer = before_layer
         self._examples = len(data.train_y)
@@ -47,7 +65,7 @@ class NetworkControl:
         self.base = architecture
         gating = config.gating
         wide = tiled(architecture, gating.tiling) if gating.tiling else architecture
-        dtype = data.train_x.dtype  # not torch's default, which a notebook may have changed
+        dtype = data.train_x.dtype  # not torch's default, which a notebook may change
         self.network = GatedNetwork(wide, config.net.bias, architecture).to(dtype)
         self._draw(self.network.value)
         self._draw(self.network.feature)
@@ -64,11 +82,18 @@ class NetworkControl:
         self.network.to(device)
         self.regime = regime
         enter(self.network, None, regime, self._draw)
-        self._before_layer = lambda _: None  # an exception in a later draw would leave half of it
+        self._before_layer = lambda _: None  # cancelling a later draw would leave half of it
         self.optimizer = NetworkOptimizer(config.training, self.network)
 
     def network_at(self, rows: Tensor) -> GatedNetwork:
-        """The network as the training examples `rows` see it: only under FRG does that differ."""
+        """Return the network for a batch: under FRG with the drawn gates of these examples.
+
+        Args:
+            rows: Indices of the training examples, (m,).
+
+        Returns:
+            The network itself in all other regimes.
+        """
         if not self.regime.drawn_gates:
             return self.network
         like = self.network.get_buffer("random_input")
@@ -83,7 +108,15 @@ class NetworkControl:
         return self.network.with_gates(self._drawn.at(rows, like.dtype))
 
     def swap(self, regime: Regime, restart_value: bool) -> RegimeChange:
-        """Enter another regime between two steps; redrawn groups lose their optimiser state."""
+        """Enter another regime between two steps; redrawn groups lose their optimiser state.
+
+        Args:
+            regime: The regime.
+            restart_value: Whether to redraw Θ^v.
+
+        Returns:
+            Which groups were kept, frozen, redrawn and copied.
+        """
         change = enter(self.network, self.regime, regime, self._draw, restart_value)
         self.regime = regime
         if "value weights" in change.redrawn:
@@ -93,9 +126,13 @@ class NetworkControl:
         return change
 
     def rewire(self, order: tuple[int, ...]) -> None:
-        """Value layer l uses gate layer order[l]; each gate layer stays turned as it is.
+        """Let value layer l use gate layer order[l]; each gate layer keeps its rotation.
 
-        Raises `UserError` where shapes do not fit.
+        Args:
+            order: A permutation, 0-based.
+
+        Raises:
+            UserError: Shapes do not fit.
         """
         check_wiring(self.base, order)
         before, turns = self.network.wiring, self.network.routes
@@ -106,9 +143,14 @@ class NetworkControl:
         )
 
     def reroute(self, rotation: tuple[int, ...], shift: tuple[int, ...]) -> None:
-        """Turn each layer's gates by so many units, and in maps by so many rows and columns.
+        """Rotate each layer's gates.
 
-        Raises `UserError` where a list has another length or a layer is no map.
+        Args:
+            rotation: Units (channels) per layer; () for none.
+            shift: Rows and columns per layer, for convolutions; () for none.
+
+        Raises:
+            UserError: A list has the wrong length, or a shifted layer has no positions.
         """
         shapes = self.base.gated_shapes
         turned = routes(len(shapes), rotation, shift, self._config.gating.tiling)
@@ -116,19 +158,32 @@ class NetworkControl:
         self.network.routes = turned
 
     def take_weights(self, weights: list[Tensor], biases: list[Tensor | None]) -> None:
-        """Θ^v := imported weights; a layer that is not among them keeps its own."""
+        """Set Θ^v to imported weights; layers without weights keep their own.
+
+        Args:
+            weights: Weights of the first layers.
+            biases: Their biases, None where there is none.
+
+        Raises:
+            UserError: There are biases, and the value network has none.
+        """
         network = self.network
         if not network.value.has_room_for(biases):
             raise UserError(
-                "These weights have biases and the value network has none; "
-                "begin a run with biases to take them.",
+                "These weights have biases, but the value network has none; "
+                "start a run with biases to load them.",
                 kind="biases",
             )
         network.value.take(weights, biases)
         self.optimizer.forget(network.value)
 
     def take_gates(self, weights: list[Tensor], biases: list[Tensor | None]) -> None:
-        """Θ^f := imported weights of its gated layers; biases are allowed (and move the gates)."""
+        """Set Θ^f to imported weights; biases are allowed and move the gates.
+
+        Args:
+            weights: Weights of the gated layers.
+            biases: Their biases, None where there is none.
+        """
         network = self.network
         if not network.feature.has_room_for(biases):
             self._give_feature_biases(True)
@@ -136,16 +191,30 @@ class NetworkControl:
         self.optimizer.forget(network.feature)
 
     def reseed(self, seed: int) -> None:
+        """Use another seed for everything drawn from now on.
+
+        Args:
+            seed: The seed.
+        """
         self.seed, self._drawn = seed, None
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that is learnt or drawn, by name: both networks, optimiser, fixed input."""
+        """Return everything that is learnt or drawn.
+
+        Returns:
+            Both networks, optimiser state and fixed input, by name; not copied.
+        """
         return {**self.network.state_dict(), **self.optimizer.tensors(self.network)}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take over what `tensors` gave; the caller sets regime and settings.
+        """Load tensors returned by `tensors`; the caller sets regime and settings.
 
-        Raises `KeyError` or `RuntimeError` where a tensor is missing or has another shape.
+        Args:
+            tensors: Tensors by name.
+
+        Raises:
+            KeyError: A tensor is missing.
+            RuntimeError: A tensor has the wrong shape.
         """
         self._give_feature_biases("feature.biases.0" in tensors)
         for name, target in self.network.state_dict().items():
@@ -155,7 +224,7 @@ class NetworkControl:
         self.optimizer.restore(self.network, tensors)
 
     def _give_feature_biases(self, biased: bool) -> None:
-        """Θ^f with biases (zero) where it has none, or without; its optimiser state is dropped."""
+        """Add zero biases to Θ^f, or remove them; drops its optimiser state."""
         network = self.network
         if bool(len(network.feature.biases)) == biased:
             return
@@ -167,7 +236,7 @@ class NetworkControl:
         self.optimizer.replace_feature(feature)
 
     def _draw(self, stack: Stack) -> None:
-        """Fresh weights; the n-th draw of a run is a function of (seed, n)."""
+        """Draw weights; the n-th draw of a run is a function of (seed, n)."""
         net = self._config.net
         generator = random_stream("weights", self.seed, self.draws)
         stack.draw(net.init, generator, net.sigma, self._before_layer)

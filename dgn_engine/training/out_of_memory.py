@@ -1,4 +1,4 @@
-"""Recognise running out of memory, and find the batch that would have fitted."""
+"""Detect out-of-memory errors, and turn them into refusals."""
 
 from __future__ import annotations
 
@@ -10,26 +10,44 @@ import torch
 
 from dgn_engine.errors import DoesNotFitError
 
-# What torch says where it has no type of its own for it: on the CPU, in cuBLAS and cuDNN, on MPS.
+# Messages of torch where it has no exception type: on the CPU, in cuBLAS and cuDNN, on MPS.
 _WORDS = ("can't allocate memory", "not enough memory", "out of memory", "STATUS_ALLOC_FAILED")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error means that memory ran out.
+
+    Args:
+        error: Any exception.
+
+    Returns:
+        True on any device, whatever type torch raises.
+    """
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
     return isinstance(error, RuntimeError) and any(word in str(error) for word in _WORDS)
 
 
 def free_memory() -> None:
-    """Give back what is held for later."""
+    """Collect garbage and empty torch's CUDA cache."""
     gc.collect()
     if torch.cuda.is_available():
-        torch.cuda.empty_cache()  # does nothing where CUDA was not used
+        torch.cuda.empty_cache()  # does nothing unless CUDA was used
 
 
 @contextmanager
 def refused_without_memory(what: str) -> Iterator[None]:
-    """A `DoesNotFitError` that names what does not fit, where memory runs out."""
+    """Convert out-of-memory errors in the block.
+
+    Args:
+        what: What does not fit, at the start of a sentence.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        DoesNotFitError: Memory ran out in the block.
+    """
     try:
         yield
     except Exception as error:

@@ -1,4 +1,4 @@
-"""The examples that a run was trained on, for a network read from its files: with FRG's gates."""
+"""The examples that a saved network was trained on, with their gates under FRG."""
 
 from __future__ import annotations
 
@@ -18,33 +18,47 @@ from dgn_engine.protocol.probe_choice import ProbeChoice
 from dgn_engine.random_streams import random_stream
 from dgn_engine.training.device_data import choose_probe_set
 
-UNKNOWN_DATA = (
-    "The file does not say which examples it was trained on; those are taken that lie here."
-)
+UNKNOWN_DATA = "The file does not say which examples it was trained on; the local ones are used."
 
 
 @dataclass(frozen=True)
 class OwnExamples:
-    """Training examples `rows` (n,) of a run: images (n, …), class numbers (n,) from 0."""
+    """Training examples of a run.
+
+    Attributes:
+        rows: Their rows in the data, (n,).
+        images: Images or vectors, (n, …).
+        labels: Class numbers from 0, (n,).
+        of: Number of training examples of the run.
+        remark: A caveat about them, or ''.
+    """
 
     rows: tuple[int, ...]
     images: Array
     labels: Array
-    of: int  # training examples in all
+    of: int
     remark: str = ""
 
 
 def own_examples(state: NetworkState, wanted: int, root: str = "") -> OwnExamples:
-    """The first `wanted` training examples of the run, or for 0 its probe set.
+    """Load training examples of the run that saved a network.
 
-    `root`: where data sets lie, where not as the configuration says. Raises `UserError` where
-    the data cannot be had, or are not those of the run.
+    Args:
+        state: What the file says about its run.
+        wanted: Number of examples from the first; 0 for the probe set.
+        root: Folder of data sets, instead of the configured one.
+
+    Returns:
+        The examples.
+
+    Raises:
+        UserError: The data are not available, or differ from those of the run.
     """
     config = state.config
     examples = load_examples(replace(config.data, root=root or config.data.root))
     if state.data and state.data != examples.fingerprint:
         raise UserError(
-            f"The run was trained on other data: what {config.data.name} holds now has another "
+            f"The run was trained on other data: {config.data.name} now has a different "
             "fingerprint.",
             kind="other-data",
             value=config.data.name,
@@ -52,7 +66,7 @@ def own_examples(state: NetworkState, wanted: int, root: str = "") -> OwnExample
     count = len(examples.train_y)
     if wanted > count:
         raise UserError(
-            f"The run has {count:,} training examples; {wanted:,} were asked for.",
+            f"The run has {count:,} training examples, but {wanted:,} were requested.",
             kind="out-of-bounds",
             value=wanted,
         )
@@ -67,7 +81,16 @@ def own_examples(state: NetworkState, wanted: int, root: str = "") -> OwnExample
 
 
 def with_drawn_gates(network: GatedNetwork, state: NetworkState, own: OwnExamples) -> GatedNetwork:
-    """The network as these examples see it: under FRG, by the gates that its run drew for them."""
+    """Return the network for these examples: under FRG with the gates its run drew for them.
+
+    Args:
+        network: The saved network.
+        state: What the file says about its run.
+        own: The examples.
+
+    Returns:
+        The network itself in all other regimes.
+    """
     if not network.drawn_gates:
         return network
     like: Tensor = network.value.weights[0]

@@ -1,4 +1,4 @@
-"""Small pictures of the probe examples, made of the inputs that the network takes."""
+"""Thumbnails of the probe examples, from the inputs that the network gets."""
 
 from __future__ import annotations
 
@@ -9,33 +9,42 @@ from dgn_engine.protocol.frames import Array
 from dgn_engine.protocol.watching import ProbeExamples, ProbeSet
 from dgn_engine.text.written_numbers import number
 
-SIDE = 64  # pixels: larger images are reduced to this
-LONGEST = 1024  # numbers of a vector that are shown; longer ones have no picture
-_ROUNDING = 1e-3  # by which pixels may leave [0, 1] after the normalisation was undone
+SIDE = 64  # pixels of a side, at most
+LONGEST = 1024  # numbers of a vector with a picture
+_ROUNDING = 1e-3  # tolerance around [0, 1] after undoing the normalisation
 
 
 def pictures_of(
     probe_set: ProbeSet, x: Array, normalise: str, one: tuple[int, ...] = ()
 ) -> ProbeExamples:
-    """The examples `x`, (n, C, H, W) images or (n, d) vectors, as they can be shown.
+    """Convert examples to pictures.
 
-    `normalise`: what was done to the pixels, as `normalisation` reads it; it is undone. Pixels that
-    still leave [0, 1] are scaled, all examples alike, and the remark says so. `one`: the shape of
-    an example in the data, where the network takes another.
+    Normalisation is undone. If pixels still leave [0, 1], all examples are scaled alike and the
+    remark says so.
+
+    Args:
+        probe_set: The probe examples.
+        x: Inputs: images (n, C, H, W) or vectors (n, d).
+        normalise: Normalisation of the data, as `normalisation` parses it.
+        one: Shape of an example in the data, if the network takes another.
+
+    Returns:
+        uint8 images of at most `SIDE` pixels a side, or float32 vectors; otherwise the reason why
+            there are none.
     """
     if x.ndim == 2 and x.shape[1] > LONGEST:
-        why = f"The examples are vectors of {x.shape[1]:,} numbers, which have no picture."
+        why = f"The examples are vectors of {x.shape[1]:,} numbers, too long for a picture."
         return ProbeExamples(probe_set, missing=why)
     if x.ndim == 2:
         numbers = np.ascontiguousarray(x, dtype=np.float32)
         return ProbeExamples(probe_set, numbers.shape, numbers=numbers.tobytes(), one=one)
     if x.ndim != 4:
-        return ProbeExamples(probe_set, missing="The examples are no images of rows and columns.")
+        return ProbeExamples(probe_set, missing="The examples are not two-dimensional images.")
     images, remarks = _undone(np.nan_to_num(x.astype(np.float64)), normalise), list[str]()
     images, scaled = _in_unit_range(images)
     remarks.extend(scaled)
     if images.shape[1] not in (1, 3):
-        remarks.append(f"the mean of {images.shape[1]} channels")
+        remarks.append(f"mean of {images.shape[1]} channels")
         images = images.mean(axis=1, keepdims=True)
     if max(images.shape[2:]) > SIDE:
         remarks.append("reduced from {}×{} pixels".format(*images.shape[2:]))
@@ -57,7 +66,7 @@ def _undone(images: Array, normalise: str) -> Array:
 
 
 def _in_unit_range(images: Array) -> tuple[Array, list[str]]:
-    """Values in [0, 1], and in words how they were brought there."""
+    """Scale to [0, 1]; return the images and how they were scaled."""
     low, high = float(images.min()), float(images.max())
     if low >= -_ROUNDING and high <= 1.0 + _ROUNDING:
         return np.clip(images, 0.0, 1.0), []
@@ -67,8 +76,9 @@ def _in_unit_range(images: Array) -> tuple[Array, list[str]]:
 
 
 def _reduced(images: Array) -> Array:
-    """Means of square blocks of pixels, so that no side is longer than `SIDE`; what fills no block
-    at the right and below is left out."""
+    """Average square blocks of pixels until no side exceeds `SIDE`; incomplete blocks are cut
+    off.
+    """
     block = -(-max(images.shape[2:]) // SIDE)
     n, channels, height, width = images.shape
     high, wide = max(height // block, 1), max(width // block, 1)

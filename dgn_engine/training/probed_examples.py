@@ -1,4 +1,4 @@
-"""The examples that probes read: which they are, and the network on them."""
+"""The probe set of a run on its device, and the network on it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,25 @@ from dgn_engine.training.trainer import Trainer
 class ProbedExamples:
     """The probe set of a run, on the device of its trainer.
 
-    `probe_set`: which examples; `image_shape`: of one, also where the network takes rows.
+    Attributes:
+        probe_set: Indices, labels and digest of the examples.
+        image_shape: Shape of an example in the data, even if the network takes vectors.
     """
 
     def __init__(
         self, config: RunConfig, examples: Examples, trainer: Trainer, schedule: ProbeSchedule
     ) -> None:
+        """Choose the probe set of the configuration.
+
+        Args:
+            config: Configuration of the run.
+            examples: Examples in main memory.
+            trainer: The trainer; its data are on the device.
+            schedule: Reset when the examples change.
+
+        Raises:
+            UserError: The configuration's choice does not fit the data.
+        """
         self._config = config
         self._trainer = trainer
         self._schedule = schedule
@@ -40,12 +53,23 @@ class ProbedExamples:
 
     @property
     def began_with(self) -> int:
-        """How many there were at first; 0 where there are as many now."""
+        """Return the size of the probe set at the start of the run.
+
+        Returns:
+            0 if it has not changed.
+        """
         first = len(self._first.indices)
         return 0 if first == len(self.probe_set.indices) else first
 
     def context(self, compared: ComparedGates = no_comparison) -> ProbeContext:
-        """The probe set under the network as it is now, and under one that is compared with."""
+        """Return the probe set under the current network.
+
+        Args:
+            compared: Returns the gates of a compared network on the same examples.
+
+        Returns:
+            A context for probes; under FRG without drawn examples, which have no gates.
+        """
         trainer, x, y = self._trainer, self._x, self._y
         network = trainer.control.network_at(self._rows)
         if trainer.regime.drawn_gates:  # there are none for examples of the user's own
@@ -64,7 +88,14 @@ class ProbedExamples:
         return ProbeContext(network, x, y, trainer.regime, compared, training=training)
 
     def choose(self, config: RunConfig) -> None:
-        """Choose those of this configuration, as a run that begins with it does."""
+        """Choose the probe set of another configuration, as a run started with it would.
+
+        Args:
+            config: The configuration.
+
+        Raises:
+            UserError: Its choice does not fit the data.
+        """
         data, names = self._trainer.data, self.probe_set.class_names[: self.probe_set.classes]
         choice, wanted = ProbeChoice.parse(config.probe_set), config.probe_examples
         chosen = chosen_on_device(data, names, wanted, config.seed, choice, self.image_shape)
@@ -73,7 +104,7 @@ class ProbedExamples:
         self._begin_readings_anew()
 
     def invalidate_readings(self) -> None:
-        """The network is another one; under FRG there may be no gates for the last examples."""
+        """Make all probes due, since the network changed; under FRG, drop drawn examples."""
         if self.probe_set.drawn:
             self._begin_readings_anew()
         else:
@@ -81,24 +112,39 @@ class ProbedExamples:
 
     @property
     def train_labels(self) -> Array:
-        """(n,) of all training examples."""
+        """Return the labels of all training examples.
+
+        Returns:
+            (n,) int, on the CPU.
+        """
         labels: Array = self._trainer.data.train_y.cpu().numpy()
         return labels
 
     def training_images(self, rows: Array) -> Array:
-        """(m, *image_shape): these training examples as images, or as vectors."""
+        """Return training examples in the shape of the data.
+
+        Args:
+            rows: Their rows, (m,) int.
+
+        Returns:
+            (m, *image_shape), on the CPU.
+        """
         x = self._trainer.data.train_x
         images: Array = x[torch.from_numpy(rows).to(x.device)].cpu().numpy()
         return images.reshape(-1, *self.image_shape)
 
     @property
     def probe_images(self) -> Array:
-        """(n, *image_shape): the probe examples as images, or as vectors."""
+        """Return the probe examples in the shape of the data.
+
+        Returns:
+            (n, *image_shape), on the CPU.
+        """
         images: Array = self._x.reshape(-1, *self.image_shape).cpu().numpy()
         return images
 
     def _begin_readings_anew(self) -> None:
-        """Of the probe set as it is now."""
+        """Reset the schedule for the current probe set."""
         first, now = self._first, self.probe_set
         count = len(self._rows if self._trainer.regime.drawn_gates else now.indices)
         same = now.digest == first.digest and count == len(first.indices)
@@ -118,7 +164,7 @@ class ProbedExamples:
             self._y = torch.cat([self._y, classes.to(self._y)])
 
     def _drawn(self) -> torch.Tensor:
-        """The user's own examples as the network takes training images."""
+        """Return the user's drawn examples, normalised like training images."""
         own = drawn_inputs(ProbeChoice.parse(self._config.probe_set), self.image_shape)
         how = normalisation(self._config.data.normalise)
         return torch.from_numpy(own if how is None else how(own))

@@ -1,9 +1,9 @@
-"""A recorded run at any of its steps: its nearest checkpoint before that step, and from there its
-own steps once more, with what was changed between them as its log has it.
+"""Restore a recorded run at any of its steps, by repeating steps from the nearest earlier
+checkpoint.
 
-Steps are bit-exact functions of the state before them, so that the state is the one that the run
-had. What the run recorded on the way (its train scores) must come out equal; where it does not, as
-on another processor, the step is refused.
+Changes between steps are repeated as logged. Steps are bit-exact functions of the state before
+them, so the result is the state the run had. Scores recorded on the way must be reproduced exactly;
+if they are not, as on another processor, the step is refused.
 """
 
 from __future__ import annotations
@@ -37,17 +37,22 @@ from dgn_engine.training.run import Report, Run
 from dgn_engine.training.run_snapshot import BACK_FROM_DIVERGENCE, capture, go_back
 
 REPORT_EVERY = 0.2  # seconds
-FOR_BRANCH = "before branch"  # why a checkpoint is kept at which one begins
+FOR_BRANCH = "before branch"  # prefix of the reason why a branch's checkpoint is kept
 _LoggedChange = (
     RegimeSwapped | WeightsTaken | Rewired | SettingChanged | ProbeSetChanged | BranchBegan
 )
-_Announced = Rewired | SettingChanged | ProbeSetChanged  # … also where nothing is changed
+_Announced = Rewired | SettingChanged | ProbeSetChanged  # also emitted without a change
 
 
 @dataclass(frozen=True)
 class RecordedState:
-    """A run between two steps. `lines`: how many lines of its log were written by then; `remark`:
-    why it may differ in the last bits from the machine that recorded it, '' where it does not."""
+    """A run between two steps.
+
+    Attributes:
+        run: The run.
+        lines: Number of log lines written by then.
+        remark: Why it may differ in the last bits from the recorded run, or ''.
+    """
 
     run: Run
     lines: int
@@ -63,32 +68,35 @@ def recorded_run_at(
     *,
     after_changes: bool = False,
 ) -> RecordedState:
-    """Return a recorded run as it came to a step, before anything was changed there.
+    """Restore a recorded run at a step, before anything was changed there.
 
-    A checkpoint of just this step is taken as it is, if it was written before the first change
-    there. Else the steps from the nearest one before, or from the seed, are taken once more; what
-    happens then is not emitted.
+    A checkpoint of that step is used directly if it was written before the first change there.
+    Otherwise steps are repeated from the nearest earlier checkpoint or the seed, without emitting
+    events.
 
     Args:
-        reader: The run, which may be written meanwhile.
+        reader: The run, which may still be writing.
         step: One of its steps.
         emit: Takes the events of the run from the step on.
-        report: Is called with what is in progress and how much of it is done.
-        examples: Those of its configuration, where they have been loaded already.
-        after_changes: Take the newest checkpoint of this step, with what was changed there before
-            it was written; the one that was written for a branch, where there is one.
+        report: Called with a description of the progress, and the share done.
+        examples: Examples of the configuration, if they are loaded already.
+        after_changes: Whether to use the newest checkpoint of this step, including changes made
+            there; preferably one written for a branch.
+
+    Returns:
+        The run, ready for its next step.
 
     Raises:
-        UserError: the step is not one of the run, its data are others now, a change on the way
-            cannot be repeated, a score comes out other than it was recorded, or there is no
-            checkpoint of the step and `after_changes` asks for one.
+        UserError: The run has no such step, its data have changed, a change on the way cannot be
+            repeated, a score differs from the recorded one, or there is no checkpoint of the step
+            and `after_changes` needs one.
     """
     check_ours(reader.path, reader.info)
     last = reader.step
     if not 0 <= step <= last:
-        steps = f"steps 0 to {last:,}" if last else "no step but 0"
+        steps = f"steps 0 to {last:,}" if last else "only step 0"
         raise UserError(
-            f"{reader.name} has {steps}, and none of number {step:,}.",
+            f"{reader.name} has {steps}, not step {step:,}.",
             kind="no-such-step",
             value=step,
         )
@@ -97,8 +105,8 @@ def recorded_run_at(
     exact = base is not None and base.step == step
     past = _LoggedSteps(lines=base.lines) if exact and base else _read_past(reader, base, step)
     while base is not None and (wanted := past.first_undone) < base.step:
-        # An undo on the way goes back to before this checkpoint: that state is made on the way.
-        if any(one.step == wanted and one.kept for one in reader.checkpoints):
+        # An undo on the way returns to before this checkpoint: start before that state.
+        if any(checkpoint.step == wanted and checkpoint.kept for checkpoint in reader.checkpoints):
             break
         base, snapshot = _load_nearest(reader, int(wanted) - 1)
         past = _read_past(reader, base, step)
@@ -119,29 +127,42 @@ def recorded_run_at(
 
 
 def _load_nearest(reader: RunReader, step: int) -> tuple[StoredCheckpoint | None, Snapshot | None]:
-    """The newest checkpoint before a step, or of it and before the first change there, with what
-    it holds; None for the seed. One that its run has removed meanwhile is left out."""
+    """Return the newest usable checkpoint up to a step and its content; None for the seed.
+
+    A checkpoint of the step itself must be older than the first change there. Files the run has
+    deleted meanwhile are skipped.
+    """
     first = math.inf
-    if any(one.step == step for one in reader.checkpoints):
-        reader.checkpoint(step)  # refuses where a newer one of this step is damaged
+    if any(checkpoint.step == step for checkpoint in reader.checkpoints):
+        reader.checkpoint(step)  # refuses if a newer one of this step is damaged
         first = _first_change(reader, step)
-    for one in reversed([one for one in reader.checkpoints if one.step <= step]):
-        if one.lines > first if one.step == step else _is_superseded(one, reader.log.lines):
+    for checkpoint in reversed(
+        [checkpoint for checkpoint in reader.checkpoints if checkpoint.step <= step]
+    ):
+        if (
+            checkpoint.lines > first
+            if checkpoint.step == step
+            else _is_superseded(checkpoint, reader.log.lines)
+        ):
             continue
         try:
-            return one, run_checkpoints.load(one)
+            return checkpoint, run_checkpoints.load(checkpoint)
         except UserError:
-            if one.step == step and one.path.exists():
+            if checkpoint.step == step and checkpoint.path.exists():
                 raise
     return None, None
 
 
 def _first_change(reader: RunReader, step: int) -> float:
-    """The number of the log's line that has the first change at a step; infinite without one. What
-    is changed where a branch begins, before its first checkpoint, is part of the branch."""
+    """Return the log line of the first change at a step; infinite without one.
+
+    Changes of a branch before its first checkpoint are part of the branch.
+    """
     origin, begin = origin_of(reader.info), 0
     if origin is not None and origin.step == step:
-        begin = min(one.lines for one in reader.checkpoints if one.step == step)
+        begin = min(
+            checkpoint.lines for checkpoint in reader.checkpoints if checkpoint.step == step
+        )
     state = RunState() if reader.started is None else RunState().after(reader.started)
     for line in reader.log.lines:
         event = event_of(line)
@@ -155,22 +176,32 @@ def _first_change(reader: RunReader, step: int) -> float:
 
 
 def _in_force(state: RunState) -> tuple[object, ...]:
-    """Order, turns, probe set and dials: what a run says once more when it begins or goes on is no
-    change."""
-    said, dials = (state.wiring, state.rotation, state.shift, state.probe_digest), state.settings
-    return said if dials is None else (*said, dials.learning_rate, dials.beta, dials.value_input)
+    """Return order, turns, probe set and dials, to recognise events that repeat the current
+    values.
+    """
+    wiring, dials = (state.wiring, state.rotation, state.shift, state.probe_digest), state.settings
+    return (
+        wiring if dials is None else (*wiring, dials.learning_rate, dials.beta, dials.value_input)
+    )
 
 
 def _load_changed(reader: RunReader, step: int) -> tuple[StoredCheckpoint | None, Snapshot | None]:
-    """The newest checkpoint of a step that was written for a branch, else the newest of it."""
+    """Return the newest checkpoint of a step that was written for a branch, else the newest."""
     newest = reader.checkpoint(step)
-    there = [one for one in reader.checkpoints if one.step == step]
-    found = next((one for one in reversed(there) if one.kept.startswith(FOR_BRANCH)), newest)
-    return found, run_checkpoints.load(found)
+    candidates = [checkpoint for checkpoint in reader.checkpoints if checkpoint.step == step]
+    chosen = next(
+        (
+            checkpoint
+            for checkpoint in reversed(candidates)
+            if checkpoint.kept.startswith(FOR_BRANCH)
+        ),
+        newest,
+    )
+    return chosen, run_checkpoints.load(chosen)
 
 
 def _is_superseded(checkpoint: StoredCheckpoint, lines: Sequence[LogLine]) -> bool:
-    """Whether the run went on from before a checkpoint after that was written."""
+    """Return whether the run later continued from before this checkpoint."""
     return any(
         line.name == CONTINUED and lines_before(line) < checkpoint.lines <= line.seq
         for line in lines
@@ -179,8 +210,10 @@ def _is_superseded(checkpoint: StoredCheckpoint, lines: Sequence[LogLine]) -> bo
 
 @dataclass(frozen=True)
 class _LoggedSteps:
-    """What a log says of the steps that are repeated: what was changed, in this order, and the
-    scores by their steps. `gap`: the step after which lines of it are lost."""
+    """What a log says about the steps to repeat: changes in order, and scores by step.
+
+    `gap` is the step after which log lines are missing.
+    """
 
     changes: tuple[_LoggedChange, ...] = ()
     scores: dict[int, Measured] = field(default_factory=dict)
@@ -189,9 +222,15 @@ class _LoggedSteps:
 
     @property
     def first_undone(self) -> float:
-        """The earliest step to which an undo among the changes goes back; infinite without one."""
+        """Return the earliest step to which an undo among the changes returns; infinite without
+        one.
+        """
         return min(
-            (one.of_step for one in self.changes if isinstance(one, RegimeSwapped) and one.undone),
+            (
+                change.of_step
+                for change in self.changes
+                if isinstance(change, RegimeSwapped) and change.undone
+            ),
             default=math.inf,
         )
 
@@ -205,17 +244,17 @@ def _read_past(reader: RunReader, base: StoredCheckpoint | None, step: int) -> _
     for line in reader.log.lines:
         if line.seq < first:
             continue
-        at = line.fields.get("step", 0)
-        if is_count(at) and at > step:
+        line_step = line.fields.get("step", 0)
+        if is_count(line_step) and line_step > step:
             break
         event = event_of(line)
         if isinstance(event, _LoggedChange) and event.step >= step:
-            break  # the state is that before it
+            break  # the state is that before the change
         if isinstance(event, TrainedOn) and base is None:
-            later = min((one.step for one in reader.checkpoints), default=None)
+            later = min((checkpoint.step for checkpoint in reader.checkpoints), default=None)
             first_kept = "" if later is None else f"; its first checkpoint is of step {later:,}"
             raise UserError(
-                f"{reader.name} began with the weights of {event.source}, which it does not keep"
+                f"{reader.name} started from the weights of {event.source}, which are not stored"
                 f"{first_kept}."
             )
         if line.name == LOST or (isinstance(event, RecordingResumed) and event.lost):
@@ -230,8 +269,10 @@ def _read_past(reader: RunReader, base: StoredCheckpoint | None, step: int) -> _
 
 
 class _Replay:
-    """Takes the steps of a recorded run once more. Until that is done its events go nowhere but
-    into the comparison with what was recorded; then to `emit`."""
+    """Repeats the steps of a recorded run.
+
+    Meanwhile its events are only compared with the log; afterwards they go to `emit`.
+    """
 
     def __init__(
         self,
@@ -245,31 +286,44 @@ class _Replay:
         self._emit = emit
         self._begin = 0 if base is None else base.step
         self._repeats = False
-        # States to go back to. An undo goes to one right before a change, by the change's place;
-        # going back from divergence also to one where none was made, by that of the change before.
+        # States to return to. An undo returns to one right before a change, keyed by the change's
+        # index; a return from divergence also to other steps, keyed by the change before them.
         self._before: list[tuple[int, Snapshot]] = []
         self._passed: list[tuple[int, Snapshot]] = []
         self._reported = time.monotonic()
         self.remark = ""
 
     def on_event(self, event: Event) -> None:
+        """Emit an event, or compare it with the log while steps are repeated.
+
+        Args:
+            event: The event.
+        """
         if not self._repeats:
             self._emit(event)
         elif isinstance(event, Measured):
             self._compare(event)
 
     def repeat(self, run: Run, report: Report) -> None:
-        """Bring the run from its checkpoint, or its seed, to the step."""
+        """Bring a run from its checkpoint, or its seed, to the step.
+
+        Args:
+            run: The run in the state of the checkpoint.
+            report: Called with a description of the progress, and the share done.
+
+        Raises:
+            UserError: The state cannot be reproduced.
+        """
         past = self._past
         if past.gap is not None:
-            raise self._refusal("lines of its log are lost on the way", past.gap)
+            raise self._refusal("log lines are missing on the way", past.gap)
         swaps = [one for one in past.changes if isinstance(one, RegimeSwapped)]
         needed = {swap.of_step for swap in swaps if swap.undone}
         self._repeats = True
         run.evaluation.repeat(past.scores)
         for place, change in enumerate(past.changes):
             for step in sorted(needed):
-                # The checkpoint that this begins with is read where it is needed.
+                # The base checkpoint is loaded when needed.
                 begins = place == 0 and self._base is not None and step == run.step_count
                 if run.step_count <= step < change.step and not begins:
                     self._advance(run, step, report)
@@ -300,7 +354,7 @@ class _Replay:
             return
         why = f" ({self.remark})" if self.remark else ""
         raise self._refusal(
-            f"its steps do not come out here as they were recorded: the train loss at step "
+            f"its steps are not reproduced on this machine: the train loss at step "
             f"{measured.step:,} is {measured.train_loss!r}, not {recorded.train_loss!r}{why}",
             self._begin,
         )
@@ -314,7 +368,7 @@ class _Replay:
                     run.control.swap(change.after, restart_value=VALUE in change.redrawn)
                 case RegimeSwapped() | WeightsTaken():
                     what = "gates" if isinstance(change, RegimeSwapped) else "weights"
-                    why = f"{what} of {change.source} came in at step {change.step:,}"
+                    why = f"{what} of {change.source} were loaded at step {change.step:,}"
                     raise self._refusal(why, change.step)
                 case Rewired():
                     run.control.wire(change.order, change.rotation, change.shift)
@@ -333,23 +387,29 @@ class _Replay:
             raise self._refusal(why, change.step) from None
 
     def _undo(self, change: RegimeSwapped, place: int, run: Run) -> None:
-        """Go back to the state before what was undone: a copy that was made on the way, or the
-        checkpoint that was written then; refused where there are several that differ."""
+        """Return to the state before an undone change.
+
+        It is a copy made on the way, or a checkpoint written then; ambiguous states are refused.
+        """
         if change.undone_steps is None:
-            why = f"the undo at step {change.step:,} is of an earlier version, which kept the order"
-            raise self._refusal(f"{why} of the data as it was", change.step)
+            why = (
+                f"the undo at step {change.step:,} was recorded by an earlier version, with another"
+            )
+            raise self._refusal(f"{why} order of the data", change.step)
         passed = self._passed if change.undone == BACK_FROM_DIVERGENCE else ()
         copies = [*self._before, *passed]
-        made = [one for at, one in copies if at < place and _fits(one, change)]
-        written = [one for one in self._written_before(change) if _fits(one[1], change)]
-        states = made or [one for kept, one in written if kept] or [one for _, one in written]
-        if len(states) > 1:  # of one step: the dials that followed tell them apart
+        copied = [state for position, state in copies if position < place and _fits(state, change)]
+        written = [state for state in self._written_before(change) if _fits(state[1], change)]
+        states = (
+            copied or [state for kept, state in written if kept] or [state for _, state in written]
+        )
+        if len(states) > 1:  # of one step: tell them apart by the settings that followed
             set_then = self._settings_after(place, run)
-            states = [one for one in states if _settings_of(one) == set_then] or states
-        if not states or not all(_same_state(states[0], one) for one in states[1:]):
+            states = [state for state in states if _settings_of(state) == set_then] or states
+        if not states or not all(_same_state(states[0], state) for state in states[1:]):
             raise self._refusal(
-                f"the state of step {change.of_step:,}, to which it was put back at step "
-                f"{change.step:,}, is not kept",
+                f"the state of step {change.of_step:,}, to which it returned at step "
+                f"{change.step:,}, was not stored",
                 change.step,
             )
         run.control.announce_change(change.undone)
@@ -358,43 +418,50 @@ class _Replay:
         run.probed.invalidate_readings()
 
     def _settings_after(self, place: int, run: Run) -> tuple[object, ...]:
-        """Order, turns and dials after an undo: as they are, but for what the log says next."""
+        """Return order, turns and dials after an undo: the current ones, unless the log says
+        otherwise.
+        """
         step = run.step_count
         turns, dials = run.control.wires, run.control.dials
-        for next_one in self._past.changes[place + 1 :]:
-            match next_one:
-                case Rewired() if next_one.step == step:
-                    turns = next_one.order, next_one.rotation, next_one.shift
-                case SettingChanged(_, rate, beta, value_input) if next_one.step == step:
+        for following in self._past.changes[place + 1 :]:
+            match following:
+                case Rewired() if following.step == step:
+                    turns = following.order, following.rotation, following.shift
+                case SettingChanged(_, rate, beta, value_input) if following.step == step:
                     return *turns, rate, beta, value_input
                 case _:
                     break
         return *turns, *dials
 
     def _written_before(self, change: RegimeSwapped) -> list[tuple[bool, Snapshot]]:
-        """Checkpoints of the step to which an undo goes back, and whether a change asked for it."""
+        """Return checkpoints of the step an undo returns to, and whether a change caused each."""
         first = 0 if self._base is None else self._base.lines
         return [
-            (one.kept.startswith("before"), run_checkpoints.load(one))
-            for one in self._reader.checkpoints
-            if one.step == change.of_step and one.lines <= first
+            (checkpoint.kept.startswith("before"), run_checkpoints.load(checkpoint))
+            for checkpoint in self._reader.checkpoints
+            if checkpoint.step == change.of_step and checkpoint.lines <= first
         ]
 
     def _refusal(self, why: str, nearest: int) -> UserError:
-        """`nearest`: the last step before that can be had."""
-        later = [one.step for one in self._reader.checkpoints if one.step > self._step]
+        """Return the refusal of the step.
+
+        Args:
+            why: The reason, as part of a sentence.
+            nearest: Last earlier step that can be restored.
+        """
+        later = [step.step for step in self._reader.checkpoints if step.step > self._step]
         steps = [nearest, *sorted(later)[:1]]
-        named = " and ".join(f"{one:,}" for one in steps)
+        named = " and ".join(f"{step:,}" for step in steps)
         return _RefusedStepError(
-            f"{self._reader.name} cannot be brought to step {self._step:,}: {why}. The nearest "
-            f"step{'s' if steps[1:] else ''} that can be had: {named}.",
+            f"{self._reader.name} cannot be restored at step {self._step:,}: {why}. Nearest "
+            f"available step{'s' if steps[1:] else ''}: {named}.",
             kind="not-repeatable",
             value=tuple(steps),
         )
 
 
 class _RefusedStepError(UserError):
-    """Why a step cannot be had, with the nearest ones that can."""
+    """A step cannot be restored; names the nearest steps that can."""
 
 
 def _fits(snapshot: Snapshot, undo: RegimeSwapped) -> bool:
@@ -416,18 +483,18 @@ def _settings_of(snapshot: Snapshot) -> tuple[object, ...]:
     )
 
 
-def _same_state(one: Snapshot, other: Snapshot) -> bool:
-    """Whether an undo would put back the same: networks, optimiser, order and dials."""
+def _same_state(first: Snapshot, second: Snapshot) -> bool:
+    """Return whether an undo would restore the same: networks, optimiser, order and dials."""
     names = ("draws", "seed", "undone_steps", "wiring", "rotation", "shift", "pretrain_steps")
     dials = ("learning_rate", "beta", "epsilon", "value_input")
     return (
-        all(one.state.get(name, 0) == other.state.get(name, 0) for name in names)
-        and all(one.state["dials"][name] == other.state["dials"][name] for name in dials)
-        and one.tensors.keys() == other.tensors.keys()
-        and all(torch.equal(one.tensors[name], other.tensors[name]) for name in one.tensors)
+        all(first.state.get(name, 0) == second.state.get(name, 0) for name in names)
+        and all(first.state["dials"][name] == second.state["dials"][name] for name in dials)
+        and first.tensors.keys() == second.tensors.keys()
+        and all(torch.equal(first.tensors[name], second.tensors[name]) for name in first.tensors)
     )
 
 
-def _same_score(one: Measured, other: Measured) -> bool:
-    pairs = (one.train_loss, other.train_loss), (one.train_accuracy, other.train_accuracy)
+def _same_score(first: Measured, second: Measured) -> bool:
+    pairs = (first.train_loss, second.train_loss), (first.train_accuracy, second.train_accuracy)
     return all(a == b or (math.isnan(a) and math.isnan(b)) for a, b in pairs)

@@ -50,15 +50,35 @@ from dgn_engine.training.trainer import Trainer
 from dgn_engine.training.weight_keeper import save_trainer
 
 Report = Callable[[str, float | None], None]
-MAKING = "Making the network"
-LARGE_LAYER = 1 << 22  # numbers that take long to draw: before them, whoever waits can cancel
-ENDLESS_PRETRAINING = 10  # epochs of ReLU before FL, where neither number of epochs is given
+MAKING = "Creating the network"
+LARGE_LAYER = 1 << 22  # numbers that take long to draw: the user can cancel before
+ENDLESS_PRETRAINING = 10  # epochs of ReLU before FL, if neither number of epochs is given
 
 
 class Run:
-    """A run that is stepped from outside; all that happens goes to `emit`.
+    """A run that is stepped from outside and emits all that happens.
 
-    Raises `UserError` where the configuration cannot be carried out.
+    All methods run in the training thread.
+
+    Attributes:
+        number: Number of the run in this session.
+        config: Its configuration, with the current probe set.
+        target: Regime of the configuration; pre-training may precede it.
+        device: Device of the network.
+        architecture: Architecture before tiling.
+        memory: Memory it needs.
+        trainer: Network, optimiser and data.
+        control: Changes it between two steps.
+        evaluation: Schedule of train and test scores.
+        probe_schedule: Schedule of probe readings.
+        probed: The probe set.
+        budget: What watching may cost.
+        total_steps: Last step; 0 if it runs until stopped.
+        diverged: Whether a loss or weight is not finite.
+        recorded: Whether there is a run folder.
+        put_backs: Undos: the step of each, and the step it returned to.
+        examples: Numbers of training and test examples.
+        fingerprint: Fingerprint of its data.
     """
 
     @refused_without_memory("This run")
@@ -76,14 +96,28 @@ class Run:
         probed: bool = False,
         reclaimed: float = 0.0,
     ) -> None:
-        """`recorded`: its state is restored from a checkpoint after this, so read no weights.
+        """Load the data and create the network; takes no step.
 
-        `examples`: those of the configuration, where they have been loaded already. `checkpoints`:
-        some are written. `probed`: frames of probes are recorded. `reclaimed`: bytes that are given
-        back before its first step.
+        Args:
+            number: Number of the run in this session.
+            config: Its configuration.
+            emit: Takes all events.
+            report: Called with a description of the progress, and the share done or None; may raise
+                to cancel.
+            live: Whether a window shows it.
+            recorded: Whether its state is restored from a checkpoint next, so that no weights are
+                read.
+            examples: Examples of the configuration, if they are loaded already.
+            checkpoints: Whether checkpoints are written.
+            probed: Whether frames of probes are recorded without a window.
+            reclaimed: Bytes freed before its first step.
+
+        Raises:
+            UserError: The configuration cannot be carried out.
+            DoesNotFitError: It needs more memory than is free.
         """
         self.number = number
-        self.recorded = recorded  # there is a folder that holds it
+        self.recorded = recorded
         self.config = config
         self._emit = emit
         check_contradictions(config)
@@ -120,7 +154,7 @@ class Run:
             check_entry(self.trainer.network, regime, self.target)
             epochs = config.gating.pretrain_epochs or config.training.epochs
             pretrain_steps = (epochs or ENDLESS_PRETRAINING) * self.trainer.steps_per_epoch
-        # Weakly: what is replaced is freed at once, not when the garbage collector comes.
+        # Weakly, so that a replaced trainer is freed at once and not by the garbage collector.
         counted = weakref.proxy(self.trainer)
         self.trainer.network_step.on_eager = lambda reason: emit(
             StepsNotCaptured(counted.step_count, reason)
@@ -129,7 +163,7 @@ class Run:
         self.total_steps = config.training.epochs * self.trainer.steps_per_epoch
         if self.total_steps:
             self.total_steps += pretrain_steps
-        # A GPU works on while this thread sleeps: there the clock tells what training takes.
+        # A GPU keeps working while this thread sleeps, so training is timed by the wall clock.
         clock = time.thread_time if self.device.type == "cpu" else time.monotonic
         alone = torch.get_num_threads() == 1
         others = seconds_of_other_threads if alone else seconds_of_main_thread
@@ -140,16 +174,24 @@ class Run:
         self.control = ControlledRun(config, self.trainer, self.evaluation, self.probed, emit)
         self.control.pretrain_steps = pretrain_steps
         self.diverged = False
-        self._overflowed_at: int | None = None  # the step at which it diverged last
-        self._last_finite: int | None = None  # … and the last one before with a finite loss
-        self.put_backs: tuple[tuple[int, int], ...] = ()  # at a step, to the state of which step
+        self._overflowed_at: int | None = None  # step at which it diverged last
+        self._last_finite: int | None = None  # last step before that with a finite loss
+        self.put_backs: tuple[tuple[int, int], ...] = ()
         self._copies: list[weakref.ref[Snapshot]] = []
         self.examples: tuple[int, int] = (len(examples.train_y), len(examples.test_y))
-        # For the next run of a window. On a CPU what is trained on is the same memory.
+        # For the next run of a window. On a CPU the training tensors share this memory.
         self._examples = examples if live and self.device.type == "cpu" else None
         self.fingerprint = examples.fingerprint
 
     def started(self, paused: bool) -> RunStarted:
+        """Return the event that describes the run.
+
+        Args:
+            paused: Whether it starts paused.
+
+        Returns:
+            The event.
+        """
         trainer = self.trainer
         rotation, shift = turned(trainer.network.routes)
         return RunStarted(
@@ -174,6 +216,11 @@ class Run:
         )
 
     def frame(self) -> Frame:
+        """Return a frame with the newest readings.
+
+        Returns:
+            A frame without speed and remaining time, which the session adds.
+        """
         trainer = self.trainer
         return Frame(
             run=self.number,
@@ -188,17 +235,25 @@ class Run:
         )
 
     def estimated(self) -> RunEstimated:
-        """Return what it takes: weights, memory and, on a CPU, the time of a step."""
+        """Return the estimated cost of the run.
+
+        Returns:
+            Number of weights, bytes and, on a CPU, seconds per step.
+        """
         seconds = None
         if self.device.type == "cpu":
             seconds = seconds_a_step(self.config, self.architecture, self.trainer.batches.examples)
         return RunEstimated(self.memory.weights // NUMBER, self.memory.total, seconds)
 
     def examples_for(self, data: DataConfig) -> Examples | None:
-        """Return the examples of this run where loading these data would give the same.
+        """Return the examples of this run if loading a data set would give the same.
 
-        None where they are not in main memory, and for files of the user's own, which may have
-        changed.
+        Args:
+            data: The data set.
+
+        Returns:
+            None if they are not in main memory, or come from the user's files, which may have
+                changed.
         """
         own = find_data_set(data).takes_path or data.test_indices
         return None if own or data != self.config.data else self._examples
@@ -206,24 +261,46 @@ class Run:
     def ignored(
         self, *, live: bool, recorded: bool, named: Collection[str] = ()
     ) -> tuple[IgnoredSetting, ...]:
-        """Settings of the configuration that have no effect in this run; see `ignored_settings`."""
+        """Return the settings of the configuration that have no effect in this run.
+
+        Args:
+            live: Whether a window shows it.
+            recorded: Whether there is a run folder.
+            named: Settings that the user wrote.
+
+        Returns:
+            As for `ignored_settings`.
+        """
         device = self.device.type
         facts = RunFacts(self.examples, self._weights_given, live, recorded, device)
         return ignored_settings(self.config, facts, named)
 
     @property
     def step_count(self) -> int:
+        """Return the number of steps taken.
+
+        Returns:
+            Undone steps count as well.
+        """
         return self.trainer.step_count
 
     @property
     def finished(self) -> bool:
-        """The last epoch is over and tested (never, where the run trains until stopped)."""
+        """Return whether the last epoch is over and tested.
+
+        Returns:
+            Always False for a run that trains until stopped.
+        """
         if not self.total_steps or self.evaluation.pending:
             return False
         return self.step_count >= self.total_steps
 
     def advance(self) -> bool:
-        """Advance a pending test pass by one chunk, or take a step; True if it was a step."""
+        """Take a step, or advance a pending test pass by one chunk.
+
+        Returns:
+            True if it was a step.
+        """
         overhead = self.budget.overhead
         if self.evaluation.ends_epoch:
             overhead.leave_out(self.evaluation.advance)
@@ -237,13 +314,13 @@ class Run:
         return True
 
     def step(self) -> None:
-        """One training step, and the test pass that follows it where one is due."""
+        """Take a training step, and the test pass after it if one is due."""
         self._step()
         while self.evaluation.pending:
             self.evaluation.advance()
 
     def _step(self) -> None:
-        """One training step; a loss that is not finite ends the run."""
+        """Take a training step; a loss that is not finite ends the run."""
         if self.control.pretrain_steps and self.step_count == self.control.pretrain_steps:
             self.control.swap(self.target.name, restart_value=True)
         try:
@@ -258,7 +335,7 @@ class Run:
             self.stop_if_trained(self.evaluation.epoch_accuracy)
 
     def _step_with_memory(self) -> None:
-        """Take a step; where memory runs out, once more without expensive readings beside it."""
+        """Take a step; if memory runs out, end expensive readings on the card and retry."""
         try:
             return self.trainer.step()
         except Exception as error:
@@ -270,20 +347,20 @@ class Run:
         return self.trainer.step()
 
     def settle(self) -> None:
-        """Have all train scores up to here; only a card is waited for."""
+        """Wait for all requested train scores, which only a card delays."""
         if not self.diverged and not self.evaluation.settle():
             self._diverge()
 
     def _diverge(self) -> None:
-        # On a CPU each step's loss is looked at, on a card those that scores are of.
+        # On a CPU every loss is checked, on a card only those of scores.
         step = self.step_count
         last = step - 1 if self.device.type == "cpu" else self.evaluation.last_finite
-        if last is not None and last == self._overflowed_at:  # it went back, and diverges at once
+        if last is not None and last == self._overflowed_at:  # diverged at once after an undo
             last = self._last_finite
         self._stop_at_overflow("loss", last)
 
     def stop_overflowed(self) -> None:
-        """End the run as a loss that is not finite does: a reading found such weights."""
+        """End the run as diverged, since a reading found weights that are not finite."""
         if not self.diverged:
             last = self.step_count if self.device.type == "cpu" else self.evaluation.last_finite
             self._stop_at_overflow("weights", last)
@@ -294,18 +371,31 @@ class Run:
         self._emit(Diverged(self.step_count, what, last_finite))
 
     def copies(self) -> list[Snapshot]:
-        """Return the copies of its state that undo holds, or the recorder until it has written."""
-        copies = [copy for known in self._copies if (copy := known()) is not None]
-        self._copies = [weakref.ref(copy) for copy in copies]
-        return copies
+        """Return the copies of its state still in memory, for undo or in the recorder's queue.
+
+        Returns:
+            Oldest first.
+        """
+        alive = [copy for known in self._copies if (copy := known()) is not None]
+        self._copies = [weakref.ref(copy) for copy in alive]
+        return alive
 
     def note_copy(self, copy: Snapshot) -> None:
-        """Keep a weak reference to a copy of its state, for `copies`."""
+        """Keep a weak reference to a copy of its state.
+
+        Args:
+            copy: The copy.
+        """
         self._copies = [weakref.ref(known) for known in (*self.copies(), copy)]
 
     def stop_if_trained(self, accuracy: float) -> None:
-        """End the run after an epoch of this train accuracy (0…1) that reaches `training.until`, or
-        for which `training.patience` is over. Epochs of pre-training end nothing."""
+        """End the run if an epoch reached `training.until` or exhausted `training.patience`.
+
+        Epochs of pre-training never end a run.
+
+        Args:
+            accuracy: Train accuracy of the epoch, in [0, 1].
+        """
         if self.step_count <= self.control.pretrain_steps:
             return
         until = self.config.training.until
@@ -313,22 +403,44 @@ class Run:
             self.total_steps = self.step_count
 
     def choose_probe_examples(self, wanted: int, choice: str | None = None) -> None:
-        """Choose so many probe examples, at least 2, as a run that begins with them does; `choice`:
-        which, as `probe_set` has it (None: as before)."""
+        """Choose another probe set, as a run started with it would.
+
+        Args:
+            wanted: Number of probe examples, at least 2.
+            choice: As the setting `probe_set`; None to keep the current one.
+
+        Raises:
+            UserError: The choice does not fit the data.
+        """
         text = self.config.probe_set if choice is None else choice
         before, config = self.config, replace(self.config, probe_examples=wanted, probe_set=text)
-        if config == before:  # it was validated as it was made
+        if config == before:
             return
         self.probed.choose(config)
         self.config = config
 
     def save(self, path: FilePath) -> None:
+        """Write the weights, and emit `WeightsSaved`.
+
+        Args:
+            path: File to write.
+
+        Raises:
+            UserError: The file cannot be written.
+        """
         save_trainer(path, self.trainer)
         self._emit(WeightsSaved(self.step_count, str(path)))
 
 
 def does_not_fit(trainer: Trainer) -> DoesNotFitError:
-    """Of a run whose step ran out of memory; its value: a batch that would fit, 0 for none."""
+    """Return the refusal of a run whose step ran out of memory.
+
+    Args:
+        trainer: Its trainer.
+
+    Returns:
+        Its value is a batch size that would fit, 0 if there is none.
+    """
     batch = min(trainer.config.training.batch, len(trainer.data.train_y))
     fitting = batch_that_fits(trainer, batch // 2)
     if fitting:
@@ -347,11 +459,18 @@ def does_not_fit(trainer: Trainer) -> DoesNotFitError:
 
 
 def batch_that_fits(trainer: Trainer, most: int) -> int:
-    """The first of most, most/2, most/4, … of which a forward and a backward pass succeed; or 0.
+    """Find a batch size by trying forward and backward passes.
 
-    Found by trying; no weight, no gradient and no random number is changed.
+    No weight, gradient or random number is changed.
+
+    Args:
+        trainer: The trainer.
+        most: Largest batch to try.
+
+    Returns:
+        The first of most, most/2, most/4, … that fits; 0 if none does.
     """
-    trainer.network_step.drop_gradients()  # of the pass that did not end
+    trainer.network_step.drop_gradients()  # of the failed pass
     trainer.steps.forget()  # graphs hold memory of their own
     size = most
     while size >= 1:
@@ -368,7 +487,7 @@ def batch_that_fits(trainer: Trainer, most: int) -> int:
 
 
 def _try_step(trainer: Trainer, size: int) -> None:
-    """As a step of `size` examples, with room for what the optimiser will keep."""
+    """Run a step of `size` examples with room for the optimiser's state."""
     network, training = trainer.network, trainer.config.training
     trained = [weight for weight in network.parameters() if weight.requires_grad]
     copies = 0 if trainer.optimizer.torch.state else count_moments(training)

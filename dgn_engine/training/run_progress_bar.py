@@ -1,4 +1,4 @@
-"""Progress bars on a terminal: what they share, and that of a run."""
+"""Terminal progress bars: the base class, and the bar of a run."""
 
 from __future__ import annotations
 
@@ -40,18 +40,34 @@ REFRESH = 0.2  # seconds
 
 
 class BarWords(TextColumn):
-    """Text of a bar as it is: names of others are no markup."""
+    """A text column that shows names of the user's files literally, not as markup."""
 
     def render(self, task: Task) -> Text:
+        """Return the text of a task.
+
+        Args:
+            task: The task.
+
+        Returns:
+            Its text, without control characters.
+        """
         return Text(printable(self.text_format.format(task=task)), no_wrap=True)
 
 
 class TerminalBar:
-    """A bar where there is a terminal; nothing when quiet."""
+    """A progress bar on a terminal; prints nothing if quiet."""
 
     def __init__(
         self, stream: TextIO, quiet: bool, *columns: ProgressColumn, soft_wrap: bool = False
     ) -> None:
+        """Create the bar; entering the context starts it.
+
+        Args:
+            stream: Where to draw.
+            quiet: Whether to print nothing.
+            columns: Columns to the right of the bar.
+            soft_wrap: Whether printed lines may exceed the terminal's width.
+        """
         self.console = console(stream, quiet=quiet, soft_wrap=soft_wrap)
         self.live = self.console.is_terminal and not quiet
         self.bar = Progress(
@@ -72,10 +88,16 @@ class TerminalBar:
 
 
 class TrainProgressBar(TerminalBar):
-    """A run: its rate, time left and losses; without a terminal one line an epoch."""
+    """Progress of a run: speed, time left and scores; without a terminal one line per epoch."""
 
     def __init__(self, stream: TextIO, quiet: bool, warn: Callable[[str], None]) -> None:
-        """`warn` says a sentence also where all else is quiet."""
+        """Create the bar.
+
+        Args:
+            stream: Where to draw.
+            quiet: Whether to print nothing but warnings.
+            warn: Prints a sentence even if quiet.
+        """
         self._warn = warn
         super().__init__(
             stream,
@@ -88,10 +110,15 @@ class TrainProgressBar(TerminalBar):
         )
         self._task = self.bar.add_task("reading data", total=None, rate=rate(0.0), scores="")
         self._began = self._shown = time.monotonic()
-        self._first = 0  # steps of an earlier part of the run
+        self._first = 0  # steps taken before this part of the run
         self._train = ""
 
     def stepped(self, step: int) -> None:
+        """Update the bar, at most every `REFRESH` seconds.
+
+        Args:
+            step: Number of steps taken.
+        """
         now = time.monotonic()
         if now - self._shown >= REFRESH:
             self._shown = now
@@ -99,6 +126,11 @@ class TrainProgressBar(TerminalBar):
             self.bar.update(self._task, completed=step, rate=pace)
 
     def on_event(self, event: Event) -> None:
+        """Show an event.
+
+        Args:
+            event: The event.
+        """
         match event:
             case Working():
                 share = "" if event.fraction is None else f", {percent(event.fraction, 0)}"
@@ -120,19 +152,19 @@ class TrainProgressBar(TerminalBar):
             case StepsNotCaptured():
                 self._warn(event.sentence)
             case RecordingPaused():
-                self.console.print(f"{event.reason} Training goes on.")
+                self.console.print(f"{event.reason} Training continues.")
             case RecordingMended():
                 self._warn(event.remark)
             case RecordingResumed():
-                lost = f"; {event.lost:,} lines of the log are lost" if event.lost else ""
-                self.console.print(f"Recording goes on at step {event.step:,}{lost}.")
+                lost = f"; {event.lost:,} log lines were lost" if event.lost else ""
+                self.console.print(f"Recording resumed at step {event.step:,}{lost}.")
             case RecordThinned():
                 self.console.print(event.sentence)
             case RunContinued():
                 self._first = event.step
                 self.console.print(f"Continuing at step {event.step:,}.")
                 if event.remark:
-                    self.console.print(f"Not exact to the last bit: {event.remark}.")
+                    self.console.print(f"May differ in the last bits: {event.remark}.")
 
     def _scores(self, event: Measured) -> None:
         self._train = f"loss {decimals(event.train_loss, 4)}"

@@ -1,4 +1,4 @@
-"""Copies the whole state of a run between two steps, and puts it back: checkpoint and undo."""
+"""Copy the whole state of a run between two steps, and restore it: checkpoints and undo."""
 
 from __future__ import annotations
 
@@ -20,9 +20,14 @@ from dgn_engine.training.run import Run
 
 
 def capture(run: Run) -> Snapshot | None:
-    """Copy the state of the run, tensors and all; None once a loss was not finite.
+    """Copy the state of a run.
 
-    Returns `Run.snapshot` where a copy of this moment has been made already.
+    Args:
+        run: The run, between two steps.
+
+    Returns:
+        Tensors on the CPU, and counters and settings; None once a loss was not finite. Reuses the
+            copy of this moment if there is one.
     """
     if run.control.snapshot is not None:
         return run.control.snapshot
@@ -70,15 +75,20 @@ def capture(run: Run) -> Snapshot | None:
 
 
 def restore(run: Run, snapshot: Snapshot) -> None:
-    """Put a fresh run into the state of a recorded one.
+    """Bring a new run into a recorded state.
 
-    Raises `UserError` where the snapshot does not belong to this configuration.
+    Args:
+        run: The run, before its first step.
+        snapshot: The state.
+
+    Raises:
+        UserError: The snapshot does not belong to this configuration.
     """
     state = snapshot.state
     try:
         if state["format"] != FORMAT:
             raise UserError(
-                f"The checkpoint has format {state['format']}, which is not read here.",
+                f"The checkpoint has format {state['format']}, which this version cannot read.",
                 kind="other-format",
                 value=state["format"],
             )
@@ -93,12 +103,16 @@ def restore(run: Run, snapshot: Snapshot) -> None:
 
 
 def go_back(run: Run, snapshot: Snapshot) -> None:
-    """Put back networks, optimiser, regime, wiring, settings and the order of the data; steps count
-    on, and so does the log.
+    """Return to an earlier state: networks, optimiser, regime, wiring, settings and order of the
+    data.
 
-    The batches that come are those that followed the snapshot. Scores are of the steps that led to
-    it, and of those that come. Steps of pre-training that were left then are left again. A run
-    that had diverged can go on.
+    Step counter and log continue. The next batches are those that followed the snapshot; scores
+    cover the steps before and after it. Pre-training steps that remained then remain again. A
+    diverged run can continue.
+
+    Args:
+        run: The run.
+        snapshot: A state it had at an earlier step.
     """
     trainer, then = run.trainer, snapshot.state
     pretraining = int(then["pretrain_steps"])
@@ -123,20 +137,20 @@ def go_back(run: Run, snapshot: Snapshot) -> None:
     run.diverged = False
 
 
-BACK_FROM_DIVERGENCE = "Back from divergence"  # `undone` of a run that was put back after it
+BACK_FROM_DIVERGENCE = "Back from divergence"  # `undone` of a run that returned from it
 
 
 def put_back(
     run: Run, snapshot: Snapshot, announced: str, undone: str, emit: Callable[[Event], None]
 ) -> None:
-    """Put a run back to this state while it goes on, and emit what changed by it.
+    """Return a running run to an earlier state, and emit what changed.
 
     Args:
         run: The run, which may have diverged.
-        snapshot: A state that it had at an earlier step.
-        announced: What happens, for the checkpoint right before it: 'undo of regime FL'.
-        undone: The same as a title, for the record: 'Undo regime FL'.
-        emit: Takes the events: of the regime always, of order and settings where they changed.
+        snapshot: A state it had at an earlier step.
+        announced: Description for the checkpoint right before it: 'undo of regime FL'.
+        undone: Title for the record: 'Undo regime FL'.
+        emit: Takes the events: the regime always, wiring and settings if they changed.
     """
     trainer = run.trainer
     before, wires, dials = trainer.regime.name, run.control.wires, run.control.dials
@@ -174,15 +188,15 @@ def _restore(run: Run, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) 
     trainer.restore(tensors, state)
     trainer.control.regime = regime
     run.control.gates_source = str(state.get("gates_source", run.control.gates_source))
-    # What `enter` does to a network, without drawing or copying anything.
+    # Like `enter`, but without drawing or copying weights.
     network = trainer.network
     configure_for(network, regime)
     network.value_input = dials["value_input"]
     network.set_gate(beta=float(dials["beta"]), epsilon=float(dials["epsilon"]))
-    trainer.control.rewire(tuple(int(place) for place in state["wiring"]))
+    trainer.control.rewire(tuple(int(source) for source in state["wiring"]))
     trainer.control.reroute(
-        tuple(int(turn) for turn in state.get("rotation", ())),
-        tuple(int(step) for step in state.get("shift", ())),
+        tuple(int(units) for units in state.get("rotation", ())),
+        tuple(int(shift) for shift in state.get("shift", ())),
     )
     trainer.optimizer.set_learning_rate(float(dials["learning_rate"]))
     run.control.pace = float(dials["pace"])
@@ -192,7 +206,9 @@ def _restore(run: Run, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) 
     )
     run.control.pretrain_steps = int(state["pretrain_steps"])
     run.total_steps = int(state["total_steps"])
-    run.put_backs = tuple((int(at), int(of)) for at, of in state.get("put_backs", ()))
+    run.put_backs = tuple(
+        (int(at), int(source_step)) for at, source_step in state.get("put_backs", ())
+    )
     awaited = state["awaited"]
     right, seen = state.get("epoch_train", (0.0, 0))
     run.evaluation.peaks = [float(peak) for peak in state.get("train_peaks", ())]

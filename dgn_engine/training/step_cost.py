@@ -1,4 +1,4 @@
-"""Estimate how long training steps take, from the operations of a network, or time some here."""
+"""Estimate how long training steps take, from operation counts or by timing some."""
 
 from __future__ import annotations
 
@@ -17,26 +17,42 @@ from dgn_engine.training.device_data import to_device
 from dgn_engine.training.steps.dense_step import is_dense_architecture
 from dgn_engine.training.trainer import Trainer
 
-# Seconds and operations a second of one core, fitted to steps that were timed on a shared core of
-# an AMD EPYC (docs/scale.md says how well they fit).
-STEP = 1.5e-4  # of a step, however small: Python, the loss, the optimiser
-LAYER = 2e-6  # of a layer in one pass of a chain of dense layers, whose steps are taken by hand
-NODE = 1e-4  # of a node in one pass of any other network
-ELEMENT = 1e-9  # of a number in a map in one pass: gates, pooling, memory
+# Seconds, and FLOP/s of one core, fitted to steps timed on a shared core of an AMD EPYC
+# (docs/scale.md reports the quality of the fit).
+STEP = 1.5e-4  # per step: Python, loss, optimiser
+LAYER = 2e-6  # per layer and pass of a dense chain, with its hand-written step
+NODE = 1e-4  # per node and pass of any other network
+ELEMENT = 1e-9  # per number of a map and pass: gates, pooling, memory traffic
 DENSE, CONV = 5e10, 9e10
-PACKED_LAYER, PACKED = 1.1e-4, 3.6e10  # of dense networks in a stack, which share their Python
-EPOCH = 5e-3  # seconds at the end of an epoch, beside its test pass: losses, log, checkpoint
+PACKED_LAYER, PACKED = 1.1e-4, 3.6e10  # of dense networks in a stack
+EPOCH = 5e-3  # per epoch, besides its test pass: scores, log, checkpoint
 
-_TIMED, _WARM = 0.3, 2  # seconds of steps that are timed, and steps before them
+_TIMED, _WARM = 0.3, 2  # seconds of timed steps, and warm-up steps
 
 
 def operations(architecture: Architecture) -> float:
-    """Return the floating-point operations of one example in one forward pass."""
-    return float(sum(2 * math.prod(weight) * places for weight, places in weights_of(architecture)))
+    """Count the operations of one example in one forward pass.
+
+    Args:
+        architecture: Architecture of one network.
+
+    Returns:
+        FLOP.
+    """
+    return float(
+        sum(2 * math.prod(weight) * positions for weight, positions in weights_of(architecture))
+    )
 
 
 def weights_of(architecture: Architecture) -> Iterator[tuple[tuple[int, ...], int]]:
-    """Yield the weight shape of each layer, and at how many positions it is applied."""
+    """Yield the weights of each layer.
+
+    Args:
+        architecture: Architecture of one network.
+
+    Yields:
+        Shape of the weight, and the number of positions where it is applied.
+    """
     weighted = set(map(id, architecture.weighted))
     for node, shape in architecture.shapes():
         if id(node) in weighted:
@@ -44,7 +60,14 @@ def weights_of(architecture: Architecture) -> Iterator[tuple[tuple[int, ...], in
 
 
 def feature_passes(config: RunConfig) -> int:
-    """Return the passes of the feature network in a step: 0 without one, 1 frozen, 3 trained."""
+    """Return the cost of the feature network in a step.
+
+    Args:
+        config: Configuration of the run.
+
+    Returns:
+        Forward passes: 0 without feature network, 1 if frozen, 3 if trained.
+    """
     regime = find_regime(config.gating.regime)
     if regime.own_gates or regime.open_gates or regime.drawn_gates:
         return 0
@@ -54,12 +77,16 @@ def feature_passes(config: RunConfig) -> int:
 def seconds_a_step(
     config: RunConfig, architecture: Architecture, examples: int, stack: int = 1
 ) -> float:
-    """Estimate the seconds that one CPU core takes for a step of one full batch.
+    """Estimate the time of a step with a full batch on one CPU core.
 
     Args:
-        architecture: of the configuration's network.
-        examples: of the training set; a batch has no more.
-        stack: how many networks are trained side by side; the seconds are those of one of them.
+        config: Configuration of the run.
+        architecture: Architecture of its network.
+        examples: Number of training examples, which limits the batch.
+        stack: Number of networks trained in one stack.
+
+    Returns:
+        Seconds per network.
     """
     feature, batch = feature_passes(config), min(config.training.batch, examples)
     if stack > 1:
@@ -74,7 +101,17 @@ def seconds_a_step(
 def seconds_to_test(
     config: RunConfig, architecture: Architecture, examples: int, stack: int = 1
 ) -> float:
-    """Estimate the seconds that one CPU core takes for a test pass, and for ending the epoch."""
+    """Estimate the time of a test pass and of ending the epoch on one CPU core.
+
+    Args:
+        config: Configuration of the run.
+        architecture: Architecture of its network.
+        examples: Number of test examples.
+        stack: Number of networks trained in one stack.
+
+    Returns:
+        Seconds per network.
+    """
     networks = 1 + bool(feature_passes(config))
     if stack > 1:
         return EPOCH / stack + networks * operations(architecture) * examples / PACKED
@@ -84,25 +121,34 @@ def seconds_to_test(
 def time_steps(
     config: RunConfig, input_shape: tuple[int, ...], architecture: Architecture, examples: int
 ) -> float:
-    """Train on noise for a third of a second of CPU time; return the seconds of a step of one core.
+    """Measure the time of a step by training on noise for a third of a second of CPU time.
 
-    One thread: several that wait for each other on a busy machine would count as work.
+    With a single thread, since threads that wait for each other would count as work.
+
+    Args:
+        config: Configuration of the run.
+        input_shape: Shape of one example in the data.
+        architecture: Architecture of its network.
+        examples: Number of training examples, which limits the batch.
+
+    Returns:
+        Processor seconds per step.
     """
     logits = architecture.classes
     noise = np.random.default_rng(0)
     count, classes = min(2 * config.training.batch, examples), max(logits, 2)
-    made = Examples(
+    data_set = Examples(
         name="noise",
         train_x=noise.random((count, *input_shape), np.float32),
         train_y=noise.integers(0, classes, count),
         test_x=noise.random((1, *input_shape), np.float32),
         test_y=noise.integers(0, classes, 1),
-        class_names=tuple(str(number) for number in range(classes)),
+        class_names=tuple(str(label) for label in range(classes)),
         fingerprint="",
         signed=logits == 1,
     )
     cpu = torch.device("cpu")
-    data = to_device(made, architecture, cpu)
+    data = to_device(data_set, architecture, cpu)
     trainer = Trainer(config, architecture, data, find_regime(config.gating.regime), cpu)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -119,6 +165,7 @@ def time_steps(
 
 
 def _seconds_a_pass(architecture: Architecture, examples: int) -> float:
+    """Return the seconds of a forward pass of `examples` examples."""
     work = operations(architecture) * examples
     numbers = sum(math.prod(shape) for _, shape in architecture.shapes() if len(shape) > 1)
     rate = CONV if numbers else DENSE

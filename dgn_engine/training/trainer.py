@@ -1,4 +1,4 @@
-"""The training loop of one run, readable from top to bottom; it knows no clock and no viewer."""
+"""The training loop of one run; knows no clock and no viewer."""
 
 from __future__ import annotations
 
@@ -22,14 +22,19 @@ from dgn_engine.training.steps.optimizer import make_capturable
 
 
 class Trainer:
-    """Network, optimiser and data of one run; `step` takes one batch.
+    """Network, optimiser and data of one run; `step` trains on one batch.
+
+    Used by the training thread only.
 
     Attributes:
+        config: Configuration of the run.
+        step_count: Steps taken.
+        undone_steps: Steps of these that were undone, whose batches come again.
         control: The network and its optimiser, and what changes them between two steps.
-        batches: The examples, and which of them each step is shown.
-        train_sums: Losses and right answers since the last score.
-        network_step: What is done for a step, on the device.
-        steps: Who launches it.
+        batches: The examples, and which of them each step sees.
+        train_sums: Losses and correct answers since the last score.
+        network_step: Computes a step on the device.
+        steps: Launches the steps.
     """
 
     def __init__(
@@ -41,7 +46,17 @@ class Trainer:
         device: torch.device,
         before_layer: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """`before_layer`: told the numbers of each layer that is drawn; what it raises ends it."""
+        """Create network and optimiser.
+
+        Args:
+            config: Configuration of the run.
+            architecture: Architecture before tiling.
+            data: Examples on the device.
+            regime: First regime.
+            device: Device of the network.
+            before_layer: Called with the size of each weight tensor before it is drawn; may raise
+                to cancel.
+        """
         self.config = config
         self.step_count = 0
         self.undone_steps = 0  # of these: their batches come again
@@ -57,55 +72,99 @@ class Trainer:
             self.capture_steps(CudaCard(device))
 
     def step(self) -> None:
+        """Train on the next batch."""
         rows = self.batches.rows(self.step_count - self.undone_steps)
         self.steps.step(rows)
         self.train_sums.examples += len(rows)
         self.step_count += 1
 
     def capture_steps(self, card: Card) -> None:
-        """From now on, take steps as graphs of this card where that works."""
+        """Launch steps as graphs from now on, where that works.
+
+        Args:
+            card: Captures the graphs.
+        """
         make_capturable(self.optimizer.torch)
         self.steps = GraphSteps(self.network_step, card)
 
     @property
     def regime(self) -> Regime:
+        """Return the regime in force.
+
+        Returns:
+            The regime.
+        """
         return self.control.regime
 
     @property
     def seed(self) -> int:
-        """Of the order of batches and of all that is drawn."""
+        """Return the seed of the order of batches and of everything drawn.
+
+        Returns:
+            The seed.
+        """
         return self.control.seed
 
     @property
     def data(self) -> DeviceData:
+        """Return the examples on the device.
+
+        Returns:
+            Both splits.
+        """
         return self.batches.data
 
     @property
     def steps_per_epoch(self) -> int:
-        """Batches in an epoch; the last one may be smaller."""
+        """Return the number of batches per epoch; the last may be smaller.
+
+        Returns:
+            ⌈n / batch⌉.
+        """
         return self.batches.count
 
     @property
     def epoch(self) -> float:
+        """Return the progress in epochs.
+
+        Returns:
+            `step_count` / `steps_per_epoch`.
+        """
         return self.step_count / self.steps_per_epoch
 
     def train_score(self) -> Score:
-        """Mean over the batches since the last call; NaN where there was none."""
+        """Return the mean over the batches since the last call, waiting for the device.
+
+        Returns:
+            NaN without batches.
+        """
         return self.train_sums.ask().score
 
     def test_score(self) -> Score:
-        """Loss and accuracy on the whole test set; no randomness, no gradient."""
+        """Score the whole test set, without random numbers or gradients.
+
+        Returns:
+            Mean loss and accuracy.
+        """
         whole = TestPass(self.network, self.data, self.config.training.loss)
         while (score := whole.advance()) is None:
             pass
         return score
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that is learnt or drawn, by name: both networks, optimiser, fixed input."""
+        """Return everything that is learnt or drawn.
+
+        Returns:
+            Both networks, optimiser state and fixed input, by name; not copied.
+        """
         return self.control.tensors()
 
     def counters(self) -> dict[str, object]:
-        """Steps, draws, and the sums of the train score that is being gathered."""
+        """Return steps, draws, seed, and the sums of the current train score.
+
+        Returns:
+            Plain values, as a checkpoint stores them.
+        """
         return {
             "step": self.step_count,
             "undone_steps": self.undone_steps,
@@ -116,10 +175,16 @@ class Trainer:
         }
 
     def restore(self, tensors: Mapping[str, Tensor], counters: Mapping[str, Any]) -> None:
-        """Take over the state of another trainer; the caller sets the regime and the settings.
+        """Load the state of another trainer; the caller sets regime and settings.
 
-        Raises `KeyError` or `RuntimeError` where a tensor is missing or has another shape, and
-        `ValueError` where more steps were undone than were taken.
+        Args:
+            tensors: From `tensors`.
+            counters: From `counters`.
+
+        Raises:
+            KeyError: A tensor is missing.
+            RuntimeError: A tensor has the wrong shape.
+            ValueError: More steps were undone than taken.
         """
         step, undone = int(counters["step"]), int(counters.get("undone_steps", 0))
         if not 0 <= undone <= step:
@@ -132,8 +197,13 @@ class Trainer:
         self.train_sums.set(sums, int(counters["train_seen"]))
 
     def reseed(self, seed: int) -> None:
-        """From the next step on, order the batches and draw by another seed: what is left of this
-        epoch is what is left in the order of that seed, so that it may repeat examples."""
+        """Use another seed for batches and draws from the next step on.
+
+        The rest of the epoch follows the order of the new seed, so examples may repeat.
+
+        Args:
+            seed: The seed.
+        """
         if seed == self.seed:
             return
         self.control.reseed(seed)

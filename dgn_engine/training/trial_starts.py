@@ -1,4 +1,4 @@
-"""Runs that are begun on trial: what cannot be trained is refused before any work is done."""
+"""Start runs on trial, to refuse what cannot be trained before any work is done."""
 
 from __future__ import annotations
 
@@ -21,37 +21,58 @@ from dgn_engine.training.initial_weights import read_initial_weights
 from dgn_engine.training.memory_needed import RunUse, check_memory
 from dgn_engine.training.trainer import Trainer
 
-_SHAPE, _CLASSES = (3, 32, 32), 10  # any images, where the data are not at hand
-_FEW = 2  # examples: of the data only shapes and classes matter here
+_SHAPE, _CLASSES = (3, 32, 32), 10  # of images, when no data are loaded
+_FEW = 2  # examples; only shapes and classes matter
 
 
 def usual_architecture(net: NetConfig) -> Architecture:
-    """Return the layers of a network on 10 classes of images of 3×32×32.
+    """Return the architecture of a network for 10 classes of 3×32×32 images.
 
-    Raises `UserError` where there is no such network.
+    Args:
+        net: Network of a configuration.
+
+    Returns:
+        Its layers.
+
+    Raises:
+        UserError: There is no such network.
     """
     return architecture_for(net, _SHAPE, _CLASSES)
 
 
 def check_can_end(config: RunConfig) -> None:
-    """Raise `UserError` where a run never ends, contradicts itself or has unknown names."""
+    """Check that a run has a last step, consistent settings and known names.
+
+    Args:
+        config: Configuration of the run.
+
+    Raises:
+        UserError: It has not.
+    """
     if not config.training.epochs:
-        raise UserError(Where("training.epochs") + " is 0, which never ends; say how many.")
+        raise UserError(Where("training.epochs") + " is 0: the run would never end; set a number.")
     check_contradictions(config)  # and that the regime is known
     options_of(config.data)  # and that the data set is known
 
 
 def is_of_other_data(info: Mapping[str, Any], data: DataConfig) -> bool:
-    """Return whether a recorded run was trained on other examples than `data` holds now; `info`:
-    what its folder says of it."""
+    """Return whether a recorded run was trained on other examples than a data set has now.
+
+    Args:
+        info: What its folder says about it.
+        data: Data set.
+
+    Returns:
+        False if the folder has no fingerprint.
+    """
     return info.get("data_fingerprint") not in (None, load_examples(data).fingerprint)
 
 
 class TrialStarts:
-    """Begins runs on the CPU with next to no examples.
+    """Starts runs on the CPU with next to no examples.
 
     Attributes:
-        sizes: The numbers of training and test examples of the data that were looked at.
+        sizes: Numbers of training and test examples, by data set.
     """
 
     def __init__(self) -> None:
@@ -59,14 +80,17 @@ class TrialStarts:
         self._loaded: dict[DataConfig, Examples] = {}
 
     def begin(self, config: RunConfig, gates_given: bool) -> float:
-        """Begin a run; return the bytes of main memory that it needs with all its examples.
+        """Start a run on trial.
 
         Args:
-            config: The run.
-            gates_given: Its gates come from another run, so that it trains none of its own.
+            config: Its configuration.
+            gates_given: Whether its gates come from another run, so that it trains none.
+
+        Returns:
+            Bytes of main memory it needs with all examples; 0 on a CUDA card.
 
         Raises:
-            UserError: It cannot be begun, or does not fit.
+            UserError: It cannot start, or does not fit.
         """
         device = choose_device(config.device)
         data = config.data.without_variant()
@@ -93,7 +117,7 @@ class TrialStarts:
 
 
 def _few(examples: Examples) -> Examples:
-    """Copy a few examples, so that the memory of the others is freed."""
+    """Copy a few examples, so that the memory of the rest is freed."""
     return replace(
         examples,
         train_x=examples.train_x[:_FEW].copy(),

@@ -1,6 +1,6 @@
-"""Keeps weights while a run trains: after chosen epochs, and the best on the test set.
+"""Keep weights while a run trains: after chosen epochs, and the best on the test set.
 
-Where both are wanted, the best so far is kept at each of these epochs as well.
+If both are wanted, the best so far is also kept at each of these epochs.
 """
 
 from __future__ import annotations
@@ -16,22 +16,44 @@ from dgn_engine.storage.regular_files import FILE, read_regular
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.training.trainer import Trainer
 
-KEPT = folder_layout.KEPT  # the folder, within that of the run
+KEPT = folder_layout.KEPT  # subfolder of the run's folder
 BEST = "best.safetensors"
 
 
 def epoch_file(epoch: int) -> str:
-    """'epoch-0010.safetensors': the weights after ten epochs, those before the first is done."""
+    """Return the file name of the weights after an epoch.
+
+    Args:
+        epoch: Number of epochs trained; 0 for the initial weights.
+
+    Returns:
+        'epoch-0010.safetensors'.
+    """
     return f"epoch-{epoch:04}.safetensors"
 
 
 def best_until_file(epoch: int) -> str:
-    """'best-until-0010.safetensors': the weights at the best test score of the first ten epochs."""
+    """Return the file name of the best weights up to an epoch.
+
+    Args:
+        epoch: Number of epochs trained.
+
+    Returns:
+        'best-until-0010.safetensors'.
+    """
     return f"best-until-{epoch:04}.safetensors"
 
 
 def save_trainer(path: FilePath, trainer: Trainer) -> None:
-    """Both networks with what is needed to read them; raises `UserError` where that fails."""
+    """Write both networks, with what is needed to read them.
+
+    Args:
+        path: File to write.
+        trainer: The trainer.
+
+    Raises:
+        UserError: The file cannot be written.
+    """
     network = trainer.network
     state = NetworkState.of(
         *(network, trainer.config, trainer.regime, trainer.step_count),
@@ -41,14 +63,20 @@ def save_trainer(path: FilePath, trainer: Trainer) -> None:
 
 
 class WeightKeeper:
-    """Writes into `folder` the weights that the configuration wants kept.
+    """Writes the weights that the configuration asks to keep.
 
-    `measured` is called before a measurement is logged: after a kill either the weights are
-    there, or the epoch that ends with them is trained again.
+    Call `process_scores` before a measurement is logged: after a kill, either the weights exist or
+    the epoch is trained again.
     """
 
     def __init__(self, folder: FilePath, trainer: Trainer, first_step: int) -> None:
-        """`first_step`: where the last stage begins, 0 where nothing is trained before it."""
+        """Write the initial weights if they are wanted.
+
+        Args:
+            folder: Folder for the weights.
+            trainer: The trainer.
+            first_step: First step of the last stage; 0 without pre-training.
+        """
         self._folder, self._trainer, self._first = folder, trainer, first_step
         self._epochs = frozenset(trainer.config.training.keep_epochs)
         self._keep_best = trainer.config.training.keep_best
@@ -56,7 +84,15 @@ class WeightKeeper:
             save_trainer(folder / epoch_file(0), trainer)
 
     def measured(self, event: Measured, best: float) -> None:
-        """`best`: the highest test accuracy of this regime before this event, or NaN."""
+        """Write weights if this score calls for it.
+
+        Args:
+            event: The scores.
+            best: Highest test accuracy of this regime before this event, or NaN.
+
+        Raises:
+            UserError: A file cannot be written.
+        """
         trainer = self._trainer
         epoch, over = divmod(trainer.step_count, trainer.steps_per_epoch)
         wanted = not over and epoch in self._epochs
@@ -71,8 +107,10 @@ class WeightKeeper:
             self._keep_best_until(epoch)
 
     def _keep_best_until(self, epoch: int) -> None:
-        """Copy the best so far, once: a run that trains this epoch again after a kill may have
-        left the weights of a later one as its best."""
+        """Copy the best weights, once.
+
+        A run that repeats this epoch after a kill may already have the best weights of a later one.
+        """
         path = self._folder / best_until_file(epoch)
         if not path.exists():
             save_file(path, read_regular(self._folder / BEST, FILE))
