@@ -145,8 +145,8 @@ class ExactReadings:
             trouble = self._refined.executor.trouble
             and_why = f", and {trouble}" if trouble else ""
             why = (
-                f"{title}: reading {len(contexts.part(job.every).x)} probe examples would hold up "
-                f"training too long{and_why}; choose fewer probe examples or smaller images."
+                f"{title}: reading {len(contexts.part(job.every).x)} probe examples takes too "
+                f"long{and_why}; choose fewer probe examples or smaller images."
             )
             refusal = _absent(job, step, "too long", why)
         else:

@@ -70,7 +70,7 @@ def test_what_takes_too_long_is_read_of_fewer_examples_or_left_out(
     each = drift.k.npk_cost(run.architecture, 2)
     monkeypatch.setattr(drift, "BUDGET", 4.5 * each)
     found = drift.PROBE.read(run.probed.context(), {}, None)
-    assert found.facts["features"] == "Φ of 4 of 5 probe examples."
+    assert found.facts["features"] == "Φ from 4 of 5 probe examples."
     assert len(found.arrays["features"]) == len(found.arrays["labels"]) == 4
     monkeypatch.setattr(drift, "BUDGET", 2.5 * each)
     found = drift.PROBE.read(run.probed.context(), {}, None)

@@ -65,7 +65,7 @@ def test_what_is_measured_are_the_runs_own_steps_where_it_descends_plainly(
 ) -> None:
     run = make_run("DL", config("fc"))
     found = PROBE.read(run.probed.context(), {}, None)
-    assert found.facts["run"].startswith("The run's own steps are these")
+    assert found.facts["run"].startswith("The run itself takes these steps")
     for step in range(4):
         context = run.probed.context()
         again = PROBE.read(context, {}, None)

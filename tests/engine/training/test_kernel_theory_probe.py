@@ -59,6 +59,6 @@ def test_where_the_statement_does_not_hold_that_is_said(make_run: Callable[..., 
     assert "makes its own gates" in PROBE.read(make_run("ReLU").probed.context(), {}, None).absent
     assert "frozen" in PROBE.read(make_run("gates-only").probed.context(), {}, None).absent
     assert (
-        "begin as copies"
+        "start as copies"
         in PROBE.read(make_run("FR-DI").probed.context(), {}, None).facts["depends"]
     )

@@ -51,7 +51,7 @@ def test_large_images_are_means_of_blocks_and_odd_channels_are_averaged() -> Non
     assert max(found.shape) <= SIDE
     slow = x[1, :, 5:10, 250:255].mean()
     assert found.images[1, 1, 50] == round(255 * slow)
-    assert "the mean of 2 channels" in found.remark
+    assert "mean of 2 channels" in found.remark
     assert "reduced from 130×260 pixels" in found.remark
 
 

@@ -218,7 +218,7 @@ def test_what_would_take_more_than_five_seconds_between_two_steps_is_not_begun(
     bench.watch("p")
     bench.estimated = 5.1 / 8
     reading = bench.look()
-    assert reading.absent.startswith("Pee: a reading of 8 probe")
+    assert reading.absent.startswith("Pee: reading 8 probe")
     assert reading.facts == {"fault": "too long"}
     assert bench.read_at == []
 

@@ -371,7 +371,7 @@ def test_a_reading_cancelled_before_its_first_picture_says_so(bench: Bench) -> N
 def test_what_fails_is_one_sentence_in_its_place_and_one_event(bench: Bench) -> None:
     bench.look(5)
     bench.over("it ended")
-    assert bench.reading.absent == "Pee has no picture: it ended."
+    assert bench.reading.absent == "Pee is not available: it ended."
     assert (bench.reading.cancelled, bench.events) == (True, [])
     bench.clock += 1000
     assert bench.look(9) == (), "it is not tried again by itself"

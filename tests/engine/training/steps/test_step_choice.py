@@ -31,11 +31,11 @@ BF16 = replace(RunConfig(), training=replace(RunConfig().training, precision="bf
 @pytest.mark.parametrize(
     ("case", "way", "words"),
     [
-        (CASE, "dense", "backward pass of dense chains"),
-        (replace(CASE, dense=False), "autograd", "Written out by hand"),
-        (replace(CASE, compared=True), "autograd", "to compare with"),
+        (CASE, "dense", "closed-form backward pass"),
+        (replace(CASE, dense=False), "autograd", "hand-written convolution"),
+        (replace(CASE, compared=True), "autograd", "for comparison"),
         (replace(CASE, config=BF16), "autograd", "bf16"),
-        (replace(CASE, regime=find_regime("FRG")), "autograd", "gates of its own"),
+        (replace(CASE, regime=find_regime("FRG")), "autograd", "drawn gates"),
     ],
 )
 def test_gradients_are_written_by_hand_where_both_networks_are_dense_chains(
