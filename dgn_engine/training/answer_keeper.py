@@ -17,7 +17,7 @@ _CHECKPOINTS = 4  # checkpoints a run may return to, with a margin
 
 
 class AnswerKeeper:
-    """Collects the answers of the last regime and writes them before each checkpoint.
+    """The answers of the last regime, written before each checkpoint.
 
     Steps after the last checkpoint are repeated when a run continues, so the file may be as old as
     that. If it is newer, it also holds the best answers at earlier checkpoints, from which the run

@@ -23,9 +23,9 @@ from dgn_engine.training.trainer import Trainer
 
 
 class ControlledRun:
-    """Applies changes to a run and emits each as an event.
+    """The changes of a run, each applied between two steps and emitted as an event.
 
-    All methods run in the training thread, between two steps.
+    All methods run in the training thread.
 
     Attributes:
         before_change: Called with a description before weights are changed.

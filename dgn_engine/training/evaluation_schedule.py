@@ -35,13 +35,12 @@ class _Asked:
 
 
 class EvaluationSchedule:
-    """Emits `Measured`: train scores about 20 times per epoch, test scores at the end of each
-    epoch.
+    """Schedule of train scores (about 20 per epoch) and test scores (one per epoch).
 
-    Scores draw no random numbers and change no weights. A pending test pass advances chunk by
-    chunk, so that commands can be handled in between. A card is waited for only at the end of an
-    epoch and before a test; other train scores are emitted when they have arrived. All methods run
-    in the training thread.
+    Emits `Measured`. Scores draw no random numbers and change no weights. A pending test pass
+    advances chunk by chunk, so that commands can be handled in between. A card is waited for only
+    at the end of an epoch and before a test; other train scores are emitted when they have arrived.
+    All methods run in the training thread.
 
     Attributes:
         last_finite: Last step known to have a finite loss, or None.
@@ -192,9 +191,7 @@ class EvaluationSchedule:
         return self._test_due + max(wait - TEST_SHORTEST, 0.0)
 
     def restart(self) -> None:
-        """Emit the pending train scores, drop the test pass and test again soon: the network
-        changed.
-        """
+        """Restart the test pass, since the network changed; emit the pending train scores first."""
         self.settle()
         self.peaks.clear()
         if self._pass is not None:

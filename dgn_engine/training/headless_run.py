@@ -46,7 +46,7 @@ FRAMES = 40  # frames that a run keeps at least, whatever the watch budget
 
 
 class RunWatcher(Protocol):
-    """Follows a run, for example to draw a progress bar."""
+    """Follower of a run, such as a progress bar."""
 
     def stepped(self, step: int) -> None:
         """Note a step; called after each.
@@ -112,7 +112,7 @@ class NotBegunError(Exception):
 
 
 class HeadlessRun:
-    """Trains to the last epoch or until interrupted, recording into a folder if there is one."""
+    """A training to the last epoch or until interrupted, recorded if there is a folder."""
 
     def __init__(
         self,

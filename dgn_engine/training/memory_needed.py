@@ -178,10 +178,9 @@ def _count_activations(networks: _Networks, config: RunConfig, sizes: DataSizes,
 
 
 def _count_probes(networks: _Networks, config: RunConfig, sizes: DataSizes, use: RunUse) -> int:
-    """Return the gates and kernels of the probe examples, and in a window two copies of the
-    weights.
+    """Return the numbers in gates and kernels of the probe examples; 0 if no probes are read.
 
-    One copy is in the reading process, one holds the weights at the start. 0 if no probes are read.
+    In a window two copies of the weights are added: in the reading process, and from the start.
     """
     if not (use.live or use.probed):
         return 0
@@ -353,9 +352,7 @@ def check_memory(
 
 @dataclass(frozen=True)
 class _Free:
-    """Free bytes: of main memory, reclaimed from the previous run, and of the card if there is
-    one.
-    """
+    """Free bytes of main memory and card, and those the previous run will free."""
 
     main: float
     reclaimed: float

@@ -72,6 +72,11 @@ class RunningScore:
     """
 
     def __init__(self, device: torch.device) -> None:
+        """Start with sums of zero.
+
+        Args:
+            device: Device of the network; sums are float64 except on MPS.
+        """
         dtype = torch.float64 if device.type != "mps" else torch.float32
         self.sums = torch.zeros(2, dtype=dtype).to(device)
         self.examples = 0

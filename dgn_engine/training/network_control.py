@@ -23,7 +23,7 @@ from dgn_engine.training.steps.optimizer import NetworkOptimizer
 
 
 class NetworkControl:
-    """Draws weights, enters regimes, sets wiring, and loads given weights.
+    """The network and optimiser of a run: draws weights, enters regimes, sets wiring.
 
     Used by the training thread only.
 

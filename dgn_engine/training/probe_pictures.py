@@ -30,7 +30,7 @@ def pictures_of(
 
     Returns:
         uint8 images of at most `SIDE` pixels a side, or float32 vectors; otherwise the reason why
-            there are none.
+        there are none.
     """
     if x.ndim == 2 and x.shape[1] > LONGEST:
         why = f"The examples are vectors of {x.shape[1]:,} numbers, too long for a picture."
@@ -76,9 +76,7 @@ def _in_unit_range(images: Array) -> tuple[Array, list[str]]:
 
 
 def _reduced(images: Array) -> Array:
-    """Average square blocks of pixels until no side exceeds `SIDE`; incomplete blocks are cut
-    off.
-    """
+    """Average square blocks of pixels until no side exceeds `SIDE`, cutting off the rest."""
     block = -(-max(images.shape[2:]) // SIDE)
     n, channels, height, width = images.shape
     high, wide = max(height // block, 1), max(width // block, 1)

@@ -54,7 +54,7 @@ _WRITTEN = (RecordingPaused, RecordingResumed, RecordingMended, RunContinued, Re
 
 
 class Recording:
-    """Passes one run to its recorder. Never changes a weight or waits for the disk.
+    """The recording of one run: never changes a weight or waits for the disk.
 
     All methods run in the training thread; the recorder writes in a thread of its own.
     """
@@ -160,15 +160,14 @@ class Recording:
             self._framed_at = self._recorder.busy
 
     def _frame_every(self) -> float:
-        """Return the seconds between two frames that keep recording within its share of the
-        budget.
-        """
+        """Return the seconds between two frames that keep recording within its budget share."""
         spent = SHARED * (self._recorder.busy - self._framed_at)
         return min(max(FRAME_EVERY, self._run.budget.spacing(spent, FRAME_SHARE)), FRAME_LATEST)
 
     def tick(self) -> None:
-        """Emit the recorder's events and write a checkpoint if one is due; call between two
-        steps.
+        """Emit the recorder's events, and write a checkpoint if one is due.
+
+        Call it between two steps.
         """
         for event in self._recorder.take_events():
             self._emit(event)

@@ -1,9 +1,9 @@
-"""Restore a recorded run at any of its steps, by repeating steps from the nearest earlier
-checkpoint.
+"""Restore a recorded run at any of its steps.
 
-Changes between steps are repeated as logged. Steps are bit-exact functions of the state before
-them, so the result is the state the run had. Scores recorded on the way must be reproduced exactly;
-if they are not, as on another processor, the step is refused.
+Steps are repeated from the nearest earlier checkpoint, with the changes between them as logged.
+Steps are bit-exact functions of the state before them, so the result is the state the run had.
+Scores recorded on the way must be reproduced exactly; if they are not, as on another processor, the
+step is refused.
 """
 
 from __future__ import annotations
@@ -176,8 +176,9 @@ def _first_change(reader: RunReader, step: int) -> float:
 
 
 def _in_force(state: RunState) -> tuple[object, ...]:
-    """Return order, turns, probe set and dials, to recognise events that repeat the current
-    values.
+    """Return order, turns, probe set and dials, as far as events set them.
+
+    Events that leave these as they are announce a start, not a change.
     """
     wiring, dials = (state.wiring, state.rotation, state.shift, state.probe_digest), state.settings
     return (
@@ -222,7 +223,7 @@ class _LoggedSteps:
 
     @property
     def first_undone(self) -> float:
-        """Return the earliest step to which an undo among the changes returns; infinite without
+        """Return the earliest step that an undo among the changes returns to; infinite without
         one.
         """
         return min(
@@ -269,7 +270,7 @@ def _read_past(reader: RunReader, base: StoredCheckpoint | None, step: int) -> _
 
 
 class _Replay:
-    """Repeats the steps of a recorded run.
+    """The repetition of a recorded run's steps.
 
     Meanwhile its events are only compared with the log; afterwards they go to `emit`.
     """
@@ -418,9 +419,7 @@ class _Replay:
         run.probed.invalidate_readings()
 
     def _settings_after(self, place: int, run: Run) -> tuple[object, ...]:
-        """Return order, turns and dials after an undo: the current ones, unless the log says
-        otherwise.
-        """
+        """Return order, turns and dials after an undo: the current ones unless logged otherwise."""
         step = run.step_count
         turns, dials = run.control.wires, run.control.dials
         for following in self._past.changes[place + 1 :]:

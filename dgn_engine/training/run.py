@@ -253,7 +253,7 @@ class Run:
 
         Returns:
             None if they are not in main memory, or come from the user's files, which may have
-                changed.
+            changed.
         """
         own = find_data_set(data).takes_path or data.test_indices
         return None if own or data != self.config.data else self._examples

@@ -27,7 +27,7 @@ def capture(run: Run) -> Snapshot | None:
 
     Returns:
         Tensors on the CPU, and counters and settings; None once a loss was not finite. Reuses the
-            copy of this moment if there is one.
+        copy of this moment if there is one.
     """
     if run.control.snapshot is not None:
         return run.control.snapshot
@@ -103,8 +103,7 @@ def restore(run: Run, snapshot: Snapshot) -> None:
 
 
 def go_back(run: Run, snapshot: Snapshot) -> None:
-    """Return to an earlier state: networks, optimiser, regime, wiring, settings and order of the
-    data.
+    """Return to an earlier state: networks, optimiser, regime, wiring, settings, data order.
 
     Step counter and log continue. The next batches are those that followed the snapshot; scores
     cover the steps before and after it. Pre-training steps that remained then remain again. A

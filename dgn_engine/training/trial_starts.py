@@ -47,7 +47,7 @@ def check_can_end(config: RunConfig) -> None:
         config: Configuration of the run.
 
     Raises:
-        UserError: It has not.
+        UserError: One of these does not hold.
     """
     if not config.training.epochs:
         raise UserError(Where("training.epochs") + " is 0: the run would never end; set a number.")
@@ -69,7 +69,7 @@ def is_of_other_data(info: Mapping[str, Any], data: DataConfig) -> bool:
 
 
 class TrialStarts:
-    """Starts runs on the CPU with next to no examples.
+    """Trial starts of runs, on the CPU with next to no examples.
 
     Attributes:
         sizes: Numbers of training and test examples, by data set.

@@ -63,7 +63,7 @@ def save_trainer(path: FilePath, trainer: Trainer) -> None:
 
 
 class WeightKeeper:
-    """Writes the weights that the configuration asks to keep.
+    """Writer of the weights that the configuration asks to keep.
 
     Call `process_scores` before a measurement is logged: after a kill, either the weights exist or
     the epoch is trained again.

@@ -71,6 +71,11 @@ class OwnGates(StackedGates):
     """Gates that each network makes itself: hard, soft or always open."""
 
     def __init__(self, gate: Gate) -> None:
+        """Use one gate function for all networks.
+
+        Args:
+            gate: Their gate function γ.
+        """
         self._gate = gate
 
     def gate(self, layer: int, q: Tensor) -> Tensor:

@@ -319,6 +319,12 @@ class StackedExamples:
     """
 
     def __init__(self, inputs: Sequence[Tensor], labels: Sequence[Tensor]) -> None:
+        """Stack the labels; inputs stay as they are.
+
+        Args:
+            inputs: Inputs of each network, (n, inputs).
+            labels: Labels of each network, (n,) int.
+        """
         self._inputs = inputs
         self.one = all(x is inputs[0] for x in inputs)
         self._labels = torch.stack(list(labels))  # (B, n)
@@ -362,7 +368,7 @@ def scores(kind: Loss, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, 
 
     Returns:
         Mean losses (B,), correct answers (B, m) bool, and the gradient of each mean loss, (B, C,
-            m).
+        m).
     """
     examples, classes = labels.shape[1], logits.shape[1]
     chosen = labels[:, None, :]

@@ -15,7 +15,7 @@ from dgn_engine.training.trainer import Trainer
 
 
 class StackedWeights:
-    """Binds B trainers: changes of the stack are changes of their networks.
+    """The weights of B trainers as one stack: changes of the stack are changes of their networks.
 
     Attributes:
         value: The value networks.

@@ -1,6 +1,4 @@
-"""Probes: quantities measured on the probe set during training. Each module defines one as
-PROBE.
-"""
+"""Probes: quantities measured on the probe set during training, one module each."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Refine expensive kernels: few examples first, then an estimate on all of them, then the exact
-kernel.
+"""Refine expensive kernels: exact on a few examples, estimated on all, exact on all.
 
 Each `next` of these generators is one slice of work. Its duration decides how many examples the
 next slice takes, how much time is left, and whether the exact kernel is feasible.
@@ -163,9 +162,7 @@ def takes_over(made: WorkSlice, shown: WorkSlice | None) -> bool:
 
 
 def _is_rough(step: WorkSlice) -> bool:
-    """Return whether an estimate has an error above `TOO_ROUGH` or fewer than `FEWEST`
-    eigenvalues.
-    """
+    """Return whether an estimate has an error above `TOO_ROUGH`, or too few eigenvalues."""
     values = step.result.arrays.get("eigenvalues") if step.result is not None else None
     if step.error > 0.0 and values is not None and np.isfinite(values).sum() < FEWEST:
         return True
@@ -298,7 +295,7 @@ def first_look(
 
     Returns:
         Seconds of a forward pass per example, and the subset for a picture within `FIRST_PICTURE`;
-            None if all examples fit.
+        None if all examples fit.
     """
     n = len(context.x)
     every = max(n // FEWEST, 1)

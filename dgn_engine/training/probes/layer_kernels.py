@@ -92,9 +92,7 @@ def is_dense_chain(architecture: Architecture) -> bool:
 
 
 def _order(context: ProbeContext) -> tuple[int, ...]:
-    """Return the gate layer of each value layer; the identity if the network makes its own
-    gates.
-    """
+    """Return the gate layer of each value layer; the identity without a feature network."""
     network = context.network
     return tuple(range(len(context.gates))) if network.own_gates else network.wiring
 

@@ -222,9 +222,7 @@ def _count(chain: Architecture) -> float:
 def _made(
     context: ProbeContext, part: k.SubNetwork, weights: Sequence[Tensor], example: int
 ) -> Tensor:
-    """Return the logits (C,) that a sub-network adds for an example, under the gates of the
-    whole.
-    """
+    """Return the logits (C,) of one sub-network for an example, under the gates of the whole."""
     shared, row = context.kernels, slice(example, example + 1)
     gates = [context.gates[index][row].double() for index in part.gates]
     masks = [shared.trace.value.masks[index][row] for index in part.masks]

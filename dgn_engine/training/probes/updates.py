@@ -83,9 +83,7 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
 
 
 def _known(kept: Layers, name: str, now: list[Tensor]) -> list[Tensor]:
-    """Return the earlier weights of a network; the current ones if none were kept or shapes
-    differ.
-    """
+    """Return the earlier weights of a network; the current ones if there are none that fit."""
     earlier = kept.get(name, now)
     return earlier if [a.shape for a in earlier] == [b.shape for b in now] else now
 

@@ -27,10 +27,10 @@ from dgn_engine.training.readings.watch_budget import WatchBudget, seconds_awake
 
 
 class ExactReadings:
-    """Creates exact jobs and turns their answers into readings; retries on fewer examples if memory
-    runs out.
+    """Exact readings of a schedule: jobs to submit, and the readings made of their answers.
 
-    All methods run in the training thread.
+    If memory runs out, a reading is repeated on fewer examples. All methods run in the training
+    thread.
 
     Attributes:
         here: Executor that reads in this thread.
@@ -48,9 +48,20 @@ class ExactReadings:
         refined: RefinedReadings,
         emit: Callable[[Event], None],
     ) -> None:
+        """Start without jobs.
+
+        Args:
+            probes: Probes by key.
+            readings: Displayed readings by probe, changed in place.
+            read_at: When each probe was read, changed in place; missing ones are due at once.
+            sizes: Chooses the number of examples.
+            budget: Pays for the readings.
+            refined: Readings refined by an executor.
+            emit: Takes scalars and failures.
+        """
         self.here = InlineReadings(budget.clock, budget.busy)
         self.aside: ReadingExecutor = self.here
-        self.overflowed = False  # a reading saw weights that are not finite
+        self.overflowed = False
         self._probes = probes
         self._readings = readings
         self._read_at = read_at
@@ -93,7 +104,7 @@ class ExactReadings:
 
         Returns:
             The job; None if it cannot be read, in which case the reason is published as its
-                reading.
+            reading.
         """
         budget, probe, memory = self._budget, self._probes[name], self._memory.get(name)
         began, busy = budget.clock(), budget.busy()

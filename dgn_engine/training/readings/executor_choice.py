@@ -1,6 +1,4 @@
-"""Choose where a session computes expensive readings: in a process, or on the card of the
-networks.
-"""
+"""Choose where a session computes expensive readings: in a process, or on the card."""
 
 from __future__ import annotations
 
@@ -15,8 +13,7 @@ from dgn_engine.training.readings.stream_readings import StreamReadings
 
 
 class ExecutorChoice:
-    """The executor shared by the displayed and the compared network; it follows the displayed one's
-    device.
+    """The executor that displayed and compared network share, by the displayed one's device.
 
     Attributes:
         executor: The current executor.

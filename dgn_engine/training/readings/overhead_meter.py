@@ -127,16 +127,9 @@ def seconds_of_main_thread() -> float:
 
 
 class OverheadMeter:
-    """Schedules quiet stretches and compares them with overall time.
+    """Meter of the viewer overhead: schedules quiet stretches and compares them with overall time.
 
     All methods run in the training thread.
-
-    Args:
-        clock: Returns wall seconds.
-        busy: Returns processor seconds of the training thread; wall seconds if a card does the
-            work.
-        queued: Returns seconds this thread was ready without a processor; NaN if unknown.
-        others: Returns processor seconds of the other threads.
 
     Attributes:
         steps: Steps taken, counted by the caller.
@@ -152,6 +145,15 @@ class OverheadMeter:
         queued: Callable[[], float] = queued_seconds,
         others: Callable[[], float] = seconds_of_other_threads,
     ) -> None:
+        """Start without measurements.
+
+        Args:
+            clock: Returns wall seconds.
+            busy: Returns processor seconds of the training thread; wall seconds if a card does the
+                work.
+            queued: Returns seconds this thread was ready without a processor; NaN if unknown.
+            others: Returns processor seconds of the other threads.
+        """
         self._clock = clock
         self._busy = busy
         self._queued = queued

@@ -35,7 +35,7 @@ TOGETHER = 0.25  # of the time between rounds: probes due within it are read alo
 
 
 class ScalarTrace:
-    """Emits scalars of readings, tagged with the probe examples they come from.
+    """The scalars of readings, tagged with the probe examples they come from.
 
     Attributes:
         counted_as: Number of all probe examples; 0 if as many as at the start of the run.
@@ -43,6 +43,11 @@ class ScalarTrace:
     """
 
     def __init__(self, emit: Callable[[Event], None]) -> None:
+        """Start untagged.
+
+        Args:
+            emit: Takes the tagged events.
+        """
         self._emit = emit
         self.counted_as = 0
         self.chosen = ""
@@ -206,8 +211,9 @@ class ProbeSchedule:
         self.dropped = True
 
     def invalidate_comparing(self) -> None:
-        """Discard the readings of comparing probes and make them due, since the compared network
-        changed.
+        """Discard the readings of comparing probes, since the compared network changed.
+
+        They are due at once.
         """
         for name in self._watched:
             if self._probes[name].compares:
@@ -324,8 +330,8 @@ class ProbeSchedule:
         return self._sizes.quick_share(name, whole) != 1
 
     def _refine(self, heavy: list[str], contexts: StepContexts) -> None:
-        """Start refining these probes, cheapest first; those without a picture get a quick one
-        now.
+        """Start refining these probes, cheapest first, with a quick reading of those without a
+        picture.
         """
         whole, sizes = contexts.whole, self._sizes
         heavy = sorted(heavy, key=lambda name: sizes.seconds(name, whole, 1))

@@ -1,6 +1,4 @@
-"""Run expensive probes in a low-priority process, slice by slice, so that training is not held
-up.
-"""
+"""Run expensive probes in a low-priority process, in slices that do not hold up training."""
 
 from __future__ import annotations
 

@@ -17,8 +17,7 @@ from dgn_engine.training.readings.watch_budget import WatchBudget
 
 
 class ReadingExecutor(ABC):
-    """Computes probe readings, inline or elsewhere; chosen when a run starts, shared by several
-    schedules.
+    """Executor of probe readings, shared by several schedules and chosen when a run starts.
 
     Threads: every method is called by the training thread. Answers are delivered in that thread,
     from within `submit` or `deliver_answers` (or `close`, if it gives a reason), and never after
@@ -82,7 +81,7 @@ class ReadingExecutor(ABC):
 
 
 class InlineReadings(ReadingExecutor):
-    """Reads in the calling thread: the answer is delivered before `submit` returns."""
+    """Executor in the calling thread: the answer is delivered before `submit` returns."""
 
     def __init__(
         self,

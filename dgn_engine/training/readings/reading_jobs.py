@@ -36,6 +36,12 @@ class StepContexts:
     """
 
     def __init__(self, whole: ProbeContext, step: int) -> None:
+        """Wrap the probe examples of a step.
+
+        Args:
+            whole: All probe examples.
+            step: Training step.
+        """
         self.whole = whole
         self.step = step
         self.key = next(_keys)

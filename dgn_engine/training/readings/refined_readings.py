@@ -23,7 +23,7 @@ STOPPED = "Cancelled before there was a first estimate."
 
 
 class JobPace:
-    """Estimates the remaining time of a job from its slices."""
+    """Remaining time of a job, extrapolated from its slices."""
 
     def __init__(self) -> None:
         self._first: tuple[float, float] | None = None  # share and seconds of the first slice

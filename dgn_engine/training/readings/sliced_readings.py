@@ -1,6 +1,4 @@
-"""Run expensive readings in slices between the steps of a watched loop, in the loop's own
-thread.
-"""
+"""Run expensive readings in slices between the steps of a watched loop, in its own thread."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ class _BegunJob:
 
 
 class SlicedReadings(ReadingExecutor):
-    """Computes one slice, of about half a second, per call of `deliver_answers`.
+    """Executor of one slice, of about half a second, per call of `deliver_answers`.
 
     A reading ends sooner than in a process with a core of its own: once its estimate is within
     `GOOD`, or after `LONGEST` seconds.

@@ -129,7 +129,7 @@ class SideStream:
 
 
 class StreamReadings(ReadingExecutor):
-    """Reads on a side stream of the card, in this process.
+    """Executor on a side stream of the card, in this process.
 
     Only the side thread touches refined jobs; it takes orders between slices. Exact readings are
     delivered together once the last of them is done.

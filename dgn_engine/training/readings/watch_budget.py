@@ -99,8 +99,7 @@ class _Rate:
 
 
 class WatchBudget:
-    """The ledger of one run: what watching may cost, has cost, and when each probe may be read
-    again.
+    """The ledger of one run: what watching may cost and has cost, and when probes are due.
 
     All methods run in the training thread.
 

@@ -132,6 +132,11 @@ class DenseWeights:
     """
 
     def __init__(self, network: GatedNetwork) -> None:
+        """Move the weights of a network into flat buffers.
+
+        Args:
+            network: A dense chain; its parameters become views.
+        """
         gated = len(network.architecture.gated_shapes)
         stacks = ((network.value, gated + 1), (network.feature, gated))  # without the feature head
         (first, behind), (second, others) = (_parameters(*stack) for stack in stacks)
@@ -167,6 +172,13 @@ class DenseLayers:
     """Weights (outputs, inputs) and biases (outputs,) of the first layers, with their gradients."""
 
     def __init__(self, stack: Stack, count: int, gradients: dict[int, Tensor]) -> None:
+        """Collect views of weights, biases and gradients.
+
+        Args:
+            stack: Value or feature network, with flat weights.
+            count: Number of layers, from the first.
+            gradients: Gradient of each parameter, by its id.
+        """
         biases = list(stack.biases)[:count] or [None] * count
         owners = list(stack.weights)[:count]
         self.weights = [cast(Tensor, weight).detach() for weight in owners]
@@ -219,6 +231,13 @@ class UnitBuffer:
     """One number per gated unit and example: `flat` holds all, `layers[l]` is a view (m, w_l)."""
 
     def __init__(self, like: Tensor, examples: int, widths: Sequence[int]) -> None:
+        """Allocate the buffer, uninitialised.
+
+        Args:
+            like: Sets dtype and device.
+            examples: Batch size m.
+            widths: Units w_l of each layer.
+        """
         self.flat = like.new_empty(examples * sum(widths))
         pieces = torch.split(self.flat, [examples * width for width in widths])
         pairs = zip(pieces, widths, strict=True)
@@ -226,8 +245,14 @@ class UnitBuffer:
 
 
 class PassBuffers:
-    """Activation buffers of one network: q (`pre`), z (`given`), dL/dz (`into`) and dL/dq
-    (`delta`).
+    """Activation buffers of one network, one number per gated unit and example.
+
+    Attributes:
+        layers: Weights of the network.
+        pre: Pre-activations q.
+        given: Outputs z.
+        into: dL/dz.
+        delta: dL/dq.
     """
 
     def __init__(

@@ -65,6 +65,12 @@ class DenseStep:
     """
 
     def __init__(self, network: GatedNetwork, kind: Loss) -> None:
+        """Bind a network; buffers are allocated by the first step.
+
+        Args:
+            network: A network for which `is_dense_chain` holds.
+            kind: The loss.
+        """
         self._network = network
         self._kind: Loss = kind
         self._weights: DenseWeights | None = None
@@ -124,6 +130,14 @@ class DensePass:
     def __init__(
         self, network: GatedNetwork, weights: DenseWeights, kind: Loss, examples: int
     ) -> None:
+        """Allocate the buffers for the network's current settings.
+
+        Args:
+            network: The network.
+            weights: Its flat weights.
+            kind: The loss.
+            examples: Batch size m.
+        """
         self._gated = len(network.architecture.gated_shapes)
         trains = network.trains or ("value", "feature")
         self._value = PassBuffers(weights.value, examples, self._gated)

@@ -64,6 +64,11 @@ class CudaCard:
     """A CUDA device. Only the training thread captures graphs."""
 
     def __init__(self, device: torch.device) -> None:
+        """Bind a device; the side stream is created on first use.
+
+        Args:
+            device: A CUDA device.
+        """
         self._device = device
 
     @cached_property
@@ -212,7 +217,7 @@ class Stepped(Protocol):
 
 
 class StepRunner(Protocol):
-    """Launches steps, eagerly or as graphs; the caller need not know which."""
+    """Launcher of steps, eager or as graphs; the caller need not know which."""
 
     def step(self, rows: Tensor) -> None:
         """Take one step.
@@ -226,9 +231,14 @@ class StepRunner(Protocol):
 
 
 class EagerSteps:
-    """Launches one operation after another."""
+    """Eager launches: one operation after another."""
 
     def __init__(self, stepped: Stepped) -> None:
+        """Hold the network or stack weakly.
+
+        Args:
+            stepped: What to step.
+        """
         self._stepped: Stepped = weakref.proxy(stepped)
 
     def step(self, rows: Tensor) -> None:
@@ -257,10 +267,10 @@ class _Size:
 
 
 class GraphSteps:
-    """Launches steps as CUDA graphs, one per batch size.
+    """Launches as CUDA graphs, one per batch size.
 
-    A new structure (regime, wiring, or a setting compiled into the kernels) is warmed up with real
-    steps, then captured again.
+    A new capture key (regime, wiring, or a setting compiled into the kernels) is warmed up with
+    real steps, then captured again.
 
     Attributes:
         trouble: Why steps are eager for good; '' while graphs are in use.
@@ -269,6 +279,12 @@ class GraphSteps:
     """
 
     def __init__(self, stepped: Stepped, card: Card) -> None:
+        """Hold the network or stack weakly; nothing is captured yet.
+
+        Args:
+            stepped: What to step.
+            card: Captures the graphs.
+        """
         self._stepped: Stepped = weakref.proxy(stepped)
         self._card = card
         self._structure: Hashable = None

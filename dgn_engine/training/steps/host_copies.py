@@ -16,6 +16,12 @@ class HostCopy:
     """A tensor on its way to the host."""
 
     def __init__(self, host: Tensor, arrived: torch.cuda.Event | None = None) -> None:
+        """Wrap a copy.
+
+        Args:
+            host: Tensor on the CPU, filled once `arrived` is done.
+            arrived: Event of the copy; None if it is complete.
+        """
         self._host = host
         self._arrived = arrived
 
@@ -42,9 +48,14 @@ class HostCopy:
 
 
 class Courier:
-    """Copies tensors of one device to the host while the training stream keeps running."""
+    """Copies of tensors to the host, made while the training stream keeps running."""
 
     def __init__(self, device: torch.device) -> None:
+        """Bind a device; the side stream is created on first use.
+
+        Args:
+            device: Device of the tensors.
+        """
         self._device = device
 
     @cached_property

@@ -18,7 +18,7 @@ def signs(labels: Tensor, classes: int) -> Tensor:
 
     Returns:
         (n, 1) for one logit (class 0 is -1, class 1 is +1), else one-versus-rest (n, C), in torch's
-            default dtype.
+        default dtype.
     """
     if classes == 1:
         return (2.0 * labels.to(torch.get_default_dtype()) - 1.0).unsqueeze(1)

@@ -44,7 +44,7 @@ def step_precision(kind: Precision, device: torch.device) -> AbstractContextMana
 
 
 class NetworkStep:
-    """Computes the steps of one network for a `StepRunner`, without waiting for the device.
+    """The steps of one network, as a `StepRunner` launches them: never waits for the device.
 
     Attributes:
         on_eager: Called with the reason if steps cannot be captured although they should be.
@@ -53,6 +53,14 @@ class NetworkStep:
     def __init__(
         self, config: RunConfig, control: NetworkControl, batches: Batches, score: RunningScore
     ) -> None:
+        """Bind the parts of a trainer.
+
+        Args:
+            config: Configuration of the run.
+            control: The network and its optimiser.
+            batches: The training examples.
+            score: Receives the loss of each batch.
+        """
         self._config = config
         self._control = control
         self._batches = batches
@@ -186,7 +194,7 @@ def is_chain_of_convolutions(architecture: Architecture) -> bool:
 
     Returns:
         True if no convolution is normalised or circular, and only pooling, flatten and dense layers
-            follow.
+        follow.
     """
     convolutions = [node for node in architecture.nodes if isinstance(node, Conv)]
     others = (GlobalAveragePool, Flatten, Dense)

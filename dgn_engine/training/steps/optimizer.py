@@ -29,6 +29,12 @@ class NetworkOptimizer:
     """
 
     def __init__(self, config: TrainingConfig, network: GatedNetwork) -> None:
+        """Create the torch optimiser.
+
+        Args:
+            config: Optimiser, learning rate and its hyperparameters.
+            network: The network to train.
+        """
         groups = [
             {"params": list(network.value.parameters())},
             {"params": list(network.feature.parameters())},
