@@ -134,8 +134,8 @@ def branch_name(config: RunConfig, regime: str, step: int) -> str:
     Returns:
         For example '20260102-030405-fl-fc-mnist-from-500'.
     """
-    words = f"{regime}-{config.net.short}-{config.data.name.partition(':')[0]}"
-    return f"{datetime.now():%Y%m%d-%H%M%S}-{words}-from-{step}"
+    parts = f"{regime}-{config.net.short}-{config.data.name.partition(':')[0]}"
+    return f"{datetime.now():%Y%m%d-%H%M%S}-{parts}-from-{step}"
 
 
 def _set_end(run: Run, steps: int | None) -> None:

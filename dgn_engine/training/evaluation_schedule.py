@@ -236,13 +236,13 @@ class EvaluationSchedule:
             self._pass = (self._test_pass(), awaited)
 
     def _add_to_epoch(self, train: Score, epoch_ends: bool) -> None:
-        right, seen = self.epoch_so_far
+        right, count = self.epoch_so_far
         if train.examples:
-            right, seen = right + train.accuracy * train.examples, seen + train.examples
+            right, count = right + train.accuracy * train.examples, count + train.examples
         if epoch_ends:
-            self.epoch_accuracy = right / seen if seen else math.nan
-            right, seen = 0.0, 0
-        self.epoch_so_far = (right, seen)
+            self.epoch_accuracy = right / count if count else math.nan
+            right, count = 0.0, 0
+        self.epoch_so_far = (right, count)
 
     def _test_pass(self, most: int | None = None) -> TestPass:
         trainer = self._trainer

@@ -186,7 +186,7 @@ class HeadlessRun:
         self._emit(run.started(paused=False))
         ignored = run.ignored(live=False, recorded=recorded, named=self._named)
         if ignored:
-            self._emit(SettingsIgnored(tuple(one.sentence for one in ignored)))
+            self._emit(SettingsIgnored(tuple(setting.sentence for setting in ignored)))
         self._keep(run, folder)
         if folder is not None:
             self._recording = begin_recording(folder, run, self._emit, self._every)

@@ -110,10 +110,10 @@ def ignored_settings(
 
 def _reasons(config: RunConfig, facts: RunFacts) -> Iterator[tuple[str, str]]:
     """Yield the key of each setting without effect, with a sentence."""
-    seen = set()
+    reported = set()
     for place, why in (*_unmet(config, facts), *_by_facts(config, facts)):
-        if place not in seen:
-            seen.add(place)
+        if place not in reported:
+            reported.add(place)
             yield place, Where(place) + " has no effect: " + why + "."
     examples, batch = facts.examples, config.training.batch
     if examples is not None and batch > examples[0]:

@@ -76,7 +76,9 @@ def read_initial_weights(
     gates = values = None
     if config.gating.gates_from:
         if not regime.takes_gates:
-            takers = " or ".join(each.name for each in all_regimes() if each.takes_gates)
+            takers = " or ".join(
+                candidate.name for candidate in all_regimes() if candidate.takes_gates
+            )
             raise UserError(
                 Where("gating.gates_from")
                 + f" needs {takers}; {regime.name} does not use copied gates.",

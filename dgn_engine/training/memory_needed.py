@@ -134,7 +134,7 @@ def memory_needed(
     networks = _Networks.of(config, architecture)
     gradients, optimiser, copies = _count_trained(networks, config)
     activations = NUMBER * _count_activations(networks, config, sizes, use.card)
-    kept = _CHECKPOINT * use.recorded + use.live  # in a window undo keeps one more
+    copies_kept = _CHECKPOINT * use.recorded + use.live  # in a window undo keeps one more
     return MemoryNeeded(
         weights=NUMBER * networks.weights,
         gradients=NUMBER * gradients,
@@ -144,7 +144,7 @@ def memory_needed(
         probes=NUMBER * _count_probes(networks, config, sizes, use),
         gates=_drawn_gates(networks, sizes, activations + NUMBER * (gradients + optimiser)),
         copies=NUMBER * copies,
-        checkpoints=NUMBER * kept * (networks.weights + optimiser),
+        checkpoints=NUMBER * copies_kept * (networks.weights + optimiser),
     )
 
 
@@ -186,8 +186,8 @@ def _count_probes(networks: _Networks, config: RunConfig, sizes: DataSizes, use:
         return 0
     probes = min(config.probe_examples, sizes.train)
     gates = [math.prod(shape) for shape in networks.wide.gated_shapes]
-    kept = probes * sum(gates) + probes**2 * len(gates)
-    return kept + 2 * networks.weights * use.live
+    probe_numbers = probes * sum(gates) + probes**2 * len(gates)
+    return probe_numbers + 2 * networks.weights * use.live
 
 
 def _drawn_gates(networks: _Networks, sizes: DataSizes, trained: int) -> int:
@@ -221,7 +221,7 @@ class _Networks:
         """Return the networks of a configuration."""
         tiling, regime = config.gating.tiling, find_regime(config.gating.regime)
         wide = tiled(architecture, tiling) if tiling else architecture
-        value, feature = (_Network.of(one, config.net.bias) for one in (wide, architecture))
+        value, feature = (_Network.of(shapes, config.net.bias) for shapes in (wide, architecture))
         by_hand = value.dense and config.training.precision != "bf16" and not regime.drawn_gates
         return _Networks(wide, value, feature, regime, by_hand)
 
@@ -396,9 +396,12 @@ def _what_fits(
         options = options_of(config.net)
         for option in net.options:
             if type(option.default) is int:
-                place, to = f"net.options.{option.name}", partial(_with_option, config, option.name)
+                setting_name, to = (
+                    f"net.options.{option.name}",
+                    partial(_with_option, config, option.name),
+                )
                 changes.append(
-                    _Reduction(place, int(option.least or 1), int(options[option.name]), to)
+                    _Reduction(setting_name, int(option.least or 1), int(options[option.name]), to)
                 )
     # Large numbers are finer steps: widths first.
     changes.sort(key=lambda option: -option.now)

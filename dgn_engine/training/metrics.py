@@ -59,8 +59,8 @@ class PendingScore:
             NaN loss and accuracy without examples.
         """
         total, right = self.sums.tensor.tolist()
-        seen = self.examples or math.nan
-        return Score(total / seen, right / seen, self.examples)
+        count = self.examples or math.nan
+        return Score(total / count, right / count, self.examples)
 
 
 class RunningScore:

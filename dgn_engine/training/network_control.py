@@ -230,8 +230,8 @@ class NetworkControl:
             return
         like = network.get_buffer("random_input")
         feature = Stack(self.base, bias=biased).to(like.device)
-        for theirs, ours in zip(network.feature.weights, feature.weights, strict=True):
-            ours.data.copy_(theirs.data)
+        for old, new in zip(network.feature.weights, feature.weights, strict=True):
+            new.data.copy_(old.data)
         network.feature = feature
         self.optimizer.replace_feature(feature)
 

@@ -318,22 +318,22 @@ class _Replay:
         past = self._past
         if past.gap is not None:
             raise self._refusal("log lines are missing on the way", past.gap)
-        swaps = [one for one in past.changes if isinstance(one, RegimeSwapped)]
+        swaps = [logged for logged in past.changes if isinstance(logged, RegimeSwapped)]
         needed = {swap.of_step for swap in swaps if swap.undone}
         self._repeats = True
         run.evaluation.repeat(past.scores)
-        for place, change in enumerate(past.changes):
+        for index, change in enumerate(past.changes):
             for step in sorted(needed):
                 # The base checkpoint is loaded when needed.
-                begins = place == 0 and self._base is not None and step == run.step_count
+                begins = index == 0 and self._base is not None and step == run.step_count
                 if run.step_count <= step < change.step and not begins:
                     self._advance(run, step, report)
                     if (copy := capture(run)) is not None:
-                        self._passed.append((place - 1, copy))
+                        self._passed.append((index - 1, copy))
             self._advance(run, change.step, report)
             if change.step in needed and (copy := capture(run)) is not None:
-                self._before.append((place, copy))
-            self._carry_out(change, place, run)
+                self._before.append((index, copy))
+            self._carry_out(change, index, run)
         self._advance(run, self._step, report)
         run.settle()
         run.evaluation.repeat(None)
@@ -360,11 +360,11 @@ class _Replay:
             self._begin,
         )
 
-    def _carry_out(self, change: _LoggedChange, place: int, run: Run) -> None:
+    def _carry_out(self, change: _LoggedChange, index: int, run: Run) -> None:
         try:
             match change:
                 case RegimeSwapped() if change.undone:
-                    self._undo(change, place, run)
+                    self._undo(change, index, run)
                 case RegimeSwapped(source=""):
                     run.control.swap(change.after, restart_value=VALUE in change.redrawn)
                 case RegimeSwapped() | WeightsTaken():
@@ -387,7 +387,7 @@ class _Replay:
             why = f"a change at step {change.step:,} cannot be repeated: {refusal}".rstrip(".")
             raise self._refusal(why, change.step) from None
 
-    def _undo(self, change: RegimeSwapped, place: int, run: Run) -> None:
+    def _undo(self, change: RegimeSwapped, index: int, run: Run) -> None:
         """Return to the state before an undone change.
 
         It is a copy made on the way, or a checkpoint written then; ambiguous states are refused.
@@ -399,13 +399,15 @@ class _Replay:
             raise self._refusal(f"{why} order of the data", change.step)
         passed = self._passed if change.undone == BACK_FROM_DIVERGENCE else ()
         copies = [*self._before, *passed]
-        copied = [state for position, state in copies if position < place and _fits(state, change)]
+        copied = [state for position, state in copies if position < index and _fits(state, change)]
         written = [state for state in self._written_before(change) if _fits(state[1], change)]
         states = (
-            copied or [state for kept, state in written if kept] or [state for _, state in written]
+            copied
+            or [state for caused, state in written if caused]
+            or [state for _, state in written]
         )
         if len(states) > 1:  # of one step: tell them apart by the settings that followed
-            set_then = self._settings_after(place, run)
+            set_then = self._settings_after(index, run)
             states = [state for state in states if _settings_of(state) == set_then] or states
         if not states or not all(_same_state(states[0], state) for state in states[1:]):
             raise self._refusal(
@@ -418,11 +420,11 @@ class _Replay:
         go_back(run, states[0])
         run.probed.invalidate_readings()
 
-    def _settings_after(self, place: int, run: Run) -> tuple[object, ...]:
+    def _settings_after(self, index: int, run: Run) -> tuple[object, ...]:
         """Return order, turns and dials after an undo: the current ones unless logged otherwise."""
         step = run.step_count
         turns, dials = run.control.wires, run.control.dials
-        for following in self._past.changes[place + 1 :]:
+        for following in self._past.changes[index + 1 :]:
             match following:
                 case Rewired() if following.step == step:
                     turns = following.order, following.rotation, following.shift

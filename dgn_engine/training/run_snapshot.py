@@ -209,8 +209,8 @@ def _restore(run: Run, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) 
         (int(at), int(source_step)) for at, source_step in state.get("put_backs", ())
     )
     awaited = state["awaited"]
-    right, seen = state.get("epoch_train", (0.0, 0))
+    right, count = state.get("epoch_train", (0.0, 0))
     run.evaluation.peaks = [float(peak) for peak in state.get("train_peaks", ())]
     run.evaluation.resume(
-        None if awaited is None else from_plain(Measured, awaited), (float(right), int(seen))
+        None if awaited is None else from_plain(Measured, awaited), (float(right), int(count))
     )

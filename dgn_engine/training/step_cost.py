@@ -169,5 +169,5 @@ def _seconds_a_pass(architecture: Architecture, examples: int) -> float:
     work = operations(architecture) * examples
     numbers = sum(math.prod(shape) for _, shape in architecture.shapes() if len(shape) > 1)
     rate = CONV if numbers else DENSE
-    each = LAYER if is_dense_architecture(architecture) else NODE
-    return len(architecture.nodes) * each + work / rate + numbers * examples * ELEMENT
+    per_node = LAYER if is_dense_architecture(architecture) else NODE
+    return len(architecture.nodes) * per_node + work / rate + numbers * examples * ELEMENT

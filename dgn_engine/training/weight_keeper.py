@@ -94,8 +94,8 @@ class WeightKeeper:
             UserError: A file cannot be written.
         """
         trainer = self._trainer
-        epoch, over = divmod(trainer.step_count, trainer.steps_per_epoch)
-        wanted = not over and epoch in self._epochs
+        epoch, remainder = divmod(trainer.step_count, trainer.steps_per_epoch)
+        wanted = not remainder and epoch in self._epochs
         if wanted:
             save_trainer(self._folder / epoch_file(epoch), trainer)
         accuracy = event.test_accuracy

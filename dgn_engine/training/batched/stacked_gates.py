@@ -163,10 +163,12 @@ class FrozenGates(StackedGates):
             x: Ignored.
         """
         table = self._tables[train]
-        found = table[:, rows] if rows.dim() == 1 else table[self._makers, rows]
+        gates_at_rows = table[:, rows] if rows.dim() == 1 else table[self._makers, rows]
         # (sources, m, layers, units) → (sources, layers, units, m)
-        made = found.permute(0, 2, 3, 1).to(self._dtype, memory_format=torch.contiguous_format)
-        self._gates = self._wires[train].gates(made)
+        gates = gates_at_rows.permute(0, 2, 3, 1).to(
+            self._dtype, memory_format=torch.contiguous_format
+        )
+        self._gates = self._wires[train].gates(gates)
 
 
 class TrainedGates(StackedGates):
@@ -252,13 +254,13 @@ def _alike(
     networks: Sequence[GatedNetwork], data: Sequence[DeviceData], first: int, second: int
 ) -> bool:
     """Return whether two feature networks make the same gates for the same examples."""
-    ours, theirs = (networks[place].feature.state_dict() for place in (first, second))
+    ours, others = (networks[index].feature.state_dict() for index in (first, second))
     return (
         data[first].train_x is data[second].train_x
         and data[first].test_x is data[second].test_x
-        and ours.keys() == theirs.keys()
-        and all(torch.equal(ours[name], theirs[name]) for name in ours if "weights" in name)
-        and all(torch.equal(ours[name], theirs[name]) for name in ours)
+        and ours.keys() == others.keys()
+        and all(torch.equal(ours[name], others[name]) for name in ours if "weights" in name)
+        and all(torch.equal(ours[name], others[name]) for name in ours)
     )
 
 

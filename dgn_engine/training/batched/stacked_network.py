@@ -65,10 +65,10 @@ class TrainerStack:
         self._chain = self._weights.value.chain
         self._gates = self._make_gates()
         device = first.data.train_x.device
-        kept = [trainer.counters() for trainer in trainers]
-        self._sums = torch.tensor([one["train_sums"] for one in kept], dtype=torch.float64)
+        counters = [trainer.counters() for trainer in trainers]
+        self._sums = torch.tensor([state["train_sums"] for state in counters], dtype=torch.float64)
         self._sums = self._sums.to(device)
-        self._seen = [int(str(one["train_seen"])) for one in kept]
+        self._seen = [int(str(state["train_seen"])) for state in counters]
         largest = max(layer.shape[1] for layer in self._chain.weights)
         self._chunk = max(32, min(1000, CHUNK_VALUES // largest))
         self._courier = Courier(device)
@@ -138,7 +138,7 @@ class TrainerStack:
         """Take one step of all networks."""
         rows = self._order.rows(self.step_count)
         self.steps.step(rows)
-        self._seen = [seen + rows.shape[-1] for seen in self._seen]
+        self._seen = [count + rows.shape[-1] for count in self._seen]
         self.step_count += 1
 
     @torch.no_grad()
@@ -194,8 +194,8 @@ class TrainerStack:
             One per network; NaN without batches.
         """
         scores_each = [
-            Score(total / seen, right / seen, seen) if seen else Score(math.nan, math.nan, 0)
-            for (total, right), seen in zip(self._sums.tolist(), self._seen, strict=True)
+            Score(total / count, right / count, count) if count else Score(math.nan, math.nan, 0)
+            for (total, right), count in zip(self._sums.tolist(), self._seen, strict=True)
         ]
         self._sums.zero_()
         self._seen = [0] * len(self._seen)
@@ -231,9 +231,9 @@ class TrainerStack:
     def publish(self) -> None:
         """Update the trainers: steps, sums and optimiser state."""
         self._weights.publish()
-        for trainer, sums, seen in zip(self._trainers, self._sums, self._seen, strict=True):
+        for trainer, sums, count in zip(self._trainers, self._sums, self._seen, strict=True):
             trainer.step_count = self.step_count
-            trainer.train_sums.set(sums, seen)
+            trainer.train_sums.set(sums, count)
 
     def release(self) -> None:
         """Give every trainer its own copy of weights and state."""
@@ -341,8 +341,10 @@ class StackedExamples:
         """
         if self.one:
             return self._inputs[0][rows]
-        each = rows if rows.dim() == 2 else rows.expand(len(self._inputs), -1)
-        return torch.stack([x[mine] for x, mine in zip(self._inputs, each, strict=True)])
+        rows_each = rows if rows.dim() == 2 else rows.expand(len(self._inputs), -1)
+        return torch.stack(
+            [x[own_rows] for x, own_rows in zip(self._inputs, rows_each, strict=True)]
+        )
 
     def labels(self, rows: Tensor) -> Tensor:
         """Gather the labels of a batch.

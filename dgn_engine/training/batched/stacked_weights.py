@@ -90,7 +90,7 @@ class StackedWeights:
     def _make_optimiser(self) -> torch.optim.Optimizer:
         groups = []
         for begin, end in self._slices:
-            mine = []
+            parameters = []
             for part in self._parts:
                 if part.gradients is None:
                     continue
@@ -98,9 +98,9 @@ class StackedWeights:
                     piece = nn.Parameter(part.stacked[name][begin:end], requires_grad=True)
                     piece.grad = part.gradients[name][begin:end]
                     part.pieces.setdefault(name, []).append(piece)
-                    mine.append(piece)
+                    parameters.append(piece)
             rate = self._trainers[begin].optimizer.torch.param_groups[0]["lr"]
-            groups.append({"params": mine, "lr": rate})
+            groups.append({"params": parameters, "lr": rate})
         return optimiser_over(groups, self._trainers[0].config.training)
 
     def _take_states(self) -> None:

@@ -151,16 +151,16 @@ class ProbeContext:
         classes, training, apart = self.classes, self.training, self.every * every
         return ProbeContext(network, x, labels, self.regime, compared, classes, training, apart)
 
-    def row_of(self, place: int) -> int:
+    def row_of(self, index: int) -> int:
         """Return the row of a probe example.
 
         Args:
-            place: Index in the whole probe set.
+            index: Index in the whole probe set.
 
         Returns:
             Row of `x` with that example, or the nearest before it that is included.
         """
-        return min(max(place, 0) // self.every, len(self.x) - 1)
+        return min(max(index, 0) // self.every, len(self.x) - 1)
 
     def place_of(self, row: int) -> int:
         """Return the probe example of a row.

@@ -140,13 +140,13 @@ def refinements(
         yield Refinement(shown.result, done, shown.error)
 
 
-def takes_over(made: WorkSlice, shown: WorkSlice | None) -> bool:
+def takes_over(new: WorkSlice, shown: WorkSlice | None) -> bool:
     """Return whether a new picture replaces the displayed one.
 
     More examples are better, unless they are a rough estimate and the fewer ones are not.
 
     Args:
-        made: The new slice, with a result.
+        new: The new slice, with a result.
         shown: The displayed slice, or None.
 
     Returns:
@@ -154,8 +154,8 @@ def takes_over(made: WorkSlice, shown: WorkSlice | None) -> bool:
     """
     if shown is None:
         return True
-    more = _examples(made) - _examples(shown)
-    rough, was_rough = _is_rough(made), _is_rough(shown)
+    more = _examples(new) - _examples(shown)
+    rough, was_rough = _is_rough(new), _is_rough(shown)
     if more < 0:
         return was_rough and not rough
     return more == 0 or was_rough or not rough
@@ -265,18 +265,18 @@ def tangent_steps(
         yield WorkSlice(max(expected, SLICE), *made(few, estimator))
     yield from _passing(context, pace, expected)
     estimator = _tangent_estimator(context, generator)
-    before, each = spent.seconds, expected / estimator.logits
+    before, per_logit = spent.seconds, expected / estimator.logits
     while True:
         for share in estimator.slices():
-            yield WorkSlice(max((estimator.logits - estimator.draws - share) * each, 1e-3))
-        each = (spent.seconds - before) / estimator.draws
+            yield WorkSlice(max((estimator.logits - estimator.draws - share) * per_logit, 1e-3))
+        per_logit = (spent.seconds - before) / estimator.draws
         if estimator.draws == 1 and not estimator.exact:  # one draw has no error
             continue
         result, error = made(context, estimator)
-        left = (estimator.logits - estimator.draws) * each
+        left = (estimator.logits - estimator.draws) * per_logit
         if left + spent.seconds > LONGEST:  # not all logits: stop once it is sharp
             wanted = max(estimator.draws * (error / SHARP) ** 2, TRUSTED)
-            needed = (min(wanted, estimator.logits) - estimator.draws) * each
+            needed = (min(wanted, estimator.logits) - estimator.draws) * per_logit
             left = min(max(needed, 0.0), max(LONGEST - spent.seconds, 0.0))
         yield WorkSlice(left, result, error)
         if left <= 0.0:

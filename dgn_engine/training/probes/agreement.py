@@ -32,18 +32,18 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     Returns:
         Arrays and scalars as above.
     """
-    ours, theirs = context.gates, context.compared_gates
-    if theirs is None:
+    ours, others = context.gates, context.compared_gates
+    if others is None:
         return ProbeResult(absent="Nothing to compare with: drop a checkpoint on 'Compare'.")
-    both = enumerate(zip(ours, theirs, strict=False))
-    layers = [layer for layer, (mine, other) in both if mine.shape == other.shape]
+    both = enumerate(zip(ours, others, strict=False))
+    layers = [layer for layer, (own, other) in both if own.shape == other.shape]
     if not layers:
         return ProbeResult(absent="The two networks have no gate layer of the same shape.")
     equal, chance = np.full(len(ours), np.nan), np.full(len(ours), np.nan)
     arrays: dict[str, Array] = {"labels": numpy(context.labels), "equal": equal, "chance": chance}
-    pairs = {layer: (_open(ours[layer]), _open(theirs[layer])) for layer in layers}
+    pairs = {layer: (_open(ours[layer]), _open(others[layer])) for layer in layers}
     whole, by_layer = gate_churn(
-        tuple(theirs for _, theirs in pairs.values()), tuple(ours for ours, _ in pairs.values())
+        tuple(others for _, others in pairs.values()), tuple(ours for ours, _ in pairs.values())
     )
     scalars = {"equal": 1.0 - whole}
     for (layer, (a, b)), differing in zip(pairs.items(), by_layer, strict=True):

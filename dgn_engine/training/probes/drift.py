@@ -51,8 +51,8 @@ class _First:
 
     def fits(self, other: _First) -> bool:
         """Return whether both have equally many examples and layers of the same shapes."""
-        mine, theirs = ([tensor.shape for tensor in (*o.gates, *o.weights)] for o in (self, other))
-        return mine == theirs
+        own, others = ([tensor.shape for tensor in (*o.gates, *o.weights)] for o in (self, other))
+        return own == others
 
 
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
@@ -83,8 +83,8 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
         moments = feature_moments(context.architecture, now.inputs(rows), first.inputs(rows))
         sums = (float(part.sum()) for part in (moments.now, moments.both, moments.then))
         scalars["features"], scalars["features_cosine"] = relative_drift(*sums)
-        each = torch.where(moments.then > 0, (moments.moved / moments.then).sqrt(), torch.nan)
-        arrays["features"] = numpy(each)
+        drifts = torch.where(moments.then > 0, (moments.moved / moments.then).sqrt(), torch.nan)
+        arrays["features"] = numpy(drifts)
     scalars |= _values(context, now, first)
     known = {name: value for name, value in scalars.items() if np.isfinite(value)}
     return ProbeResult(arrays, known, facts, memory=first)
@@ -102,8 +102,8 @@ def _taken(context: ProbeContext) -> _First:
 def _affordable(context: ProbeContext) -> tuple[Tensor | None, str]:
     """Return the rows used for Φ, and a remark about them."""
     n = len(context.x)
-    each = k.npk_cost(context.architecture, 2)
-    count = int(min(n, BUDGET // max(each, 1.0)))
+    pair_cost = k.npk_cost(context.architecture, 2)
+    count = int(min(n, BUDGET // max(pair_cost, 1.0)))
     if count < min(FEWEST, n):
         return None, "Φ omitted: a pair of examples takes too long in this network."
     spaced = torch.linspace(0, n - 1, count, dtype=torch.float64, device=context.x.device)

@@ -104,8 +104,8 @@ class _Outputs:
 
     def __call__(self, weights: Parameters) -> Tensor:
         """Return the logits (n, C) at some weights."""
-        found: Tensor = functional_call(self._network, weights, (self._x,))
-        return found
+        logits: Tensor = functional_call(self._network, weights, (self._x,))
+        return logits
 
 
 class _Slope:
@@ -127,16 +127,16 @@ def _descend(
     outputs: _Outputs, slope: _Slope, start: Parameters, rate: float
 ) -> tuple[list[float], list[Tensor]]:
     """Return losses and logits before each step and after the last, with exact gradients."""
-    weights, losses, seen = start, [], []
+    weights, losses, trajectory = start, [], []
     for step in range(STEPS + 1):
         linear = _Linearised(outputs, weights)
         value, by_logits = slope(linear.logits)
         losses.append(value)
-        seen.append(linear.logits)
+        trajectory.append(linear.logits)
         if step < STEPS:
             moved = linear.back(by_logits)
             weights = {name: weight - rate * moved[name] for name, weight in weights.items()}
-    return losses, seen
+    return losses, trajectory
 
 
 def _predict(
@@ -145,14 +145,14 @@ def _predict(
     """Return the same with the tangent kernel of the first step throughout."""
     linear = _Linearised(outputs, start)
     logits = linear.logits
-    losses, seen = [], []
+    losses, trajectory = [], []
     for step in range(STEPS + 1):
         value, by_logits = slope(logits)
         losses.append(value)
-        seen.append(logits)
+        trajectory.append(logits)
         if step < STEPS:
             logits = logits - rate * linear.forth(linear.back(by_logits))
-    return losses, seen
+    return losses, trajectory
 
 
 class _Linearised:
@@ -165,7 +165,7 @@ class _Linearised:
     def __init__(self, outputs: _Outputs, weights: Parameters) -> None:
         with torch.enable_grad():
             self._names = list(weights)
-            self._weights = [one.detach().requires_grad_(True) for one in weights.values()]
+            self._weights = [weight.detach().requires_grad_(True) for weight in weights.values()]
             self._made = outputs(dict(zip(self._names, self._weights, strict=True)))
             self.logits = self._made.detach()
 

@@ -142,14 +142,14 @@ def _padded(layers: Sequence[Tensor]) -> Array:
     return rows
 
 
-def _spread(found: PathSums) -> dict[str, Array]:
+def _spread(sums: PathSums) -> dict[str, Array]:
     """Return shares by layer and unit; shares of nothing are 0."""
     return {
         name: _padded([layer / whole if whole else torch.zeros_like(layer) for layer in layers])
         for name, layers, whole in (
-            ("through", found.through, found.active),
-            ("near", found.near, found.sensitive),
-            ("contributed", found.contributed, 1.0),
+            ("through", sums.through, sums.active),
+            ("near", sums.near, sums.sensitive),
+            ("contributed", sums.contributed, 1.0),
         )
     }
 

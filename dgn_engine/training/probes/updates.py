@@ -78,13 +78,13 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
         if np.isfinite(number)
     }
     facts = {"since": str(before.first_step), "steps": str(max(steps, 0))}
-    kept = _Weights(first, before.first_step, now, step, updates)
-    return ProbeResult(arrays, scalars, facts, memory=kept)
+    state = _Weights(first, before.first_step, now, step, updates)
+    return ProbeResult(arrays, scalars, facts, memory=state)
 
 
-def _known(kept: Layers, name: str, now: list[Tensor]) -> list[Tensor]:
+def _known(stored: Layers, name: str, now: list[Tensor]) -> list[Tensor]:
     """Return the earlier weights of a network; the current ones if there are none that fit."""
-    earlier = kept.get(name, now)
+    earlier = stored.get(name, now)
     return earlier if [a.shape for a in earlier] == [b.shape for b in now] else now
 
 

@@ -242,8 +242,8 @@ class ExactReadings:
             self._readings[name] = replace(reading, seconds=seconds, interval=interval)
             if reading.scalars:
                 few = job.every > 1
-                seen = (len(contexts.part(job.every).x), len(contexts.whole.x)) if few else (0, 0)
-                self._emit(ProbeScalars(contexts.step, name, reading.scalars, *seen))
+                counts = (len(contexts.part(job.every).x), len(contexts.whole.x)) if few else (0, 0)
+                self._emit(ProbeScalars(contexts.step, name, reading.scalars, *counts))
         self._read_at[name] = budget.clock()
         if job.is_charged:
             self.account(name, budget.busy() - job.busy)

@@ -139,8 +139,8 @@ class ReadingServer:
         ticket, now = job.order.ticket, self._clock()
         job.began = now if job.began is None else job.began
         try:
-            made = next(job.slices, None)
-            answer: Answer = JobOver(ticket) if made is None else self._slice(job, made)
+            refinement = next(job.slices, None)
+            answer: Answer = JobOver(ticket) if refinement is None else self._slice(job, refinement)
         except Exception as error:  # the process must outlive a faulty probe
             answer = JobOver(ticket, *_trouble(error, job.context))
         if isinstance(answer, JobOver):
@@ -148,17 +148,17 @@ class ReadingServer:
         job.turn += self._clock() - now
         self._send(answer)
 
-    def _slice(self, job: _SlicedJob, made: Refinement) -> JobSlice:
-        new = made.result is not job.shown
-        job.shown = made.result
-        result = replace(made.result, memory=None) if new else None
-        whole, shown = len(job.context.x), _examples(made.result)
+    def _slice(self, job: _SlicedJob, refinement: Refinement) -> JobSlice:
+        new = refinement.result is not job.shown
+        job.shown = refinement.result
+        result = replace(refinement.result, memory=None) if new else None
+        whole, shown = len(job.context.x), _examples(refinement.result)
         assert job.began is not None
         return JobSlice(
             job.order.ticket,
             result,
-            made.done,
-            made.error,
+            refinement.done,
+            refinement.error,
             shown if 0 < shown < whole else 0,
             self._clock() - job.began,
         )

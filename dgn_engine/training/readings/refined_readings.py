@@ -262,16 +262,16 @@ class RefinedReadings:
             shown = replace(new, remark=describe_examples(new, progress.examples))
         self._readings[name] = replace(shown, progress=min(piece.done, 1.0), left=left)
 
-    def _end(self, name: str, progress: _RefiningState, over: JobOver) -> None:
+    def _end(self, name: str, progress: _RefiningState, answer: JobOver) -> None:
         shown = self._readings.get(name)
         if shown is None:
             return
-        if not over.trouble:
+        if not answer.trouble:
             last = progress.newest
             if last is not None:
                 if last.scalars:  # only final readings have scalars
-                    seen = (last.examples, progress.examples if last.examples else 0)
-                    self._emit(ProbeScalars(last.step, name, last.scalars, *seen))
+                    counts = (last.examples, progress.examples if last.examples else 0)
+                    self._emit(ProbeScalars(last.step, name, last.scalars, *counts))
                 shown = replace(last, remark=describe_examples(last, progress.examples))
                 self._broken.discard(name)
             self._finish(name, replace(shown, interval=shown.seconds))
@@ -279,25 +279,25 @@ class RefinedReadings:
             self._read_at.pop(name, None)
         else:
             self.cancelled.add(name)
-            self._report(name, progress.step, over)
+            self._report(name, progress.step, answer)
             if shown.pending:
-                why = f"{self._probes[name].title} is not available: {over.trouble}."
+                why = f"{self._probes[name].title} is not available: {answer.trouble}."
                 shown = replace(shown, absent=why, facts={"fault": "no picture"})
             else:
-                shown = replace(shown, remark=f"{shown.remark} · not refined: {over.trouble}")
+                shown = replace(shown, remark=f"{shown.remark} · not refined: {answer.trouble}")
             self._finish(name, replace(shown, cancelled=True))
 
     def _finish(self, name: str, reading: Reading) -> None:
         """Show a reading that will not change any more."""
         self._readings[name] = replace(reading, progress=1.0, left=0.0)
 
-    def _report(self, name: str, step: int, over: JobOver) -> None:
-        if over.details and name not in self._broken:
+    def _report(self, name: str, step: int, answer: JobOver) -> None:
+        if answer.details and name not in self._broken:
             self._broken.add(name)
             what = (
-                f"The probe '{self._probes[name].title}' failed at step {step:,}: {over.trouble}."
+                f"The probe '{self._probes[name].title}' failed at step {step:,}: {answer.trouble}."
             )
-            self._emit(Failed(what, over.details))
+            self._emit(Failed(what, answer.details))
 
 
 def _reading_of(name: str, step: int, piece: JobSlice) -> Reading:
@@ -343,9 +343,9 @@ def describe_examples(reading: Reading, whole: int) -> str:
     """
     if reading.absent:
         return ""
-    seen = f"{reading.examples} of {whole}" if reading.examples else str(whole)
+    counted = f"{reading.examples} of {whole}" if reading.examples else str(whole)
     if not reading.error:
-        return f"{seen} probe examples, exact"
+        return f"{counted} probe examples, exact"
     share = 100.0 * reading.error
     shown = "< 0.01" if share < 0.01 else number(share, 1) if share < 9.5 else decimals(share, 0)
-    return f"{seen} probe examples · ± {shown} %"
+    return f"{counted} probe examples · ± {shown} %"

@@ -158,8 +158,8 @@ class SlicedReadings(ReadingExecutor):
                 self._answers.append(JobOver(answer.ticket))
 
 
-def _is_enough(begun: _BegunJob, made: JobSlice) -> bool:
-    if begun.pictures >= PICTURES and made.error <= GOOD:
+def _is_enough(begun: _BegunJob, latest: JobSlice) -> bool:
+    if begun.pictures >= PICTURES and latest.error <= GOOD:
         return True
-    left = made.elapsed * (1.0 - made.done) / max(made.done, 1e-9)
-    return made.elapsed >= LONGEST or (begun.whole and left > LONGEST)
+    left = latest.elapsed * (1.0 - latest.done) / max(latest.done, 1e-9)
+    return latest.elapsed >= LONGEST or (begun.whole and left > LONGEST)

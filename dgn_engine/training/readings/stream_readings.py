@@ -318,7 +318,7 @@ class StreamReadings(ReadingExecutor):
         self._side.wait_for(copied)
         answers: list[ExactAnswer] = []
         inline = InlineReadings(self._clock, self._clock)
-        inline.submit([replace(job, deliver=lambda _, made: answers.append(made))], contexts)
+        inline.submit([replace(job, deliver=lambda _, answer: answers.append(answer))], contexts)
         return replace(answers[0], aside=True)
 
     def _take_orders(self) -> float:

@@ -304,9 +304,9 @@ class WatchBudget:
         self._balance += allowed - sum(spent.values())
         self._balance = max(self._balance, -self._debt * self._allowed.value)
         self._count_as_measured()
-        over = self._fixed / max((1.0 - SURE) * self._allowed.value, 1e-9)
+        load = self._fixed / max((1.0 - SURE) * self._allowed.value, 1e-9)
         self._slow = min(
-            max(self._slow * min(max(over, 1.0 - _STEADY), 1.0 + _STEADY), 1.0), SLOWEST
+            max(self._slow * min(max(load, 1.0 - _STEADY), 1.0 + _STEADY), 1.0), SLOWEST
         )
         self._plan()
         self.account = self._new_account()
@@ -365,7 +365,7 @@ class WatchBudget:
         spent = sum(rates.values())
         whole = self._trained.value + spent
         measured = self.overhead.measured
-        seen = Watching(
+        account = Watching(
             self._share,
             every=self.every,
             overhead=None if measured is None else measured.lost,
@@ -374,6 +374,6 @@ class WatchBudget:
             slowed=self._slow,
         )
         if not whole:
-            return seen
+            return account
         parts = {name: rate / whole for name, rate in sorted(rates.items()) if rate}
-        return replace(seen, taken=max(spent - free, 0.0) / whole, parts=parts)
+        return replace(account, taken=max(spent - free, 0.0) / whole, parts=parts)

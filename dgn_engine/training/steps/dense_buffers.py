@@ -83,19 +83,19 @@ def side_by_side(groups: Sequence[Sequence[nn.Parameter]]) -> list[FlatWeights]:
     return [FlatWeights(*pair) for pair in pairs]
 
 
-def joined(one: Tensor, two: Tensor) -> Tensor | None:
+def joined(first: Tensor, second: Tensor) -> Tensor | None:
     """Return one view over two matrices that are neighbours in memory.
 
     Args:
-        one: (a, k).
-        two: (b, k).
+        first: (a, k).
+        second: (b, k).
 
     Returns:
-        (a + b, k), or None if `two` does not start where `one` ends.
+        (a + b, k), or None if `second` does not start where `first` ends.
     """
-    if one.shape[1] != two.shape[1] or _distance(one, two) != one.numel():
+    if first.shape[1] != second.shape[1] or _distance(first, second) != first.numel():
         return None
-    return one.as_strided((len(one) + len(two), one.shape[1]), (one.shape[1], 1))
+    return first.as_strided((len(first) + len(second), first.shape[1]), (first.shape[1], 1))
 
 
 def stacked(matrices: Sequence[Tensor]) -> Tensor | None:
@@ -117,11 +117,11 @@ def stacked(matrices: Sequence[Tensor]) -> Tensor | None:
     return first.as_strided((len(matrices), *first.shape), (distance, *first.stride()))
 
 
-def _distance(one: Tensor, two: Tensor) -> int | None:
+def _distance(first: Tensor, second: Tensor) -> int | None:
     """Return the offset in numbers between two tensors of one storage, or None."""
-    if one.untyped_storage().data_ptr() != two.untyped_storage().data_ptr():
+    if first.untyped_storage().data_ptr() != second.untyped_storage().data_ptr():
         return None
-    return int(two.storage_offset() - one.storage_offset())
+    return int(second.storage_offset() - first.storage_offset())
 
 
 class DenseWeights:

@@ -249,14 +249,14 @@ class _Maker:
         Args:
             place: Layer, from 0; None for all layers at once.
         """
-        pre, share, made = (
+        pre, share, gates = (
             units.flat if index is None else units.layers[index]
             for units in (self._pre, self._share, self.made)
         )
         torch.mul(pre, self._gate.beta, out=share)
         share.sigmoid_()
         if self._gate.epsilon:
-            torch.mul(share, 1.0 + self._gate.epsilon, out=made)
+            torch.mul(share, 1.0 + self._gate.epsilon, out=gates)
 
     def through(self, delta: Tensor, out: Tensor) -> None:
         """Propagate through soft gates: dL/dq = β(1 + ε) s(1 - s) ⊙ dL/dG with s = σ(βq).
@@ -352,8 +352,8 @@ class _FeatureGating:
         self._first_layers(x, fed)
         self._features()
         if self._moved:
-            made = self._maker.made.layers
-            self.slopes = [route(made[source]) for source, route in self._wires]
+            gates = self._maker.made.layers
+            self.slopes = [route(gates[source]) for source, route in self._wires]
         for index, gate in enumerate(self.slopes):
             pre, given = value.pre.layers[index], value.given.layers[index]
             if index:
