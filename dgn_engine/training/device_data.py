@@ -278,7 +278,7 @@ def _probe_set(
         indices = _balanced(labels, _classes(choice, class_names), wanted, seed)
     if len(indices) < 2:
         raise UserError(
-            "The probe set needs at least two training examples; choose larger data.",
+            "The probe set needs at least two training examples; choose a larger data set.",
             kind="too-few-examples",
             value=len(indices),
         )

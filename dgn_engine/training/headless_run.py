@@ -86,7 +86,7 @@ class Outcome:
     last_accuracy: float = float("nan")
     train_accuracy: float = float("nan")
     diverged: bool = False
-    last_finite: int | None = None  # the last step with a finite loss, where it diverged
+    last_finite: int | None = None
     unsaved: str = ""
 
     @property

@@ -134,7 +134,7 @@ def memory_needed(
     networks = _Networks.of(config, architecture)
     gradients, optimiser, copies = _count_trained(networks, config)
     activations = NUMBER * _count_activations(networks, config, sizes, use.card)
-    copies_kept = _CHECKPOINT * use.recorded + use.live  # in a window undo keeps one more
+    copies_kept = _CHECKPOINT * use.recorded + use.live  # undo in a window keeps one more
     return MemoryNeeded(
         weights=NUMBER * networks.weights,
         gradients=NUMBER * gradients,
@@ -343,7 +343,7 @@ def check_memory(
     where, needs, available = short
     what = _what_fits(config, sizes, lambda other: free.short_of(other) is None, use)
     raise DoesNotFitError(
-        f"This run needs about {bytes_in_words(needs)}{where} ({needed.in_words}) and "
+        f"This run needs about {bytes_in_words(needs)}{where} ({needed.in_words}) but only "
         f"{bytes_in_words(available)} are free; " + what,
         kind="no-memory",
         value=needs,

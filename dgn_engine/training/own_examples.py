@@ -72,7 +72,9 @@ def own_examples(state: NetworkState, wanted: int, root: str = "") -> OwnExample
         )
     rows = tuple(range(wanted))
     if not wanted:
-        choice = replace(ProbeChoice.parse(config.probe_set), drawn=())  # those have no label
+        choice = replace(
+            ProbeChoice.parse(config.probe_set), drawn=()
+        )  # drawn examples have no label
         rows = choose_probe_set(examples, config.probe_examples, config.seed, choice).indices
     chosen = list(rows)
     labels = examples.train_y[chosen].astype(np.int64)

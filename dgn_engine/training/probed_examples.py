@@ -72,7 +72,7 @@ class ProbedExamples:
         """
         trainer, x, y = self._trainer, self._x, self._y
         network = trainer.control.network_at(self._rows)
-        if trainer.regime.drawn_gates:  # there are none for examples of the user's own
+        if trainer.regime.drawn_gates:  # drawn examples have no gates
             x, y = x[: len(self._rows)], y[: len(self._rows)]
         given = self._config.training
         training = TrainingState(

@@ -253,7 +253,7 @@ class Recording:
         if sound and self._state != (self._run.step_count, self._changes):
             self.checkpoint()
         if sound and not (self._run.finished or self._run.diverged):
-            self._recorder.note("Closed", {"step": self._run.step_count})  # it did not crash
+            self._recorder.note("Closed", {"step": self._run.step_count})  # marks a regular end
         # Break the reference cycle between run and recording.
         self._run.control.before_change = lambda _change: None
         self._recorder.before_close = last

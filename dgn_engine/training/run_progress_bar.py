@@ -65,8 +65,8 @@ class TerminalBar:
         Args:
             stream: Where to draw.
             quiet: Whether to print nothing.
-            columns: Columns to the right of the bar.
             soft_wrap: Whether printed lines may exceed the terminal's width.
+            columns: Columns to the right of the bar.
         """
         self.console = console(stream, quiet=quiet, soft_wrap=soft_wrap)
         self.live = self.console.is_terminal and not quiet

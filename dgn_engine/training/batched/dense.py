@@ -24,7 +24,7 @@ class DenseChain:
         """Compute the pre-activations of one layer, W z + b.
 
         Args:
-            place: Layer, from 0.
+            index: Layer, from 0.
             z: Input, (B, in, m).
 
         Returns:
@@ -88,7 +88,7 @@ def forward(
         q = chain.layer(index, passed.z[-1]) if index else chain.first(x)
         passed.pre.append(q)
         passed.gates.append(gate(index, q))
-        passed.z.append(q * passed.gates[-1])
+        passed.z.append(q * passed.gates[-1])  # z_l = q_l ⊙ G_l
     if logits:
         passed.logits = chain.layer(len(chain.weights) - 1, passed.z[-1])
     return passed

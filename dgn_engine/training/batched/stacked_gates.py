@@ -102,6 +102,7 @@ class OwnGates(StackedGates):
             (B, units, m).
         """
         if dz is not None and self._gate.soft and not self._gate.open:
+            # dz_l/dq_l = G_l + q_l ∂γ(q_l)
             gates = passed.gates[layer]
             return dz * (gates + passed.pre[layer] * self._gate.slope(gates))
         return super().into_pre(passed, layer, dz)
@@ -215,7 +216,7 @@ class TrainedGates(StackedGates):
             (B, units, m).
         """
         assert dz is not None
-        self._pending[layer] = dz * passed.pre[layer]
+        self._pending[layer] = dz * passed.pre[layer]  # dL/dG_l = dL/dz_l ⊙ q_l
         return super().into_pre(passed, layer, dz)
 
     def backward(self) -> None:
@@ -224,7 +225,7 @@ class TrainedGates(StackedGates):
         deltas = self._wires.back(pending, self._made.shape).mul_(self._gate.slope(self._made))
 
         def into_pre(layer: int, dz: Tensor | None) -> Tensor:
-            own = deltas[:, layer]
+            own = deltas[:, layer]  # through the gate: ∂γ ⊙ routed dL/dG
             return own if dz is None else own + (dz * self._passed.gates[layer])
 
         backward(self._features, self._gradients, self._passed, None, into_pre)

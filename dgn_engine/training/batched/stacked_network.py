@@ -381,14 +381,14 @@ def scores(kind: Loss, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, 
         right = logits.argmax(dim=1) == labels
         signs = torch.full_like(logits, -1.0).scatter_(1, chosen, 1.0)
     if kind == "squared":
-        error = logits - signs
+        error = logits - signs  # L = ½ Σ_c e_c², dL/dŷ = e
         losses, delta = 0.5 * error.square().sum(dim=1).mean(dim=1), error
     elif classes == 1:
         losses = F.softplus(-signs * logits).mean(dim=(1, 2))
-        delta = -signs * torch.sigmoid(-signs * logits)
+        delta = -signs * torch.sigmoid(-signs * logits)  # L = log(1 + exp(-yŷ))
     else:
         logs = torch.log_softmax(logits, dim=1)
-        losses = -logs.gather(1, chosen).mean(dim=(1, 2))
+        losses = -logs.gather(1, chosen).mean(dim=(1, 2))  # L = -log p_y
         delta = logs.exp()
         delta.scatter_add_(1, chosen, delta.new_full((), -1.0).expand(chosen.shape))  # p - y
     return losses, right, delta / examples

@@ -80,6 +80,7 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     facts = {"features": why} if why else {}
     if rows is not None:
         arrays["labels"] = numpy(context.labels[rows])
+        # Per example: ⟨φ_t, φ_t⟩, ⟨φ_t, φ_0⟩, ⟨φ_0, φ_0⟩ and ‖φ_t - φ_0‖².
         moments = feature_moments(context.architecture, now.inputs(rows), first.inputs(rows))
         sums = (float(part.sum()) for part in (moments.now, moments.both, moments.then))
         scalars["features"], scalars["features_cosine"] = relative_drift(*sums)

@@ -134,7 +134,7 @@ def _descend(
         losses.append(value)
         trajectory.append(linear.logits)
         if step < STEPS:
-            moved = linear.back(by_logits)
+            moved = linear.back(by_logits)  # dL/dΘ = Jᵀ dL/df
             weights = {name: weight - rate * moved[name] for name, weight in weights.items()}
     return losses, trajectory
 
@@ -151,6 +151,7 @@ def _predict(
         losses.append(value)
         trajectory.append(logits)
         if step < STEPS:
+            # f_{k+1} = f_k - α J Jᵀ dL/df
             logits = logits - rate * linear.forth(linear.back(by_logits))
     return losses, trajectory
 
@@ -179,6 +180,7 @@ class _Linearised:
             u = torch.zeros_like(self.logits, requires_grad=True)
             transposed = self._transposed(u, graph=True)
             pairs = zip(transposed, direction.values(), strict=True)
+            # Jv = ∂⟨Jᵀu, v⟩/∂u
             whole = sum(((a * b).sum() for a, b in pairs), u.new_zeros(()))
             (product,) = torch.autograd.grad(whole, [u])
         return product

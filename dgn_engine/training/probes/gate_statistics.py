@@ -38,7 +38,7 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
         return ProbeResult(absent="This network has no gate layer.")
     present = torch.unique(labels)
     by_class = torch.stack([_by_class(layer, labels, present) for layer in gates])
-    sides = tuple(layer >= 0.5 for layer in gates)
+    sides = tuple(layer >= 0.5 for layer in gates)  # open from ½ on
     shares = [_never_and_always(layer) for layer in sides]
     density = torch.stack([layer.double().mean() for layer in gates])
     arrays: dict[str, Array] = {

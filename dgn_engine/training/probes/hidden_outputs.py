@@ -122,6 +122,7 @@ def _passes(context: ProbeContext, rows: Tensor, order: tuple[int, ...] | None) 
     trace = shared.trace.value
     gates, masks = [g[rows] for g in trace.gates], [mask[rows] for mask in trace.masks]
     fed = shared.x_value[rows]
+    # z_l = q_l ⊙ G_l from the pass that the kernels share
     as_is = tuple(q[rows] * gate for q, gate in zip(trace.pre, gates, strict=True))
     passes = {"as_is": _Pass(as_is, fed, _answers(trace.output[rows]))}
     if order is not None:

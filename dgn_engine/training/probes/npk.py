@@ -130,6 +130,7 @@ def _estimated(context: ProbeContext, estimator: k.PathEstimator) -> tuple[Probe
     bound = float(estimate.error.norm())  # ≥ E‖Ĥ - H‖₂, Weyl's bound
     values = spectrum.eigenvalues
     resolved = values > 2.0 * bound
+    # Distance to the nearest other eigenvalue, which an eigenvector needs to be resolved.
     gaps = torch.full_like(values, torch.inf)
     gaps[1:] = values[:-1] - values[1:]
     gaps[:-1] = torch.minimum(gaps[:-1], values[:-1] - values[1:])

@@ -116,7 +116,7 @@ def _inputs(context: ProbeContext) -> k.PathInputs:
 
 def _paths(context: ProbeContext, counted: torch.Tensor) -> dict[str, Array]:
     """Return Λ(s, s) of every example, if it is a finite number of paths."""
-    own = counted.diagonal().double()
+    own = counted.diagonal().double()  # Λ(s, s) = Π_l Σ_i G_l(i)
     if context.network.gate.soft or not bool(own.isfinite().all()):
         return {}
     return {"paths": numpy(own)}

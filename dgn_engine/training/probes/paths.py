@@ -158,6 +158,7 @@ def _largest(
     x: Tensor, gates: list[Tensor], weights: Sequence[Tensor], logit: int
 ) -> dict[str, Array]:
     """Return the largest contributions of single paths, summed over inputs."""
+    # Axes of `parts`: a unit of each layer; an entry is x(p_0)A(x, p)v(p) up to that layer.
     first = (gates[0] * (weights[0] @ x)).double()
     parts = first
     for gate, weight in zip(gates[1:], weights[1:-1], strict=True):
@@ -176,8 +177,8 @@ def _one_by_one(
     """Return φ_x(p) = x(p_0)A(x, p) and v(p) of every path; axes: input, then a unit per layer."""
     features, values = x.double(), torch.ones_like(x, dtype=torch.float64)
     for gate, weight in zip(gates, weights[:-1], strict=True):
-        features = features.unsqueeze(-1) * gate.double()
-        values = values.unsqueeze(-1) * weight.double().T
+        features = features.unsqueeze(-1) * gate.double()  # x(p_0) Π_l G_l(p_l)
+        values = values.unsqueeze(-1) * weight.double().T  # Π_l W_l(p_l, p_{l-1})
     values = values * weights[-1][logit].double()
     return {"feature": numpy(features.flatten()), "value": numpy(values.flatten())}
 

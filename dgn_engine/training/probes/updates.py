@@ -67,7 +67,7 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
         arrays[f"{name}_norm"] = np.array([_norm(weight) for weight in weights])
         arrays[f"{name}_moved"] = _relative(weights, first[name])
         if steps > 0:
-            update = _relative(weights, last[name]) / steps
+            update = _relative(weights, last[name]) / steps  # ‖Θ - Θ'‖/(k‖Θ'‖)
         else:  # the same step again: keep the updates found before
             update = before.updates.get(name, np.full(len(weights), np.nan))
         arrays[f"{name}_update"] = updates[name] = update

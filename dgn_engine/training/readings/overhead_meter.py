@@ -319,8 +319,9 @@ def _steps_unqueued(taken: Array) -> Array:
 def _jackknife(taken: Array, rate: Callable[[Array], Array]) -> Overhead:
     """Return 1 - overall/quiet rate and its jackknife error; `taken` is (pairs, 2, 6)."""
     whole, count = taken.sum(axis=0), len(taken)
-    part, quiet = np.moveaxis(rate(whole - taken), -1, 0)
+    part, quiet = np.moveaxis(rate(whole - taken), -1, 0)  # without one pair each
     without = 1.0 - part / quiet
+    # Jackknife variance: (n - 1)/n Σ_i (θ_i - θ̄)².
     variance = (count - 1) / count * float(((without - without.mean()) ** 2).sum())
     both = rate(whole)
     return Overhead(float(1.0 - both[0] / both[1]), math.sqrt(variance))

@@ -114,7 +114,7 @@ class ReadingProcess:
     def kill(self) -> None:
         """Kill the process; it holds nothing worth saving."""
         self._finish()
-        self.ended = self.ended or "it was ended"
+        self.ended = self.ended or "it was terminated"
 
     def _finish(self) -> None:
         self._process.kill()

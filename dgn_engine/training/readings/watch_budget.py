@@ -293,6 +293,7 @@ class WatchBudget:
         trained = max(busy - before[1] - own, 0.0)
         idle = max(wall - (busy - before[1]), 0.0) if paced else 0.0
         share = min(self._share, _HIGHEST)
+        # Watching may take w with w / (trained + w) = share.
         allowed = share / (1.0 - share) * trained + IDLE_SHARE * idle
         self._allowed.add(allowed, wall)
         self._idle.add(idle, wall)
@@ -304,6 +305,7 @@ class WatchBudget:
         self._balance += allowed - sum(spent.values())
         self._balance = max(self._balance, -self._debt * self._allowed.value)
         self._count_as_measured()
+        # Background work in units of what rounds leave for it; above 1 it is slowed down.
         load = self._fixed / max((1.0 - SURE) * self._allowed.value, 1e-9)
         self._slow = min(
             max(self._slow * min(max(load, 1.0 - _STEADY), 1.0 + _STEADY), 1.0), SLOWEST
@@ -321,7 +323,7 @@ class WatchBudget:
             return
         self._scaled_by = measured
         sure = (_TRUST * charged) ** 2  # variance of the charged loss
-        weight = sure / (sure + measured.noise**2)
+        weight = sure / (sure + measured.noise**2)  # inverse-variance weighting
         lost = weight * max(measured.lost, 0.0) + (1.0 - weight) * charged
         low, high = _SCALES
         scale = min(max(lost / charged, low), high)
@@ -348,6 +350,7 @@ class WatchBudget:
         picture = self._drawn.value / read
         scale = self._scale
         costs = {name: max(scale * c, _LEAST) + picture for name, c in self._cost.items()}
+        # Interval ∝ √cost, relative to the cheapest.
         least = min(costs.values(), default=_LEAST)
         self._strides = {name: max(1, int(math.sqrt(c / least))) for name, c in costs.items()}
         whole = sum(c / self._strides[name] for name, c in costs.items()) or drawing

@@ -192,7 +192,7 @@ class DenseLayers:
         """Compute the pre-activation q_l = z W_lᵀ + b_l.
 
         Args:
-            place: Layer l, from 0.
+            index: Layer l, from 0.
             z: Input of the layer, (m, inputs).
             out: Receives q_l, (m, outputs).
         """
@@ -206,20 +206,20 @@ class DenseLayers:
         """Write the gradients of one layer: dL/dW_l = Δ_lᵀ z, dL/db_l = Σ Δ_l.
 
         Args:
-            place: Layer l, from 0.
+            index: Layer l, from 0.
             delta: Δ_l = dL/dq_l, (m, outputs).
             fed: Input z of the layer, (m, inputs), or (1, inputs) if all examples share it.
         """
-        if len(fed) < len(delta):  # one row for all examples
+        if len(fed) < len(delta):  # all examples share one input
             delta = delta.sum(dim=0, keepdim=True)
-        torch.mm(delta.t(), fed, out=self.gradients[index])
+        torch.mm(delta.t(), fed, out=self.gradients[index])  # dL/dW_l = Δ_lᵀ z_{l-1}
         self.collect_bias(index, delta)
 
     def collect_bias(self, index: int, delta: Tensor) -> None:
         """Write the gradient of a bias, dL/db_l = Σ Δ_l; do nothing without biases.
 
         Args:
-            place: Layer l, from 0.
+            index: Layer l, from 0.
             delta: dL/dq_l, (m, outputs).
         """
         gradient = self._of_biases[index]

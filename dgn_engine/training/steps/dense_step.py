@@ -247,7 +247,7 @@ class _Maker:
         """Compute soft gates G = (1 + ε) σ(βq).
 
         Args:
-            place: Layer, from 0; None for all layers at once.
+            index: Layer, from 0; None for all layers at once.
         """
         pre, share, gates = (
             units.flat if index is None else units.layers[index]
@@ -358,7 +358,7 @@ class _FeatureGating:
             pre, given = value.pre.layers[index], value.given.layers[index]
             if index:
                 value.layers.product(index, value.given.layers[index - 1], pre)
-            torch.mul(pre, gate, out=given)
+            torch.mul(pre, gate, out=given)  # z_l = q_l ⊙ G_l
         return fed
 
     def _first_layers(self, x: Tensor, fed: Tensor) -> None:
@@ -398,7 +398,7 @@ class _FeatureGating:
     def backward(self) -> None:
         """Write the gradients of the feature network, except those of its first layer."""
         feature, delta = self.feature, self.feature.delta
-        self._arrive()
+        self._arrive()  # dL/dG of the value layers, routed back
         self._maker.through(self._arrived.flat, delta.flat)
         for index in range(len(delta.layers) - 2, -1, -1):
             passed = self._passed.layers[index]

@@ -368,6 +368,8 @@ class GraphSteps:
         """Take two steps and restore the weights; return each tensor before and after.
 
         Args:
+            rows: Indices of the first batch; the second is shifted by one.
+            take: Takes a step.
             rounding: Perturb the weights by this relative amount first; 0 for the exact weights.
         """
         tensors = self._stepped.moved()

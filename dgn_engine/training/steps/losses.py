@@ -85,6 +85,7 @@ class LossSlope:
             return value, margins * torch.sigmoid(margins * logits) / examples  # -y σ(-yŷ) / n
         logs = torch.log_softmax(logits, dim=1)
         torch.index_select(self._rows, 0, labels, out=self._into_logs)
+        # dL/dŷ = (p - y) / n
         slope = torch._log_softmax_backward_data(self._into_logs, logs, 1, logs.dtype)
         return F.nll_loss(logs, labels), slope
 
