@@ -32,7 +32,7 @@ class IgnoredSetting:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What matters besides the configuration.
+    """Facts about a run besides its configuration.
 
     Attributes:
         examples: Numbers of training and test examples, or None if not loaded.

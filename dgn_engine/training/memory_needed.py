@@ -99,7 +99,7 @@ class MemoryNeeded:
 
 @dataclass(frozen=True)
 class RunUse:
-    """What a run is used for besides training.
+    """Uses of a run besides training it.
 
     Attributes:
         live: Whether a window shows it, reads probes and can undo changes.

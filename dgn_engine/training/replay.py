@@ -211,7 +211,7 @@ def _is_superseded(checkpoint: StoredCheckpoint, lines: Sequence[LogLine]) -> bo
 
 @dataclass(frozen=True)
 class _LoggedSteps:
-    """What a log says about the steps to repeat: changes in order, and scores by step.
+    """Log of the steps to repeat: changes in order, and scores by step.
 
     `gap` is the step after which log lines are missing.
     """
@@ -223,9 +223,7 @@ class _LoggedSteps:
 
     @property
     def first_undone(self) -> float:
-        """Return the earliest step that an undo among the changes returns to; infinite without
-        one.
-        """
+        """Return the earliest step that an undo on the way returns to; infinite without one."""
         return min(
             (
                 change.of_step

@@ -44,7 +44,7 @@ def no_comparison() -> None:
 
 @dataclass(frozen=True)
 class TrainingState:
-    """How the network is being trained.
+    """State of a network's training.
 
     Attributes:
         step: Number of steps taken.
@@ -238,7 +238,7 @@ def _subsample(gates: tuple[Tensor, ...], every: int) -> tuple[Tensor, ...]:
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """What a probe returns.
+    """Result of one reading of a probe.
 
     Attributes:
         arrays: Arrays by name.
@@ -268,7 +268,7 @@ def no_gate_is_open(context: ProbeContext) -> bool:
 
 
 def no_cost(architecture: Architecture, examples: int) -> float:
-    """Return 0: the cost of probes no dearer than a forward pass.
+    """Return 0, the cost of probes that need no more than a forward pass.
 
     Args:
         architecture: Ignored.

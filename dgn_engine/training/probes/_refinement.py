@@ -68,7 +68,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class PathReading:
-    """How a probe uses path kernels.
+    """Functions by which a probe uses path kernels.
 
     Attributes:
         inputs: Returns the inputs of the recursion.
@@ -92,7 +92,7 @@ def device_clock(device: torch.device) -> Clock:
         device: The device.
 
     Returns:
-        Returns wall seconds.
+        A function without arguments that returns wall seconds.
     """
     if device.type != "cuda":
         return time.monotonic

@@ -1,4 +1,4 @@
-"""How far the neural path features Φ and path values v have moved since the first reading.
+"""Drift of the neural path features Φ and path values v since the first reading.
 
 Exact, from kernels instead of lists of paths (`kernels.path_drift`). Where the recursion is
 expensive, as for convolutions, Φ uses as many evenly spaced probe examples as `BUDGET` operations

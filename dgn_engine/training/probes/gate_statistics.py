@@ -1,4 +1,4 @@
-"""How open the gates of each layer are, by class and over units, and how many of them switched.
+"""Openness of the gates of each layer, by class and over units, and how many of them switched.
 
 A gate counts as open from ½ on; a unit is a column of a dense layer or a channel of a convolution.
 

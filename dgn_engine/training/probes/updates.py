@@ -1,4 +1,4 @@
-"""How far the weights of each layer have moved: per step, and since the first reading.
+"""Relative change of the weights of each layer: per step, and since the first reading.
 
 Computed from the weights alone, whenever the probe is read; training is not touched.
 

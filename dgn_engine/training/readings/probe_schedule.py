@@ -330,9 +330,7 @@ class ProbeSchedule:
         return self._sizes.quick_share(name, whole) != 1
 
     def _refine(self, heavy: list[str], contexts: StepContexts) -> None:
-        """Start refining these probes, cheapest first, with a quick reading of those without a
-        picture.
-        """
+        """Start refining these probes, cheapest first; give those without a picture a quick one."""
         whole, sizes = contexts.whole, self._sizes
         heavy = sorted(heavy, key=lambda name: sizes.seconds(name, whole, 1))
         for name in heavy if whole.x.device.type != "cuda" else ():  # a card starts at once

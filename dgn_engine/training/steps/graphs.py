@@ -161,10 +161,10 @@ ROUNDINGS, AT_MOST = 5.0, 0.5
 
 
 class Stepped(Protocol):
-    """What a `StepRunner` steps: one network or a stack.
+    """The network or stack that a `StepRunner` steps.
 
-    Runners hold it weakly, so that both are freed as soon as they are dropped. All methods run in
-    the training thread.
+    Runners hold it weakly, so that it is freed as soon as it is dropped. All methods run in the
+    training thread.
     """
 
     @property

@@ -142,7 +142,7 @@ class NetworkStep:
         return ROUNDING[self._config.training.precision]
 
     def _choose(self) -> DenseStep | None:
-        """Return the dense step, None for autograd; decide anew if regime or Θ^f changed."""
+        """Return the dense step, or None for autograd; re-decide if regime or Θ^f changed."""
         network, regime = self._control.network, self._control.regime
         asked = (regime, network.feature, self._compared)
         if asked == self._asked:
