@@ -37,7 +37,7 @@ def free_memory() -> None:
 
 @contextmanager
 def refused_without_memory(what: str) -> Iterator[None]:
-    """Convert out-of-memory errors in the block.
+    """Refuse with a reason if memory runs out in the block.
 
     Args:
         what: What does not fit, at the start of a sentence.
@@ -46,7 +46,7 @@ def refused_without_memory(what: str) -> Iterator[None]:
         Nothing.
 
     Raises:
-        DoesNotFitError: Memory ran out in the block.
+        DoesNotFitError: Memory ran out.
     """
     try:
         yield

@@ -104,7 +104,10 @@ class ProbedExamples:
         self._begin_readings_anew()
 
     def invalidate_readings(self) -> None:
-        """Make all probes due, since the network changed; under FRG, drop drawn examples."""
+        """Make all probes due, since the network changed.
+
+        With drawn examples, which have no gates under FRG, all readings are reset.
+        """
         if self.probe_set.drawn:
             self._begin_readings_anew()
         else:

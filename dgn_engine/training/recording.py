@@ -265,7 +265,7 @@ class Recording:
 
 @contextmanager
 def written_to(folder: RunFolder) -> Iterator[None]:
-    """Convert errors of writing to a run's folder.
+    """Refuse with a reason if writing to a run's folder fails in the block.
 
     Args:
         folder: Folder of the run.
@@ -274,7 +274,7 @@ def written_to(folder: RunFolder) -> Iterator[None]:
         Nothing.
 
     Raises:
-        UserError: The disk refuses a write in the block.
+        UserError: The disk refuses a write.
     """
     try:
         yield

@@ -180,9 +180,9 @@ def _in_force(state: RunState) -> tuple[object, ...]:
 
     Events that leave these as they are announce a start, not a change.
     """
-    wiring, dials = (state.wiring, state.rotation, state.shift, state.probe_digest), state.settings
+    current, dials = (state.wiring, state.rotation, state.shift, state.probe_digest), state.settings
     return (
-        wiring if dials is None else (*wiring, dials.learning_rate, dials.beta, dials.value_input)
+        current if dials is None else (*current, dials.learning_rate, dials.beta, dials.value_input)
     )
 
 
@@ -386,7 +386,7 @@ class _Replay:
             raise self._refusal(why, change.step) from None
 
     def _undo(self, change: RegimeSwapped, index: int, run: Run) -> None:
-        """Return to the state before an undone change.
+        """Restore the state before an undone change.
 
         It is a copy made on the way, or a checkpoint written then; ambiguous states are refused.
         """
@@ -442,7 +442,7 @@ class _Replay:
         ]
 
     def _refusal(self, why: str, nearest: int) -> UserError:
-        """Return the refusal of the step.
+        """Build the error that refuses the step.
 
         Args:
             why: The reason, as part of a sentence.
@@ -460,7 +460,7 @@ class _Replay:
 
 
 class _RefusedStepError(UserError):
-    """A step cannot be restored; names the nearest steps that can."""
+    """Refusal of a step that cannot be restored, with the nearest steps that can."""
 
 
 def _fits(snapshot: Snapshot, undo: RegimeSwapped) -> bool:

@@ -56,7 +56,7 @@ ENDLESS_PRETRAINING = 10  # epochs of ReLU before FL, if neither number of epoch
 
 
 class Run:
-    """A run that is stepped from outside and emits all that happens.
+    """One run, stepped by its caller; emits everything that happens.
 
     All methods run in the training thread.
 
@@ -433,7 +433,7 @@ class Run:
 
 
 def does_not_fit(trainer: Trainer) -> DoesNotFitError:
-    """Return the refusal of a run whose step ran out of memory.
+    """Build the error for a run whose step ran out of memory.
 
     Args:
         trainer: Its trainer.

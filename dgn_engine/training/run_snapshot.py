@@ -75,7 +75,7 @@ def capture(run: Run) -> Snapshot | None:
 
 
 def restore(run: Run, snapshot: Snapshot) -> None:
-    """Bring a new run into a recorded state.
+    """Restore a new run to a recorded state.
 
     Args:
         run: The run, before its first step.
@@ -103,7 +103,7 @@ def restore(run: Run, snapshot: Snapshot) -> None:
 
 
 def go_back(run: Run, snapshot: Snapshot) -> None:
-    """Return to an earlier state: networks, optimiser, regime, wiring, settings, data order.
+    """Restore an earlier state: networks, optimiser, regime, wiring, settings, data order.
 
     Step counter and log continue. The next batches are those that followed the snapshot; scores
     cover the steps before and after it. Pre-training steps that remained then remain again. A
@@ -142,7 +142,7 @@ BACK_FROM_DIVERGENCE = "Back from divergence"  # `undone` of a run that returned
 def put_back(
     run: Run, snapshot: Snapshot, announced: str, undone: str, emit: Callable[[Event], None]
 ) -> None:
-    """Return a running run to an earlier state, and emit what changed.
+    """Revert a running run to an earlier state, and emit what changed.
 
     Args:
         run: The run, which may have diverged.

@@ -260,7 +260,7 @@ class TrainerStack:
 
 
 def _fixed_inputs(trainers: Sequence[Trainer]) -> Tensor | None:
-    """Return the value input if it is no image, (1, inputs) or (B, 1, inputs); otherwise None."""
+    """Return the value input, (1, inputs) or (B, 1, inputs), or None if it is the image."""
     network, like = trainers[0].network, trainers[0].data.train_x
     if network.own_gates or network.value_input == "image":
         return None

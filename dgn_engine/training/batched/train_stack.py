@@ -256,7 +256,7 @@ def _folder(job: Job) -> RunFolder:
 
 
 def align_checkpoints(folders: Sequence[RunFolder]) -> None:
-    """Return the folders of a stack to the newest step that all of them can continue from.
+    """Roll the folders of a stack back to the newest step that all of them can continue from.
 
     If the process was killed between two checkpoints of a stack, some folders are one ahead. Each
     run keeps its two newest, so there is a common one; if not, the runs were not trained together,
