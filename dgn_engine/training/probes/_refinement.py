@@ -315,7 +315,7 @@ def first_look(
 def widened(estimate: k.KernelEstimate) -> k.KernelEstimate:
     """Widen the errors of an estimate by Student's factor for one standard error (68 %).
 
-    With ν = draws - 1 the factor is 1 + 1/(2ν) + 1/(4ν²) + 1/(16ν³) …, by its series in 1/ν.
+    With ν = draws - 1, the factor is 1 + 1/(2ν) + 1/(4ν²) + 1/(16ν³), a series in 1/ν.
 
     Args:
         estimate: Estimate with the scatter of its draws.

@@ -224,7 +224,8 @@ class NetworkOptimizer:
 class _WithoutCompiler(torch.optim.Optimizer):
     """torch's optimisers without `torch.compile` support.
 
-    Constructing them imports the compiler (1.5 s), only to exclude the optimiser from compilation.
+    torch's own import the compiler (1.5 s) when constructed, only to exclude themselves from
+    compilation.
     """
 
     add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
