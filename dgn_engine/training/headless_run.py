@@ -328,7 +328,11 @@ class HeadlessRun:
         if run.finished:
             self._emit(Finished(run.step_count))
         if recording is not None and not recording.close(last=save_again):
-            unsaved = recording.paused or unsaved or f"{recording.path} could not be finished."
+            unsaved = (
+                recording.paused
+                or unsaved
+                or f"The recording in {recording.path} could not be completed."
+            )
         return replace(self._outcome, step=run.step_count, diverged=run.diverged, unsaved=unsaved)
 
     def _waits(self, due: float, recording: Recording | None) -> bool:

@@ -251,7 +251,7 @@ def _read_past(reader: RunReader, base: StoredCheckpoint | None, step: int) -> _
             break  # the state is that before the change
         if isinstance(event, TrainedOn) and base is None:
             later = min((checkpoint.step for checkpoint in reader.checkpoints), default=None)
-            first_kept = "" if later is None else f"; its first checkpoint is of step {later:,}"
+            first_kept = "" if later is None else f"; its first checkpoint is at step {later:,}"
             raise UserError(
                 f"{reader.name} started from the weights of {event.source}, which are not stored"
                 f"{first_kept}."

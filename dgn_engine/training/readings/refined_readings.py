@@ -294,9 +294,7 @@ class RefinedReadings:
     def _report(self, name: str, step: int, answer: JobOver) -> None:
         if answer.details and name not in self._broken:
             self._broken.add(name)
-            what = (
-                f"The probe '{self._probes[name].title}' failed at step {step:,}: {answer.trouble}."
-            )
+            what = f"Probe '{self._probes[name].title}' stopped at step {step:,}: {answer.trouble}."
             self._emit(Failed(what, answer.details))
 
 
