@@ -1,6 +1,6 @@
-"""Callbacks for the loops of Lightning and of the Hugging Face Trainer.
+"""Callbacks that watch a module in the training loops of Lightning and the Hugging Face Trainer.
 
-Neither package is needed by us: the base class of a callback is looked for when one is made.
+Neither package is a dependency: the callback's base class is imported when a callback is made.
 """
 
 from __future__ import annotations
@@ -23,36 +23,67 @@ _LIGHTNING = ("lightning.pytorch", "pytorch_lightning")
 def lightning_callback(
     probe: tuple[object, object], out: str | Path, module: str = "", **options: Any
 ) -> Any:
-    """A callback for `Trainer(callbacks=[…])` of Lightning; `options` are those of `watch`.
+    """Return a callback for Lightning's `Trainer(callbacks=[…])`.
 
-    `module`: the attribute of your LightningModule that maps examples to logits, 'net' say; '' is
-    the LightningModule itself. The validation scores 'val_loss' and 'val_acc' are recorded where
-    you log them. Raises `UserError` where Lightning is not installed.
+    The validation scores 'val_loss' and 'val_acc' are recorded where you log them.
+
+    Args:
+        probe: Examples (n, …) and labels (n,), as in `watch`.
+        out: A new folder for the run.
+        module: The attribute of your LightningModule that maps examples to logits, such as 'net';
+            '' is the LightningModule itself.
+        options: Further keyword arguments of `watch`.
+
+    Returns:
+        A `lightning.pytorch.Callback`. It watches at most one run at a time.
+
+    Raises:
+        UserError: Lightning is not installed.
     """
     base = _base(_LIGHTNING, "Callback", "lightning")
-    made = type("DgnWatch", (_LightningHooks, base), {})()
-    made.attach(probe, out, module, options)
-    return made
+    callback = type("DgnWatch", (_LightningHooks, base), {})()
+    callback.attach(probe, out, module, options)
+    return callback
 
 
 def hugging_face_callback(
     probe: tuple[object, object], out: str | Path, module: str = "", **options: Any
 ) -> Any:
-    """A callback for `Trainer(callbacks=[…])` of Hugging Face; as `lightning_callback`.
+    """Return a callback for the Hugging Face `Trainer(callbacks=[…])`.
 
-    A model that returns an object with `logits` is taken as it is. Losses are those that the
-    Trainer logs, every `logging_steps`; 'eval_loss' and 'eval_accuracy' are recorded.
+    The model may return an object with `logits`. Losses are those that the Trainer logs, every
+    `logging_steps`; 'eval_loss' and 'eval_accuracy' are recorded too.
+
+    Args:
+        probe: Examples (n, …) and labels (n,), as in `watch`.
+        out: A new folder for the run.
+        module: The attribute of your model that maps examples to logits; '' is the model itself.
+        options: Further keyword arguments of `watch`.
+
+    Returns:
+        A `transformers.TrainerCallback`. It watches at most one run at a time.
+
+    Raises:
+        UserError: transformers is not installed.
     """
     base = _base(("transformers",), "TrainerCallback", "transformers")
-    made = type("DgnWatch", (_TrainerHooks, base), {})()
-    made.attach(probe, out, module, options)
-    return made
+    callback = type("DgnWatch", (_TrainerHooks, base), {})()
+    callback.attach(probe, out, module, options)
+    return callback
 
 
 class _Attached:
-    """What both kinds of callbacks hold; at most one run is watched at a time."""
+    """The state shared by both callbacks: what to watch, and the watcher while a run trains."""
 
     def attach(self, probe: object, out: str | Path, module: str, options: dict[str, Any]) -> None:
+        """Store what to watch; watching starts with the training.
+
+        Args:
+            probe: Examples and labels, as in `watch`.
+            out: A new folder for the run.
+            module: A dotted attribute of the model; '' is the model itself.
+            options: Further keyword arguments of `watch`.
+        """
         self._given = (probe, out, options)
         self._part = module
         self._watcher: Watcher | None = None
@@ -64,14 +95,21 @@ class _Attached:
         self._watcher = watcher.start()
 
     def give_up(self, error: BaseException) -> None:
-        """End the watching by an exception of a hook; `Watcher.give_up`."""
+        """Stop watching after an exception in a hook; see `Watcher.stop_after_error`.
+
+        Args:
+            error: The exception.
+
+        Raises:
+            BaseException: `error` itself, where it is the user's way to stop the program.
+        """
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
             watcher.give_up(error)
         elif is_interrupt(error):
             raise error
         else:
-            warn(f"Nothing is recorded: {error_kind(error)} in the callback.")
+            warn(f"Nothing is recorded: the callback raised {error_kind(error)}.")
 
     def _end(self, error: BaseException | None = None) -> None:
         watcher, self._watcher = self._watcher, None
@@ -80,13 +118,17 @@ class _Attached:
 
 
 def _shielded(hook: Callable[..., None]) -> Callable[..., None]:
-    """Let no exception of a hook end the training, such as that of a trainer without a step."""
+    """Wrap a hook so that its exceptions never end the training.
+
+    An example is a hook that expects an attribute the trainer does not have. A `UserError` is
+    raised: it reports a wrong argument, before the first step.
+    """
 
     @functools.wraps(hook)
     def call(self: _Attached, *args: Any, **kwargs: Any) -> None:
         try:
             hook(self, *args, **kwargs)
-        except UserError:  # what was given wrongly is refused before the first step
+        except UserError:  # a wrong argument is reported before the first step
             raise
         except BaseException as error:
             self.give_up(error)
@@ -95,10 +137,16 @@ def _shielded(hook: Callable[..., None]) -> Callable[..., None]:
 
 
 class _LightningHooks(_Attached):
-    """The hooks of `lightning.pytorch.Callback` that a watcher needs."""
+    """The hooks of `lightning.pytorch.Callback` that drive a watcher."""
 
     @_shielded
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Start watching, in the main process only.
+
+        Args:
+            trainer: Lightning's trainer.
+            pl_module: The LightningModule that it trains.
+        """
         if trainer.is_global_zero:
             self._begin(pl_module, int(trainer.global_step))
 
@@ -106,7 +154,15 @@ class _LightningHooks(_Attached):
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, *_batch: Any, **_more: Any
     ) -> None:
-        """A batch was passed; with gradients that are accumulated not each is a step."""
+        """Record the loss of a batch.
+
+        With gradient accumulation a batch is not always a step: `global_step` decides.
+
+        Args:
+            trainer: Lightning's trainer.
+            pl_module: The LightningModule that it trains.
+            outputs: What `training_step` returned: the loss, or a dictionary with 'loss'.
+        """
         watcher = self._watcher
         if watcher is None:
             return
@@ -118,36 +174,78 @@ class _LightningHooks(_Attached):
 
     @_shielded
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        """Record 'val_loss' and 'val_acc', if they were logged.
+
+        Args:
+            trainer: Lightning's trainer.
+            pl_module: The LightningModule that it trains.
+        """
         if self._watcher is not None and not trainer.sanity_checking:
-            found = trainer.callback_metrics
-            self._watcher.test(found.get("val_loss"), found.get("val_acc"))
+            metrics = trainer.callback_metrics
+            self._watcher.test(metrics.get("val_loss"), metrics.get("val_acc"))
 
     @_shielded
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """Stop watching: the training failed.
+
+        Args:
+            trainer: Lightning's trainer.
+            pl_module: The LightningModule that it trains.
+            exception: What ended the training.
+        """
         self._end(exception)
 
     @_shielded
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """Finish the run.
+
+        Args:
+            trainer: Lightning's trainer.
+            pl_module: The LightningModule that it trains.
+        """
         self._end()
 
 
 class _TrainerHooks(_Attached):
-    """The hooks of `transformers.TrainerCallback` that a watcher needs."""
+    """The hooks of `transformers.TrainerCallback` that drive a watcher."""
 
     @_shielded
     def on_train_begin(
         self, args: Any, state: Any, control: Any, model: Any = None, **_more: Any
     ) -> None:
+        """Start watching, in the main process only.
+
+        Args:
+            args: The `TrainingArguments`.
+            state: The `TrainerState`.
+            control: The `TrainerControl`.
+            model: The model that is trained.
+        """
         if state.is_world_process_zero:
             self._begin(model, int(state.global_step))
 
     @_shielded
     def on_step_end(self, args: Any, state: Any, control: Any, **_more: Any) -> None:
+        """Count a step.
+
+        Args:
+            args: The `TrainingArguments`.
+            state: The `TrainerState`.
+            control: The `TrainerControl`.
+        """
         if self._watcher is not None:
             self._watcher.step()
 
     @_shielded
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_more: Any) -> None:
+        """Record the training loss, if it was logged.
+
+        Args:
+            args: The `TrainingArguments`.
+            state: The `TrainerState`.
+            control: The `TrainerControl`.
+            logs: The logged values by name.
+        """
         if self._watcher is not None and logs and "loss" in logs:
             self._watcher.log(logs["loss"])
 
@@ -155,21 +253,36 @@ class _TrainerHooks(_Attached):
     def on_evaluate(
         self, args: Any, state: Any, control: Any, metrics: Any = None, **_more: Any
     ) -> None:
+        """Record 'eval_loss' and 'eval_accuracy'.
+
+        Args:
+            args: The `TrainingArguments`.
+            state: The `TrainerState`.
+            control: The `TrainerControl`.
+            metrics: The evaluation's values by name.
+        """
         if self._watcher is not None and metrics:
             self._watcher.test(metrics.get("eval_loss"), metrics.get("eval_accuracy"))
 
     @_shielded
     def on_train_end(self, args: Any, state: Any, control: Any, **_more: Any) -> None:
+        """Finish the run.
+
+        Args:
+            args: The `TrainingArguments`.
+            state: The `TrainerState`.
+            control: The `TrainerControl`.
+        """
         self._end()
 
 
 def _part_of(model: Any, name: str) -> nn.Module:
     part = model
-    for each in name.split(".") if name else ():
-        part = getattr(part, each, None)
+    for attribute in name.split(".") if name else ():
+        part = getattr(part, attribute, None)
     if not isinstance(part, nn.Module):
         raise ArgumentError(
-            f"{type(model).__name__} has no module '{name}': name the attribute that maps examples "
+            f"{type(model).__name__} has no module '{name}'. Give the attribute that maps examples "
             "to logits.",
             kind="unknown-name",
             value=name,
@@ -178,14 +291,14 @@ def _part_of(model: Any, name: str) -> nn.Module:
 
 
 def _base(modules: tuple[str, ...], name: str, package: str) -> Any:
-    """The class that callbacks of a package derive from."""
+    """Import the class that callbacks of a package derive from, or raise `UserError`."""
     for module in modules:
         try:
             return getattr(importlib.import_module(module), name)
         except ModuleNotFoundError:
             continue
     raise UserError(
-        f"This callback needs {package}, which is not installed: pip install {package}.",
+        f"This callback needs {package}. Install it: pip install {package}.",
         kind="no-package",
         value=package,
     )

@@ -1,5 +1,4 @@
-"""Scores as the owner of a loop gives them: kept until they become one point, or left out with a
-reason."""
+"""The scores that a training loop reports: validated, and averaged into points of the curves."""
 
 from __future__ import annotations
 
@@ -11,83 +10,124 @@ from torch import Tensor
 from dgn_engine.attachment.isolation import is_interrupt
 
 Score = float | Tensor  # a tensor of one number
-_ROUNDING = 1e-6  # by which a mean in single precision may pass 1
+_ROUNDING = 1e-6  # a mean in single precision may exceed 1 by this
 
 
 class GivenScores:
-    """Takes what is usable of the scores of each step; what is not is told once for each name."""
+    """The losses and accuracies reported since the last point of the curves.
+
+    A score that cannot be used is left out, with one warning for each name.
+
+    Args:
+        tell: Called with the sentence of each warning.
+
+    Attributes:
+        diverged: The first step whose loss was not finite, once that is known; else None.
+    """
 
     def __init__(self, tell: Callable[[str], object]) -> None:
         self._tell = tell
         self._told: set[str] = set()
         self._losses: list[Score] = []
         self._steps: list[int] = []  # of these losses
-        self.diverged: int | None = None  # the first step whose loss was not finite, once taken
+        self.diverged: int | None = None
         self._accuracies: list[float] = []
 
     def add(
         self, loss: object, accuracy: object, unknown: Mapping[str, object], step: int = 0
     ) -> None:
-        """Those of a step. A loss on a card is not waited for."""
+        """Add the scores of one step. A loss on a GPU is not waited for.
+
+        Args:
+            loss: The mean loss of the batch: a number or a tensor of one element; None if not
+                reported.
+            accuracy: The accuracy of the batch, 0 to 1, likewise.
+            unknown: Scores under other names, which cause a warning.
+            step: The number of the step.
+        """
         self.refuse(unknown)
-        if loss is not None and (kept := self._kept(loss)) is not None:
-            self._losses.append(kept)
+        if loss is not None and (score := self._kept(loss)) is not None:
+            self._losses.append(score)
             self._steps.append(step)
-        if (share := self.share(accuracy)) is not None:
-            self._accuracies.append(share)
+        if (value := self.share(accuracy)) is not None:
+            self._accuracies.append(value)
 
     def take(self) -> tuple[float, float] | None:
-        """Mean loss and accuracy since the last time, NaN where one was not given; None where
-        neither was."""
+        """Return the mean loss and accuracy since the last call, and start over.
+
+        Returns:
+            Both means, NaN for one that was never reported; None if neither was.
+        """
         if not self._losses and not self._accuracies:
             return None
-        losses, self._losses = [float(one) for one in self._losses], []
+        losses, self._losses = [float(loss) for loss in self._losses], []
         steps, self._steps = self._steps, []
         if self.diverged is None:
-            lost = (s for s, one in zip(steps, losses, strict=True) if not math.isfinite(one))
-            self.diverged = next(lost, None)
+            non_finite = (
+                s for s, loss in zip(steps, losses, strict=True) if not math.isfinite(loss)
+            )
+            self.diverged = next(non_finite, None)
         accuracies, self._accuracies = self._accuracies, []
         return _mean(losses), _mean(accuracies)
 
     def loss(self, given: object) -> float | None:
-        """A loss as a number; it may be infinite or not a number, as a loss that diverges is."""
-        kept = None if given is None else self._kept(given)
-        return None if kept is None else float(kept)
+        """Return a loss as a float.
+
+        Args:
+            given: What the caller passed; None if nothing.
+
+        Returns:
+            The loss, which may be infinite or NaN if training diverges; None if it is not a number.
+        """
+        score = None if given is None else self._kept(given)
+        return None if score is None else float(score)
 
     def share(self, given: object) -> float | None:
-        """An accuracy, 0 to 1. None, and not a number, say that it is not known."""
+        """Return an accuracy as a float from 0 to 1.
+
+        Args:
+            given: What the caller passed; None if nothing.
+
+        Returns:
+            The accuracy; None if it is missing, NaN, or not between 0 and 1.
+        """
         if given is None:
             return None
         number = _number(given)
         if number is None:
-            self._leave_out("accuracy", f"is {_kind(given)}; it is one number from 0 to 1")
+            self._leave_out("accuracy", f"is {_kind(given)}; pass one number from 0 to 1")
             return None
         if number != number:  # NaN
             return None
         if not 0.0 <= number <= 1.0 + _ROUNDING:
             hint = f": write {number / 100:g} for {number:g} %" if 1.0 < number <= 100.0 else ""
-            self._leave_out("accuracy", f"is {number:g}; it is a share, 0 to 1{hint}")
+            self._leave_out("accuracy", f"is {number:g}; pass a fraction from 0 to 1{hint}")
             return None
         return min(number, 1.0)
 
     def refuse(self, unknown: Mapping[str, object]) -> None:
-        """Scores of other names, which nothing shows."""
+        """Warn of scores under names that are not recorded.
+
+        Args:
+            unknown: The scores by name.
+        """
         for name in unknown:
-            self._leave_out(name, "is no score that is recorded; these are loss and accuracy")
+            self._leave_out(name, "is not a known score; the scores are loss and accuracy")
 
     def _kept(self, given: object) -> Score | None:
-        """Without its graph; of a card it is read later, when the numbers are there anyway."""
+        """Detach a loss from its graph; one on a GPU is copied there and read later, without a
+        sync."""
         if isinstance(given, Tensor) and given.device.type != "cpu" and given.numel() == 1:
             return given.detach().clone()
         number = _number(given)
         if number is None:
-            self._leave_out("loss", f"is {_kind(given)}; it is one number")
+            self._leave_out("loss", f"is {_kind(given)}; pass one number")
         return number
 
     def _leave_out(self, name: str, why: str) -> None:
         if name not in self._told:
             self._told.add(name)
-            self._tell(f"{name} {why}. It is left out; all else is recorded.")
+            self._tell(f"{name} {why}. It is left out; everything else is recorded.")
 
 
 def _number(given: object) -> float | None:
@@ -109,7 +149,7 @@ def _kind(given: object) -> str:
 
 
 def _mean(values: Sequence[float]) -> float:
-    """Their mean, NaN of none; it does not overflow where it is a number itself."""
+    """Return the mean, NaN of nothing; the sum may overflow, a finite mean does not."""
     count = len(values)
     total = sum(values)
     if math.isinf(total) and all(map(math.isfinite, values)):

@@ -1,8 +1,8 @@
-"""Keeps what is computed for a reading apart from the training of the user's own loop.
+"""Keep the computation of a reading apart from the user's training loop.
 
-Only what belongs to the calling thread is switched, or is switched for this thread alone: other
-threads of the user may train, draw random numbers and call modules meanwhile. What watchers of
-several threads switch for the whole process they switch in turn.
+Only state of the calling thread is switched, or it is switched for this thread alone: meanwhile the
+user's other threads may train, draw random numbers and call modules. Process-wide settings are
+switched by one watcher at a time.
 """
 
 from __future__ import annotations
@@ -26,33 +26,36 @@ from torch.utils import _python_dispatch
 from torch.utils._device import DeviceContext
 
 _RAISE = dis.opmap["RAISE_VARARGS"]
-PATIENCE = 30.0  # seconds that the beginning and the end of a watcher wait for another thread's
-_TURN = threading.RLock()  # of the watchers of this process
+PATIENCE = 30.0  # seconds that a watcher's start and close wait for a watcher in another thread
+_TURN = threading.RLock()  # held by the watcher that computes, one at a time in this process
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_TURN._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 class OtherThreadReadsError(Exception):
-    """A watcher of another thread reads, and does not come to an end."""
+    """Raised when a watcher in another thread does not finish its reading in time."""
 
 
 @contextmanager
 def isolated(patience: float = PATIENCE) -> Iterator[None]:
-    """Compute in gradient mode and full precision, without the user's hooks and modes of torch.
+    """Compute with gradients in full precision, without the user's hooks and torch modes.
 
-    Set aside are autocast, inference mode, hooks on saved tensors, modes of torch's functions and
-    operations, and the hooks on all modules; the latter for this thread alone. What a signal
-    handler raises in it is raised in the end, also where code in it caught that.
+    Disabled for the duration: autocast, inference mode, saved-tensor hooks, torch function and
+    dispatch modes, and global module hooks (these for the calling thread only). What a signal
+    handler raises inside is raised at the end, even if code inside caught it.
 
     Args:
-        patience: seconds to wait for a watcher of another thread. There is a limit because the
-            code of a module may itself wait for that thread.
+        patience: Seconds to wait for a watcher in another thread. It is limited because the
+            module's own code may itself wait for that thread.
+
+    Returns:
+        A context manager.
 
     Raises:
-        OtherThreadReadsError: that other watcher still reads.
+        OtherThreadReadsError: The other watcher is still reading.
     """
     if not _TURN.acquire(timeout=patience):
-        raise OtherThreadReadsError("a watcher in another thread reads, and does not end")
+        raise OtherThreadReadsError("a watcher in another thread is still reading")
     with ExitStack() as stack:
         stack.callback(_TURN.release)
         stack.enter_context(_handlers_heeded())
@@ -74,8 +77,13 @@ def isolated(patience: float = PATIENCE) -> Iterator[None]:
 
 @contextmanager
 def signals_deferred() -> Iterator[None]:
-    """Call the user's signal handlers, in `isolated`, not before its end: what is being
-    switched or put back would be left half done by an exception that they raise."""
+    """Delay the user's signal handlers, within `isolate_computation`, until the end of this block.
+
+    An exception from a handler would otherwise leave settings half switched or half restored.
+
+    Returns:
+        A context manager.
+    """
     global _deferring
     if threading.current_thread() is not threading.main_thread():  # no handler runs in it
         yield
@@ -95,8 +103,8 @@ _pending: list[Callable[[], object]] = []
 
 @contextmanager
 def _left_as_it_is() -> Iterator[None]:
-    """Restore what a reading that was interrupted leaves switched, and what importing parts of
-    torch adds to the environment."""
+    """Restore settings that an interrupted reading left switched, and the environment variables
+    that importing parts of torch adds."""
     functorch = torch._C._functorch
     modes, depth = _dispatch_modes(), functorch.get_dynamic_layer_stack_depth()
     dispatch = vars(_python_dispatch)
@@ -133,8 +141,8 @@ def _left_as_it_is() -> Iterator[None]:
 
 def _dispatch_modes() -> list[Any]:
     return [
-        torch._C._get_dispatch_stack_at(place)
-        for place in range(torch._C._len_torch_dispatch_stack())
+        torch._C._get_dispatch_stack_at(index)
+        for index in range(torch._C._len_torch_dispatch_stack())
     ]
 
 
@@ -157,9 +165,12 @@ _SETTINGS: list[tuple[Callable[[], Any], Callable[[Any], object]]] = [
 
 @contextmanager
 def modes_set_aside() -> Iterator[None]:
-    """Set aside the user's `TorchFunctionMode`s and `TorchDispatchMode`s, which see each call.
+    """Disable the user's `TorchFunctionMode`s and `TorchDispatchMode`s, which see each call.
 
-    The default device is such a mode too; it stays.
+    The default device is such a mode too; it is kept.
+
+    Returns:
+        A context manager.
     """
     own = torch._C
     modes = [own._pop_torch_function_stack() for _ in range(own._len_torch_function_stack())]
@@ -198,7 +209,7 @@ def _saved_tensor_hooks_set_aside() -> Iterator[None]:
     try:
         yield
     finally:
-        while own._top_saved_tensors_default_hooks(True) is not None:  # of what was interrupted
+        while own._top_saved_tensors_default_hooks(True) is not None:  # left by an interruption
             own._pop_saved_tensors_default_hooks()
         for pack, unpack in reversed(hooks):
             own._push_saved_tensors_default_hooks(pack, unpack)
@@ -206,7 +217,7 @@ def _saved_tensor_hooks_set_aside() -> Iterator[None]:
 
 @contextmanager
 def _no_autocast() -> Iterator[None]:
-    """Without `torch.autocast`, which empties on its way out a cache that all threads share."""
+    """Disable `torch.autocast`. Leaving it instead would clear a cache that all threads share."""
     enabled = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
     for kind in enabled:
         torch.set_autocast_enabled(kind, False)
@@ -219,10 +230,10 @@ def _no_autocast() -> Iterator[None]:
 
 @contextmanager
 def _module_hooks_set_aside() -> Iterator[None]:
-    """Skip in this thread the hooks that the user registered on all modules.
+    """Skip global module hooks in this thread.
 
-    torch keeps them in dictionaries of the process. Each hook gives way to a function that calls
-    it in every other thread, under the same key, by which the user can still remove it.
+    torch keeps them in process-wide dictionaries. Each hook is replaced by a function that calls it
+    in every other thread, under the same key, so that the user can still remove it.
     """
     thread = threading.get_ident()
     replaced = []
@@ -251,9 +262,9 @@ def _elsewhere(hook: Callable[..., Any], thread: int) -> Callable[..., Any]:
 
 @contextmanager
 def _handlers_heeded() -> Iterator[None]:
-    """Raise in the end what a signal handler raised, unless that is on its way already.
+    """Reraise at the end what a signal handler raised, unless it is propagating already.
 
-    Code that computes readings catches what a module raises, and cannot tell one from the other.
+    Code that computes readings catches what a module raises, and cannot tell the two apart.
     """
     if threading.current_thread() is not threading.main_thread():  # no handler runs in it
         yield
@@ -274,14 +285,14 @@ def _handlers_heeded() -> Iterator[None]:
             raise
     finally:
         for number, handler, heeded in replaced:
-            if signal.getsignal(number) is heeded:  # the user's own may have set another
+            if signal.getsignal(number) is heeded:  # the user's handler may have set another
                 _set_handler(number, handler)
     if raised:
         raise raised[0]
 
 
 def _set_handler(number: int, handler: Callable[..., Any]) -> None:
-    """As `signal.signal`, which forgets what `signal.siginterrupt` was told."""
+    """Set a handler as `signal.signal` does, but keep what `signal.siginterrupt` has set."""
     restarts = _restarts_calls(number)
     signal.signal(number, handler)
     if restarts:
@@ -305,7 +316,7 @@ def _c_library() -> ctypes.CDLL:
 
 
 def _restarts_calls(number: int) -> bool:
-    """Return whether a signal lets calls of the system go on: Python can set that, not read it."""
+    """Return whether a signal restarts system calls: Python can set that, but not read it."""
     if sys.platform != "linux":
         return False
     action = _SignalAction()
@@ -328,17 +339,23 @@ def _heeded(handler: Callable[..., Any], raised: list[BaseException]) -> Callabl
     return call
 
 
-# Of handlers that were there during a reading: one may set another in its place before it raises.
+# The code of all handlers seen during readings: one may install another before it raises.
 _HANDLERS: set[CodeType | None] = set()
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Return whether an exception reached this thread from outside of what it ran.
+    """Return whether an exception reached this thread from outside of the code that it ran.
 
-    That is Ctrl-C, and whatever the user's signal handlers raise; not a `KeyboardInterrupt`
-    or `SystemExit` that code raises while its result is asked for.
+    That is Ctrl+C, or anything that the user's signal handlers raise; not a `KeyboardInterrupt` or
+    `SystemExit` that the code itself raises.
+
+    Args:
+        error: A caught exception, with its traceback.
+
+    Returns:
+        True if the user is stopping the program.
     """
-    now = {_code_of(signal.getsignal(each)) for each in signal.valid_signals()}
+    now = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()}
     handlers = (now | _HANDLERS) - {None}
     trace, last = error.__traceback__, None
     while trace is not None:
@@ -353,8 +370,8 @@ def is_interrupt(error: BaseException) -> bool:
 def _code_of(handler: Any) -> CodeType | None:
     while isinstance(handler, functools.partial):
         handler = handler.func
-    for each in (handler, vars(type(handler)).get("__call__")):  # an object that can be called
-        code = getattr(getattr(each, "__func__", each), "__code__", None)
+    for candidate in (handler, vars(type(handler)).get("__call__")):  # a callable object
+        code = getattr(getattr(candidate, "__func__", candidate), "__code__", None)
         if isinstance(code, CodeType):
             return code
     return None

@@ -1,8 +1,8 @@
-"""State outside of a module that its code reaches by name: compared after a pass, and put back.
+"""State outside a module that its code can reach: compared after a pass, and restored.
 
-A copy of a module still shares the globals of its functions, what they close over, their default
-arguments and the attributes of its classes. A list of auxiliary losses in one of them would reach
-the loss of the user's next step.
+A copy of a module still shares globals, closures, default arguments and class attributes with the
+original. For example, a global list of auxiliary losses that a copy appends to would reach the loss
+of the user's next step.
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ from dgn_engine.model.adapt.plain_access import (
     slots,
 )
 
-MOST = 50_000  # objects that are compared
-MOST_BYTES = 1 << 26  # of tensors and arrays that are copied; larger ones are compared by version
-OWNERS = ("_trainer", "_fabric")  # attributes of modules of Lightning, which are not copied
+MOST = 50_000  # objects compared
+MOST_BYTES = 1 << 26  # of tensors and arrays copied; beyond that, versions are compared
+OWNERS = ("_trainer", "_fabric")  # attributes of Lightning modules that are not copied
 _CONTAINERS = (list, OrderedDict, dict, set, deque, bytearray)
 _CALLED = (FunctionType, staticmethod, classmethod, property, functools.cached_property)
 _CODE = (*_CALLED, type, ModuleType, functools.partialmethod, functools._lru_cache_wrapper)
 _HOLDERS = (SimpleNamespace, Namespace, UserDict, UserList, ChainMap, SobolEngine, threading.local)
 _RUN = ("forward", "backward", "setup_context")  # methods that torch calls
 _OF_MODULES = frozenset(dir(nn.Module))  # torch calls what overrides these
-_CACHES = frozenset(["__slotnames__", "__annotations__", "__annotations_cache__"])  # of Python
+_CACHES = frozenset(["__slotnames__", "__annotations__", "__annotations_cache__"])  # of Python's
 _OF_ENUMS = frozenset(["_value2member_map_", "_member_map_"])  # grow when flags are combined
-# What belongs to several threads or processes, or stands for work that is given away: a pass can
-# neither be compared in it nor taken back.
+# Modules whose objects belong to several threads or processes, or represent work handed to others:
+# the effect of a pass on them can be neither compared nor undone.
 _SHARED = frozenset(
     [
         *("_thread", "threading", "queue", "_queue", "concurrent", "multiprocessing"),
@@ -86,12 +86,12 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.
 
 
 class StateChangedError(Exception):
-    """A pass of a copied module changed state outside of it, or could not but do so."""
+    """Raised when a pass of a copied module changes state outside it, or could not avoid it."""
 
 
 @dataclass(frozen=True)
 class _StatePart:
-    """One piece of state: what it is called, whether it is as it was, and how it becomes so."""
+    """One piece of state: its name, whether it is unchanged, and how to restore it."""
 
     name: str
     is_same: Callable[[], bool]
@@ -100,8 +100,11 @@ class _StatePart:
 
 
 class _Visit(NamedTuple):
-    """An object to visit: `names` that code which reaches it names, whether that code belongs to an
-    installed package, and whether the copy of the module has an object of its own instead."""
+    """An object to visit.
+
+    `names`: the names used by the code that reaches it. `installed`: whether that code belongs to
+    an installed package. `copied`: whether the copy of the module has its own object instead.
+    """
 
     name: str
     value: object
@@ -111,9 +114,10 @@ class _Visit(NamedTuple):
 
 
 class KeptState:
-    """Pieces of state as they are when they are kept: what changed of them is put back.
+    """A record of state; `restore` puts back what has changed since.
 
-    `installed`: whether what is kept from now on belongs to an installed package.
+    Attributes:
+        installed: Whether the parts tracked from now on belong to an installed package.
     """
 
     def __init__(self) -> None:
@@ -123,42 +127,67 @@ class KeptState:
         self._flags = {name: read() for name, (read, _) in _FLAGS.items()}
 
     def restore(self) -> list[str]:
-        """Put back what changed; the names of what did, without that of installed packages.
+        """Restore all parts that changed.
 
-        Raises `StateChangedError` where something cannot be put back; all else is.
+        Returns:
+            The names of the parts that changed, without those of installed packages.
+
+        Raises:
+            StateChangedError: A part cannot be restored; all others are.
         """
         changed: list[str] = []
         failed: list[str] = []
         with signals_deferred(), torch._C.DisableTorchFunctionSubclass():
-            for kept in self._parts:
+            for part in self._parts:
                 try:
-                    if kept.is_same():
+                    if part.is_same():
                         continue
-                    kept.put_back()
+                    part.put_back()
                 except Exception:
-                    failed.append(kept.name)
+                    failed.append(part.name)
                 else:
-                    changed += () if kept.installed else (kept.name,)
+                    changed += () if part.installed else (part.name,)
             for name, (read, write) in _FLAGS.items():
                 if read() != self._flags[name]:
                     write(self._flags[name])
                     changed.append(name)
         if failed:
-            raise StateChangedError(f"the module changes {failed[0]}, which cannot be put back")
+            raise StateChangedError(f"the module changes {failed[0]}, which cannot be restored")
         return list(dict.fromkeys(changed))
 
     def keep(self, name: str, is_same: Callable[[], bool], put_back: Callable[[], object]) -> None:
+        """Track a part of the state.
+
+        Args:
+            name: How to call it in messages.
+            is_same: Whether it is unchanged.
+            put_back: Restores it.
+        """
         self._parts.append(_StatePart(name, is_same, put_back, self.installed))
 
     def keep_value(
         self, name: str, read: Callable[[], object], put_back: Callable[[], object]
     ) -> None:
-        """Which object a name stands for; equal plain values are the same."""
+        """Track which object a name refers to; equal plain values count as the same object.
+
+        Args:
+            name: How to call it in messages.
+            read: Returns the current object.
+            put_back: Restores the present one.
+        """
         before = read()
         self.keep(name, lambda: _is_value(read(), before), put_back)
 
     def keep_container(self, name: str, value: Any) -> list[Any]:
-        """Which objects a container holds; they are returned."""
+        """Track which objects a container holds.
+
+        Args:
+            name: How to call it in messages.
+            value: A list, dictionary, set, deque or bytearray.
+
+        Returns:
+            Its present items.
+        """
         before = _contents(value)
         self.keep(
             name,
@@ -168,6 +197,14 @@ class KeptState:
         return before
 
     def keep_tensor(self, name: str, tensor: Tensor) -> None:
+        """Track the values, the memory and the gradient of a tensor.
+
+        Large tensors are compared by their version counter only and cannot be restored.
+
+        Args:
+            name: How to call it in messages.
+            tensor: A strided tensor; others are ignored.
+        """
         if tensor.is_inference() or tensor.layout != torch.strided:
             return
         version, size = tensor._version, tensor.numel() * tensor.element_size()
@@ -176,10 +213,10 @@ class KeptState:
             lambda: tensor.grad if tensor.is_leaf else None,
             functools.partial(setattr, tensor, "grad", tensor.grad if tensor.is_leaf else None),
         )
-        if not self._has_room(size):  # only seen, and only what torch counts as a change in place
+        if not self._has_room(size):  # only detected, and only if torch counts it as in-place
             self.keep(name, lambda: tensor._version == version, lambda: None)
             return
-        alias = tensor.detach()  # of the same memory, which may be exchanged for other
+        alias = tensor.detach()  # the same memory, which `tensor.data = …` may replace
         copy = alias.clone()
 
         def put_back() -> None:
@@ -189,7 +226,7 @@ class KeptState:
                 alias.copy_(copy)
             put_version_back()
 
-        def put_version_back() -> None:  # autograd looks at it: the user's graph may be alive
+        def put_version_back() -> None:  # autograd checks it: the user's graph may be alive
             if tensor._version != version:
                 torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
@@ -202,6 +239,12 @@ class KeptState:
         self.keep(name, is_same, put_back)
 
     def keep_array(self, name: str, array: np.ndarray[Any, Any]) -> None:
+        """Track the values of an array, unless it holds objects or is too large.
+
+        Args:
+            name: How to call it in messages.
+            array: The array.
+        """
         if array.dtype.hasobject or not self._has_room(array.nbytes):
             return
         before = array.copy()
@@ -223,35 +266,48 @@ class KeptState:
 
 
 class ReachedState:
-    """What the code of `module` reaches by name, as it is now.
+    """The state that a module's code can reach by name, as it is now.
 
-    It follows functions of the user's and of installed packages, not those of torch, numpy and
-    Python, and goes through containers, objects with attributes, modules, tensors, arrays and
-    random generators. Of what the module itself holds, which a copy has on its own, it follows the
-    classes and functions. `draws_of_numpy`: whether it names numpy's global generator.
-    `copies_itself`: whether an object that the module holds has methods by which it is copied.
-    `whole`: what the module holds is compared too, as while it is copied.
+    The user's functions and those of installed packages are followed, not those of torch, numpy and
+    Python; so are containers, attributes, modules, tensors, arrays and random generators. Of what
+    the module itself holds, which a copy has on its own, only classes and functions are followed.
 
-    Raises `StateChangedError` where it reaches what can be neither compared nor put back: an
-    iterator, or a lock, a thread, a queue and the like; or where the module holds an object that
-    defines `__del__`, which would run for a copy too.
+    Args:
+        module: The module.
+        whole: Also track what the module itself holds, as is needed while it is copied.
+
+    Attributes:
+        kept: The tracked state.
+        draws_of_numpy: Whether the code names numpy's global random generator.
+        copies_itself: Whether an object of the module defines how it is copied.
+
+    Raises:
+        StateChangedError: The code reaches something that can be neither compared nor restored: an
+            iterator, a lock, a thread, a queue and the like; or the module holds an object that
+            defines `__del__`, which would also run for a copy.
     """
 
     def __init__(self, module: nn.Module, whole: bool = False) -> None:
         self.kept = KeptState()
-        # The objects live as long as their identities count.
+        # Keeps the objects alive, so that their ids stay unique.
         self._seen: dict[tuple[int, bool], object] = {}
         self.draws_of_numpy = self.copies_itself = False
         self._whole = whole
-        self._named: set[str] = set()  # what functions name, of their module or of any object
+        self._named: set[str] = set()  # names that functions use, globals or attributes
         self._unnamed: dict[str, list[_Visit]] = {}
-        self._copied = not whole  # of what is being visited, as `kept.installed`
+        self._copied = not whole  # applies to the object being visited, as `kept.installed` does
         self._waiting: list[_Visit] = []
         self._add(class_name(type(module)), module)
         self._walk()
 
     def add_shared(self, module: nn.Module, copy: nn.Module) -> None:
-        """Add what a copy shares with its module: objects that say that they are their own copy."""
+        """Also track objects that the copy shares with its module: those that return themselves as
+        their own copy.
+
+        Args:
+            module: The module.
+            copy: Its copy.
+        """
         theirs = {key for key, copied in self._seen if copied}
         for name, value in _held(copy, class_name(type(module))):
             if id(value) in theirs and not is_kind(value, _CODE):
@@ -260,12 +316,18 @@ class ReachedState:
         self._walk()
 
     def check(self, when: str = "run") -> None:
-        """Raise `StateChangedError` where something of the user's own changed; it is put back."""
+        """Restore the state, and raise if any of the user's own state had changed.
+
+        Args:
+            when: What the module did, for the message: 'run' or 'copied'.
+
+        Raises:
+            StateChangedError: Something changed; it has been restored.
+        """
         if changed := self.kept.restore():
-            named = ", ".join(changed[:3]) + (", …" if len(changed) > 3 else "")
+            listed = ", ".join(changed[:3]) + (", …" if len(changed) > 3 else "")
             raise StateChangedError(
-                f"when it is {when}, the module changes {named} outside of itself, which was put "
-                "back"
+                f"when it is {when}, the module changes {listed} outside itself; this was restored"
             )
 
     # The walk
@@ -285,7 +347,7 @@ class ReachedState:
         if value is _NUMPY:
             self.draws_of_numpy = True
         if is_kind(value, _PLAIN) or value is _PYTHON or value is _NUMPY:
-            return  # what draws from the generators of the process is refused in the pass
+            return  # draws from the global generators are refused during the pass
         is_module = is_kind(value, ModuleType)
         copied = self._copied and not is_kind(value, _CODE)
         if is_module or (id(value), copied) not in self._seen:
@@ -294,32 +356,32 @@ class ReachedState:
             self._waiting.append(_Visit(name, value, names, self.kept.installed, copied))
 
     def _add_class(self, kind: type) -> None:
-        for each in mro(kind):
-            if not is_library(class_module(each)):
-                self._add(class_name(each), each)
+        for base in mro(kind):
+            if not is_library(class_module(base)):
+                self._add(class_name(base), base)
 
     def _visit_copied(self, name: str, value: Any) -> None:
-        """Follow the code of what the copy has an object of its own for."""
+        """Follow the code of an object that the copy has its own version of."""
         kind = type(value)
         if type(defined(kind, "__del__")) not in (type(None), WrapperDescriptorType):
             raise StateChangedError(
-                f"{class_name(kind)} defines __del__, which would run for a copy of it too"
+                f"{class_name(kind)} defines __del__, which would also run for a copy"
             )
         self.copies_itself |= copies_itself(kind)
         self._add_class(kind)
-        if is_kind(value, MethodType):  # a copy has its own object, and the same function
+        if is_kind(value, MethodType):  # a copy has its own object, but the same function
             self._add(name, value.__func__)
         elif is_kind(value, (BuiltinMethodType, MethodWrapperType)):
             self._copied = False
             self._add(name, value.__self__)
-        for own, each in _parts(value):
-            self._add(f"{class_name(kind)}.{own}" if own else name, each)
+        for attribute, part in _parts(value):
+            self._add(f"{class_name(kind)}.{attribute}" if attribute else name, part)
 
     def _visit(self, name: str, value: Any, names: frozenset[str]) -> None:
         if not (self.kept.installed or self._whole) and _is_shared(value):
             raise StateChangedError(
-                f"the module reaches {name} ({_kind_of(value)}), which belongs to other threads or "
-                "processes too: what it does with that cannot be taken back"
+                f"the module reaches {name} ({_kind_of(value)}), which is shared with other "
+                "threads or processes: what it does there cannot be undone"
             )
         if is_kind(value, FunctionType):
             self._visit_function(name, value)
@@ -353,7 +415,7 @@ class ReachedState:
         ):
             if not (self.kept.installed or self._whole):
                 raise StateChangedError(
-                    f"the module reads {name}, an iterator that reading it would advance"
+                    f"the module uses {name}, an iterator, which a reading would advance"
                 )
         elif is_kind(value, Tensor):
             self.kept.keep_tensor(name, value)
@@ -382,7 +444,7 @@ class ReachedState:
         ):
             try:
                 contents = cell.cell_contents
-            except ValueError:  # it is empty yet
+            except ValueError:  # still empty
                 continue
             self.kept.keep_value(
                 own,
@@ -395,7 +457,7 @@ class ReachedState:
         module = sys.modules.get(name)
         if is_kind(module, ModuleType):
             self._add(name, module, names)
-        elif not is_library(name):  # what it would be like before it is changed, nobody knows
+        elif not is_library(name):  # imported during the pass: there is no state to compare with
             self.kept.keep(
                 f"the module {name}, which it imports for the first time,",
                 lambda: is_installed(_file(sys.modules.get(name))),
@@ -403,22 +465,22 @@ class ReachedState:
             )
 
     def _release(self, names: frozenset[str]) -> None:
-        """Visit the methods of these names: until then nothing was seen to call them."""
+        """Visit the methods with these names: until now, no visited code called them."""
         for name in names - self._named:
             self._named.add(name)
             self._waiting += self._unnamed.pop(name, ())
 
     def _visit_names(
-        self, held: dict[str, Any], wanted: frozenset[str], names: frozenset[str]
+        self, namespace: dict[str, Any], wanted: frozenset[str], names: frozenset[str]
     ) -> None:
         for name in sorted(wanted):
-            value = held.get(name, _ABSENT)
+            value = namespace.get(name, _ABSENT)
             self.kept.keep_value(
                 name,
-                functools.partial(held.get, name, _ABSENT),
-                functools.partial(held.pop, name, None)
+                functools.partial(namespace.get, name, _ABSENT),
+                functools.partial(namespace.pop, name, None)
                 if value is _ABSENT
-                else functools.partial(held.__setitem__, name, value),
+                else functools.partial(namespace.__setitem__, name, value),
             )
             if value is not _ABSENT:
                 self._add(name, value, names)
@@ -445,34 +507,34 @@ class ReachedState:
             return class_attributes(kind).keys() - before.keys() - _CACHES
 
         def remove_new() -> None:
-            for own in new():
-                type.__delattr__(kind, own)
+            for attribute in new():
+                type.__delattr__(kind, attribute)
 
         self.kept.keep(f"attributes of {name}", lambda: not new(), remove_new)
         skipped = {"__dict__", "__weakref__", "__doc__", "__module__"} | _CACHES
-        for own, value in before.items():
-            if own in (skipped | _OF_ENUMS if Enum in mro(kind) else skipped):
+        for attribute, value in before.items():
+            if attribute in (skipped | _OF_ENUMS if Enum in mro(kind) else skipped):
                 continue
-            label = f"{name}.{own}"
+            label = f"{name}.{attribute}"
             self.kept.keep_value(
                 label,
-                functools.partial(_attribute, kind, own),
-                functools.partial(type.__setattr__, kind, own, value),
+                functools.partial(_attribute, kind, attribute),
+                functools.partial(type.__setattr__, kind, attribute, value),
             )
-            runs = own in _RUN or own.startswith("__") or own in self._named
-            runs |= own in _OF_MODULES and nn.Module in mro(kind)
+            runs = attribute in _RUN or attribute.startswith("__") or attribute in self._named
+            runs |= attribute in _OF_MODULES and nn.Module in mro(kind)
             if runs or not is_kind(value, _CALLED):
                 self._add(label, value)
             else:
                 reached = _Visit(label, value, frozenset(), self.kept.installed, False)
-                self._unnamed.setdefault(own, []).append(reached)
+                self._unnamed.setdefault(attribute, []).append(reached)
         for base in mro(kind)[1:]:
             if not is_library(class_module(base)):
                 self._add(class_name(base), base)
 
     def _visit_container(self, name: str, value: Any) -> None:
-        for each in self.kept.keep_container(name, value):
-            self._add(name, each)
+        for item in self.kept.keep_container(name, value):
+            self._add(name, item)
 
     def _visit_object(self, name: str, value: Any) -> None:
         kind = type(value)
@@ -500,10 +562,18 @@ class ReachedState:
 
 @contextmanager
 def kept_state(module: nn.Module, whole: bool = False, when: str = "run") -> Iterator[ReachedState]:
-    """Put back what passes in it change of the state that the code of `module` reaches.
+    """Restore the state that the code of `module` can reach, at the end of the block.
 
-    Raises `StateChangedError`, with the names, where they changed something of the user's own;
-    `when` it is run, say. `whole`: see `ReachedState`.
+    Args:
+        module: The module whose copies are run or made in the block.
+        whole: As in `ReachedState`.
+        when: What happens in the block, for the message: 'run' or 'copied'.
+
+    Returns:
+        A context manager that yields the `ReachedState`.
+
+    Raises:
+        StateChangedError: Any of the user's own state changed; it has been restored.
     """
     state = ReachedState(module, whole)
     try:
@@ -515,7 +585,7 @@ def kept_state(module: nn.Module, whole: bool = False, when: str = "run") -> Ite
 
 
 def _parts(value: Any) -> Iterator[tuple[str, object]]:
-    """What a copy of an object has copies of, by the names of attributes; '' for contents."""
+    """Yield the parts that a copy has its own versions of, with attribute names; '' for items."""
     if is_kind(value, _CONTAINERS):
         yield from (("", each) for each in _contents(value))
     elif is_kind(value, (tuple, frozenset)):
@@ -537,7 +607,7 @@ def _parts(value: Any) -> Iterator[tuple[str, object]]:
 
 
 def _is_named(value: object) -> bool:
-    """Whether an object of Python's or torch's is copied by name or by code, as a logger is."""
+    """Return whether an object of Python or torch is copied by name or by code, as a logger is."""
     kind = type(value)
     if is_kind(value, (nn.Module, *_HOLDERS)):
         return False
@@ -546,7 +616,7 @@ def _is_named(value: object) -> bool:
 
 
 def _held(value: object, name: str) -> Iterator[tuple[str, object]]:
-    """All that an object holds and a copy of it has copies of, each once."""
+    """Yield all objects below `value` that a copy has its own versions of, each once."""
     seen: dict[int, object] = {}
     waiting = [(name, value)]
     while waiting and len(seen) < MOST:
@@ -560,7 +630,7 @@ def _held(value: object, name: str) -> Iterator[tuple[str, object]]:
 
 
 def _is_shared(value: Any) -> bool:
-    """Whether it belongs to several threads or processes, or gives work to them."""
+    """Return whether a value belongs to several threads or processes, or gives work to them."""
     if is_kind(value, MethodType):
         return _is_shared(value.__self__) or _is_shared(value.__func__)
     if is_kind(value, (FunctionType, BuiltinMethodType)):
@@ -586,37 +656,41 @@ def _file(module: object) -> str:
 def _slot(slot: Any, value: object) -> object:
     try:
         return slot.__get__(value)
-    except AttributeError:  # it is empty
+    except AttributeError:  # empty
         return _ABSENT
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
-    """The code of a function and of those in it."""
+    """Yield the code of a function and of the functions defined in it."""
     yield code
-    for each in code.co_consts:
-        if isinstance(each, CodeType):
-            yield from _codes(each)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
 
 
 def _names(code: CodeType) -> frozenset[str]:
-    return frozenset(name for each in _codes(code) for name in each.co_names)
+    return frozenset(name for part in _codes(code) for name in part.co_names)
 
 
 def _global_names(code: CodeType) -> frozenset[str]:
-    """What a function reads or writes of its module."""
+    """Return the names of its module that a function reads or writes."""
     steps = (step for each in _codes(code) for step in dis.get_instructions(each))
     return frozenset(step.argval for step in steps if step.opname in _GLOBAL)
 
 
 def _imports(code: CodeType, package: object) -> set[str]:
-    """Modules that a function imports in its body, by absolute names."""
+    """Return the absolute names of the modules that a function imports in its body."""
     names: set[str] = set()
     for part in _codes(code):
-        steps = [each for each in dis.get_instructions(part) if each.opname != "EXTENDED_ARG"]
-        for place, each in enumerate(steps):
-            if each.opname != "IMPORT_NAME":
+        steps = [
+            instruction
+            for instruction in dis.get_instructions(part)
+            if instruction.opname != "EXTENDED_ARG"
+        ]
+        for index, instruction in enumerate(steps):
+            if instruction.opname != "IMPORT_NAME":
                 continue
-            level, name = steps[place - 2].argval, each.argval
+            level, name = steps[index - 2].argval, instruction.argval
             if not isinstance(level, int) or not level:
                 names.add(name)
             elif isinstance(package, str) and package.count(".") + 1 >= level:
@@ -629,7 +703,7 @@ def _attribute(kind: type, name: str) -> object:
 
 
 def _is_value(now: object, before: object) -> bool:
-    """Whether two values are the same object, or plain ones that are equal bit by bit."""
+    """Return whether two values are the same object, or plain values that are equal bit by bit."""
     if now is before:
         return True
     kind = type(before)
@@ -638,36 +712,36 @@ def _is_value(now: object, before: object) -> bool:
     if kind in (float, complex):
         return repr(now) == repr(before)
     if kind is tuple:
-        ones: list[object] = list(tuple.__iter__(now))  # type: ignore[arg-type]
-        twos: list[object] = list(tuple.__iter__(before))  # type: ignore[arg-type]
-        return len(ones) == len(twos) and all(map(_is_value, ones, twos))
+        now_items: list[object] = list(tuple.__iter__(now))  # type: ignore[arg-type]
+        before_items: list[object] = list(tuple.__iter__(before))  # type: ignore[arg-type]
+        return len(now_items) == len(before_items) and all(map(_is_value, now_items, before_items))
     if np.generic in mro(kind):
         return bool(now.tobytes() == before.tobytes())  # type: ignore[attr-defined]
     return kind in _PLAIN and now == before
 
 
 def _is_alias(tensor: Tensor, alias: Tensor) -> bool:
-    one, two = ((x.data_ptr(), x.shape, x.stride(), x.dtype) for x in (tensor, alias))
-    return one == two
+    first, second = ((x.data_ptr(), x.shape, x.stride(), x.dtype) for x in (tensor, alias))
+    return first == second
 
 
 def _bits(tensor: Tensor) -> Tensor:
-    """To be compared so that NaN is equal to itself alone."""
+    """Return the bytes of a tensor, so that NaN compares equal to itself."""
     plain = tensor.resolve_conj().resolve_neg().contiguous()
     return plain.reshape(-1).view(torch.uint8) if plain.numel() else plain.reshape(-1)
 
 
 def _contents(container: Any) -> list[Any]:
-    """What a container holds; keys and values of a dictionary alternate."""
+    """Return the items of a container; keys and values of a dictionary alternate."""
     if is_kind(container, dict):
         pairs = list(dict.items(container))
         if is_kind(container, OrderedDict):
             values = {id(key): value for key, value in pairs}
             pairs = [(key, values[id(key)]) for key in list(OrderedDict.__iter__(container))]
-        return [each for pair in pairs for each in pair]
+        return [item for pair in pairs for item in pair]
     if is_kind(container, bytearray):
         return [bytes(bytearray.__getitem__(container, slice(None)))]
-    kind: Any = next(each for each in _CONTAINERS if is_kind(container, each))
+    kind: Any = next(item for item in _CONTAINERS if is_kind(container, item))
     return list(kind.__iter__(container))
 
 
@@ -683,7 +757,7 @@ def _key(value: object) -> object:
 
 
 def _refill(container: Any, before: list[Any]) -> None:
-    """In place: others hold it too."""
+    """Restore the items of a container in place, because others refer to it too."""
     kind: Any = next(each for each in _CONTAINERS if is_kind(container, each))
     if kind is bytearray:
         bytearray.__setitem__(container, slice(None), before[0])
@@ -699,7 +773,7 @@ def _refill(container: Any, before: list[Any]) -> None:
 
 
 def _stream(value: Any) -> tuple[Callable[[], bool], Callable[[], object]] | None:
-    """How the state of the user's random generators is compared and put back."""
+    """Return how to compare and restore a user's random generator; None for other objects."""
     read: Callable[[], Any]
     write: Callable[[Any], object]
     if is_kind(value, torch.Generator):

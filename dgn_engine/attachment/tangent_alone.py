@@ -1,4 +1,5 @@
-"""K of a module that has no gates we can follow, of as many probe examples as time allows."""
+"""The tangent kernel K of a module whose gates cannot be followed, on as many examples as time
+allows."""
 
 from __future__ import annotations
 
@@ -15,17 +16,24 @@ from dgn_engine.text.written_numbers import duration
 
 FEWEST = 4  # probe examples
 LIMIT = 1.5  # seconds that a reading may take
-TOO_LONG = 20.0  # … that one of two examples may be expected to take
+TOO_LONG = 20.0  # seconds above which even two examples are refused
 MEMORY = 1 << 30  # bytes
 
 
 class TangentAlone:
-    """Reads K, mean over the logits, on evenly spaced examples of x (n, ...), sorted by class.
+    """Computes K, the mean over the logits, on evenly spaced probe examples sorted by class.
 
-    It begins with `FEWEST` or, where one row of the Jacobian takes long, fewer; then it takes at
-    most twice as many as before, while the next reading is expected to take less than `LIMIT`
-    seconds: rows take time by n, their products by n². `remark`: of which outputs of the module it
-    is, where that is not plain, or ''; a softmax at the end of the module is left out.
+    It starts with `FEWEST` examples, or fewer if one row of the Jacobian is slow, then at most
+    doubles the number while the next reading is expected to take less than `LIMIT` seconds: rows
+    cost O(n), their products O(n²).
+
+    Args:
+        x: (n, …) The probe examples.
+        labels: (n,) Their class numbers.
+
+    Attributes:
+        remark: Which outputs of the module K is computed from, if that is not obvious; else ''. A
+            softmax at the end of the module is left out.
     """
 
     def __init__(self, x: Tensor, labels: Tensor) -> None:
@@ -36,22 +44,32 @@ class TangentAlone:
         self.remark = ""
 
     def read(self, module: nn.Module, step: int) -> Reading:
-        """Return K of `module` as the probe 'ntk' shows it.
+        """Compute K of a module, in the form of the probe 'ntk'.
 
-        Raises `ValueError` where there is no K, or it takes too long.
+            K(x, x') = 1/C Σ_c ⟨∂f_c(x)/∂θ, ∂f_c(x')/∂θ⟩ over the C logits f_c.
+
+        Args:
+            module: The module, in evaluation mode.
+            step: The training step of its weights.
+
+        Returns:
+            The reading: 'value' (m, m) and 'labels' (m,) of m of the n examples.
+
+        Raises:
+            ValueError: The module has no K, or computing it takes too long.
         """
         if not self._began:
             self._count = first_count(self._row_seconds(module) * self._classes, self._count)
             self._began = True
         count, began = self._count, time.monotonic()
-        # in the user's default dtype indices of 256 and more might be rounded
+        # float64, since a half-precision default dtype would round indices above 256
         spaced = torch.linspace(0, len(self._x) - 1, count, dtype=torch.float64)
         rows = spaced.round().long().to(self._x.device)
-        made = module_kernel(module, self._x[rows], None, "mean", MEMORY, before_softmax=True)
-        kernel, self.remark = made.kernel, made.outputs
+        result = module_kernel(module, self._x[rows], None, "mean", MEMORY, before_softmax=True)
+        kernel, self.remark = result.kernel, result.outputs
         seconds = time.monotonic() - began
         self._count = next_count(count, seconds, len(self._x))
-        whole = count == len(self._x)
+        is_complete = count == len(self._x)
         scalars = {
             "trace_value": float(kernel.diagonal().sum()),
             "norm_value": float(torch.linalg.matrix_norm(kernel)),
@@ -66,14 +84,16 @@ class TangentAlone:
             },
             scalars=scalars,
             facts={
-                "trains": f"K over all parameters that train, by autograd. {made.outputs}".strip()
+                "trains": f"K over all trainable parameters, by autograd. {result.outputs}".strip()
             },
-            remark=f"{count} probe examples, exact" if whole else f"{count} of {len(self._x)}",
-            examples=0 if whole else count,
+            remark=f"{count} probe examples, exact"
+            if is_complete
+            else f"{count} of {len(self._x)}",
+            examples=0 if is_complete else count,
         )
 
     def _row_seconds(self, module: nn.Module) -> float:
-        """That the gradient of one logit of one example takes; the first pass is slower."""
+        """Measure the gradient of one logit of one example; the first pass is slower."""
         parameters = [p for p in module.parameters() if p.requires_grad]
         seconds = math.inf
         for _ in range(2 if parameters else 0):
@@ -82,33 +102,50 @@ class TangentAlone:
                 logits = logits_of(module(self._x[:1]), 1)
                 self._classes = logits.shape[1]
                 grads = torch.autograd.grad(logits[0, 0], parameters, allow_unused=True)
-            float(next(g for g in grads if g is not None).abs().sum())  # of a card: waits for it
+            float(next(g for g in grads if g is not None).abs().sum())  # synchronises a GPU
             seconds = min(seconds, time.monotonic() - began)
             if seconds > TOO_LONG:
                 break
-        return seconds if parameters else 0.0  # the kernel says that nothing trains
+        return seconds if parameters else 0.0  # `module_kernel` reports that nothing trains
 
 
 def first_count(seconds: float, most: int) -> int:
-    """How many examples the first reading is of, where the rows of one take so many seconds.
+    """Return the number of examples for the first reading.
 
-    Raises `ValueError` where even two of them take too long.
+    Args:
+        seconds: The time that the rows of one example take.
+        most: The number of probe examples.
+
+    Returns:
+        `most`, halved until the rows take less than `LIMIT` seconds, at least 2.
+
+    Raises:
+        ValueError: Even two examples take too long.
     """
     count = most
     while count > 2 and count * seconds > LIMIT:
         count //= 2
     if count * seconds > TOO_LONG:
         raise ValueError(
-            f"K is left out: of two probe examples it would take about {duration(2 * seconds)}, in "
-            "which your training would stand still."
+            f"K is not computed: even for two probe examples it would block your training for "
+            f"about {duration(2 * seconds)}."
         )
     return count
 
 
 def next_count(count: int, seconds: float, most: int) -> int:
-    """How many examples the next reading is of, where one of `count` took so long."""
+    """Return the number of examples for the next reading.
+
+    Args:
+        count: The number of examples in the last reading.
+        seconds: The time that it took.
+        most: The number of probe examples.
+
+    Returns:
+        `count` doubled, the same or halved, at least 2 and at most `most`.
+    """
     if seconds > LIMIT:
         return max(2, min(count // 2, most))
     doubled = min(2 * count, most)
-    growth = (doubled / count) ** 2
+    growth = (doubled / count) ** 2  # of the products J Jᵀ, the larger part
     return doubled if growth * seconds <= LIMIT else count

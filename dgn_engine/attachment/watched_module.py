@@ -1,4 +1,4 @@
-"""What is read of a module that somebody else trains: a copy of it, made for each reading."""
+"""The copy of a user's module that is read; the module itself is never run."""
 
 from __future__ import annotations
 
@@ -59,18 +59,30 @@ _COMPUTING = {
 
 
 class WatchedModule:
-    """A copy of `module` in evaluation mode, without hooks but those of torch that compute weights
-    (pruning, weight_norm, spectral_norm); the module itself is never run.
+    """A copy of a module in evaluation mode, and the gated network read from it.
 
-    Nothing is carried over into an old copy, which would need a list of all that may change:
-    `renew` copies the module anew as a whole.
+    The copy has no hooks except those of torch that compute weights (pruning, weight_norm,
+    spectral_norm). It is replaced as a whole by `refresh_copy`: updating it in place would require
+    a list of everything that may change.
 
-    `x` (n, ...) and `labels` (n,): the probe set. `network` is what `adapt` made of the copy, or
-    None where it refused it, with the reason in `refusal`: then only K can be computed. `remark`:
-    what of the module the network leaves out, or ''. `reached` is extended by what the copy shares
-    with the module.
-    Raises `UserError` where the module cannot be copied, or does not take the probe examples, and
-    `StateChangedError` where a copy shares layers or weights with it.
+    Args:
+        module: The user's module.
+        x: (n, …) The probe examples.
+        labels: (n,) Their class numbers.
+        reached: Tracked state outside the module; what the copy shares with the module is added.
+
+    Attributes:
+        copy: The current copy.
+        x: The probe examples on the module's device, in its dtype.
+        labels: Their class numbers, on the same device.
+        classes: The number of logits, or more if the labels need it.
+        refusal: Why the module has no gated network, one sentence, or ''; then only K can be
+            computed.
+        remark: What the gated network leaves out of the module, or ''.
+
+    Raises:
+        UserError: The module cannot be copied, or does not accept the probe examples.
+        StateChangedError: A copy shares layers or weights with the module.
     """
 
     def __init__(
@@ -79,15 +91,15 @@ class WatchedModule:
         self._theirs = unwrapped(module)
         self._shapes = _shapes(self._theirs)
         self.copy = self._copied(reached)
-        kinds = (p for p in self.copy.parameters() if p.is_floating_point() or p.is_complex())
-        first = next(kinds, None)
+        candidates = (p for p in self.copy.parameters() if p.is_floating_point() or p.is_complex())
+        first = next(candidates, None)
         if first is None:
             raise UserError(
-                "The module has no parameters: there is nothing to watch.", kind="empty"
+                "The module has no parameters, so there is nothing to watch.", kind="empty"
             )
         self.x = x.to(first.device, first.dtype.to_real() if x.is_floating_point() else x.dtype)
         self.labels = labels.to(first.device)
-        self._compared = 0  # how often examples of the probe set were chosen for a comparison
+        self._compared = 0  # comparisons so far, from which the next examples follow
         self._followed: FollowedNetwork | None = None
         self.refusal = self.remark = ""
         try:
@@ -96,15 +108,15 @@ class WatchedModule:
             self.classes = int(self.labels.max()) + 1
             self.refusal = str(refusal)
             return
-        self.copy = self._copied(reached)  # its pass may have changed the other
+        self.copy = self._copied(reached)  # the pass may have changed the first one
         if reached is not None:
-            reached.check()  # before torch.func runs it: it would keep what is no tensor after
+            reached.check()  # before torch.func, whose changes to non-tensors would stay
         try:
             if not x.is_floating_point():
-                raise UserError("Its inputs are whole numbers (tokens, say), where no path begins.")
+                raise UserError("Its inputs are integers (such as tokens), where no path begins.")
             followed = follow_module(self.copy, tuple(self.x.shape[1:]))
             if not followed.network.architecture.gated:
-                raise UserError("It has no layer behind which there could be gates.")
+                raise UserError("It has no hidden layer that could have gates.")
             self._followed = follow_again(followed, self.copy, self._examples())
             self.remark = followed.remark
         except UserError as refusal:
@@ -112,70 +124,89 @@ class WatchedModule:
 
     @property
     def network(self) -> GatedNetwork | None:
-        """What `adapt` makes of the copy."""
+        """The gated network read from the copy.
+
+        Returns:
+            The network; None if the module cannot be read as one.
+        """
         return None if self._followed is None else self._followed.network
 
     @property
     def title(self) -> str:
-        """What its class is called: 'ResNet', say."""
+        """The name of the module's class.
+
+        Returns:
+            For example 'ResNet'.
+        """
         return type(self._theirs).__name__
 
     @property
     def without_hooks(self) -> str:
-        """Which of the user's hooks are left out of what is shown, in a sentence, or ''."""
+        """Name the user's forward hooks that the copy ignores.
+
+        Returns:
+            The end of a sentence, 'without your forward hooks on layer1', or ''.
+        """
         names = [
             name or "the module"
             for name, part in named_parts(self._theirs)
             if len(part._forward_hooks) + len(part._forward_pre_hooks) > len(_computing_hooks(part))
         ]
         more = ", …" if len(names) > 3 else ""
-        return f"without your forward hooks of {', '.join(names[:3])}{more}" if names else ""
+        return f"without your forward hooks on {', '.join(names[:3])}{more}" if names else ""
 
     def renew(self, reached: ReachedState) -> None:
-        """Copy the module as it is now, and read the network with gates from that copy.
+        """Copy the module as it is now, and read the gated network from that copy.
 
-        What that network does is compared with what the copy does on some of the probe examples,
-        outputs and gradients; where it is something else by now, the copy is followed anew.
+        Outputs and gradients of the network are compared with those of the copy on some probe
+        examples; if they differ by now, the copy is followed again from scratch.
 
         Args:
-            reached: the state that passes of the copy are held against; it is extended by what
-                the copy shares with the module.
+            reached: Tracked state outside the module; what the copy shares with the module is
+                added.
 
         Raises:
-            UserError: the module has other parameters than when it was first watched, or is a
-                network of another kind by now.
-            StateChangedError: running the copy changes state outside of it.
+            UserError: The module's parameters have changed shape since the start, or it has become
+                another kind of network.
+            StateChangedError: Running the copy changes state outside it.
         """
         self.copy = self._copied(reached)
         self._run_once(reached)
-        reached.check()  # before torch.func runs it: it would keep what is no tensor after
+        reached.check()  # before torch.func, whose changes to non-tensors would stay
         before = self._followed
         if before is None:
             return
         try:
             now = follow_again(before, self.copy, self._examples())
             if now.chain.architecture != before.chain.architecture or now.end != before.end:
-                raise UserError("It has other layers, or another end.")
+                raise UserError("Its layers or its outputs have changed.")
         except PassRefusedError:
             raise
         except UserError as refusal:
             raise UserError(
-                f"By now the module is another network than when it was first watched: {refusal}"
+                f"The module is no longer the network that it was at the start: {refusal}"
             ) from None
         self._followed = now
 
     def is_as_read(self, reached: ReachedState) -> bool:
-        """Return whether the copy still does what the module does, outputs and gradients.
+        """Compare the copy with a fresh one, by outputs and gradients.
 
-        It does not where its passes for a reading counted up to something that decides.
+        They differ if, for example, a counter that the reading's passes advanced decides what the
+        module computes.
+
+        Args:
+            reached: Tracked state outside the module.
+
+        Returns:
+            True if the copy still computes what the module does.
         """
-        x, anew = self._examples(), self._copied(reached)
+        x, fresh = self._examples(), self._copied(reached)
         with refuse_draws(reached.draws_of_numpy):
-            ones, twos = _response(self.copy, x), _response(anew, x)
-        return len(ones) == len(twos) and all(map(_is_close, ones, twos))
+            outputs, fresh_outputs = _response(self.copy, x), _response(fresh, x)
+        return len(outputs) == len(fresh_outputs) and all(map(_is_close, outputs, fresh_outputs))
 
     def _examples(self) -> Tensor:
-        """Two of the probe examples for a comparison, others each time."""
+        """Return two probe examples for a comparison, different ones each time."""
         n = len(self.x)
         first = self._compared % n
         self._compared += 1
@@ -183,32 +214,40 @@ class WatchedModule:
 
     def _copied(self, reached: ReachedState | None) -> nn.Module:
         if _shapes(self._theirs) != self._shapes:
-            raise UserError("The module has other parameters than when it was first watched.")
+            raise UserError("The module's parameters are not those that it had at the start.")
         copy = _copied(self._theirs, reached)
         if reached is not None:
             reached.add_shared(self._theirs, copy)
         if _shapes(copy) != self._shapes:
-            raise UserError("A copy of the module has other parameters than the module itself.")
+            raise UserError("A copy of the module does not have the same parameters as the module.")
         return copy
 
     def context(self, network: GatedNetwork) -> ProbeContext:
-        """The probe set under the copy, for the probes."""
+        """Return the probe examples and the network in the form that probes read.
+
+        Args:
+            network: The gated network.
+
+        Returns:
+            The context of a reading, without a comparison.
+        """
         regime = find_regime(REGIME)
         return ProbeContext(network, self.x, self.labels, regime, classes=self.classes)
 
     def _run_once(self, reached: ReachedState) -> None:
         """Pass one example through another copy.
 
-        Raises `ValueError` where a tensor that the copy keeps has another shape after that.
+        Raises `ValueError` if a tensor that the copy keeps changes its shape.
         """
-        copy = copy_module(self.copy)  # which a pass may change
+        copy = copy_module(self.copy)  # a pass may change it
         before = _kept_shapes(copy)
         with refuse_draws(reached.draws_of_numpy), _OriginalsRefused(self._theirs):
             copy(self.x[:1])
         if any(tensor.shape != shape for tensor, shape in before.values()):
-            raise ValueError("The module keeps a tensor that grows or shrinks with each pass.")
+            raise ValueError("The module keeps a tensor that changes its shape with each pass.")
 
     def _outputs(self, draws_of_numpy: bool) -> int:
+        """Return the number of classes, from the copy's outputs for two probe examples."""
         with torch.no_grad():
             try:
                 with refuse_draws(draws_of_numpy), _OriginalsRefused(self._theirs):
@@ -221,7 +260,7 @@ class WatchedModule:
                 line = (str(error).strip() or type(error).__name__).partition("\n")[0]
                 shape = tuple(self.x.shape[1:])
                 raise UserError(
-                    f"The module does not take probe examples of shape {shape}: {line}",
+                    f"The module does not accept probe examples of shape {shape}: {line}",
                     kind="wrong-input",
                     value=shape,
                 ) from None
@@ -237,23 +276,23 @@ class WatchedModule:
 
 
 class _OriginalsRefused(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves it so
-    """Raises `StateChangedError` where a copy computes with a tensor of its original, as it does
-    in a function that was defined over it (`self.f = lambda x: self.layer(x)`)."""
+    """Raises `StateChangedError` if a copy computes with a tensor of its original, as in a function
+    defined over it (`self.f = lambda x: self.layer(x)`)."""
 
     def __init__(self, original: nn.Module) -> None:
         super().__init__()  # type: ignore[no-untyped-call] # torch leaves it so
         kinds = ("_parameters", "_buffers")
-        theirs = [each for kind in kinds for _, each in named_tensors(original, kind)]
-        self._theirs = {_memory(each) for each in theirs} - {0}
+        theirs = [tensor for kind in kinds for _, tensor in named_tensors(original, kind)]
+        self._theirs = {_memory(tensor) for tensor in theirs} - {0}
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        for each in tree_leaves((args, kwargs)):
-            if isinstance(each, Tensor) and _memory(each) in self._theirs:
+        for argument in tree_leaves((args, kwargs)):
+            if isinstance(argument, Tensor) and _memory(argument) in self._theirs:
                 raise StateChangedError(
-                    "a function of the module computes with its original layers, not with those "
-                    "of its copy (a lambda or a method that was kept in an attribute, say)"
+                    "a function of the module uses its original layers instead of those of its "
+                    "copy (for example a lambda or method stored in an attribute)"
                 )
         return func(*args, **(kwargs or {}))
 
@@ -261,39 +300,45 @@ class _OriginalsRefused(TorchDispatchMode):  # type: ignore[no-untyped-call] # t
 def _memory(tensor: Tensor) -> int:
     try:
         return tensor.untyped_storage().data_ptr()
-    except (RuntimeError, NotImplementedError):  # it has none: sparse, or of a wrapper class
+    except (RuntimeError, NotImplementedError):  # no storage: sparse, or a wrapper class
         return 0
 
 
 def _kept_shapes(module: nn.Module) -> dict[int, tuple[Tensor, torch.Size]]:
-    """Of the tensors in attributes; torch.func crashes where one is given a batch as its data."""
-    held = (value for part in module.modules() for value in vars(part).values())
-    return {id(value): (value, value.shape) for value in held if isinstance(value, Tensor)}
+    """Return the tensors in attributes with their shapes, by id.
+
+    torch.func crashes if the data of one of them is replaced by a batched tensor.
+    """
+    values = (value for part in module.modules() for value in vars(part).values())
+    return {id(value): (value, value.shape) for value in values if isinstance(value, Tensor)}
 
 
 def _shapes(module: nn.Module) -> list[tuple[str, torch.Size]]:
-    """Names and shapes of its parameters; those of lazy layers have no shape before their pass."""
+    """Return names and shapes of the parameters; lazy ones have no shape yet."""
     with torch._C.DisableTorchFunctionSubclass():
         return [
-            (name, torch.Size() if is_lazy(each) else each.shape)
-            for name, each in named_tensors(module, "_parameters")
+            (name, torch.Size() if is_lazy(parameter) else parameter.shape)
+            for name, parameter in named_tensors(module, "_parameters")
         ]
 
 
 def _response(module: nn.Module, x: Tensor) -> list[Tensor]:
-    """What a module returns for x, and the gradient of a combination of it by each parameter."""
+    """Return the outputs for x, and the gradients of a weighted sum of them by each parameter."""
     logits = output_tensor(module(x))
     if logits is None or not logits.requires_grad:
         return [] if logits is None else [logits]
     trained = [p for p in module.parameters() if p.requires_grad]
     weights = torch.arange(1, logits.numel() + 1, device=logits.device).reshape(logits.shape)
     total = (logits * weights.to(logits.dtype)).sum()
-    found = torch.autograd.grad(total, trained, allow_unused=True)
-    return [logits, *(logits.new_zeros(()) if each is None else each for each in found)]
+    gradients = torch.autograd.grad(total, trained, allow_unused=True)
+    return [
+        logits,
+        *(logits.new_zeros(()) if gradient is None else gradient for gradient in gradients),
+    ]
 
 
 def _is_close(one: Tensor, two: Tensor) -> bool:
-    """Equal up to the rounding of operations whose order is not fixed on a card."""
+    """Return whether tensors are equal up to the rounding of non-deterministic GPU operations."""
     if one.shape != two.shape:
         return False
     finite = two.detach()[torch.isfinite(two)]
@@ -302,7 +347,14 @@ def _is_close(one: Tensor, two: Tensor) -> bool:
 
 
 def unwrapped(module: nn.Module) -> nn.Module:
-    """Without DataParallel, DistributedDataParallel and torch.compile around it."""
+    """Remove DataParallel, DistributedDataParallel and torch.compile from around a module.
+
+    Args:
+        module: A module, wrapped or not.
+
+    Returns:
+        The innermost module.
+    """
     while True:
         parts = attributes(module).get("_modules") or {}
         inner = parts.get("_orig_mod")
@@ -324,27 +376,28 @@ def _copied(module: nn.Module, reached: ReachedState | None) -> nn.Module:
         raise
     except PassRefusedError as refusal:
         raise StateChangedError(
-            f"an object of the module has methods by which it is copied, and they are refused "
-            f"something. {refusal}"
+            f"an object of the module defines how it is copied, and does something there that is "
+            f"not allowed. {refusal}"
         ) from None
-    except Exception as error:  # whatever a module holds that cannot be copied
+    except Exception as error:  # whatever the module's own code raises when it is copied
         if is_interrupt(error):
             raise
         line = (str(error).strip() or type(error).__name__).partition("\n")[0]
         raise UserError(
-            f"The module cannot be copied, so it cannot be watched: {line}", kind="not-copied"
+            f"The module cannot be watched, because it cannot be copied: {line}",
+            kind="not-copied",
         ) from None
-    _refuse_shared(module, copy)  # before anything of the copy is switched
+    _refuse_shared(module, copy)  # before anything in the copy is changed
     for _, part in named_parts(copy):
         computing = _computing_hooks(part)
-        for name in _HOOKS:  # they may keep what they see, which is the owner's
+        for name in _HOOKS:  # they may store what they see for the user
             if name in attributes(part):
                 attributes(part)[name].clear()
         part._forward_pre_hooks.update(computing)
         if is_kind(part, torch.jit.ScriptModule):
             part.eval()
         else:
-            attributes(part)["training"] = False  # `eval` calls the user's `train`
+            attributes(part)["training"] = False  # `eval` would call the user's `train`
     if any(p.dtype in _HALF for _, p in named_tensors(copy, "_parameters")):
         with refuse_draws():
             copy = nn.Module.float(copy)
@@ -352,30 +405,33 @@ def _copied(module: nn.Module, reached: ReachedState | None) -> nn.Module:
 
 
 def _refuse_shared(module: nn.Module, copy: nn.Module) -> None:
-    """Raise `StateChangedError` where a copy holds a layer, a parameter, a buffer or hooks of its
-    module, as it does of a layer whose `__deepcopy__` returns the layer itself."""
+    """Raise `StateChangedError` if a copy shares a layer, a parameter, a buffer or hooks with its
+    module, as it does if a layer's `__deepcopy__` returns the layer itself."""
     theirs = {id(each) for _, part in named_parts(module) for each in _own(part)}
     for name, part in named_parts(copy):
         if any(id(each) in theirs for each in _own(part)):
             where = f"layer {name} ({type(part).__name__})" if name else "the module"
             raise StateChangedError(
-                f"a copy of {where} shares layers, weights or hooks with it (see its __deepcopy__)"
+                f"a copy of {where} shares layers, weights or hooks with it: check its __deepcopy__"
             )
 
 
 def _own(part: nn.Module) -> Iterator[object]:
-    """A module, its registries, parameters and buffers."""
+    """Yield a module, its registries, parameters and buffers."""
     yield part
     for name, value in attributes(part).items():
         if isinstance(value, dict) and (name.endswith("_hooks") or name in _REGISTRIES):
             yield value
-    yield from (each for each in part._parameters.values() if each is not None)
-    yield from (each for each in part._buffers.values() if each is not None)
+    yield from (tensor for tensor in part._parameters.values() if tensor is not None)
+    yield from (tensor for tensor in part._buffers.values() if tensor is not None)
 
 
 def _not_copied(module: nn.Module) -> dict[int, object]:
-    """A memo for `deepcopy`: what trains a module of Lightning is left out of the copy, and weights
-    that a hook of torch computes before each pass are copied without their graph."""
+    """Return a memo for `deepcopy`.
+
+    It leaves out the trainer of a Lightning module, and copies weights that a torch hook computes
+    before each pass without their graph.
+    """
     memo: dict[int, object] = {}
     for _, part in named_parts(module):
         owners = [attributes(part).get(name) for name in OWNERS]

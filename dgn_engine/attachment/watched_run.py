@@ -1,4 +1,4 @@
-"""The description of a run that another program trains, as a run folder keeps it."""
+"""The run folder and the opening event of a run that another program trains."""
 
 from __future__ import annotations
 
@@ -19,18 +19,26 @@ from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.training.devices import device_name
 from dgn_engine.training.layer_infos import count_parameters, layer_infos
 
-DATA = "own data"  # in the place of a data set's name
+DATA = "own data"  # instead of a data set's name
 MOST = 4096  # probe examples
 
 
 def probe_tensors(probe: object) -> tuple[Tensor, Tensor, Tensor]:
-    """Inputs (n, ...), labels (n,) and their places in what was given, sorted by class.
+    """Check a probe set and sort it by class.
 
-    Raises `ArgumentError` where `probe` is no pair of them.
+    Args:
+        probe: A pair of examples (n, …) and integer labels (n,), 2 ≤ n ≤ `MOST`.
+
+    Returns:
+        The examples (n, …), their labels (n,) as int64 on the CPU, and their positions (n,) in
+            `probe`.
+
+    Raises:
+        ArgumentError: `probe` is not such a pair.
     """
     if not isinstance(probe, (tuple, list)) or len(probe) != 2:
         raise ArgumentError(
-            "probe is no pair; probe=(x, y) of examples and labels is needed.",
+            "probe is not a pair; pass probe=(x, y), examples and labels.",
             kind="wrong-type",
             value=probe,
         )
@@ -39,34 +47,44 @@ def probe_tensors(probe: object) -> tuple[Tensor, Tensor, Tensor]:
     if y.dim() != 1 or len(x) != len(y) or x.dim() < 2:
         raise ArgumentError(
             f"probe has inputs of shape {tuple(x.shape)} and labels of shape {tuple(y.shape)}; "
-            "(n, …) and (n,) are needed.",
+            "pass shapes (n, …) and (n,).",
             kind="wrong-shape",
         )
     if not 2 <= len(y) <= MOST:
         raise ArgumentError(
-            f"probe has {len(y):,} examples; 2 to {MOST:,} are needed.",
+            f"probe has {len(y):,} examples; pass 2 to {MOST:,}.",
             kind="wrong-length",
             value=len(y),
         )
     if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool or int(y.min()) < 0:
-        raise ArgumentError(
-            "The labels of the probe must be whole numbers from 0 on.", kind="wrong-labels"
-        )
+        raise ArgumentError("The labels of the probe must be integers from 0.", kind="wrong-labels")
     if x.is_complex():
         raise ArgumentError(
-            "The inputs of the probe are complex numbers; real ones are needed.",
+            "The inputs of the probe are complex; pass real numbers.",
             kind="not-supported",
         )
     if x.is_floating_point() and not bool(torch.isfinite(x).all()):
         raise ArgumentError(
-            "The inputs of the probe hold NaN or infinity; leave these out.", kind="not-finite"
+            "The inputs of the probe contain NaN or infinity; remove them.", kind="not-finite"
         )
     order = torch.argsort(y.long(), stable=True)
     return x[order.to(x.device)], y.long()[order], order
 
 
 def create_folder(out: str | Path, title: str, probe_examples: int) -> RunFolder:
-    """A new run folder for a run of ours to look at; raises `UserError`."""
+    """Create the run folder of a watched run.
+
+    Args:
+        out: A path that does not exist yet.
+        title: The name of the module's class.
+        probe_examples: The number of probe examples.
+
+    Returns:
+        The folder, locked for writing.
+
+    Raises:
+        UserError: The folder cannot be created.
+    """
     config = RunConfig(
         data=DataConfig(name=DATA),
         net=NetConfig(name=title),
@@ -87,7 +105,19 @@ def started(
     steps_per_epoch: int,
     by: str,
 ) -> RunStarted:
-    """The event that opens the run; what only its owner knows (batches, optimiser) is 0."""
+    """Return the event that opens the run; what only its owner knows (batches, optimiser) is 0.
+
+    Args:
+        folder: The run folder.
+        watched: The watched module.
+        order: (n,) The positions of the sorted probe examples in what the user passed.
+        class_names: The names of the classes; empty: their numbers.
+        steps_per_epoch: Steps in an epoch; 0 if unknown.
+        by: The module and the script that trains it: 'ResNet of train.py'.
+
+    Returns:
+        The `RunStarted` event, with the probe set and the layers of the gated network.
+    """
     network = watched.network
     names = tuple(class_names) or tuple(str(c) for c in range(watched.classes))
     labels = tuple(int(label) for label in watched.labels)
@@ -106,7 +136,10 @@ def started(
         steps_per_epoch=steps_per_epoch,
         total_steps=0,
         probe_set=ProbeSet(
-            tuple(int(place) for place in order), labels, names, _digest(watched.x, watched.labels)
+            tuple(int(position) for position in order),
+            labels,
+            names,
+            _digest(watched.x, watched.labels),
         ),
         paused=False,
         watched=by,

@@ -1,4 +1,4 @@
-"""Watches a module while its owner's own loop trains it, and writes a run folder.
+"""Watch a module while your own loop trains it, and write a run folder.
 
     import dgn_engine as dgn
 
@@ -7,9 +7,9 @@
             ...
             w.step(loss=loss)
 
-`dgn-viewer runs/mine` shows it while it is written. Nothing of the training is changed: no random
-number is drawn, the module itself is neither run nor switched, and trouble of ours ends the
-watching, never the loop.
+`dgn-viewer runs/mine` shows the run while it is written. Training is not affected: no random number
+is drawn, the module itself is neither run nor modified, and an error in the watcher ends the
+watching, never your loop.
 """
 
 from __future__ import annotations
@@ -59,22 +59,27 @@ from dgn_engine.training.readings.sliced_readings import SlicedReadings
 from dgn_engine.training.readings.watch_budget import SHARE, WatchBudget
 
 PROBES = ("gates", "overlap", "npk", "ntk")  # gates, Λ, H and K
-DEBT = 1800.0  # seconds of allowance: one slice of a large network takes more than a minute's
-LEDGER = 0.4  # of the share is spent on what is in the ledger; the rest is left for what no clock
-# tells apart from training: caches that a reading empties, and calls that find nothing to do
+DEBT = 1800.0  # seconds of allowance: a slice of a large network costs more than a minute's
+LEDGER = 0.4  # part of the share for costs that can be measured; the rest is for those that cannot
+# be told from training: caches that a reading evicts, and calls that find nothing to do
 CLOSING = 30.0  # seconds that the disk may take at the end
-OVER = "The run ended before there was a first picture."
-CHANGED = "What the module computes changes with each pass, so that K is of no one of them."
+OVER = "The run ended before there was a first estimate."
+CHANGED = "The module computes something different in each pass, so K is not well defined."
 TANGENT = "ntk"
 _SMALLEST_SHARE, _LARGEST_SHARE = 1e-4, 0.9
 
 
 @dataclass(frozen=True)
 class WatchPace:
-    """Seconds between two looks at what is due (`look`), of steps whose losses become one point of
-    the curve (`note`), after which points are passed on to the thread that writes (`pass_on`), and
-    between two frames (`frame`), or more where writing would take more than `frame_share` of the
-    share. `last_pictures`: seconds for first pictures of the last step, of what is read in slices.
+    """How often things are done, in seconds.
+
+    Attributes:
+        look: Between two checks whether a reading is due.
+        note: Steps whose losses are averaged into one point of the curves.
+        pass_on: Between two batches of scores handed to the writing thread.
+        frame: Between two frames; more if writing takes more than `frame_share`.
+        frame_share: The part of the time share that writing frames may take.
+        last_pictures: For the first estimates of slow probes, after the last step.
     """
 
     look: float = 0.1
@@ -98,20 +103,45 @@ def watch(
     steps_per_epoch: int = 0,
     class_names: Sequence[str] = (),
 ) -> Watcher:
-    """Watch `module` while you train it; use it as `with dgn.watch(…) as w:`.
+    """Watch a module while you train it: `with dgn.watch(…) as w:`, and `w.step(loss)` after each
+    step.
 
-    `probe`: a pair of examples (n, …), as the module takes them, and labels (n,), 2 to 4,096 of
-    them; 64 are usual. `out`: a new folder, which becomes an ordinary run folder. `probes`: what is
-    read, see `dgn doctor`; `share`: of the run's time that all this may take. `steps_per_epoch`:
-    where you want epochs on the axes.
+    Args:
+        module: The module that you train; it maps examples (n, …) to logits (n, C).
+        probe: Examples (n, …) as the module takes them, and integer labels (n,); 2 ≤ n ≤ 4,096,
+            usually 64.
+        out: A new folder, which becomes an ordinary run folder.
+        probes: The names of the probes to compute; `dgn doctor` lists them.
+        share: The fraction of the run's time that watching may take.
+        steps_per_epoch: Steps in an epoch, if you want epochs on the axes.
+        class_names: A name for each of the C classes; by default, their numbers.
 
-    Raises `UserError` before anything is trained where one of these cannot be used.
+    Returns:
+        A watcher, which starts with `with` or `start()`.
+
+    Raises:
+        UserError: An argument cannot be used; nothing has been trained yet.
     """
     return Watcher(module, probe, out, probes, share, steps_per_epoch, class_names)
 
 
 class Watcher:
-    """One module that is watched, from `with` (or `start`) to its end (or `close`)."""
+    """Watches one module, from `with` (or `start`) to the end of the block (or `close`).
+
+    Args:
+        module: As in `watch`, like all arguments up to `class_names`.
+        probe: Examples (n, …) and labels (n,).
+        out: A new folder.
+        probes: The names of the probes to compute.
+        share: The fraction of the run's time that watching may take.
+        steps_per_epoch: Steps in an epoch; 0 if unknown.
+        class_names: A name for each class; empty: their numbers.
+        pace: How often things are done.
+
+    Attributes:
+        steps: The number of training steps so far.
+        trouble: Why watching stopped, one sentence; '' while it continues.
+    """
 
     def __init__(
         self,
@@ -132,42 +162,59 @@ class Watcher:
         self._probes, self._class_names = tuple(probes), tuple(class_names)
         self._per_epoch = steps_per_epoch
         self._share, self._pace = share, pace
-        self._record: WatchRecord | None = None  # while it is watched
+        self._record: WatchRecord | None = None  # while watching
         self._readings: ModuleReadings | None = None
         self._budget = WatchBudget(LEDGER * share, debt=DEBT)
         self._begun = False
         self._pid = os.getpid()
         self.steps = 0
-        self.trouble = ""  # why it is watched no more, in a sentence
+        self.trouble = ""
         self._uncompiled: Callable[..., None] = _call
-        self._unsaid: BaseException | None = None  # what ends the watching at the next step
+        self._unsaid: BaseException | None = None  # stops the watching at the next step
         self._next_look = 0.0
 
     @property
     def active(self) -> bool:
+        """Whether the module is being watched.
+
+        Returns:
+            True from `start` to `close`, unless watching stopped with an error.
+        """
         return self._record is not None
 
     @property
     def _records(self) -> bool:
-        """Whether it is active in this process: a forked child has no thread that writes."""
+        """Return whether this process records: a forked child has no writing thread."""
         return self._record is not None and os.getpid() == self._pid
 
     @property
     def account(self) -> Watching:
-        """What watching takes at present, as shares of the loop's time."""
+        """The cost of watching at present.
+
+        Returns:
+            Fractions of the loop's time.
+        """
         return self._budget.account
 
     @property
     def recorder_seconds(self) -> float:
-        """Processor seconds of the thread that writes."""
+        """Processor time used by the writing thread.
+
+        Returns:
+            Seconds; 0 while nothing is watched.
+        """
         return self._record.seconds if self._record is not None else 0.0
 
-    # From its beginning to its end
+    # Start and end
 
     def start(self) -> Self:
-        """Copy the module, make the folder, and read it before the first step.
+        """Copy the module, create the folder, and read the module before the first step.
 
-        Raises `UserError` where the folder cannot be made; other trouble is a warning.
+        Returns:
+            The watcher itself.
+
+        Raises:
+            UserError: The folder cannot be created. Any other problem is only a warning.
         """
         self._begun = True
         try:
@@ -178,7 +225,7 @@ class Watcher:
         except BaseException as error:
             try:
                 self.give_up(error)
-            except BaseException:  # stopped by the user, who gets no watcher to close
+            except BaseException:  # stopped by the user, who has no watcher to close
                 self.close(error)
                 raise
         return self
@@ -191,12 +238,15 @@ class Watcher:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End it; an exception of the loop goes on as it is, and the run folder says it."""
+        """Close the watcher; an exception of the loop propagates, and is recorded."""
         self.close(error)
 
     def close(self, error: BaseException | None = None) -> None:
-        """Read once more, write what is left, and let the folder go. `error`: what ended the
-        loop; without one the run is finished."""
+        """Take a last reading, write what is left, and release the folder.
+
+        Args:
+            error: The exception that ended the loop; None if the run is finished.
+        """
         if not self._records or self._record is None:
             return
         try:
@@ -214,46 +264,64 @@ class Watcher:
                 else:  # Ctrl-C
                     self._record.note_closed(self.steps)
             self._end()
-        except BaseException as own:
-            self.give_up(own)
+        except BaseException as own_error:
+            self.give_up(own_error)
 
-    # What the loop says
+    # Called by the loop
 
     def step(
         self, loss: Score | None = None, accuracy: Score | None = None, **unknown: object
     ) -> None:
-        """One training step was taken. `loss`: of its batch; `accuracy` (0…1), where you know it.
+        """Call this after each training step.
 
-        Never raises; a loss on a card is not waited for. A score that cannot be used, or has
-        another name, is left out with one warning.
+        It never raises. A score that cannot be used, or has an unknown name, is left out with one
+        warning.
+
+        Args:
+            loss: The loss of the batch: a number, or a tensor of one element. A GPU is not waited
+                for.
+            accuracy: The accuracy of the batch, 0 to 1, if you know it.
+            unknown: Scores under other names, which are not recorded.
         """
         try:
             self._uncompiled(self._count_step, loss, accuracy, unknown)
         except BaseException as error:
             try:
                 self.give_up(error)
-            except RecursionError as deep:  # there is no room to say it: the next step does
-                if deep is error:
+            except RecursionError as inner:  # the stack is full: the next step reports it
+                if inner is error:
                     raise
                 self._unsaid = error
 
     def log(
         self, loss: Score | None = None, accuracy: Score | None = None, **unknown: object
     ) -> None:
-        """Scores of the steps since the last time, where the loop does not say them at each."""
+        """Report the scores of the steps since the last call, if you do not pass them to `step`.
+
+        Args:
+            loss: A mean loss, as in `step`.
+            accuracy: A mean accuracy, 0 to 1.
+            unknown: Scores under other names, which are not recorded.
+        """
         self.steps -= 1  # none was taken
         self.step(loss, accuracy, **unknown)
 
     def test(
         self, loss: Score | None = None, accuracy: Score | None = None, **unknown: object
     ) -> None:
-        """The scores of a test set (or validation set) at this step; as those of `step`."""
+        """Report the scores of a test or validation set at the current step.
+
+        Args:
+            loss: The mean loss, as in `step`.
+            accuracy: The accuracy, 0 to 1.
+            unknown: Scores under other names, which are not recorded.
+        """
         try:
             self._uncompiled(self._note_test, loss, accuracy, unknown)
         except BaseException as error:
             self.give_up(error)
 
-    # Own
+    # Internals
 
     def _count_step(self, loss: object, accuracy: object, unknown: Mapping[str, object]) -> None:
         self.steps += 1
@@ -261,8 +329,8 @@ class Watcher:
             if not self._begun:
                 self._begun = True
                 warn(
-                    "Nothing is recorded: this watcher was not started. Write 'with dgn.watch(…) "
-                    "as w:', or call its start() before the first step."
+                    "Nothing is recorded: this watcher was not started. Use 'with dgn.watch(…) "
+                    "as w:', or call start() before the first step."
                 )
             return
         if self._unsaid is not None:
@@ -288,12 +356,15 @@ class Watcher:
             self._open(WatchedModule(self._module, *self._probe[:2], reached), worked, began)
         if self._readings is not None:
             self._readings.warn_of_left_out()
-        # A step that the user compiles may hold `w.step`. What was read so far has imported the
-        # compiler of torch, which takes a second, in any case.
+        # The user may compile a function that calls `w.step`. Importing torch's compiler takes a
+        # second, but the first reading has imported it already.
         self._uncompiled = torch.compiler.disable(_call)  # type: ignore[no-untyped-call] # of torch
 
     def _open(self, watched: WatchedModule, worked: float, began: float) -> None:
-        """Make the folder and read for the first time; `worked` and `began` are when it started."""
+        """Create the folder and read for the first time.
+
+        `worked` and `began` are the processor time and the clock at the start, in seconds.
+        """
         labels, order = self._probe[1:]
         _check_names(self._class_names, watched.classes)
         folder = create_folder(self._out, watched.title, len(labels))
@@ -303,7 +374,7 @@ class Watcher:
             folder.info.begin(opening, opening.probe_set.digest, torch.get_num_threads())
             folder.info.plan_frames(self._probes, 0)
             recorder = Recorder(folder)
-        except BaseException:  # also where the system has no room for another thread
+        except BaseException:  # for example, the system cannot start another thread
             folder.close()
             raise
         clock, before = time.thread_time, worked
@@ -321,7 +392,7 @@ class Watcher:
             self._pace.last_pictures,
         )
         self._look()
-        self._budget.settle(running=True)  # opens the account, on which the beginning is a debt
+        self._budget.settle(running=True)  # opens the account; the start becomes a debt
         self._budget.add_debt("start", clock() - before)
 
     def _tick(self, now: float) -> None:
@@ -341,31 +412,36 @@ class Watcher:
                     readings.work()
                     record.add_frame(self.steps, readings)
         except OtherThreadReadsError:
-            return  # there will be another step
+            return  # try again at a later step
 
     def _look(self, last: bool = False) -> None:
-        """Copy the module, read what is due of the copy, and record it."""
+        """Copy the module, compute the probes that are due on the copy, and record them."""
         assert self._record is not None
         assert self._readings is not None
         self._readings.read_due(self.steps, last)
         self._record.add_frame(self.steps, self._readings, last)
 
     def give_up(self, error: BaseException) -> None:
-        """Say once, here and in the run folder, that watching stops, and let the loop continue.
+        """Stop watching, report it once, here and in the run folder, and let the loop continue.
 
-        Raises `error` where it is the user's own way to stop the program: Ctrl-C, or a signal.
+        Args:
+            error: What went wrong.
+
+        Raises:
+            BaseException: `error` itself, if the user is stopping the program with Ctrl+C or a
+                signal.
         """
         if is_interrupt(error):
             raise error
-        said = _text(error).strip().rstrip(".") or error_kind(error)
+        reason = _text(error).strip().rstrip(".") or error_kind(error)
         self.trouble = (
-            f"Watching stopped at step {self.steps:,}: {said}. The training went on without it."
+            f"Watching stopped at step {self.steps:,}: {reason}. Your training continues."
         )
         with _ignored():
             try:
-                known = isinstance(error, (UserError, StateChangedError))
+                is_expected = isinstance(error, (UserError, StateChangedError))
                 if self._record is not None:
-                    self._record.emit(Failed(self.trouble, "" if known else _trace(error)))
+                    self._record.emit(Failed(self.trouble, "" if is_expected else _trace(error)))
             finally:
                 self._end()
         self._record = None
@@ -380,7 +456,7 @@ class Watcher:
             record.close()
 
     def _at_exit(self) -> None:
-        """The program ends without `close`."""
+        """Finish the folder when the program ends without `close`."""
         if self._records and self._record is not None:
             with _ignored():
                 self._record.note_closed(self.steps)
@@ -388,7 +464,17 @@ class Watcher:
 
 
 class WatchRecord:
-    """The run folder of a watched module: its scores, events and frames, as its loop has time."""
+    """Writes scores, events and frames of a watched module to its run folder.
+
+    Args:
+        recorder: The writing thread of the folder.
+        budget: What watching may take; the time spent here is charged to it.
+        steps_per_epoch: Steps in an epoch; 0 if unknown.
+        pace: How often things are written.
+
+    Attributes:
+        scores: The scores since the last point of the curves.
+    """
 
     def __init__(
         self, recorder: Recorder, budget: WatchBudget, steps_per_epoch: int, pace: WatchPace
@@ -403,16 +489,26 @@ class WatchRecord:
 
     @property
     def seconds(self) -> float:
+        """Processor time used by the writing thread.
+
+        Returns:
+            Seconds.
+        """
         return self._recorder.busy
 
     def pass_on(self, now: float, step: int) -> None:
-        """Bill what was written, and pass scores on to the thread that writes."""
+        """Charge the writing thread's time, and hand it the scores when that is due.
+
+        Args:
+            now: The monotonic clock, in seconds.
+            step: The current training step.
+        """
         if (busy := self._recorder.busy) != self._billed:
             self._budget.charge("recording", busy - self._billed, own=False)
             self._billed = busy
         for event in self._recorder.take_events():
             if isinstance(event, RecordingPaused):
-                warn(f"{event.reason} Your training goes on.")
+                warn(f"{event.reason} Your training continues.")
         self._budget.settle(running=True)
         if now - self._noted >= self._pace.note:
             self.note_scores(step)
@@ -423,27 +519,48 @@ class WatchRecord:
     def note_scores(
         self, step: int, loss: float | None = None, accuracy: float | None = None
     ) -> None:
-        """Note one point of the curves: means since the last; what nobody knows is not a number."""
+        """Add a point to the curves: means since the last one, NaN for what is unknown.
+
+        Args:
+            step: The current training step.
+            loss: The loss of a test set; None if there is none now.
+            accuracy: Its accuracy, 0 to 1, likewise.
+        """
         self._noted = time.monotonic()
-        known, train = self.scores.diverged, self.scores.take()
-        if known is None and (diverged := self.scores.diverged) is not None:
-            warn(f"The loss of step {diverged:,} is not finite. Watching goes on.")
+        diverged_before, train = self.scores.diverged, self.scores.take()
+        if diverged_before is None and (diverged := self.scores.diverged) is not None:
+            warn(f"The loss of step {diverged:,} is not finite. Watching continues.")
         if train is None and loss is None and accuracy is None:
             return
         means = train or (float("nan"), float("nan"))
         self.emit(Measured(step, self._epoch(step), *means, loss, accuracy))
 
     def note_closed(self, step: int) -> None:
-        """Note that the loop ended before its end."""
+        """Record that the loop stopped early.
+
+        Args:
+            step: The last training step.
+        """
         self._recorder.note("Closed", {"step": step})
 
     def emit(self, event: Event) -> None:
+        """Write an event to the run's log, if it belongs there.
+
+        Args:
+            event: The event.
+        """
         if is_logged(event):
             soon = not isinstance(event, (Measured, ProbeScalars))
             self._recorder.note(log_word(event), to_plain(event), soon)
 
     def add_frame(self, step: int, readings: ModuleReadings, last: bool = False) -> None:
-        """Record what was read, where writing keeps to its part of the share."""
+        """Record the current readings, unless writing has used up its part of the share.
+
+        Args:
+            step: The current training step.
+            readings: The readings.
+            last: Whether it is the last frame, which is always written.
+        """
         now, spent = time.monotonic(), self._recorder.busy - self._framed_at
         share = self._pace.frame_share * self._budget.share
         every = max(self._pace.frame, spent / share)
@@ -467,15 +584,25 @@ class WatchRecord:
         self._budget.charge("recording", self._budget.busy() - began)
 
     def close(self) -> None:
+        """Finish the folder, and warn if the disk did not take everything in time."""
         if not self._recorder.close(CLOSING):
-            warn(self._recorder.paused or "The disk did not take all that was recorded in time.")
+            warn(self._recorder.paused or "The disk was too slow: the last records are missing.")
 
     def _epoch(self, step: int) -> float:
         return step / self._per_epoch if self._per_epoch else 0.0
 
 
 class ModuleReadings:
-    """What is read of copies of a module: what the probes see, or K alone where it has no gates."""
+    """The readings of a module's copies: all probes, or K alone if its gates cannot be followed.
+
+    Args:
+        module: The user's module.
+        watched: Its copy.
+        probes: The names of the probes.
+        budget: What watching may take.
+        emit: Called with each event.
+        last_pictures: Seconds for the first estimates of slow probes, after the last step.
+    """
 
     def __init__(
         self,
@@ -500,14 +627,18 @@ class ModuleReadings:
             self._schedule.use_executor(self._sliced)
             self._schedule.watch(tuple(ProbeRequest(name) for name in probes))
             return
-        for name in probes:  # only K can be computed: each panel says why
+        for name in probes:  # only K can be computed; each panel shows the reason
             self._readings[name] = Reading(name, 0, absent=watched.refusal)
         if TANGENT in probes:
             self._alone = TangentAlone(watched.x, watched.labels)
 
     @property
     def shown(self) -> dict[str, Reading]:
-        """The newest of each probe, with what is left out of it."""
+        """The newest reading of each probe, with a remark on ignored hooks.
+
+        Returns:
+            Readings by the names of their probes.
+        """
         without = self._watched.without_hooks
         return {
             name: replace(reading, remark=", ".join(filter(None, (reading.remark, without))))
@@ -516,37 +647,60 @@ class ModuleReadings:
 
     @property
     def wiring(self) -> tuple[int, ...]:
+        """The order of the gate layers.
+
+        Returns:
+            A permutation; empty if there is no gated network.
+        """
         return self._watched.network.wiring if self._watched.network is not None else ()
 
     def warn_of_left_out(self) -> None:
-        """Warn of what is not read of the module, now that it was read once."""
+        """Warn of everything that the readings leave out, after the first one."""
         watched = self._watched
         if watched.without_hooks:
-            warn(f"What is shown is {watched.without_hooks}.")
+            warn(f"Your module is read {watched.without_hooks}.")
         if watched.network is not None:
             if watched.remark:
                 warn(watched.remark)
             return
-        only = "only scores are recorded" if self._alone is None else "only K is computed"
-        words = [f"There are no gates and no path kernels of this module; {only}."]
-        words.append(watched.refusal)
+        instead = "only scores are recorded" if self._alone is None else "only K is computed"
+        sentences = [f"This module has no gates and no path kernels; {instead}."]
+        sentences.append(watched.refusal)
         if self._alone is not None:
-            words.append(self._alone.remark)
+            sentences.append(self._alone.remark)
         elif TANGENT in self._probes and self._readings[TANGENT].absent != watched.refusal:
-            words.append(self._readings[TANGENT].absent)
-        warn(" ".join(filter(None, words)))
+            sentences.append(self._readings[TANGENT].absent)
+        warn(" ".join(filter(None, sentences)))
 
     def is_due(self, step: int) -> bool:
+        """Return whether a probe should be computed now.
+
+        Args:
+            step: The current training step.
+
+        Returns:
+            True if `read_due` would compute something.
+        """
         if self._schedule is not None:
             return bool(self._schedule.due(step))
         return self._alone is not None and time.monotonic() >= self._alone_due
 
     @property
     def waits(self) -> bool:
+        """Whether a slow reading is in progress.
+
+        Returns:
+            True if `run_slice` has work to do.
+        """
         return self._sliced is not None and self._sliced.waits
 
     def read_due(self, step: int, last: bool = False) -> None:
-        """Copy the module, and read what is due of the copy; `last`: nothing is under way then."""
+        """Copy the module, and compute the probes that are due on the copy.
+
+        Args:
+            step: The current training step.
+            last: Whether it is the last reading, which leaves no slow reading in progress.
+        """
         due = self._schedule.due(step, last) if self._schedule is not None else ()
         if due:
             began = self._budget.busy()
@@ -563,13 +717,14 @@ class ModuleReadings:
             self._read_alone(self._alone, step)
 
     def work(self) -> None:
+        """Continue a slow reading for one slice of time."""
         assert self._sliced is not None
         assert self._schedule is not None
         self._sliced.latest(self._budget)
         self._readings = dict(self._schedule.readings)
 
     def _finish(self) -> None:
-        """Take some seconds for what has no picture yet; then nothing is under way any more."""
+        """Spend a few seconds on first estimates, then cancel all slow readings."""
         if self._sliced is None or self._schedule is None:
             return
         began = self._budget.busy()
@@ -595,7 +750,7 @@ class ModuleReadings:
                     reading = alone.read(self._watched.copy, step)
                 if not self._watched.is_as_read(reached):
                     reading = Reading(TANGENT, step, absent=CHANGED)
-        except (ValueError, PassRefusedError) as refusal:  # it says which module has no K
+        except (ValueError, PassRefusedError) as refusal:  # the reason why there is no K
             reading = Reading(TANGENT, step, absent=str(refusal))
             self._alone = None
         self._budget.took(TANGENT, "readings", self._budget.busy() - began)
@@ -607,16 +762,18 @@ class ModuleReadings:
             self._emit(ProbeScalars(step, TANGENT, reading.scalars, *seen))
 
     def release(self) -> None:
-        """Nobody waits for its readings any more."""
+        """Drop the readings that are in progress."""
         if self._schedule is not None:
             self._schedule.release()
 
 
 @contextmanager
 def _state_kept(module: nn.Module) -> Iterator[ReachedState]:
-    """Put back the state that passes of a copy in it reach by name or keep in the process, and keep
-    no weights in half precision for the user's outermost `torch.autocast`, which would hold those
-    of each copy until it ends."""
+    """Restore what passes of a copy change of the state that they can reach.
+
+    Also disables autocast's cache of weights, which would hold those of each copy until the user's
+    outermost `torch.autocast` ends.
+    """
     enabled = torch.is_autocast_cache_enabled()
     with kept_state(unwrapped(module)) as reached:
         torch.set_autocast_cache_enabled(False)
@@ -629,13 +786,13 @@ def _state_kept(module: nn.Module) -> Iterator[ReachedState]:
 def _check(module: object, probes: Sequence[str], share: float, steps_per_epoch: int) -> None:
     if not isinstance(module, nn.Module):
         raise ArgumentError(
-            f"module is of type {type(module).__name__}; a module is needed.",
+            f"module is of type {type(module).__name__}; pass a torch.nn.Module.",
             kind="wrong-type",
             value=module,
         )
     if isinstance(probes, str) or not probes:
         raise ArgumentError(
-            "probes names what is read, for example ('gates', 'npk').",
+            "probes must be a sequence of probe names, for example ('gates', 'npk').",
             kind="no-choice",
             value=probes,
         )
@@ -643,20 +800,20 @@ def _check(module: object, probes: Sequence[str], share: float, steps_per_epoch:
     for name in probes:
         if name not in known:
             raise ArgumentError(
-                f"There is no probe '{name}'; there are {', '.join(known)}."
+                f"Unknown probe '{name}'. Available: {', '.join(known)}."
                 f"{did_you_mean(name, known)}",
                 kind="unknown-name",
                 value=name,
             )
     if not _SMALLEST_SHARE <= share <= _LARGEST_SHARE:
         raise ArgumentError(
-            f"share is {share:g}; it is a share of the time, like 0.05.",
+            f"share is {share:g}; pass a fraction of the time, such as 0.05.",
             kind="out-of-bounds",
             value=share,
         )
     if steps_per_epoch < 0:
         raise ArgumentError(
-            f"steps_per_epoch is {steps_per_epoch}; it is 0 or more.",
+            f"steps_per_epoch is {steps_per_epoch}; it must be 0 or more.",
             kind="out-of-bounds",
             value=steps_per_epoch,
         )
@@ -665,7 +822,7 @@ def _check(module: object, probes: Sequence[str], share: float, steps_per_epoch:
 def _check_names(names: Sequence[str], classes: int) -> None:
     if names and len(names) != classes:
         raise ArgumentError(
-            f"class_names holds {len(names):,} name(s); the module has {classes:,} classes.",
+            f"class_names has {len(names):,} name(s), but the module has {classes:,} classes.",
             kind="wrong-length",
             value=names,
         )
@@ -676,10 +833,14 @@ def _call(function: Callable[..., None], *given: object) -> None:
 
 
 def warn(sentence: str) -> None:
-    """A warning, also where the owner made errors of warnings: their loop must not end by it."""
+    """Issue a warning, even if the user turned warnings into errors: their loop must not end.
+
+    Args:
+        sentence: The text of the warning.
+    """
     try:
         warnings.warn(f"dgn: {sentence}", RuntimeWarning, stacklevel=4)
-    except BaseException as error:  # `warnings.showwarning` may be the user's own
+    except BaseException as error:  # the user may have replaced `warnings.showwarning`
         if is_interrupt(error):
             raise
         with _ignored():
@@ -688,7 +849,7 @@ def warn(sentence: str) -> None:
 
 @contextmanager
 def _ignored() -> Iterator[None]:
-    """Ignore whatever is raised, except the user's own way to stop the program."""
+    """Suppress any exception except the user's own way to stop the program."""
     try:
         yield
     except BaseException as error:
@@ -697,9 +858,9 @@ def _ignored() -> Iterator[None]:
 
 
 def _text(error: BaseException) -> str:
-    """What an exception says, or '': its `__str__` may be the user's own, and fail.
+    """Return the message of an exception; '' if its own `__str__` fails.
 
-    That may also return a string of a class of its own, whose methods fail.
+    A user's `__str__` may also return an instance of a str subclass whose methods fail.
     """
     with _ignored():
         return str.__str__(str(error))
@@ -707,12 +868,19 @@ def _text(error: BaseException) -> str:
 
 
 def _trace(error: BaseException) -> str:
-    """Where it was raised, or '' where its `__notes__`, say, are the user's own, and fail."""
+    """Return the traceback as text; '' if formatting fails, as with a user's own `__notes__`."""
     with _ignored():
         return "".join(traceback.format_exception(error))
     return ""
 
 
 def error_kind(error: BaseException) -> str:
-    """The name of its class, of which a class of classes may make something else."""
+    """Return the name of an exception's class, even if a metaclass overrides `__name__`.
+
+    Args:
+        error: The exception.
+
+    Returns:
+        For example 'ValueError'.
+    """
     return str(vars(type)["__name__"].__get__(type(error)))

@@ -1,4 +1,4 @@
-"""Figures of panels in a notebook, as `dgn figure` writes them."""
+"""Draw panels as figures in a notebook, as `dgn figure` writes them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCREEN = 110.0  # dots per inch
 
 
 class HasFolder(Protocol):
-    """A run of `dgn.train` or `dgn.open_run`."""
+    """Anything with a run folder, such as a run of `dgn.train` or `dgn.open_run`."""
 
     path: Path
 
@@ -36,28 +36,28 @@ def figure(
     chart: str | Sequence[str] = (),
     **style: Any,
 ) -> Figure:
-    """Draw a panel of a recorded run as a figure of matplotlib, as `dgn figure` writes it.
+    """Draw a panel of a recorded run as a matplotlib figure, as `dgn figure` writes it.
 
     Args:
-        run: A run of `dgn.train` or `dgn.open_run`, a folder, a name, or a session (.dgn).
-        panel: 'spectrum', say, or several on a page: 'ntk,overlap'.
-        step: A recorded step, or two in one picture: (0, 900); None is the last.
-        choose: Options of the panel's header: ['show=kernel'].
-        chart: Draw this chart of several, or these: 'kernel'.
+        run: A run of `dgn.train` or `dgn.open_run`, a folder, a name, or a session file (.dgn).
+        panel: A panel, such as 'spectrum', or several on one page: 'ntk,overlap'.
+        step: A recorded step, or two steps side by side: (0, 900); None is the last.
+        choose: Options from the panel's header: ['show=kernel'].
+        chart: One or more charts of the panel, such as 'kernel'; all by default.
         style: `width`, `height` (inches), `font` (points), `across`, `letters`, `caption`.
 
     Returns:
-        The figure that `savefig` writes; the picture in the notebook has the resolution of screens.
+        The figure. `savefig` writes it in full; the notebook shows it at screen resolution.
 
     Raises:
-        UserError: There is no such panel, step or setting, the panel has nothing to show, or the
+        UserError: The panel, step or setting does not exist, the panel has nothing to show, or the
             panels do not fit on a page.
     """
-    known = [each.name for each in dataclasses.fields(FigureStyle)]
+    known = [field.name for field in dataclasses.fields(FigureStyle)]
     for name in style:
         if name not in known:
             raise UserError(
-                f"{name} is no setting of a figure; there are {', '.join(known)}."
+                f"Unknown figure setting {name}. Available: {', '.join(known)}."
                 f"{did_you_mean(name, known)}",
                 kind="unknown-name",
             )
@@ -68,20 +68,20 @@ def figure(
     folder = str(getattr(run, "path", run))
     panels = panels_of_run(folder, check_steps(_whole_steps(step)), specs, choose, charts)
     with print_style():
-        drawn = draw_page(panels, page_style)
-    vars(drawn)["_repr_png_"] = lambda: page_bytes(panels, "png", page_style, SCREEN)
-    return drawn
+        page = draw_page(panels, page_style)
+    vars(page)["_repr_png_"] = lambda: page_bytes(panels, "png", page_style, SCREEN)
+    return page
 
 
 def _whole_steps(step: Any) -> tuple[int, ...]:
-    """Return the steps as integers, numpy's among them."""
+    """Return the steps as integers; numpy integers are accepted."""
     if step is None:
         return ()
     given = step if isinstance(step, Sequence) and not isinstance(step, str) else (step,)
     try:
-        return tuple(operator.index(one) for one in given)
+        return tuple(operator.index(number) for number in given)
     except TypeError:
         raise UserError(
-            f"step={step!r} is no step; give a recorded one, 900, or two, (0, 900).",
+            f"step={step!r} is not a step; pass a recorded one, 900, or two, (0, 900).",
             kind="wrong-type",
         ) from None

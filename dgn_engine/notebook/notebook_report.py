@@ -1,4 +1,4 @@
-"""The result of a reproduced experiment in a notebook: its verdicts and its rows as tables."""
+"""The result of a reproduced experiment in a notebook: its verdicts and rows as tables."""
 
 from __future__ import annotations
 
@@ -16,14 +16,34 @@ _LEFT = " style='text-align:left'"
 
 
 def open_report(name: str | Path) -> NotebookReport:
-    """A result of `dgn reproduce`, `dgn sweep` or `dgn gate-information`: its folder, its
-    `results.json`, or the name of one of your results. Raises `UserError`."""
+    """Open a result of `dgn reproduce`, `dgn sweep` or `dgn gate-information`.
+
+    Args:
+        name: Its folder, its `results.json`, or its name in your results folder.
+
+    Returns:
+        The result; a notebook shows it as tables.
+
+    Raises:
+        UserError: There is no such result, or it cannot be read.
+    """
     here, there = Path(name), results_root() / name
     return NotebookReport(here if here.exists() or not there.exists() else there)
 
 
 class NotebookReport:
-    """One result as it was written. `path`: its folder or its file."""
+    """One result, as it was written.
+
+    Args:
+        path: Its folder, or its `results.json`.
+
+    Attributes:
+        path: The same.
+        document: Everything in the file.
+
+    Raises:
+        UserError: It cannot be read.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -31,47 +51,60 @@ class NotebookReport:
 
     @property
     def rows(self) -> tuple[ReportRow, ...]:
-        """What was measured, beside what was printed."""
+        """The measured values, next to the printed ones.
+
+        Returns:
+            The rows of the report's table.
+        """
         return self.document.rows
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """What the paper claims, with statistic, interval, p and verdict."""
+        """The paper's claims, each with its statistic, confidence interval, p-value and verdict.
+
+        Returns:
+            The claims, in the order of the report.
+        """
         return self.document.claims
 
     @property
     def verdicts(self) -> dict[str, int]:
-        """How many claims have each verdict, in words: {'held': 3, 'not decided': 1}."""
+        """The number of claims with each verdict.
+
+        Returns:
+            For example {'held': 3, 'not decided': 1}.
+        """
         return formatting.verdicts(self.document)
 
     def __repr__(self) -> str:
-        found = ", ".join(f"{count} {words}" for words, count in self.verdicts.items())
-        made = self.document
-        return f"<report {made.name}: {made.state}, {len(made.rows)} rows; {found or 'no claims'}>"
+        verdicts = ", ".join(f"{count} {words}" for words, count in self.verdicts.items())
+        doc = self.document
+        return f"<report {doc.name}: {doc.state}, {len(doc.rows)} rows; {verdicts or 'no claims'}>"
 
     def _repr_html_(self) -> str:
-        """Title, verdicts and rows, in a notebook; the report itself has the figures, too."""
+        """Return title, verdicts and rows as HTML; the report itself also has the figures."""
         return "\n".join(self._parts())
 
     def _parts(self) -> Iterator[str]:
-        made = self.document
-        yield f"<p><b>{escape(made.title)}</b> · {escape(made.paper)}</p>"
-        for sentence in (*made.notices, *made.answer, formatting.made_at(made)):
+        """Yield the paragraphs and tables as HTML."""
+        document = self.document
+        yield f"<p><b>{escape(document.title)}</b> · {escape(document.paper)}</p>"
+        for sentence in (*document.notices, *document.answer, formatting.made_at(document)):
             if sentence:
                 yield f"<p>{escape(sentence)}</p>"
-        if made.claims:
-            claims = [formatting.claim_cells(claim, made.scale) for claim in made.claims]
+        if document.claims:
+            claims = [formatting.claim_cells(claim, document.scale) for claim in document.claims]
             yield _table(formatting.CLAIM_HEADS, claims)
-        if made.rows:
-            rows = [formatting.row_cells(made, row) for row in made.rows]
+        if document.rows:
+            rows = [formatting.row_cells(document, row) for row in document.rows]
             yield _table(formatting.ROW_HEADS, rows)
-            yield f"<p>{escape(formatting.rows_note(made))}</p>"
+            yield f"<p>{escape(formatting.rows_note(document))}</p>"
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Without the columns in which nothing stands."""
+    """Return an HTML table, without empty columns."""
     shown, cells = formatting.table(heads, rows)
-    head = "".join(f"<th{_LEFT}>{escape(each)}</th>" for each in shown)
+    head = "".join(f"<th{_LEFT}>{escape(name)}</th>" for name in shown)
     body = "".join(
         f"<tr>{''.join(f'<td{_LEFT}>{rich(cell)}</td>' for cell in row)}</tr>" for row in cells
     )

@@ -1,4 +1,4 @@
-"""A recorded run in a notebook: its scores, its frames, its figures; and how one is trained."""
+"""Train a run in a notebook, and read recorded runs: scores, frames and figures."""
 
 from __future__ import annotations
 
@@ -35,36 +35,48 @@ def train(
     every: int = 0,
     quiet: bool = False,
 ) -> NotebookRun:
-    """Train one run to its end and return it; a bar, or a line an epoch, says how far it is.
+    """Train one run to its end. A progress bar, or a line per epoch, shows how far it is.
 
-    `config`: a `RunConfig`, the same as nested dictionaries, or the path of a TOML file. `out`: a
-    new folder for the run; '' makes one among your runs. `probes`: what is read and recorded as
-    frames, every `every` steps, or for 0 at 40 steps spread over the run and more as time allows.
-    Interrupting the kernel ends it; the folder keeps what was recorded.
+    Interrupting the kernel stops the run; its folder keeps what was recorded.
 
-    Raises `UserError` where the run cannot be carried out.
+    Args:
+        config: A `RunConfig`, the same as nested dictionaries, or the path of a TOML file.
+        out: A new folder for the run; '' creates one among your runs.
+        probes: The probes to compute and record as frames; none by default.
+        every: Steps between two frames; 0 spreads 40 over the run, and more as time allows.
+        quiet: Whether to show no progress.
+
+    Returns:
+        The recorded run.
+
+    Raises:
+        UserError: The run cannot be started.
     """
     known = all_probes()
     for name in probes:
         if name not in known:
             raise ArgumentError(
-                f"There is no probe '{name}'; there are {', '.join(known)}."
+                f"Unknown probe '{name}'. Available: {', '.join(known)}."
                 f"{did_you_mean(name, known)}",
                 kind="unknown-name",
             )
     if every < 0:
         raise ArgumentError(
-            f"every is {every}; it is a number of steps, 0 or more.", kind="out-of-bounds"
+            f"every is {every}; pass a number of steps, 0 or more.", kind="out-of-bounds"
         )
-    made = _config(config)
+    run_config = _config(config)
     try:
-        folder = RunFolder.create(Path(out), made) if out else create_named(runs_root(), made)
+        folder = (
+            RunFolder.create(Path(out), run_config)
+            if out
+            else create_named(runs_root(), run_config)
+        )
     except UserError as refusal:
         raise refusal.renamed(lambda _: ": out=….") from None
     try:
         with TrainProgressBar(sys.stderr, quiet=quiet, warn=complain) as progress:
             runner = HeadlessRun(progress, lambda: False, probes, record_every=every)
-            outcome = runner.train(made, folder)
+            outcome = runner.train(run_config, folder)
     except UserError:
         if not folder.info.begun:
             folder.discard()
@@ -75,12 +87,30 @@ def train(
 
 
 def open_run(name: str | Path) -> NotebookRun:
-    """A run that was recorded: a folder, or the name of one of yours. Raises `UserError`."""
+    """Open a recorded run.
+
+    Args:
+        name: Its folder, or its name among your runs.
+
+    Returns:
+        The run.
+
+    Raises:
+        UserError: There is no such run.
+    """
     return NotebookRun(find_run(str(name)))
 
 
 class NotebookRun:
-    """One recorded run, read when it is asked; one that is being written is read anew each time."""
+    """One recorded run, read on access; a run that is still being written is read again each time.
+
+    Args:
+        path: The run folder.
+
+    Attributes:
+        path: The same.
+        config: The run's configuration.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -92,48 +122,75 @@ class NotebookRun:
 
     @property
     def reader(self) -> RunReader:
-        """All that the folder says, in the words of the engine."""
+        """Everything in the folder, as the engine reads it.
+
+        Returns:
+            The reader; a new one on each access while the run is being written.
+        """
         reader = RunReader(self.path)
         return reader if reader.status == "running" else self._ended
 
     @property
     def status(self) -> str:
-        """'finished', 'stopped', 'diverged', 'failed', 'interrupted', or 'running' elsewhere."""
+        """The state of the run.
+
+        Returns:
+            'finished', 'stopped', 'diverged', 'failed', 'interrupted', or 'running' in another
+                process.
+        """
         return RunReader(self.path).status
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """The steps of which there is a frame."""
-        return tuple(sorted({one.step for one in self.reader.frames}))
+        """The steps with a recorded frame.
+
+        Returns:
+            The steps, in increasing order.
+        """
+        return tuple(sorted({frame.step for frame in self.reader.frames}))
 
     def frame(self, step: int | None = None) -> Frame:
-        """What the probes read at a recorded step; None is the last one.
+        """Return the readings of all probes at a recorded step.
 
-        `frame.readings["npk"].arrays` are numpy arrays. Raises `UserError`, which names the
-        nearest recorded steps.
+        Args:
+            step: A recorded step; None is the last one.
+
+        Returns:
+            The frame; `frame.readings["npk"].arrays` are numpy arrays.
+
+        Raises:
+            UserError: Nothing was recorded at this step; the nearest recorded steps are listed.
         """
         if step is None:
             step = self.steps[-1] if self.steps else 0
         return self.reader.frame(step)
 
     def scores(self) -> dict[str, list[float | None]]:
-        """Columns 'step' and `SCORES`, one row for each time that scores were measured."""
+        """Return losses and accuracies as columns.
+
+        Returns:
+            'step' and each of `SCORES`, one entry per measurement; None where a score was not
+                measured.
+        """
         rows = self.reader.measured
         columns: dict[str, list[float | None]] = {"step": [row.step for row in rows]}
         return columns | {name: [getattr(row, name) for row in rows] for name in SCORES}
 
     def to_pandas(self) -> Any:
-        """A data frame by step: scores, and what probes traced as 'probe.name'.
+        """Return scores and traced scalars as a data frame, indexed by step.
 
-        Where several values fall on one step the last counts. Raises `UserError` where pandas is
-        not installed.
+        Returns:
+            One column for each of `SCORES` and for each 'probe.name'. If a step has several values,
+                the last is used.
+
+        Raises:
+            UserError: pandas is not installed.
         """
         try:
             import pandas
         except ModuleNotFoundError:
             raise UserError(
-                "to_pandas needs pandas, which is not installed: "
-                "pip install 'dgn-viewer[notebook]'.",
+                "to_pandas needs pandas. Install it: pip install 'dgn-viewer[notebook]'.",
                 kind="not-installed",
             ) from None
         rows = self._rows()
@@ -142,41 +199,54 @@ class NotebookRun:
         return table.sort_index()
 
     def _rows(self) -> dict[int, dict[str, float]]:
-        """By step: scores and traced scalars, by name."""
+        """Return scores and traced scalars, by step and name."""
         rows: dict[int, dict[str, float]] = {}
         for event in self.reader.log.each_event():
             if isinstance(event, Measured):
-                found = {name: getattr(event, name) for name in SCORES}
-                known = {name: value for name, value in found.items() if value is not None}
-                rows.setdefault(event.step, {}).update(known)
+                scores = {name: getattr(event, name) for name in SCORES}
+                measured = {name: value for name, value in scores.items() if value is not None}
+                rows.setdefault(event.step, {}).update(measured)
             elif isinstance(event, ProbeScalars):
-                named = {f"{event.probe}.{name}": v for name, v in event.values.items()}
-                rows.setdefault(event.step, {}).update(named)
+                scalars = {f"{event.probe}.{name}": v for name, v in event.values.items()}
+                rows.setdefault(event.step, {}).update(scalars)
         return rows
 
     def figure(self, panel: str, step: int | Sequence[int] | None = None, **style: Any) -> Any:
-        """A panel as a figure of matplotlib; see `dgn.figure`."""
+        """Draw a panel as a matplotlib figure; see `dgn.figure`.
+
+        Args:
+            panel: A panel, such as 'spectrum', or several on one page: 'ntk,overlap'.
+            step: A recorded step, or two; None is the last.
+            style: Further arguments of `dgn.figure`.
+
+        Returns:
+            The figure.
+        """
         from dgn_engine.notebook.notebook_figure import figure
 
         return figure(self, panel, step, **style)
 
     def facts(self) -> dict[str, str]:
-        """What it is and how it went, in words."""
+        """Summarise the run.
+
+        Returns:
+            Text by heading: status, network, data, regime, best test accuracy, ….
+        """
         reader = self.reader
         summary, config = reader.log.summary, self.config
         best = summary.best_of_all.accuracy
-        known = best == best
+        is_measured = best == best
         started = reader.started
         regime = summary.regime or (config.gating.regime if started is None else started.regime)
-        by = "" if started is None else started.watched
+        owner = "" if started is None else started.watched
         return {
             "run": self.path.name,
             "status": f"{reader.status}, step {reader.step:,}",
             "network": config.net.short,
             "data": config.data.name,
             "regime": regime,
-            **({"trained by": by} if by else {"seed": str(config.seed)}),
-            "best test accuracy": percent(best, 2) if known else "none measured",
+            **({"trained by": owner} if owner else {"seed": str(config.seed)}),
+            "best test accuracy": percent(best, 2) if is_measured else "none measured",
             "frames": frames_in_words(reader.frames) or "none",
             **({"log": reader.log.lost_in_words} if reader.log.lost_in_words else {}),
         }
@@ -186,7 +256,7 @@ class NotebookRun:
         return f"<run {facts['run']}: {facts['regime']}, {facts['status']}>"
 
     def _repr_html_(self) -> str:
-        """A table of `facts`, in a notebook."""
+        """Return `facts` as an HTML table."""
         return html_table({name: printable(value) for name, value in self.facts().items()})
 
 

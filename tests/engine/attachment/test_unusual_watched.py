@@ -148,7 +148,7 @@ def test_a_network_that_becomes_one_without_gates_is_watched_no_more(tmp_path: P
     w.step()
     assert w.trouble == ""
     net[1] = nn.Tanh()
-    with pytest.warns(RuntimeWarning, match="By now"):
+    with pytest.warns(RuntimeWarning, match="no longer the network"):
         w.close()
 
 
@@ -156,6 +156,6 @@ def test_forward_hooks_that_are_left_out_are_named_beside_the_numbers(tmp_path: 
     torch.manual_seed(0)
     net = dense(nn.ReLU)
     net[0].register_forward_hook(lambda part, given, output: output * 5)
-    with pytest.warns(RuntimeWarning, match="hooks of 0"):
+    with pytest.warns(RuntimeWarning, match="hooks on 0"):
         reading = watched(net, tmp_path / "run")
-    assert reading.remark.endswith("hooks of 0")
+    assert reading.remark.endswith("hooks on 0")

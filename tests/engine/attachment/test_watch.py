@@ -325,7 +325,7 @@ def test_layers_that_change_end_the_watching(tmp_path: Path) -> None:
         model.append(nn.Linear(3, 3))
         with pytest.warns(RuntimeWarning):
             w.close()
-    assert "other parameters" in w.trouble
+    assert "parameters are not those" in w.trouble
 
 
 class ClassNumbers(nn.Module):
@@ -467,7 +467,7 @@ def test_a_watcher_that_was_not_started_says_so_once(tmp_path: Path) -> None:
         ({"accuracy": torch.zeros(2)}, r"accuracy is a Tensor of shape \(2,\)"),
         ({"loss": torch.zeros(3, requires_grad=True)}, r"loss is a Tensor of shape \(3,\)"),
         ({"loss": [1.0]}, "loss is of type list"),
-        ({"f1": 0.5}, "f1 is no score"),
+        ({"f1": 0.5}, "f1 is not a known score"),
     ],
 )
 def test_scores_that_cannot_be_used_are_left_out_and_said_once(
@@ -516,7 +516,7 @@ def test_a_percentage_ends_neither_the_loop_nor_the_watching(tmp_path: Path) -> 
     with dgn.watch(mlp(), examples(), tmp_path / "run", probes=("gates",)) as w:
         with pytest.warns(RuntimeWarning, match="write 0.95 for 95 %"):
             w.step(loss=1.0, accuracy=95)
-        with pytest.warns(RuntimeWarning, match="f1 is no score"):
+        with pytest.warns(RuntimeWarning, match="f1 is not a known score"):
             w.test(loss=2.0, f1=0.5)
         assert w.active
     scores = [one for one in RunReader(tmp_path / "run").events if isinstance(one, Measured)]

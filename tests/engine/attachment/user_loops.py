@@ -430,7 +430,7 @@ def tensor_of_a_module() -> UserLoop:
     return touching(lambda h: RUNNING.mul_(0.9).add_(h.detach().mean(0)), RUNNING.mean)
 
 
-@loop("outside of itself")
+@loop("outside itself")
 def other_containers() -> UserLoop:
     for each in (SEEN, LAST, NAMED, GROUPS):
         each.clear()
