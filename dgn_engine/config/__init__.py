@@ -1,4 +1,4 @@
-"""The configuration of one run: frozen, validated where it is made, round-trips through TOML."""
+"""The configuration of one run: frozen, validated when it is created, and written as TOML."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Device = Literal["auto", "cpu", "cuda", "mps"]
 OF_FILE = "file:"  # a configuration names the network of a checkpoint as file:PATH
 MOST_SEED = 2**31 - 1
 _SEEDS = (0, MOST_SEED)
-_WORDS = 4096  # characters of a table that is remembered
+_WORDS = 4096  # characters of a table that is cached
 _TENTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9)
 _WIRED: dict[str, object] = {"regime.own_gates": False}
 _TESTED: dict[str, object] = {"regime.drawn_gates": False}
@@ -43,21 +43,24 @@ _TESTED: dict[str, object] = {"regime.drawn_gates": False}
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Which examples: a data set by name ('digits', 'folder:PATH'), and what is done to them: a
-    pair for ±1, fewer of them, false labels, random pixels. Test examples stay true."""
+    """The data set and its variant.
+
+    `name` is a data set ('digits', 'folder:PATH'). A variant keeps two classes as ±1, fewer
+    examples, noisy labels or random pixels; test examples stay true.
+    """
 
     name: str = setting(
         "digits", "data set", option="data", order=-2, offered=True,
         help="digits, mnist, fashion-mnist, cifar10, …, folder:PATH",
     )
     root: str = setting(  # empty: DGN_DATA_ROOT, then the user's cache
-        "", "kept in", option="data-root", metavar="DIR", help="where data sets lie",
-        tip="Where data sets lie on this machine", path="folder", title="Folder of data sets",
+        "", "data folder", option="data-root", metavar="DIR", help="where data sets are stored",
+        tip="Where data sets are stored on this machine", path="folder", title="Data set folder",
         hint="DGN_DATA_ROOT, then the cache", when={"dataset.rooted": True},
     )
     download: bool = setting(
-        False, "download it", help="fetch if missing", order=-1, when={"dataset.missing": True},
-        effect={"dataset.rooted": True},
+        False, "download if missing", help="download if missing", order=-1,
+        when={"dataset.missing": True}, effect={"dataset.rooted": True},
     )
     binary: tuple[int, int] | None = setting(  # first class is -1, second +1
         None, "two classes ±1", metavar="A,B", help="two classes as -1 and +1",
@@ -65,56 +68,57 @@ class DataConfig:
     )
     train_limit: int = setting(  # 0 keeps all
         0, "training examples", least=0, metavar="N", help="use N training examples", zero="all",
-        tip="The first so many, balanced over classes",
+        tip="Use only this many, balanced over classes",
     )
     test_limit: int = setting(
         0, "test examples", least=0, metavar="N", help="use N test examples", zero="all",
-        tip="So many, balanced over the classes", advanced=True, effect=_TESTED,
+        tip="Use only this many, balanced over classes", advanced=True, effect=_TESTED,
     )
     options: tuple[tuple[str, OptionValue], ...] = ()  # of the data set itself, sorted
     label_noise: float = setting(
-        0.0, "label noise", share=True, metavar="P", help="share of labels drawn anew",
-        tip="The chance of each training label to be drawn anew; 1 makes all labels random. "
+        0.0, "label noise", share=True, metavar="P", help="fraction of labels redrawn at random",
+        tip="The probability that a training label is redrawn; 1 makes all labels random. "
         "Test labels stay true", advanced=True, rungs=(1, 2, 2.5, 5, 7.5),
     )
     pixels: Pixels = setting(  # 'random': Gaussian, of the training set's mean and variance
         "true", "training pixels", help="true, or Gaussian noise",
-        tip="Noise of the training set's mean and variance", advanced=True,
-        changed="random pixels", words={"true": "as they are", "random": "Gaussian noise"},
+        tip="Noise with the training set's mean and variance", advanced=True,
+        changed="random pixels", words={"true": "true pixels", "random": "Gaussian noise"},
     )
     normalise: str = setting(  # as `data._preprocessing.normalisation` reads it
-        "none", "pixels normalised", metavar="HOW",
+        "none", "pixel normalisation", metavar="HOW",
         help="imagenet, cifar10, cifar100, mnist or m1,m2,m3/s1,s2,s3 (none)",
         tip="imagenet, cifar10, cifar100, mnist, or mean/deviation such as 0.5,0.5,0.5/0.2,0.2,0.2",
-        advanced=True, changed="normalised pixels", title="Normalisation of the pixels",
+        advanced=True, changed="normalised pixels", title="Pixel normalisation",
         hint="none",
     )
     image_size: int = setting(  # before it the images are `image_channels` and `normalise`d
-        0, "resized to", least=0, metavar="S", help="shorter side of images, the middle cut out",
-        tip="The shorter side becomes so many pixels (bilinear), the middle square is cut out",
-        advanced=True, changed="resized images", span=(0, 1024), zero="as they are", unit="pixels",
+        0, "resize to", least=0, metavar="S", help="shorter side of images, then crop the centre",
+        tip="Resize the shorter side to this many pixels (bilinear), then crop the centre square",
+        advanced=True, changed="resized images", span=(0, 1024), zero="original size",
+        unit="pixels",
     )
     image_channels: int = setting(
-        0, "grey images in", least=0, metavar="N", help="give grey images N channels, all alike",
-        tip="For networks of colour images: grey goes to all channels alike", advanced=True,
-        changed="grey in channels", span=(0, 64), zero="one channel", unit="channels",
+        0, "grey channels", least=0, metavar="N", help="repeat grey images over N channels",
+        tip="For networks of colour images: repeat grey images over all channels", advanced=True,
+        changed="repeated grey images", span=(0, 64), zero="one channel", unit="channels",
     )
     split_seed: int = setting(
-        0, "seed of the split", least=0, most=_SEEDS[1], metavar="N",
-        help="of digits' held-out test part",
-        tip="Which examples of digits are held out for the test", advanced=True,
-        changed="another split", span=_SEEDS,
+        0, "split seed", least=0, most=_SEEDS[1], metavar="N",
+        help="which digits are held out for testing",
+        tip="Which examples of digits are held out for testing", advanced=True,
+        changed="different split", span=_SEEDS,
     )
     test_indices: str = setting(
-        "", "test examples from", metavar="FILE", help="numbers of the examples to hold out",
-        tip="A .npy or .txt of numbers from 0, in the order of the whole data set", advanced=True,
-        changed="a split from a file", path="file", title="File of test examples",
+        "", "test examples from", metavar="FILE", help="indices of the examples to hold out",
+        tip="A .npy or .txt file of 0-based indices into the whole data set", advanced=True,
+        changed="split from a file", path="file", title="Test examples file",
         hint="the data set's own",
     )
     variant_seed: int = setting(
-        0, "seed of these", least=0, help="of false labels and random pixels",
-        tip="Of false labels, noise and drawn data sets", advanced=True, changed="seed",
-        span=_SEEDS,
+        0, "noise seed", least=0, help="for noisy labels and random pixels",
+        tip="For noisy labels, random pixels and generated data sets", advanced=True,
+        changed="seed", span=_SEEDS,
     )
 
     def __post_init__(self) -> None:
@@ -124,21 +128,21 @@ class DataConfig:
         if self.binary is not None:
             pair = tuple(self.binary)
             if len(pair) != 2 or pair[0] == pair[1]:
-                way_out = "it needs two different classes"
+                way_out = "it must be two different classes"
                 raise refused_value("data.binary", list(pair), way_out, "no-pair")
             object.__setattr__(self, "binary", (int(pair[0]), int(pair[1])))
         object.__setattr__(self, "options", _sorted_options(self.options))
         _check(self, "data.")
 
     def without_variant(self) -> DataConfig:
-        """Return these data with true labels and pixels: the sizes, shape and classes of any
-        variant are the same."""
+        """Return these data with true labels and pixels; sizes, shape and classes are those of any
+        variant."""
         return replace(self, label_noise=0.0, pixels="true", variant_seed=0)
 
 
 @dataclass(frozen=True)
 class NetConfig:
-    """Which architecture, for both the feature and the value network, and how it is initialised."""
+    """The architecture of the feature and the value network, and their initialisation."""
 
     name: str = setting(
         "fc", "network", option="net", order=-1, offered=True,
@@ -146,13 +150,13 @@ class NetConfig:
     )
     options: tuple[tuple[str, OptionValue], ...] = ()  # of the network itself, sorted
     bias: bool = setting(
-        False, "with biases", tip="A bias breaks the homogeneity that path features rest on",
+        False, "with biases", tip="Biases break the homogeneity that path features rely on",
         order=1,
     )
     init: Initialisation = setting("kaiming", "initial weights")
     sigma: float = setting(  # 0 chooses √(2/fan_in)
         0.0, "σ", least=0, help="of the weights: ±σ (bernoulli), N(0, σ²) (kaiming)",
-        tip="Weights begin as ±σ (bernoulli) or as N(0, σ²) (kaiming)", span=(1e-6, 1000),
+        tip="Initial weights are ±σ (bernoulli) or N(0, σ²) (kaiming)", span=(1e-6, 1000),
         zero="√(2/fan-in)", when={"net.init": ("bernoulli", "kaiming")},
     )
 
@@ -162,7 +166,8 @@ class NetConfig:
 
     @property
     def short(self) -> str:
-        """Its name; of the network of a checkpoint only the name of the file: 'resnet18.pth'."""
+        """The name of the network; for the network of a checkpoint its file name,
+        'resnet18.pth'."""
         return Path(self.name.removeprefix(OF_FILE)).name if self.of_file else self.name
 
     @property
@@ -172,7 +177,7 @@ class NetConfig:
 
 @dataclass(frozen=True)
 class GatingConfig:
-    """How the gates are made (THEORY §1): regime, softness, wiring, input of the value network."""
+    """How gates are made (THEORY §1): regime, softness, wiring, and the value network's input."""
 
     regime: str = setting(
         "DL", "regime", order=-2, offered=True,
@@ -187,31 +192,32 @@ class GatingConfig:
         shown={"regime.soft": True},
     )
     value_input: ValueInput = setting(
-        "image", "value input", tip="What the value network is fed", order=1, shown=_WIRED,
+        "image", "value input", tip="The input of the value network", order=1, shown=_WIRED,
     )
     # π, 0-based: value layer l uses gate layer π(l); empty: identity
     wiring: tuple[int, ...] = setting(
         (), metavar="2,0,1", help="0-based permutation", when=_WIRED,
     )
-    rotation: tuple[int, ...] = setting(  # G_π(l) is shifted cyclically by so many units
-        (), "rotated", metavar="0,1,2", help="units, for each layer",
-        tip="Each layer's gates, cyclically by so many units", advanced=True,
-        changed="rotated gates", title="Rotation", hint="0 0 … for each layer", when=_WIRED,
+    rotation: tuple[int, ...] = setting(  # G_π(l) is rotated cyclically by this many units
+        (), "gate rotation", metavar="0,1,2", help="units per layer",
+        tip="Rotate each layer's gates cyclically by this many units", advanced=True,
+        changed="rotated gates", title="Rotation", hint="0 0 … one per layer", when=_WIRED,
     )
-    shift: tuple[int, ...] = setting(  # and, in a map, by so many rows and columns
-        (), "shifted", metavar="0,1,2", help="rows and columns of maps",
-        tip="Gates of maps, cyclically by so many rows and columns", advanced=True,
-        changed="shifted gates", title="Shift", hint="0 0 … for each layer", when=_WIRED,
+    shift: tuple[int, ...] = setting(  # and, in a feature map, by this many rows and columns
+        (), "gate shift", metavar="0,1,2", help="rows and columns of feature maps",
+        tip="Shift the gates of feature maps cyclically by this many rows and columns",
+        advanced=True, changed="shifted gates", title="Shift", hint="0 0 … one per layer",
+        when=_WIRED,
     )
-    tiling: tuple[int, ...] = setting(  # value layer l has so many times the units
-        (), "tiled", metavar="2,2,2", help="units repeated so often",
-        tip="So many times the units; each layer's gates are repeated", advanced=True, order=-1,
-        changed="tiled gates", title="Tiling", hint="1 1 … for each layer", when=_WIRED,
+    tiling: tuple[int, ...] = setting(  # value layer l has this many times the units
+        (), "gate tiling", metavar="2,2,2", help="repeats of each layer's units",
+        tip="Multiply the units of each value layer; its gates are repeated", advanced=True,
+        order=-1, changed="tiled gates", title="Tiling", hint="1 1 … one per layer", when=_WIRED,
         effect={},  # own gates are tiled by a wider network
     )
     gate_probability: float = setting(  # of each Bernoulli gate to be open
-        0.5, "open with p", share=True, metavar="P", help="FRG: p of each gate",
-        tip="The chance of each coin to open its gate", rungs=_TENTHS,
+        0.5, "gate probability p", share=True, metavar="P", help="FRG: that a gate is open",
+        tip="The probability that each gate is open", rungs=_TENTHS,
         when={"regime.drawn_gates": True},
     )
     gates_from: str = setting(  # a checkpoint whose weights become the feature network's
@@ -220,8 +226,8 @@ class GatingConfig:
         when={"regime.takes_gates": True},
     )
     pretrain_epochs: int = setting(  # where gates are learnt first; 0: as many as epochs
-        0, "ReLU epochs first", least=0, help="FL: epochs of ReLU before", order=-1,
-        zero="as many as epochs", when={"regime.takes_gates": True},
+        0, "pre-training epochs", least=0, help="FL: epochs of ReLU before", order=-1,
+        zero="same as epochs", when={"regime.takes_gates": True},
         shown={"gating.gates_from": ""},
     )
 
@@ -242,6 +248,8 @@ class GatingConfig:
 
 @dataclass(frozen=True)
 class TrainingConfig:
+    """The loss, the optimiser, and when a run ends or keeps its weights."""
+
     loss: Loss = setting("cross-entropy", "loss")
     optimiser: Optimiser = setting("adam", "optimiser")
     learning_rate: float = setting(3e-4, "learning rate", above=0, option="lr", span=(1e-9, 100))
@@ -255,48 +263,48 @@ class TrainingConfig:
         tip="RMSprop: how much of the mean square each step keeps; 0.99 in torch, 0.9 in Keras",
         advanced=True, rungs=(1, 2, 5, 9, 9.5, 9.9), when={"training.optimiser": "rmsprop"},
     )
-    augmentation: Augmentation = setting(  # 'davidnet': crop, mirror and cutout, anew each epoch
-        "none", "augmentation", help="of training images, as DavidNet's",
-        tip="Training images are shifted, mirrored and cut out, anew in each epoch; "
-        "of images that a convolutional network takes", advanced=True,
-        words={"davidnet": "as DavidNet's"},
+    augmentation: Augmentation = setting(  # 'davidnet': random crop, flip and cutout each epoch
+        "none", "augmentation", help="of training images, as in DavidNet",
+        tip="Training images are shifted, mirrored and partly cut out at random in each epoch; "
+        "for convolutional networks only", advanced=True,
+        words={"davidnet": "as in DavidNet"},
     )
     precision: Precision = setting(  # of steps; kernels and scores stay in float32
-        "float32", "precision", help="of steps: tf32 (CUDA cards), bf16",
-        tip="What a step multiplies: tf32 keeps ten bits, on CUDA cards; bf16 seven. Weights and "
-        "all kernels stay in float32", advanced=True,
+        "float32", "precision", help="of training steps: tf32 (CUDA only), bf16",
+        tip="Precision of products in a step: tf32 keeps ten bits (CUDA only), bf16 seven. Weights "
+        "and all kernels stay in float32", advanced=True,
         words={"float32": "float32", "tf32": "TF32", "bf16": "bf16"},
     )
     weights_from: str = setting(  # a checkpoint
-        "", "weights from", metavar="FILE", help="what Θ^v begins with",
-        tip="What the value network begins with", advanced=True, changed="weights from a file",
-        path="file", title="Checkpoint for the weights", hint="drawn by seed",
+        "", "weights from", metavar="FILE", help="initial Θ^v",
+        tip="Initial weights of the value network", advanced=True, changed="weights from a file",
+        path="file", title="Checkpoint for the weights", hint="random, from the seed",
     )
     keep_epochs: tuple[int, ...] = setting(  # 0: the initial weights
         (), least=0, metavar="0,10", help="keep the weights after these epochs",
     )
     keep_best: bool = setting(  # of test accuracy
-        False, help="and the best; with --keep-epochs also the best until each", effect=_TESTED,
+        False, help="also the best; with --keep-epochs, the best up to each", effect=_TESTED,
     )
     until: float = setting(  # 0: never
-        0.0, "stop at", share=True, help="stop at this train accuracy of an epoch",
-        tip="After an epoch of at least this train accuracy", advanced=True,
+        0.0, "stop at", share=True, help="stop at this train accuracy over an epoch",
+        tip="Stop after an epoch with at least this train accuracy", advanced=True,
         changed="stop at an accuracy", span=(0.01, 1), rungs=(1, 2, 5, 9, 9.5, 9.9), zero="never",
     )
     patience: int = setting(  # epochs; 0: never
-        0, "stop when flat", least=0, metavar="N", zero="never", unit="epochs",
+        0, "early stopping", least=0, metavar="N", zero="never", unit="epochs",
         help="stop after N epochs in which train accuracy rises by less than half a point",
-        tip="After so many epochs in which the best train accuracy rises by less than half a point",
-        advanced=True, changed="stop when flat", span=(0, 1000),
+        tip="Stop after this many epochs in which train accuracy rises by less than half a point",
+        advanced=True, changed="early stopping", span=(0, 1000),
     )
     pace: float = setting(  # steps a second; 0: as fast as it goes
-        0.0, "pace", least=0, option="", tip="At most this many steps a second, to watch",
+        0.0, "pace", least=0, option="", tip="At most this many steps per second, to watch",
         span=(1, 5000), rungs=(1, 2, 5), zero="full speed", unit="steps/s",
     )
 
     def __post_init__(self) -> None:
-        kept = tuple(sorted({int(epoch) for epoch in self.keep_epochs}))
-        object.__setattr__(self, "keep_epochs", kept)
+        unique_epochs = tuple(sorted({int(epoch) for epoch in self.keep_epochs}))
+        object.__setattr__(self, "keep_epochs", unique_epochs)
         _check(self, "training.")
 
 
@@ -305,7 +313,7 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Everything that decides a run."""
+    """Everything that determines a run."""
 
     data: DataConfig = field(default_factory=DataConfig)
     net: NetConfig = field(default_factory=NetConfig)
@@ -318,7 +326,7 @@ class RunConfig:
         "probe examples",
         least=2,
         option="",
-        tip="They feed every kernel panel",
+        tip="The examples that every kernel panel shows",
         span=(2, 4096),
     )
     probe_set: str = setting(  # which; '': balanced over all classes (protocol/probe_choice.py)
@@ -331,7 +339,7 @@ class RunConfig:
         _check(self, "")
 
     def with_changes_of(self, other: RunConfig) -> RunConfig:
-        """Return it with what can be changed while a run trains, as `other` has that."""
+        """Return this configuration with `other`'s values of what can change while a run trains."""
         return replace(
             self,
             gating=other.gating,
@@ -341,29 +349,34 @@ class RunConfig:
         )
 
     def same_run(self, other: RunConfig) -> bool:
-        """Whether both make the same run, on whatever device and with or without a download."""
+        """Return whether both describe the same run, regardless of device and download."""
         return self._anywhere() == other._anywhere()
 
     def _anywhere(self) -> RunConfig:
         return replace(self, device="auto", data=replace(self.data, download=False))
 
     def to_toml(self) -> str:
-        """The whole configuration as TOML text, readable by `from_toml`."""
+        """Return the whole configuration as TOML text, readable by `from_toml`."""
         return format_toml(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain nested dictionaries; fields that are None are left out (TOML has no null)."""
+        """Return nested dictionaries of plain values, without fields that are None: TOML has no
+        null."""
         return _plain(self)
 
     @staticmethod
     def from_dict(tree: Mapping[str, Any]) -> RunConfig:
-        """The inverse of `to_dict`; raises `UserError` naming an unknown or ill-typed key."""
+        """Build a configuration from nested dictionaries, the inverse of `to_dict`.
+
+        Raises:
+            UserError: A key is unknown, or its value has the wrong type or is out of bounds.
+        """
         config: RunConfig = _build(RunConfig, tree, "")
         return config
 
     @staticmethod
     def from_toml(text: str) -> RunConfig:
-        """Read TOML text; raises `UserError` naming what is wrong."""
+        """Build a configuration from TOML text; raises `UserError` as `from_dict` does."""
         try:
             tree = parse_toml(text)
         except TomlError as error:
@@ -387,9 +400,9 @@ def _check(part: Any, where: str) -> None:
         declared.check(place, getattr(part, name))
 
 
-@cache  # because ten thousand runs are listed in one go
+@cache  # ten thousand runs may be listed at once
 def _placed(kind: Any, where: str) -> tuple[tuple[str, Setting, str], ...]:
-    return tuple((name, one, f"{where}{name}") for name, one in settings_of(kind).items())
+    return tuple((name, declared, f"{where}{name}") for name, declared in settings_of(kind).items())
 
 
 @cache
@@ -404,7 +417,7 @@ def _sorted_options(options: object) -> tuple[tuple[str, OptionValue], ...]:
         finite = not isinstance(value, float) or math.isfinite(value)
         if not isinstance(value, (int, float, str)) or not finite:
             raise UserError(
-                f"Option '{name}' is {in_short(value)}; it must be a number or a word.",
+                f"Option '{name}' is {in_short(value)}; it must be a number or text.",
                 kind="wrong-type",
                 value=value,
             )
@@ -428,17 +441,18 @@ def _plain(part: Any) -> dict[str, Any]:
 
 
 def _places(part: str) -> dict[str, str]:
-    """Every key by its own name or its option's ('lr'), sent to its place; those of `part` win."""
-    found: dict[str, str] = {}
+    """Map each key and each option name ('lr') to its place; those of `part` take precedence."""
+    places: dict[str, str] = {}
     for table in sorted(SETTINGS, key=lambda table: table == part):
         for name, declared in SETTINGS[table].items():
             place = f"{table}.{name}".lstrip(".")
-            found |= dict.fromkeys((declared.option or name, name), place)
-    return found
+            places |= dict.fromkeys((declared.option or name, name), place)
+    return places
 
 
 def _part(part: str, tree: object) -> Any:
-    """Runs that are listed together mostly differ in their seeds: equal parts are built once."""
+    """Build a part, once for equal tables: runs that are listed together mostly differ in their
+    seeds."""
     if isinstance(tree, dict) and 0 < len(words := repr(tree)) <= _WORDS:
         return _part_of(part, _Spelt(tree, words))
     return _build(PARTS[part], tree, part)
@@ -451,7 +465,7 @@ def _part_of(part: str, spelt: _Spelt) -> Any:
 
 @dataclass(frozen=True)
 class _Spelt:
-    """A table that is equal to another where both are spelt alike: 1 is not true."""
+    """A table that equals another if both have the same `repr`: 1 is not true."""
 
     tree: dict[str, Any] = field(compare=False)
     words: str
@@ -460,7 +474,7 @@ class _Spelt:
 def _build(kind: Any, tree: object, part: str) -> Any:
     if not isinstance(tree, Mapping):
         raise UserError(
-            f"The configuration's [{part}] must be a table of keys and values.",
+            f"[{part}] in the configuration must be a table of keys and values.",
             kind="wrong-type",
             value=part,
         )

@@ -151,12 +151,12 @@ def test_the_ends_of_a_field_lie_within_what_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("part", "labels"),
     [
-        ("data", "data set, download it, kept in, two classes ±1"),
+        ("data", "data set, download if missing, data folder, two classes ±1"),
         ("net", "network, initial weights, σ, with biases"),
         (
             "gating",
-            "regime, tiled, gates from, ReLU epochs first, steepness β, ε, rotated, "
-            "shifted, open with p, value input",
+            "regime, gate tiling, gates from, pre-training epochs, steepness β, ε, gate rotation, "
+            "gate shift, gate probability p, value input",
         ),
         ("training", "loss, optimiser, learning rate, momentum, batch, epochs"),
     ],
