@@ -1,4 +1,4 @@
-"""What the user can mend: exceptions, and what a misspelt name may have meant."""
+"""Errors that the user can fix, and suggestions for misspelt names."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import Self
 
 from dgn_engine.text.printable import printable
 
-MOST = 2000  # letters of a sentence
-ALIKE = 0.6  # difflib's ratio from which a name is near enough to be offered
+MOST = 2000  # characters of a sentence
+ALIKE = 0.6  # the lowest difflib ratio of a name that is suggested
 
 
 class Where(str):
-    """Where something stands in what the user gave: a setting ('training.batch'), an option, a key.
-    Added to text, it makes a `MarkedSentence`, and whoever shows that may call it otherwise.
+    """The place in the user's input that an error is about: a setting ('training.batch'), an
+    option, a key.
+
+    Added to text it makes a `MarkedSentence`, whose places can be renamed before it is shown.
     """
 
     def __add__(self, other: str) -> MarkedSentence:
@@ -26,20 +28,23 @@ class Where(str):
 
 
 class Hint(Where):
-    """A part of a sentence, no place, which whoever shows it may say otherwise or leave out."""
+    """A part of a sentence that is not a place, but can be reworded or left out in the same way."""
 
 
 class MarkedSentence(str):
-    """A sentence with places in it. It is printable, whatever names and values from files it
-    quotes; one of more than `MOST` letters is cut in its middle."""
+    """A sentence that knows its places.
+
+    It is printable, whatever names and values from files it quotes; beyond `MOST` characters its
+    middle is cut out.
+    """
 
     parts: tuple[str, ...]
 
     def __new__(cls, *parts: str) -> Self:
         flat = [p for part in parts for p in (part.parts if isinstance(part, cls) else [part])]
-        made = super().__new__(cls, _cut(printable("".join(flat))))
-        made.parts = tuple(flat)
-        return made
+        sentence = super().__new__(cls, _cut(printable("".join(flat))))
+        sentence.parts = tuple(flat)
+        return sentence
 
     def __add__(self, other: str) -> MarkedSentence:
         return MarkedSentence(self, other)
@@ -52,23 +57,23 @@ class MarkedSentence(str):
 
 
 def with_names(text: str, name_of: Callable[[str], str]) -> str:
-    """Return a `MarkedSentence` with other names for its places; other text as it is."""
+    """Return a `MarkedSentence` with its places renamed; other text is returned unchanged."""
     if not isinstance(text, MarkedSentence):
         return text
     return str(MarkedSentence(*(name_of(p) if isinstance(p, Where) else p for p in text.parts)))
 
 
 class UserError(Exception):
-    """What was refused, where, and what to do; shown as a notice or on stderr with exit code 2.
+    """A refusal: what, where, and what to do. Shown as a notice, or on stderr with exit code 2.
 
     Args:
-        sentence: What is said; made printable and cut, as a `MarkedSentence` is.
-        kind: What is wrong, a short id: 'out-of-bounds'.
-        value: What was given.
-        way_out: What to do, where that is a part of the sentence that others ask for.
+        sentence: The message; made printable and cut, as a `MarkedSentence` is.
+        kind: A short id of what is wrong: 'out-of-bounds'.
+        value: The refused value.
+        way_out: What to do, if callers need that part of the sentence separately.
 
     Attributes:
-        place: What it is about, the first `Where` of the sentence; '' where there is none.
+        place: The first `Where` in the sentence; '' if there is none.
     """
 
     details: tuple[str, ...] = ()  # lines below the sentence, where a command prints it
@@ -88,26 +93,27 @@ class UserError(Exception):
 
     @property
     def sentence(self) -> str:
-        """What is said: a `MarkedSentence` where there are places in it."""
+        """The message, as a `MarkedSentence` if it has places."""
         return self.args[0] if self.args and isinstance(self.args[0], MarkedSentence) else str(self)
 
     def renamed(self, name_of: Callable[[str], str]) -> Self:
-        """Return this refusal with other names for the places in its sentence."""
+        """Rename the places in the message, and return this error."""
         self.args = (with_names(self.sentence, name_of), *self.args[1:])
         return self
 
 
 class DoesNotFitError(UserError):
-    """There is not enough memory where it was tried; elsewhere, or with fewer beside it, there may
-    be."""
+    """Raised if memory is too small here; it may be enough elsewhere, or with less running."""
 
 
 class LoadingWarning(UserWarning):
-    """Python would do something to load a file that is not known to be harmless; nothing of it was
-    done here. Commands print it on stderr, whichever of their files it is about."""
+    """Warns that Python would run possibly harmful code to load a file; none of it was run here.
+
+    Commands print it on stderr, whichever file it concerns.
+    """
 
 
-# After these CUDA refuses everything in its process.
+# After these errors every CUDA call in the process fails.
 _BROKEN_CUDA = (
     "CUDA error",
     "AcceleratorError",
@@ -118,28 +124,28 @@ _BROKEN_CUDA = (
 
 
 def breaks_cuda(what: str) -> bool:
-    """Whether CUDA refuses everything in the process after this fault."""
+    """Return whether CUDA is unusable in this process after an error with this message."""
     return any(word in what for word in _BROKEN_CUDA)
 
 
 class ArgumentError(UserError, ValueError):
-    """An argument of a library function was refused; whoever calls it may expect a ValueError."""
+    """Raised for an argument of a library function; also a `ValueError`, as callers expect."""
 
 
 def did_you_mean(
     name: str, known: Iterable[str], aliases: Mapping[str, str] = MappingProxyType({})
 ) -> str:
-    """Return " Did you mean 'FR-II'?" for 'FRII', or '' where no known name is near.
+    """Return " Did you mean 'FR-II'?" for 'FRII'; '' if no known name is similar.
 
-    Case, spaces and hyphens count for nothing. `aliases` sends other words that may be typed (a
-    key without its table) to the name that is offered.
+    Case, spaces and hyphens are ignored. `aliases` maps other words that may be typed (a key
+    without its table) to the names to suggest.
     """
-    offered = {one: one for one in known} | dict(aliases)
+    offered = {known_name: known_name for known_name in known} | dict(aliases)
     by_letters: dict[str, str] = {}
-    for typed, offer in offered.items():
-        by_letters.setdefault(_letters(typed), offer)
-    near = difflib.get_close_matches(_letters(name), by_letters, n=1, cutoff=ALIKE)
-    return f" Did you mean '{by_letters[near[0]]}'?" if near else ""
+    for typed, suggestion in offered.items():
+        by_letters.setdefault(_letters(typed), suggestion)
+    matches = difflib.get_close_matches(_letters(name), by_letters, n=1, cutoff=ALIKE)
+    return f" Did you mean '{by_letters[matches[0]]}'?" if matches else ""
 
 
 def _cut(sentence: str) -> str:

@@ -1,6 +1,6 @@
-"""Plug-ins: every module of a folder offers one constant; the file name is its id.
+"""Plug-ins: each module of a folder provides one constant, and its file name is the plug-in's id.
 
-Also public names that are imported when they are first used: `lazy_names`.
+`lazy_names` provides public names that are imported on first use.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ OptionValue = int | float | str | bool
 
 @dataclass(frozen=True)
 class PluginOption:
-    """An option of a plug-in; its default says of which type its values are.
+    """An option of a plug-in. The type of the default is the type of its values.
 
     Args:
         name: Its name in configurations and on the command line.
-        label: The words beside its field in a form; without them it has no row.
-        default: The value where nobody gives one.
-        least: The smallest number that is allowed.
-        most: The largest number that is allowed.
+        label: Its label in a form; without one it has no row.
+        default: The default value.
+        least: The smallest allowed number.
+        most: The largest allowed number.
     """
 
     name: str
@@ -38,40 +38,40 @@ class PluginOption:
 
 
 def plugin_names(package: str) -> tuple[str, ...]:
-    """The file names of the plug-ins of `package`, sorted; none of them is imported.
+    """Return the sorted names of the plug-ins of `package`, without importing them.
 
-    A module whose name starts with an underscore is no plug-in, nor is a package.
+    Modules whose names start with an underscore, and packages, are not plug-ins.
     """
     return _names_in(tuple(importlib.import_module(package).__path__))
 
 
 @cache
 def _names_in(folders: tuple[str, ...]) -> tuple[str, ...]:
-    """Read once a process: a regime is looked for in every configuration."""
+    """List plug-ins once per process: every configuration looks up a regime."""
     modules = pkgutil.iter_modules(folders)
-    # `__main__`, where there is one, starts with an underscore too
+    # this excludes `__main__` too
     return tuple(sorted(m.name for m in modules if not m.ispkg and not m.name.startswith("_")))
 
 
 def plugin(package: str, name: str, constant: str, kind: type[T]) -> T:
-    """The `constant` of one plug-in, which is imported; raises `LookupError` where it has none."""
-    found = getattr(importlib.import_module(f"{package}.{name}"), constant, None)
-    if not isinstance(found, kind):
+    """Import one plug-in and return its `constant`; raises `LookupError` if it has none."""
+    value = getattr(importlib.import_module(f"{package}.{name}"), constant, None)
+    if not isinstance(value, kind):
         raise LookupError(
             f"{package}/{name}.py has no constant {constant} of type {kind.__name__}."
         )
-    return found
+    return value
 
 
 def discover(package: str, constant: str, kind: type[T]) -> dict[str, T]:
-    """Import every plug-in of `package` and collect its `constant`, sorted by file name.
+    """Import every plug-in of `package` and return their constants, sorted by file name.
 
-    Raises `LookupError` on an empty folder or a module without its constant.
+    Raises `LookupError` for an empty folder, or a module without its constant.
     """
-    found = {name: plugin(package, name, constant, kind) for name in plugin_names(package)}
-    if not found:
-        raise LookupError(f"{package} holds no plug-ins: is the installation complete?")
-    return found
+    plugins = {name: plugin(package, name, constant, kind) for name in plugin_names(package)}
+    if not plugins:
+        raise LookupError(f"{package} contains no plug-ins. Reinstall dgn-viewer.")
+    return plugins
 
 
 def lazy_names(
@@ -81,8 +81,8 @@ def lazy_names(
 
     Args:
         package: Its `__name__`.
-        file: Its `__file__`, `__init__.py`; the stub `__init__.pyi` beside it is what type
-            checkers read, and all that says where a name lives.
+        file: The `__file__` of its `__init__.py`. The stub `__init__.pyi` next to it is read by
+            type checkers, and is the only place that says where a name comes from.
     """
     stub = ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
     modules = {
@@ -95,9 +95,9 @@ def lazy_names(
     def get(name: str) -> object:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found = vars(importlib.import_module(package))[name] = getattr(
+        value = vars(importlib.import_module(package))[name] = getattr(
             importlib.import_module(modules[name]), name
         )
-        return found
+        return value
 
     return get, lambda: sorted({*vars(importlib.import_module(package)), *modules}), sorted(modules)

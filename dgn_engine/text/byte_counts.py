@@ -1,4 +1,4 @@
-"""Numbers of bytes as people read them, in at most three digits."""
+"""Format byte counts for people, with at most three digits."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ _BINARY = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def bytes_in_words(count: float) -> str:
-    """Return a number of bytes in units of 1,000, as file managers count: '7.64 MB', '310 MB'."""
+    """Return a number of bytes in units of 1,000, as in file managers: '7.64 MB', '310 MB'."""
     return _in_words(count, 1000, _DECIMAL)
 
 
 def binary_size_in_words(count: float) -> str:
-    """Return it in units of 1,024, in which limits of storage are typed: '512 MiB', '1.5 GiB'."""
+    """Return a number of bytes in units of 1,024, as storage limits are typed: '512 MiB', '1.5
+    GiB'."""
     return _in_words(count, 1024, _BINARY)
 
 

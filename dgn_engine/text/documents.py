@@ -1,4 +1,4 @@
-"""Where the documents are that come with the program, and their titles."""
+"""Find the documents that are installed with the program, and their titles."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ PARTS = ("guide", "start", "how-to", "concepts")  # folders of documents for use
 
 
 def documents() -> Path:
-    """The folder of the documents: in the package where it was installed, else in the sources."""
+    """Return the folder of the documents: in the installed package, or else in the source tree."""
     inside = _resources() / "docs"
     return inside if inside.is_dir() else inside.parents[2] / "docs"
 
 
 def built_site() -> Path | None:
-    """The first page of the documentation site, where it is: beside the documents of an installed
-    program, or where `make docs` puts it in the sources."""
+    """Return the first page of the documentation site, if it has been built.
+
+    It is next to the documents of an installed program, or where `make docs` writes it.
+    """
     inside = _resources()
     for place in (inside / "site", inside.parents[1] / "build" / "site"):
         page = place / "index.html"
@@ -27,15 +29,15 @@ def built_site() -> Path | None:
 
 
 def titles() -> Mapping[str, str]:
-    """The title of each document by its name: 'guide' → 'User guide', 'how-to/figure' → …
+    """Return the title of each document by its name: 'guide' → 'User guide', 'how-to/figure' → ….
 
     The guide comes first, then the folders for users, then the rest.
     """
     folder = documents()
     guide = folder / "guide.md"
-    found = [guide, *(path for part in PARTS for path in sorted((folder / part).glob("*.md")))]
-    found += [path for path in sorted(folder.glob("*.md")) if path != guide]
-    return {path.relative_to(folder).with_suffix("").as_posix(): _title(path) for path in found}
+    paths = [guide, *(path for part in PARTS for path in sorted((folder / part).glob("*.md")))]
+    paths += [path for path in sorted(folder.glob("*.md")) if path != guide]
+    return {path.relative_to(folder).with_suffix("").as_posix(): _title(path) for path in paths}
 
 
 def _resources() -> Path:

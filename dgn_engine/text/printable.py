@@ -1,9 +1,9 @@
-"""The one way out for text: what others wrote (names, notes, values of files) is made printable.
+"""Make text from outside (names, notes, values in files) safe to print.
 
-Names come from folders, archives and checkpoints of strangers. On a terminal an ESC would colour
-what follows, a line break would forge a row of a table, an override of the writing direction would
-show 'gpj.exe' as 'exe.jpg'. Every command prints with `say`, `say_json` and `console`, every
-`UserError` and every notice of the window is made of `printable` text.
+Names may come from strangers' folders, archives and checkpoints. On a terminal, an ESC could change
+colours, a line break could forge a table row, and a direction override could show 'gpj.exe' as
+'exe.jpg'. All commands print through `print_line`, `print_json` and `make_console`; every
+`UserError` and every notice in the window consists of `printable` text.
 """
 
 from __future__ import annotations
@@ -20,88 +20,83 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-_SPACES = " \u00a0\u202f"  # the last is in numbers of the window: 12 480
-_LONGEST = 300  # characters of a word that is shown, where nothing else is said
-_MARKS = 4  # accents on one letter; more of them cover the lines above and below
-# letters and marks that are drawn as nothing, or as a space
+_SPACES = " \u00a0\u202f"  # the last separates thousands in the window: 12 480
+_LONGEST = 300  # characters, by default
+_MARKS = 4  # accents on one letter; more would cover the lines above and below
+# characters drawn as nothing, or as a space
 _INVISIBLE = frozenset(
     "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
     + "".join(map(chr, range(0xFE00, 0xFE10)))
     + "".join(map(chr, range(0xE0100, 0xE01F0)))
 )
-# Blocks without marks and invisible letters: most labels need no look at each letter.
+# Blocks without marks and invisible characters: most labels need no check of each character.
 _VISIBLE = re.compile(r"[\x20-\u02ff\u0370-\u03ff\u2000-\u20cf\u2100-\u27ff]*")
 _GAP = re.compile(rf"(?<=[{_SPACES}])[{_SPACES}]")
-_FORMULA = ("=", "+", "-", "@")  # what a spreadsheet would calculate
+_FORMULA = ("=", "+", "-", "@")  # a spreadsheet evaluates text that starts with these
 _NUMBER = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?")
 _UNSAID = re.compile(r"[^\x20-\x7e]")
 
 
 def printable(text: str, *, lines: bool = False) -> str:
-    r"""The text, escaped where there is no visible letter: '\x1b', '\n', '\u202e', '\udc80'.
+    r"""Escape every character that has no visible glyph: '\x1b', '\n', '\u202e', '\udc80'.
 
-    `lines`: line breaks and tabs are kept, for a traceback or notes that stand in a field of
-    their own.
+    `lines` keeps line breaks and tabs, for tracebacks and notes in a field of their own.
     """
     if text.isprintable() and (text.isascii() or _VISIBLE.fullmatch(text)):
         return text
-    kept = "\n\t" if lines else ""
-    said: list[str] = []
+    allowed = "\n\t" if lines else ""
+    escaped: list[str] = []
     marks = 0
     for letter in text:
         marks = marks + 1 if unicodedata.combining(letter) else 0
         visible = letter in _SPACES or (letter.isprintable() and letter not in _INVISIBLE)
-        shown = (visible and marks <= _MARKS) or letter in kept
-        said.append(letter if shown else _escaped(letter))
-    return "".join(said)
+        shown = (visible and marks <= _MARKS) or letter in allowed
+        escaped.append(letter if shown else _escaped(letter))
+    return "".join(escaped)
 
 
 def printable_name(name: str, longest: int = 255) -> str:
-    """A name for a cell of a table: `printable`, at most so long, and without a gap in it that
-    could pass for the space between two columns.
-    """
+    """Return a name for a table cell: `printable`, cut to `longest`, and without double spaces,
+    which could pass for the gap between two columns."""
     if "  " not in name and len(name) <= longest and name.isascii() and name.isprintable():
-        return name  # most are, and a list may hold ten thousand
+        return name  # the usual case: a list may have ten thousand names
     shown = _GAP.sub(r"\\x20", printable(name[: longest + 1]))
     return shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
 
 
 def plain(text: str, longest: int = _LONGEST) -> str:
-    """Text that can be shown: cut to `longest`, unprintable characters escaped.
-
-    Line breaks and marks that change the direction of writing are escaped as well.
-    """
+    """Return `printable` text, cut to `longest`."""
     shown = printable(text[: longest + 1])
     return shown if len(shown) <= longest else shown[: longest - 1] + "…"
 
 
 def printable_tree(value: Any, kept: frozenset[str] = frozenset()) -> Any:
-    """Plain data, or frozen dataclasses of it, with every string made `printable`.
+    """Make every string in plain data, or in frozen dataclasses of it, `printable`.
 
-    Fields named in `kept` stay as they are; several lines are kept in fields named 'trouble'.
+    Fields named in `kept` are unchanged; fields named 'trouble' keep their line breaks.
     """
     match value:
         case str():
             return printable(value)
         case tuple() | list() if value and not isinstance(value[0], (int, float)):
-            return type(value)(printable_tree(one, kept) for one in value)
+            return type(value)(printable_tree(item, kept) for item in value)
         case Mapping():
-            return {printable_tree(name): printable_tree(one) for name, one in value.items()}
+            return {printable_tree(name): printable_tree(item) for name, item in value.items()}
         case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
             return dataclasses.replace(value, **_printable_fields(value, kept))
     return value
 
 
 def csv_cell(value: Any) -> Any:
-    """A value for a cell of a CSV file: `printable`, and never a formula of a spreadsheet."""
+    """Return a value for a CSV cell: `printable`, and never a spreadsheet formula."""
     if not isinstance(value, str):
         return value
-    said = printable(value)
-    return f"'{said}" if said.startswith(_FORMULA) and not _NUMBER.fullmatch(said) else said
+    text = printable(value)
+    return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
 
 
 def is_utf8(text: str) -> bool:
-    """Whether a text can be written down; a name of bytes that are no UTF-8 cannot."""
+    """Return whether text can be encoded; a file name of invalid UTF-8 bytes cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -110,12 +105,12 @@ def is_utf8(text: str) -> bool:
 
 
 def say(line: str = "", *, stream: TextIO | None = None) -> None:
-    """Print one line on stdout, or on another stream; a line break inside it is escaped."""
+    """Print one line, by default on stdout; line breaks within it are escaped."""
     _write(printable(line), stream)
 
 
 def say_lines(text: str, *, stream: TextIO | None = None) -> None:
-    """Print text of several lines, of which our own code has put the line breaks."""
+    """Print several lines; their line breaks come from our own code."""
     _write(printable(text, lines=True), stream)
 
 
@@ -125,12 +120,12 @@ def complain(line: str) -> None:
 
 
 def say_json(tree: object, *, indent: int | None = None, stream: TextIO | None = None) -> None:
-    """Print plain data as JSON that reads back as it was; NaN must not be in it."""
+    """Print plain data as JSON that reads back unchanged; it must not contain NaN."""
     _write(printable_json(tree, indent=indent), stream)
 
 
 def printable_json(tree: object, *, indent: int | None = None) -> str:
-    r"""Plain data as JSON in which no letter is invisible: those in strings are '\u202e'.
+    r"""Return plain data as JSON without invisible characters: strings contain '\u202e' instead.
 
     Raises `ValueError` for NaN and infinity.
     """
@@ -139,10 +134,10 @@ def printable_json(tree: object, *, indent: int | None = None) -> str:
 
 
 def console(stream: TextIO, **options: Any) -> Console:
-    """A console of rich that prints strings, also those in cells, as `printable` text.
+    """Return a rich console that makes all strings `printable`, including those in cells.
 
-    Markup, emoji codes and highlighting are off, whatever `options` say of the rest. Made here
-    because rich takes a tenth of a second to import.
+    Markup, emoji codes and highlighting are always off. rich is imported here because that takes a
+    tenth of a second.
     """
     from rich.console import Console
 
@@ -154,7 +149,7 @@ def console(stream: TextIO, **options: Any) -> Console:
 
 
 def styled(text: str, style: str) -> Text:
-    """Text for a cell in one of rich's styles ('red')."""
+    """Return text for a cell in a rich style such as 'red'."""
     from rich.text import Text
 
     return Text(printable(text), style)
@@ -184,12 +179,12 @@ def _printable_fields(value: Any, kept: frozenset[str]) -> dict[str, Any]:
 
 def _escaped(letter: str) -> str:
     if "\x7f" < letter < "\u0100":
-        return f"\\u{ord(letter):04x}"  # not '\\x9b', which TOML does not know
+        return f"\\u{ord(letter):04x}"  # TOML has no '\\x9b'
     return letter.encode("unicode_escape", "surrogatepass").decode()
 
 
-def _json_letter(found: re.Match[str]) -> str:
-    letter = found[0]
+def _json_letter(match: re.Match[str]) -> str:
+    letter = match[0]
     if letter == "\n" or printable(letter) == letter:
         return letter
     return json.dumps(letter)[1:-1]

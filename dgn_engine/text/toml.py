@@ -1,7 +1,7 @@
-"""TOML: parsed within bounds, which a parser has none of its own, and written.
+"""Parse TOML within bounds, and write it.
 
-A key of 20,000 parts takes tomllib a minute, a float of a million digits seconds, a list in lists
-in lists its whole stack; a configuration needs none of them.
+Python's parser has no limits: a key of 20,000 parts takes it a minute, a float of a million digits
+seconds, and deeply nested lists exhaust the stack. No configuration needs any of these.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-MOST = 512 << 10  # bytes of a file: a sweep that lists some 8,000 runs one by one
-DEEPEST = 16  # lists and tables in each other
+MOST = 512 << 10  # bytes of a file: enough to list some 8,000 runs of a sweep one by one
+DEEPEST = 16  # levels of nested lists and tables
 PARTS = 16  # of a dotted key
-LONGEST = 128  # letters of a number or a bare key
-LARGEST = 2**63  # integers of TOML are of 64 bits
-# strings and comments as they are, also those that never end; then words, blanks and single signs
+LONGEST = 128  # characters of a number or a bare key
+LARGEST = 2**63  # TOML integers have 64 bits
+# strings and comments, including unterminated ones; then words, blanks and single characters
 _TOKEN = re.compile(
     r'"""(?:[^\\]|\\.|\\\Z)*?(?:"""|\Z)'
     r"|'''.*?(?:'''|\Z)"
@@ -38,11 +38,11 @@ _ESCAPES = {code: f"\\u{code:04x}" for code in (*range(32), 127) if chr(code) !=
 
 
 class TomlError(ValueError):
-    """Why a text is not taken, as the end of a sentence that begins with its name.
+    """Raised if text is refused; the message is the end of a sentence that begins with its name.
 
     Args:
-        sentence: That end.
-        kind: What is wrong, as of a `UserError`.
+        sentence: The message.
+        kind: What is wrong, as in `UserError`.
     """
 
     def __init__(self, sentence: str, kind: str) -> None:
@@ -51,7 +51,7 @@ class TomlError(ValueError):
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Parse TOML whose size, depth, keys and numbers are bounded; raises `TomlError`."""
+    """Parse TOML of bounded size, depth, keys and numbers; raises `TomlError`."""
     if len(text) > MOST:
         raise TomlError(f"is larger than {MOST >> 10} KiB", "too-large")
     _check_tokens(text)
@@ -64,26 +64,26 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def _check_tokens(text: str) -> None:
-    """Depth, dotted keys and numbers, in one pass; what is no TOML is left to the parser."""
+    """Check depth, dotted keys and numbers in one pass; invalid TOML is left to the parser."""
     depth, dots = 0, 0
-    for found in _TOKEN.finditer(text):
-        token = found[0]
+    for match in _TOKEN.finditer(text):
+        token = match[0]
         first = token[0]
         if first in _OPENING:
             depth, dots = depth + 1, 0
             if depth > DEEPEST:
-                raise TomlError(f"is nested deeper than {DEEPEST} levels {_at(found)}", "too-deep")
+                raise TomlError(f"is nested deeper than {DEEPEST} levels {_at(match)}", "too-deep")
         elif first in _CLOSING:
             depth, dots = max(0, depth - 1), 0
         elif first == ".":
             dots += 1
             if dots >= PARTS:
-                raise TomlError(f"has a key of more than {PARTS} parts {_at(found)}", "too-many")
+                raise TomlError(f"has a key of more than {PARTS} parts {_at(match)}", "too-many")
         elif first.isalnum() or first in "_+-":
             if len(token) > LONGEST:
                 what = "a number or a bare key"
                 raise TomlError(
-                    f"has {what} of more than {LONGEST} letters {_at(found)}", "too-long"
+                    f"has {what} of more than {LONGEST} characters {_at(match)}", "too-long"
                 )
         elif first not in " \t\"'":
             dots = 0
@@ -94,35 +94,35 @@ def _at(found: re.Match[str]) -> str:
 
 
 def _check_integers(tree: dict[str, Any]) -> None:
-    left: list[Any] = [tree]
-    while left:
-        value = left.pop()
+    pending: list[Any] = [tree]
+    while pending:
+        value = pending.pop()
         if isinstance(value, dict):
-            left.extend(value.values())
+            pending.extend(value.values())
         elif isinstance(value, list):
-            left.extend(value)
+            pending.extend(value)
         elif type(value) is int and not -LARGEST <= value < LARGEST:
             raise TomlError("has an integer of more than 64 bits", "out-of-bounds")
 
 
 def format_toml(tree: Mapping[str, Any]) -> str:
-    """Return TOML text of nested mappings, lists, strings, numbers and truth values.
+    """Return nested mappings, lists, strings, numbers and booleans as TOML text.
 
     Raises:
-        TypeError: A value is of another type; TOML has no null.
+        TypeError: A value has another type; TOML has no null.
     """
     return "\n".join(_format_tables(tree, ""))
 
 
 def _format_tables(tree: Mapping[str, Any], name: str) -> list[str]:
-    """Return the tables of a tree, its own values first, each with its heading."""
+    """Return the tables of a tree with their headings, its own values first."""
     tables = {key: value for key, value in tree.items() if isinstance(value, Mapping)}
     lines = [
         f"{_format_key(key)} = {_format_value(value)}\n"
         for key, value in tree.items()
         if key not in tables
     ]
-    if name and (lines or not tables):  # a table of tables alone is implied by their headings
+    if name and (lines or not tables):  # the headings of its tables imply a table of tables
         lines.insert(0, f"[{name}]\n")
     written = ["".join(lines)] if lines else []
     for key, value in tables.items():
@@ -147,10 +147,13 @@ def _format_value(value: object, indent: str = "") -> str:
             items = "".join(f"{inner}{_format_value(item, inner)},\n" for item in value)
             return f"[\n{items}{indent}]" if value else "[]"
         case Mapping():
-            pairs = (f"{_format_key(key)} = {_format_value(of)}" for key, of in value.items())
+            pairs = (
+                f"{_format_key(key)} = {_format_value(item_value)}"
+                for key, item_value in value.items()
+            )
             return f"{{ {', '.join(pairs)} }}" if value else "{}"
         case _:
-            raise TypeError(f"{type(value).__qualname__} has no form in TOML")
+            raise TypeError(f"{type(value).__qualname__} cannot be written as TOML")
 
 
 def _format_string(text: str) -> str:

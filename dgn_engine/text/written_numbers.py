@@ -1,10 +1,10 @@
-"""How numbers are written for people: figures, powers, percent, signs, times and rates."""
+"""Format numbers for people: significant figures, powers of ten, percentages, times and rates."""
 
 from __future__ import annotations
 
 import math
 
-_TIMES = (  # a unit, its seconds, and from how many seconds on the next one is written
+_TIMES = (  # unit, its length in seconds, and the time from which the next unit is used
     ("µs", 1e-6, 0.9995e-3),
     ("ms", 1e-3, 0.0995),
     ("s", 1.0, 99.5),
@@ -17,13 +17,13 @@ _RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
 def number(value: float, figures: int = 0, signed: bool = False) -> str:
-    """Return a value for reading: '0.0123', '12,480', '−3.5×10⁻⁷', '∞'; '–' for NaN.
+    """Format a value: '0.0123', '12,480', '−3.5×10⁻⁷', '∞'; '–' for NaN.
 
     Args:
-        value: What is written.
-        figures: To how many significant figures it is rounded first; 0: not at all, and four are
-            written where it is no whole number.
-        signed: Whether a positive value has its sign: '+0.2'.
+        value: The value.
+        figures: Significant figures to round to; 0 does not round integers and keeps four figures
+            of other values.
+        signed: Whether a positive value has a sign: '+0.2'.
     """
     if math.isnan(value):
         return "–"
@@ -47,27 +47,29 @@ def number(value: float, figures: int = 0, signed: bool = False) -> str:
 
 
 def power_of_ten(exponent: int) -> str:
-    """Return '10⁻³', with real raised figures."""
+    """Return '10⁻³', with Unicode superscripts."""
     return "10" + str(exponent).translate(_RAISED)
 
 
 def percent(share: float, digits: int = 1, signed: bool = False) -> str:
-    """Return a share of 1 in percent, with a space before the sign: '93.6 %', '−0.25 %', '∞ %'; '–'
-    for NaN."""
+    """Format a fraction as a percentage: '93.6 %', '−0.25 %', '∞ %'; '–' for NaN."""
     if not math.isfinite(share):
         return number(share) if math.isnan(share) else f"{number(share, signed=signed)} %"
     return f"{100 * share:{'+' if signed else ''}.{digits}f} %".replace("-", "−")
 
 
 def decimals(value: float, digits: int) -> str:
-    """Return a value with so many decimal places, for numbers that stand below each other or change
-    in place: '1,250.0', '−0.25'."""
+    """Format a value with a fixed number of decimals, for columns and values that update:
+    '1,250.0'."""
     return f"{value:,.{digits}f}".replace("-", "−")
 
 
 def plus_minus(value: float, error: float) -> str:
-    """Return '0.412 ± 0.013': the error with two figures, the value as far as the error reaches;
-    the value alone where the error is 0 or NaN."""
+    """Format a value with its error: '0.412 ± 0.013'.
+
+    The error has two figures, the value as many decimals; without an error (0 or NaN) only the
+    value.
+    """
     if not error > 0.0 or not math.isfinite(value):
         return number(value)
     places = 1 - math.floor(math.log10(error)) if math.isfinite(error) else 7
@@ -77,8 +79,8 @@ def plus_minus(value: float, error: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time with two figures: '2.1 ms', '0.25 s', '42 s', '14 min', '2.1 h', '4.1 days';
-    '–' where it is not finite."""
+    """Format a time with two figures: '2.1 ms', '0.25 s', '42 s', '14 min', '2.1 h', '4.1 days';
+    '–' if it is not finite."""
     if not math.isfinite(seconds):
         return "–"
     if not seconds:
@@ -89,10 +91,11 @@ def duration(seconds: float) -> str:
 
 
 def time_left(seconds: float) -> str:
-    """Return the time that is left, in whole seconds: '1 s', '42 s', '14 min'."""
+    """Format the remaining time in whole seconds or larger units: '1 s', '42 s', '14 min'."""
     return duration(max(1.0, float(round(seconds))))
 
 
 def rate(steps_per_second: float) -> str:
-    """Return '812 steps/s', '3.4 steps/s': one decimal place below 10, so that it stands still."""
+    """Format a step rate: '812 steps/s', '3.4 steps/s'; one decimal below 10, so that it does not
+    jump."""
     return f"{decimals(steps_per_second, 1 if steps_per_second < 9.95 else 0)} steps/s"
