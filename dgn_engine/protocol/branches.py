@@ -1,4 +1,4 @@
-"""Commands that branch a run and compare networks, and what comes of it."""
+"""Commands that branch a run or compare networks, and their events."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Phase = Literal["starting", "training", "finished", "stopped", "failed"]
 
 @dataclass(frozen=True)
 class BranchChanges:
-    """What differs from the first step of a branch on; what is empty or None stays as it was.
+    """What a branch changes at its first step; empty values and None keep the parent's.
 
-    `seed`: of the order of the batches and of all that is drawn from there on (augmentation, the
-    coins of FRG, weights that a regime draws anew). The probe examples stay those of the parent.
-    `restart_value`: as in `SwapRegime`.
+    `seed` is for the order of the batches and for everything drawn from there on (augmentation, the
+    gates of FRG, weights that a regime redraws). The probe examples stay those of the parent.
+    `restart_value` is as in `SwapRegime`.
     """
 
     regime: str = ""
@@ -35,7 +35,7 @@ class BranchChanges:
     seed: int | None = None
 
     def in_words(self) -> tuple[str, ...]:
-        """'regime FR-II', 'learning rate 0.01', …; nothing where all stays as it was."""
+        """Return 'regime FR-II', 'learning rate 0.01', …; empty if nothing changes."""
         words = [f"regime {self.regime}"] if self.regime else []
         if self.wiring:
             words.append(f"gate layers {' '.join(str(layer + 1) for layer in self.wiring)}")
@@ -53,13 +53,13 @@ class BranchChanges:
         return tuple(words)
 
     def name_from(self, step: int) -> str:
-        """'FR-II from step 300': a branch in a few letters."""
-        words = self.regime or next(iter(self.in_words()), "the same")
+        """Return a short name of a branch: 'FR-II from step 300'."""
+        words = self.regime or next(iter(self.in_words()), "no changes")
         return f"{words} from step {step:,}"
 
     def options(self) -> tuple[str, ...]:
-        """The same as options of `dgn train --branch-from`."""
-        found: list[str] = []
+        """Return the equivalent options of `dgn train --branch-from`."""
+        arguments: list[str] = []
         for option, value in (
             ("--regime", self.regime),
             ("--wiring", ",".join(map(str, self.wiring))),
@@ -70,18 +70,20 @@ class BranchChanges:
             ("--beta", "" if self.beta is None else repr(self.beta)),
             ("--seed", "" if self.seed is None else str(self.seed)),
         ):
-            # With '=', because a list of turns may begin with a minus.
-            found += [f"{option}={value}"] if value else []
+            # With '=', because a list of rotations may start with a minus.
+            arguments += [f"{option}={value}"] if value else []
         if self.regime and not self.restart_value:
-            found.append("--keep-value")
-        return tuple(found)
+            arguments.append("--keep-value")
+        return tuple(arguments)
 
 
 @dataclass(frozen=True)
 class StartBranch(Command):
-    """Train a branch of the run in progress beside it, and compare with it: `BranchStatus` and
-    `ComparisonOpened` follow. From this step, as the run came to it; None: from now. At the pace of
-    the run, whatever that is set to later, or at `full_speed`.
+    """Train a branch of the current run alongside it, and compare the two.
+
+    `BranchStatus` and `ComparisonOpened` follow. The branch starts from the run as it was at
+    `step`, or as it is now (None). It trains at the run's pace, which may change later, or at
+    `full_speed`.
     """
 
     title = "branch off"
@@ -93,35 +95,35 @@ class StartBranch(Command):
 
 @dataclass(frozen=True)
 class StopBranch(Command):
-    """Stop training the branch; its folder stays, and can be gone on with like any other run."""
+    """Stop training the branch; its folder is kept and can be resumed like any other run."""
 
     title = "stop the branch"
 
 
 @dataclass(frozen=True)
 class BranchBegan(Event):
-    """The run begins as a branch: until this step it is its parent, and from here on it differs.
+    """The run is a branch: until this step it equals its parent, and from here on it differs.
 
-    Written into the branch's own log, before the events of what is changed.
+    Written to the branch's own log, before the events of its changes.
     """
 
     step: int
     parent: str  # the name of its folder
     changes: BranchChanges
-    remark: str = ""  # why it may differ from its parent's machine in the last bits
+    remark: str = ""  # why its last bits may differ, as on another machine than its parent's
 
     @property
     def sentence(self) -> str:
-        words = ", ".join(self.changes.in_words()) or "nothing is changed"
+        words = ", ".join(self.changes.in_words()) or "no changes"
         return f"Branch of {self.parent} from step {self.step:,}: {words}."
 
 
 @dataclass(frozen=True)
 class BranchStatus(Event):
-    """How the branch stands that is trained beside the run in progress.
+    """The state of the branch that trains alongside the current run.
 
-    `sharing`: what it and the run have of the processor, in words. `command`: the line that does
-    the same without a window. `remark`: why it has ended, where nobody asked for that.
+    `sharing` describes how it shares the processor with the run. `command` is the command line that
+    does the same without a window. `remark` says why it ended, if the user did not ask for that.
     """
 
     phase: Phase
@@ -142,16 +144,20 @@ class BranchStatus(Event):
 
 @dataclass(frozen=True)
 class ListCheckpoints(Command):
-    """List from where a branch of the run in progress can begin; `CheckpointsListed` follows."""
+    """List the steps at which a branch of the current run can start; `CheckpointsListed`
+    follows."""
 
     title = "list the checkpoints"
 
 
 @dataclass(frozen=True)
 class CheckpointsListed(Event):
-    """Checkpoints of the run in progress, oldest first: steps, and why they were kept ('before
-    FR-II', ''). `folder`: where they lie; '' where the run is not recorded. `seconds_a_step`: what
-    a step takes without a pace; 0: not known."""
+    """The checkpoints of the current run, oldest first: step, and why it was kept ('before FR-II',
+    '').
+
+    `folder` is the run folder, '' if the run is not recorded. `seconds_a_step` is the time of a
+    step without a pace, 0 if unknown.
+    """
 
     run: int
     checkpoints: tuple[tuple[int, str], ...]
@@ -159,14 +165,18 @@ class CheckpointsListed(Event):
     seconds_a_step: float = 0.0
 
     def nearest(self, step: int) -> int | None:
-        """The step of the checkpoint from which a branch at `step` begins; None: at the seed."""
+        """Return the step of the checkpoint from which a branch at `step` starts; None for the
+        seed."""
         return max((at for at, _ in self.checkpoints if at <= step), default=None)
 
 
 @dataclass(frozen=True)
 class HoldCheckpoint(Command):
-    """Keep the checkpoint from which a branch at this step would begin, until another is held, or
-    None, or the run is left; `CheckpointsListed` follows."""
+    """Keep the checkpoint from which a branch at this step would start; `CheckpointsListed`
+    follows.
+
+    It is kept until another one (or None) is requested, or the run ends.
+    """
 
     title = "keep a checkpoint"
 
@@ -175,7 +185,7 @@ class HoldCheckpoint(Command):
 
 @dataclass(frozen=True)
 class CompareFile(Command):
-    """Compare with the network of a listed file, on the same probe examples."""
+    """Compare with the network of an opened file, on the same probe examples."""
 
     title = "compare"
 
@@ -184,7 +194,7 @@ class CompareFile(Command):
 
 @dataclass(frozen=True)
 class CompareRun(Command):
-    """Compare with a recorded run: its scores, and its network as last saved or at this step."""
+    """Compare with a recorded run: its scores, and its network as last saved or at `step`."""
 
     title = "compare with {folder}"
 
@@ -194,8 +204,7 @@ class CompareRun(Command):
 
 @dataclass(frozen=True)
 class CompareHeld(Command):
-    """Compare with an earlier step of this run, which is not recorded: whoever sends this holds
-    what was read then."""
+    """Compare with an earlier step of this unrecorded run; the sender has that step's frame."""
 
     title = "compare with step {step}"
 
@@ -204,45 +213,46 @@ class CompareHeld(Command):
 
 @dataclass(frozen=True)
 class ComparisonOpened(Event):
-    """A network, or a recorded run, is compared with the current run; it is not trained.
+    """A network or a recorded run is being compared with the current run; it is not trained.
 
-    Its readings come with the frames, as `compared`; `scores` are what its run recorded, up to
-    `at_step` where one was asked for."""
+    Its readings arrive in frames, as `compared`. `scores` are those that its run recorded, up to
+    `at_step` if that is given.
+    """
 
     name: str  # 'resnet18.pth', 'run 2026-11-20 digits'
-    about: str  # what it is, in words: 'ReLU · 4 gate layers · 21,450 weights · step 1,200'
+    about: str  # a description: 'ReLU · 4 gate layers · 21,450 weights · step 1,200'
     regime: str
     layers: tuple[LayerInfo, ...]
     wiring: tuple[int, ...] = ()
-    step: int = 0  # that its weights belong to, where that is known
+    step: int = 0  # of its weights, if known
     scores: tuple[Measured, ...] = ()
-    remark: str = ""  # what cannot be compared, in one sentence
-    config: RunConfig | None = None  # of a recorded run, as it was then
-    folder: str = ""  # of the run that it belongs to; '' for a file, and for a run not recorded
-    at_step: int | None = None  # that was asked for: nothing later counts; None: as it is now
-    number: int = 0  # of the comparison in its session, from 1; frames say it
+    remark: str = ""  # what cannot be compared, one sentence
+    config: RunConfig | None = None  # of a recorded run, at that step
+    folder: str = ""  # of its run; '' for a file or an unrecorded run
+    at_step: int | None = None  # the requested step: nothing later is used; None: as it is now
+    number: int = 0  # of the comparison in its session, from 1; frames refer to it
 
 
 @dataclass(frozen=True)
 class ComparedMoved(Event):
-    """The network that is compared with trains elsewhere: its weights are those of `step` now, and
-    these are the scores and the scalars of its readings that are new."""
+    """The compared network trains elsewhere and is now at `step`; `samples` are its new scores and
+    scalars."""
 
     step: int
     samples: tuple[Measured | ProbeScalars, ...] = ()
     regime: str = ""
     wiring: tuple[int, ...] = ()
-    config: RunConfig | None = None  # where it is another one now
+    config: RunConfig | None = None  # if it has changed
 
 
 @dataclass(frozen=True)
 class ComparedFrames(Event):
-    """The frames of the run that is compared with lie in this folder, on this machine; whoever
-    shows one of its steps reads it there, as with `FramesRecorded`; '' where who has asked holds
-    them (`CompareHeld`). It follows `ComparisonOpened`.
+    """The frames of the compared run are in this folder, on this machine; it follows
+    `ComparisonOpened`.
 
-    `changes`: of what was in force in it, in order. `step`: that is to be shown; None: its
-    network, which the engine reads on the examples of now.
+    Whoever shows a step reads its frame there, as with `FramesRecorded`. The folder is '' if the
+    sender of `CompareHeld` has the frames. `changes` are the run's changes, in order. `step` is the
+    step to show; None shows its network, which the engine reads on the current examples.
     """
 
     name: str
@@ -252,19 +262,19 @@ class ComparedFrames(Event):
     step: int | None = None
 
     def probe_digest_at(self, step: int) -> str:
-        """Of the probe set that was read then; '' where it changed at just this step."""
+        """Return the digest of the probe set at a step; '' if it changed at just that step."""
         return probe_digest_at(self.started, self.changes, step)
 
 
 @dataclass(frozen=True)
 class CloseComparison(Command):
-    """Show the run alone again."""
+    """Show only the run again."""
 
     title = "close the comparison"
 
 
 @dataclass(frozen=True)
 class ComparisonClosed(Event):
-    """There is no comparison any more; `reason` where the user did not ask for that."""
+    """The comparison has ended; `reason` says why, if the user did not ask for that."""
 
     reason: str = ""

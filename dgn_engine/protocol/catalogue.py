@@ -1,4 +1,4 @@
-"""The catalogue: the regimes, networks, data sets and experiments that the viewer can offer."""
+"""The regimes, networks, data sets and experiments that the viewer can offer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dgn_engine.config.setting import Setting
 
 @dataclass(frozen=True)
 class RegimeEntry:
-    """A gating regime as the selector shows it."""
+    """A gating regime, as a selector shows it."""
 
     id: str  # 'DL', 'FR-II', … as written in a configuration
     title: str
@@ -19,21 +19,21 @@ class RegimeEntry:
     trains_feature: bool
     group: str = ""  # its heading in a selector: 'Fixed gates'
     takes_gates: bool = False  # its gates are copied from a checkpoint, or pre-trained
-    for_copied_gates: bool = False  # a run enters it when gates of a file are copied
-    standard: bool = False  # what networks of other programs are
+    for_copied_gates: bool = False  # a run switches to it when gates of a file are copied
+    standard: bool = False  # an ordinary network, as from other programs
     drawn_gates: bool = False  # Bernoulli gates: there is no feature network
     open_gates: bool = False  # every gate is open
     trains_value: bool = True
 
     @property
     def frozen_noise(self) -> bool:
-        """Whether the gates are those of a random network that stands still."""
+        """Whether the gates are those of a random network that is not trained."""
         other = self.own_gates or self.soft or self.takes_gates or self.drawn_gates
         return self.trains_value and not (other or self.trains_feature or self.open_gates)
 
     @property
     def gates_alone(self) -> bool:
-        """Whether the gates are trained and the values are not."""
+        """Whether only the gates are trained, not the values."""
         return self.trains_feature and not self.trains_value
 
 
@@ -46,16 +46,16 @@ class NetEntry:
 
 @dataclass(frozen=True)
 class DataEntry:
-    """A data set and its options; `available`: it can be loaded now, without a download."""
+    """A data set and its options. `available`: it can be loaded without a download."""
 
     id: str
     title: str
     available: bool
-    hint: str  # how to get it where it is not available
+    hint: str  # how to get it, if it is not available
     options: tuple[Setting, ...] = ()
-    takes_path: bool = False  # it is written name:PATH
-    rooted: bool = False  # it lies in the folder that data sets lie in
-    plane: bool = False  # points of the plane, for teaching
+    takes_path: bool = False  # written as name:PATH
+    rooted: bool = False  # stored in the data folder
+    plane: bool = False  # points in the plane, for teaching
 
     @property
     def missing(self) -> bool:
@@ -64,7 +64,7 @@ class DataEntry:
 
 @dataclass(frozen=True)
 class ExperimentEntry:
-    """An experiment of the papers as a menu shows it; its costs in words, estimates."""
+    """An experiment of the papers, as a menu shows it. Costs are estimates, in words."""
 
     id: str
     title: str
@@ -73,8 +73,8 @@ class ExperimentEntry:
     protocols: tuple[str, ...]
     quick_cost: str
     full_cost: str
-    rows: tuple[str, ...] = ()  # one of which can be asked for alone
-    asks: tuple[str, ...] = ()  # settings of its own: 'steps', 'augmentation'
+    rows: tuple[str, ...] = ()  # that can be computed alone
+    asks: tuple[str, ...] = ()  # its own settings: 'steps', 'augmentation'
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""What an experiment found: rows beside printed numbers, judged claims, and figures as numbers."""
+"""The findings of an experiment: rows with printed numbers, judged claims, and figures as
+numbers."""
 
 from __future__ import annotations
 
@@ -15,10 +16,10 @@ PRINTED_SPREAD = "the standard deviation of five runs (np.std, ddof 0, in the au
 
 @dataclass(frozen=True)
 class Printed:
-    """A number of the paper; `half_width` as it stands behind ±, where one does.
+    """A number in the paper; `half_width` is what follows its ±, if it has one.
 
-    In the authors' notebooks the ± is `np.std` (ddof 0) of five runs: no half-width of an
-    interval, but a standard deviation, and too small by √(5/4).
+    In the authors' notebooks the ± is `np.std` (ddof 0) of five runs: not the half-width of an
+    interval but a standard deviation, too small by √(5/4).
     """
 
     value: float
@@ -26,7 +27,7 @@ class Printed:
 
     @property
     def spread(self) -> float:
-        """Standard deviation of one of the paper's runs (ddof 1); NaN where none is printed."""
+        """Standard deviation of one of the paper's runs (ddof 1); NaN if none is printed."""
         half = self.half_width
         runs = PRINTED_RUNS
         return math.nan if half is None else half * math.sqrt(runs / (runs - 1))
@@ -34,12 +35,11 @@ class Printed:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: what was measured, once per replicate, beside what was printed.
+    """One row of the table: a measured value per replicate, next to the printed one.
 
-    `unit`: '%' for accuracies (0…100), '' for plain numbers. `epochs`: NaN where it is not
-    trained in epochs; `seconds`: of all its runs and calculations. `of`: what one value stands
-    for ('seeds', 'draws'). `place`: its row and column in the table of the paper, where that has
-    a grid.
+    `unit` is '%' for accuracies (0…100), '' for plain numbers. `epochs` is NaN if it is not trained
+    in epochs; `seconds` covers all its runs and computations. `of` is what one value stands for
+    ('seeds', 'draws'). `place` is its row and column in the paper's table, if that is a grid.
     """
 
     label: str
@@ -55,15 +55,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim of published.json with what decides it; `id` as there ('npf-1').
+    """One claim of published.json with the evidence that decides it; `id` as there ('npf-1').
 
-    `low` and `high`: the 95 % interval of `value`; NaN below two values. `exact`: decided by
-    rounding alone, so that `n` does not matter. `of`: what `n` counts. `p`: the chance of a
-    sample that speaks so clearly for 'held', or for 'not held', if the other were true; one-sided;
-    `p_holm`: the same after Holm, with all claims of the report. `power`: how often the claim
-    would be held at this `n` if the paper were exactly right; `enough`: the `n` at which that is
-    80 %, 0 where none is; `power_from`: where the spread that this rests on is from. NaN, 0 and ''
-    where nothing is known.
+    `low` and `high` are the 95 % interval of `value`, NaN below two values. `exact`: decided by
+    rounding alone, so `n` does not matter. `of` is what `n` counts. `p` is the one-sided p-value
+    for the verdict 'held' or 'not held', if the other were true; `p_holm` is corrected after Holm
+    over all claims of the report. `power` is the probability of 'held' at this `n` if the paper
+    were exactly right; `enough` is the `n` at which it is 80 %, 0 if none; `power_from` is the
+    source of the spread used for it. NaN, 0 and '' mean unknown.
     """
 
     id: str
@@ -89,10 +88,10 @@ LineStyle = Literal["line", "points", "printed", "boxes", "cloud"]
 
 @dataclass(frozen=True)
 class PlottedLine:
-    """One curve; `spread` (half-width) is drawn as a band. Without x it is a line across.
+    """One curve; `spread` (half-width) is drawn as a band. Without x it is a horizontal line.
 
-    Over categories `x` counts them from 0. 'boxes': the values of each x as a box (quartiles,
-    median, whiskers); 'cloud': each value as a small point, spread sideways.
+    For categories, `x` counts them from 0. 'boxes' draws the values at each x as a box plot
+    (quartiles, median, whiskers); 'cloud' draws each value as a small point, spread sideways.
     """
 
     label: str
@@ -104,12 +103,12 @@ class PlottedLine:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure as numbers; drawn by the report and by the viewer.
+    """One figure as numbers, drawn by the report and the viewer.
 
-    `image`: rows of values instead of lines, NaN where nothing is drawn. `rows`, `columns`: names
-    of its tiles, one empty pixel between two of them; `scale`: what its values are. `categories`:
-    names of the places 0, 1, … on x, where x is no number. `note`: what a point, a band and a box
-    are, for the caption.
+    `image` has rows of values instead of lines, NaN where nothing is drawn. `rows` and `columns`
+    name its tiles, separated by one empty pixel; `scale` describes its values. `categories` label
+    the positions 0, 1, … on x, if x is not a number. `note` explains points, bands and boxes in the
+    caption.
     """
 
     name: str  # of its files
@@ -129,9 +128,12 @@ class Figure:
 
 @dataclass(frozen=True)
 class Findings:
-    """All that an experiment found. `remarks`: sentences that belong under the table; `answer`:
-    those that belong above it; `details`: plain values by name, for whoever calculates on.
-    `columns`: of the paper's table in its order; empty: as they come in the rows."""
+    """Everything that an experiment found.
+
+    `remarks` are the sentences below the table, `answer` those above it; `details` are plain values
+    by name, for further computation. `columns` are those of the paper's table in order; empty: in
+    the order of the rows.
+    """
 
     rows: tuple[Row, ...] = ()
     claims: tuple[Claim, ...] = ()

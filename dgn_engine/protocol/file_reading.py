@@ -1,4 +1,4 @@
-"""What a file of weights does not say of its network, and what a user says of it."""
+"""What a weights file leaves open about its network, and the answers a user gives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dgn_engine.plugins import OptionValue
 BatchNormPlace = Literal["", "before", "after"]
 Unsaid = Literal["activation", "geometry", "batchnorm", "norm_eps", "ignored", "order"]
 
-# What may stand for an activation, its class in torch.nn, and the number that may follow a colon.
+# Names of activations, their classes in torch.nn, and the parameter that may follow a colon.
 ACTIVATIONS: Mapping[str, tuple[str, str, float]] = {
     "relu": ("ReLU", "", 0.0),
     "leaky_relu": ("LeakyReLU", "negative_slope", 0.01),
@@ -33,30 +33,30 @@ ACTIVATIONS: Mapping[str, tuple[str, str, float]] = {
     "hardswish": ("Hardswish", "", 0.0),
     "none": ("Identity", "", 0.0),
 }
-_OTHER_NUMBERS: Mapping[str, Mapping[str, float | str]] = {  # torch's own
+_OTHER_NUMBERS: Mapping[str, Mapping[str, float | str]] = {  # torch's defaults
     "GELU": {"approximate": "none"},
     "Softplus": {"threshold": 20.0},
     "Hardtanh": {"min_val": -1.0, "max_val": 1.0},
 }
-_POSITIVE = ("celu", "softplus")  # whose number may not be 0
+_POSITIVE = ("celu", "softplus")  # whose parameter must be positive
 _ALIASES = {"identity": "none", "linear": "none", "swish": "silu", "leakyrelu": "leaky_relu"}
 _FLAGS = {"norm_eps": "--norm-eps", "ignored": "--ignore"}
 
 
 @dataclass(frozen=True)
 class FileReading:
-    """What a user says of the network in a file that does not say it itself; '' where nothing.
+    """A user's answers about the network in a file, which the file does not give; '' if none.
 
     Attributes:
-        activation: what stands between its layers, with nothing else that counts in evaluation:
-            one of `ACTIVATIONS`, 'leaky_relu:0.2' with its number.
-        geometry: how its convolutions go and what pools between them, a word each: 's2p1,max2,p1'
+        activation: The activation between its layers: one of `ACTIVATIONS`, with a parameter as in
+            'leaky_relu:0.2'.
+        geometry: Strides, padding and pooling of its convolutions, a word each: 's2p1,max2,p1'
             (`geometry_words`); 'torchvision'; 'resnet,s1p1'.
-        batchnorm: whether each BatchNorm stands before or after the activation of its layer.
+        batchnorm: Whether each BatchNorm comes before or after the activation of its layer.
         norm_eps: ε of BatchNorm.
-        ignored: tensors that are no part of the network.
-        order: its weights in the order in which they compute.
-        net: a network of ours by name and options, in the place of activation and geometry.
+        ignored: Tensors that do not belong to the network.
+        order: Its weights, in the order of computation.
+        net: One of our networks with its options, instead of activation and geometry.
     """
 
     activation: str = ""
@@ -73,24 +73,22 @@ class FileReading:
             object.__setattr__(self, "activation", _checked_activation(self.activation))
         if self.batchnorm not in ("", "before", "after"):
             raise UserError(
-                f"BatchNorm stands before or after the activation, not '{self.batchnorm}'."
+                f"batchnorm is '{self.batchnorm}'; it must be 'before' or 'after' the activation."
             )
         if self.net is not None and (self.activation or self.geometry):
             raise UserError(
-                f"--net {self.net.name} says what the network is; leave out --activation and "
+                f"--net {self.net.name} already defines the network; leave out --activation and "
                 "--geometry."
             )
         if self.norm_eps is not None and not 0 < self.norm_eps < float("inf"):
-            raise UserError(
-                f"ε of BatchNorm is {self.norm_eps:g}; it must be greater than 0 and finite."
-            )
+            raise UserError(f"ε of BatchNorm is {self.norm_eps:g}; it must be positive and finite.")
 
     @property
     def options(self) -> str:
-        """The options of a command that say it: '--activation relu --geometry p1,max2'."""
+        """The equivalent options of a command: '--activation relu --geometry p1,max2'."""
         words: list[str] = []
-        for each in fields(self):
-            value = getattr(self, each.name)
+        for item in fields(self):
+            value = getattr(self, item.name)
             if value in ("", (), None):
                 continue
             if isinstance(value, NetConfig):
@@ -100,16 +98,17 @@ class FileReading:
                 continue
             text = ",".join(value) if isinstance(value, tuple) else value
             text = repr(text) if isinstance(text, float) else text
-            words += [_FLAGS.get(each.name, f"--{each.name}"), shlex.quote(text)]
+            words += [_FLAGS.get(item.name, f"--{item.name}"), shlex.quote(text)]
         return " ".join(words)
 
     def to_options(self) -> tuple[tuple[str, OptionValue], ...]:
-        """Return it as the options of the network 'file:PATH' in a configuration; without `net`."""
+        """Return the answers, except `net`, as options of the network 'file:PATH' in a
+        configuration."""
         pairs: list[tuple[str, OptionValue]] = []
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if each.name != "net" and value not in ("", (), None):
-                pairs.append((each.name, ",".join(value) if isinstance(value, tuple) else value))
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.name != "net" and value not in ("", (), None):
+                pairs.append((item.name, ",".join(value) if isinstance(value, tuple) else value))
         return tuple(sorted(pairs))
 
 
@@ -117,8 +116,8 @@ NOTHING_SAID = FileReading()
 
 
 def reading_of(net: NetConfig) -> FileReading:
-    """Return what the options of a network 'file:PATH' say of the file; raises `UserError`."""
-    known = {each.name for each in fields(FileReading)} - {"net"}
+    """Return the answers in the options of a network 'file:PATH'; raises `UserError`."""
+    known = {item.name for item in fields(FileReading)} - {"net"}
     given = {"ignored" if name == "ignore" else name: value for name, value in net.options}
     for name in given:
         if name not in known:
@@ -141,9 +140,9 @@ class OpenQuestion:
     """Something that a file leaves open.
 
     Attributes:
-        about: the field of `FileReading` that answers it.
-        words: what it is, as the end of 'FILE does not say …'.
-        option: the option of a command that says it, with a value as an example.
+        about: The field of `FileReading` that answers it.
+        words: What is missing, the end of 'FILE does not say …'.
+        option: The command option that answers it, with an example value.
     """
 
     about: Unsaid
@@ -153,13 +152,12 @@ class OpenQuestion:
 
 @dataclass(frozen=True)
 class FittingReading:
-    """One of many readings that fit a file and its inputs, with how often it is right.
+    """A reading that fits a file and its inputs, with its accuracy.
 
     Attributes:
-        reading: what would have to be said.
-        accuracy: the share of the labelled examples that it classifies right, in [0, 1]; None
-            where there are no labels.
-        examples: how many examples those were.
+        reading: The answers.
+        accuracy: The accuracy on the labelled examples, in [0, 1]; None without labels.
+        examples: The number of those examples.
     """
 
     reading: FileReading
@@ -168,8 +166,7 @@ class FittingReading:
 
 
 def activation_class(activation: str) -> tuple[str, dict[str, float | str]]:
-    """Return the class in torch.nn of an activation, and its numbers by name; raises
-    `UserError`."""
+    """Return the torch.nn class name of an activation, and its parameters; raises `UserError`."""
     name, _, number = _checked_activation(activation).partition(":")
     kind, argument, usual = ACTIVATIONS[name]
     own = {argument: float(number) if number else usual} if argument else {}
@@ -177,7 +174,7 @@ def activation_class(activation: str) -> tuple[str, dict[str, float | str]]:
 
 
 def activation_in_words(activation: str) -> str:
-    """Return 'ReLU', 'LeakyReLU 0.2'; '' where nothing was said."""
+    """Return 'ReLU', 'LeakyReLU 0.2'; '' for an empty answer."""
     if not activation:
         return ""
     name, _, number = activation.partition(":")
@@ -194,7 +191,7 @@ def _checked_activation(text: str) -> str:
     name = _ALIASES.get(name, name)
     if name not in ACTIVATIONS:
         raise UserError(
-            f"There is no activation '{text}'; known are {', '.join(ACTIVATIONS)}."
+            f"Unknown activation '{text}'. Available: {', '.join(ACTIVATIONS)}."
             f"{did_you_mean(name, ACTIVATIONS)}"
         )
     if not colon:
@@ -205,7 +202,7 @@ def _checked_activation(text: str) -> str:
         value = float("nan")
     sound = abs(value) < float("inf") and (name not in _POSITIVE or value > 0)
     if not ACTIVATIONS[name][1] or not sound:
-        raise UserError(f"'{text}' is no activation: {name} takes no such number.")
+        raise UserError(f"'{text}' is not an activation: {name} does not take this parameter.")
     return f"{name}:{value!r}"
 
 

@@ -1,4 +1,4 @@
-"""Commands that open a network of a file and use it, and what was found in it."""
+"""Commands that open the network of a file and use it, and their events."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dgn_engine.protocol.file_reading import FileReading, FittingReading, OpenQu
 from dgn_engine.protocol.messages import Command, Event, UndoPolicy, Working
 from dgn_engine.text.written_numbers import percent
 
-# What a file is opened for: its gates into Θ^f, its weights into Θ^v, to compare, or by itself.
+# The use of a file: its gates for Θ^f, its weights for Θ^v, to compare, or as a network.
 Purpose = Literal["", "gates", "weights", "compare", "network"]
 
 
 @dataclass(frozen=True)
 class OpenFile(Command):
-    """List what a checkpoint holds and match it with the layers. Training goes on meanwhile."""
+    """List the contents of a checkpoint and match it with the layers, while training continues."""
 
     title = "open {path}"
 
@@ -33,11 +33,11 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class LayerMatch:
-    """The tensor that a layer of the network would receive, or why there is none."""
+    """The tensor that a layer of the network would receive, or the reason why there is none."""
 
     layer: str
     needed: tuple[int, ...]
-    tensor: str  # empty: nothing found
+    tensor: str  # empty: none found
     found: tuple[int, ...] | None
     fits: bool
     remark: str = ""  # 'with bias', …
@@ -45,10 +45,10 @@ class LayerMatch:
 
 @dataclass(frozen=True)
 class FileUseCheck:
-    """Whether a listed file has this use: in one sentence, and layer by layer.
+    """Whether an opened file can be used for something: in one sentence, and layer by layer.
 
-    `with_biases`: it has biases and the run has none; `BeginWithBiases` takes them. `remarks`: what
-    was assumed or folded, or what the data give that it does not fit, in sentences.
+    `with_biases`: it has biases and the run has none; `BeginWithBiases` uses them. `remarks`: what
+    was assumed or folded, or which inputs the data provide that do not fit, in sentences.
     """
 
     fits: bool
@@ -62,10 +62,10 @@ class FileUseCheck:
 class FileListed(Event):
     """A checkpoint was read in a child process; nothing has been changed yet.
 
-    `matches`, `fits` and `verdict` say what becomes of its gates, `weights` what of its weights in
-    the value network; `network`: whether it is a network of its own on these examples.
-    `questions`: what the file leaves open of that network, `reading`: what was said of it. Emitted
-    again, with the same ticket, when tensors were picked for layers or a reading was said.
+    `matches`, `fits` and `verdict` are about its gates, `weights` about its weights in the value
+    network; `network` is whether it is a network of its own on these examples. `questions` are what
+    the file leaves open about that network, `reading` the answers so far. Emitted again with the
+    same ticket when tensors are picked for layers or a question is answered.
     """
 
     ticket: int
@@ -78,19 +78,19 @@ class FileListed(Event):
     ignored: tuple[str, ...] = field(default=())
     weights: FileUseCheck = field(default=FileUseCheck(False, ""))
     network: FileUseCheck = field(default=FileUseCheck(False, ""))
-    purpose: Purpose = ""  # what it was opened for; empty: not said yet
-    picked: bool = False  # the tensors are those that the user picked
-    with_biases: bool = False  # of its gates, as in `FileUseCheck`
-    would_call: tuple[str, ...] = ()  # what Python would call to load it; nothing of it was run
-    would_look_up: tuple[str, ...] = ()  # other names that are not known to be harmless, likewise
-    would_import: tuple[str, ...] = ()  # modules of such names, likewise
+    purpose: Purpose = ""  # its intended use; empty: not chosen yet
+    picked: bool = False  # the tensors were picked by the user
+    with_biases: bool = False  # for its gates, as in `FileUseCheck`
+    would_call: tuple[str, ...] = ()  # what Python would call to load it; none of it was run
+    would_look_up: tuple[str, ...] = ()  # likewise, other names that are not known to be harmless
+    would_import: tuple[str, ...] = ()  # likewise, modules of such names
     questions: tuple[OpenQuestion, ...] = ()
     reading: FileReading = field(default=FileReading())
 
 
 @dataclass(frozen=True)
 class PickTensors(Command):
-    """Match a listed file anew: one tensor for each weight layer, '' for none."""
+    """Match an opened file again: one tensor for each weight layer, '' for none."""
 
     title = "match these tensors"
 
@@ -100,10 +100,9 @@ class PickTensors(Command):
 
 @dataclass(frozen=True)
 class SayReading(Command):
-    """Say of a listed file what it does not say of its network, all of it anew; `FileListed`
-    follows, or `ReadingRefused`."""
+    """Answer all open questions about an opened file; `FileListed` or `ReadingRefused` follows."""
 
-    title = "read the file so"
+    title = "apply this reading"
 
     ticket: int
     reading: FileReading
@@ -111,10 +110,10 @@ class SayReading(Command):
 
 @dataclass(frozen=True)
 class ReadingsFound(Event):
-    """Readings of a listed file that fit these data, the best first, tried on test examples.
+    """Readings of an opened file that fit the data, the best first, tried on test examples.
 
-    `said`: what had been said of it already; `data`: as they were asked about, None: those that a
-    listing is judged by.
+    `said` are the answers given so far; `data` are the requested data, None for those that a
+    listing is checked against.
     """
 
     ticket: int
@@ -125,8 +124,7 @@ class ReadingsFound(Event):
 
 @dataclass(frozen=True)
 class ReadingRefused(Event):
-    """What was said of a listed file cannot be, and nothing was changed: what it was said about,
-    and why, one sentence."""
+    """An answer about an opened file is impossible, and nothing was changed: which, and why."""
 
     ticket: int
     about: Unsaid
@@ -135,6 +133,8 @@ class ReadingRefused(Event):
 
 @dataclass(frozen=True)
 class CloseFile(Command):
+    """Close an opened file."""
+
     title = "close the file"
 
     ticket: int
@@ -142,14 +142,14 @@ class CloseFile(Command):
 
 @dataclass(frozen=True)
 class FileClosed(Event):
-    """The listed file was used or forgotten."""
+    """The opened file was used or closed."""
 
     ticket: int
 
 
 @dataclass(frozen=True)
 class TakeGates(Command):
-    """Copy the matched weights of the file listed under `ticket` into the feature network (FL)."""
+    """Copy the matched weights of the opened file into the feature network (FL)."""
 
     title = "copy the gates"
     undo = UndoPolicy("gates of {file}")
@@ -160,7 +160,7 @@ class TakeGates(Command):
 
 @dataclass(frozen=True)
 class TakeWeights(Command):
-    """Copy the matched weights of a listed file into the value network, under any regime."""
+    """Copy the matched weights of an opened file into the value network, in any regime."""
 
     title = "copy the weights"
     undo = UndoPolicy("weights of {file}")
@@ -170,13 +170,13 @@ class TakeWeights(Command):
 
 @dataclass(frozen=True)
 class WeightsTaken(Event):
-    """The value network has the weights of a file; its optimiser state was forgotten."""
+    """The value network has the weights of a file; its optimiser state was reset."""
 
     step: int
     source: str  # 'resnet18.pth'
     layers: int  # how many weight layers were copied
-    kept: tuple[str, ...] = ()  # layers that were left as they are: 'output'
-    biases: bool = False  # they came with biases
+    kept: tuple[str, ...] = ()  # layers that were not changed: 'output'
+    biases: bool = False  # with biases
 
     @property
     def sentence(self) -> str:
@@ -185,17 +185,19 @@ class WeightsTaken(Event):
             f"layer{'' if self.layers == 1 else 's'}{', with its biases' if self.biases else ''}."
         ]
         if self.kept:
-            words.append(f"Left as it was: {', '.join(self.kept)}.")
-        words.append("Its optimiser state was forgotten; the gates go on as before.")
+            words.append(f"Unchanged: {', '.join(self.kept)}.")
+        words.append("Its optimiser state was reset; the gates are not affected.")
         return " ".join(words)
 
 
 @dataclass(frozen=True)
 class BeginWithBiases(Command):
-    """Begin the current run anew with biases, and copy the gates or weights of a listed file that
-    has some into it at once. Nothing changes where they would not fit."""
+    """Restart the current run with biases, and copy the gates or weights of an opened file into it.
 
-    title = "begin a run with biases"
+    Nothing changes if they would not fit.
+    """
+
+    title = "start a run with biases"
 
     ticket: int
     purpose: Literal["gates", "weights"]
@@ -204,9 +206,9 @@ class BeginWithBiases(Command):
 
 @dataclass(frozen=True)
 class InspectFile(Command):
-    """Show the network of a listed file without training it; the run in progress ends.
+    """Show the network of an opened file without training it; the current run ends.
 
-    `data`: on which examples; None: those of the run in progress.
+    `data` are the examples to read it on, None for those of the current run.
     """
 
     title = "open it as a network"
@@ -217,10 +219,10 @@ class InspectFile(Command):
 
 @dataclass(frozen=True)
 class FileScored(Event):
-    """The accuracy of the network that is inspected, so far: right answers over `examples` test
-    examples, in a random order, out of `total`.
+    """The accuracy of the inspected network so far: `right` of `examples` test examples, in random
+    order, out of `total`.
 
-    `unknown`: why there is none, the end of 'accuracy n/a: …'; empty where there is one.
+    `unknown`: why there is none, the end of 'accuracy n/a: …'; empty if there is one.
     """
 
     run: int
@@ -233,21 +235,21 @@ class FileScored(Event):
 
     @property
     def sentence(self) -> str:
-        """'right on 93.1 % of 2,000 of 10,000 test examples'; or why that is not known."""
+        """'93.1 % test accuracy (2,000 of 10,000 examples)', or why it is not known."""
         if self.unknown:
             return f"accuracy n/a: {self.unknown}"
         if not self.examples:
-            return f"its accuracy on {self.total:,} test examples follows"
+            return f"computing its accuracy on {self.total:,} test examples"
         share = percent(self.right / self.examples)
         part = "" if self.examples == self.total else f"{self.examples:,} of "
-        return f"right on {share} of {part}{self.total:,} test examples"
+        return f"{share} test accuracy ({part}{self.total:,} examples)"
 
 
 @dataclass(frozen=True)
 class CheckNetwork(Command):
-    """Say whether the network of a listed file takes these data; `NetworkChecked` follows.
+    """Check whether the network of an opened file accepts these data; `NetworkChecked` follows.
 
-    They are read meanwhile, a newer request takes the place of an older one, and training goes on.
+    The data are read while training continues; a newer request replaces an older one.
     """
 
     title = "check the data"
@@ -258,7 +260,7 @@ class CheckNetwork(Command):
 
 @dataclass(frozen=True)
 class CheckProgress(Event):
-    """The data for a listed file are being read; `fraction` None: unknown."""
+    """The data for an opened file are being read; `fraction` is None if unknown."""
 
     ticket: int
     what: str
@@ -272,10 +274,10 @@ class CheckProgress(Event):
 
 @dataclass(frozen=True)
 class NetworkChecked(Event):
-    """Whether the network of a listed file takes these data, and why not.
+    """Whether the network of an opened file accepts these data, and why not.
 
-    `data`: as they were asked about; `fitted`: as the network takes them (grey images in its
-    channels, pixels and split of a file of ours).
+    `data` are the requested data; `fitted` are the data as the network takes them (grey images
+    repeated over its channels, pixels and split of one of our files).
     """
 
     ticket: int
@@ -286,10 +288,12 @@ class NetworkChecked(Event):
 
 @dataclass(frozen=True)
 class TrainOn(Command):
-    """Begin a run with the weights of the network that is inspected, in one of the regimes that
-    `TrainingOffered` names; the file is read anew, and must be the one that was opened."""
+    """Start a run from the weights of the inspected network, in a regime of `TrainingOffered`.
 
-    title = "train on from this network"
+    The file is read again, and must not have changed.
+    """
+
+    title = "train from this network"
 
     regime: str
     paused: bool = False
@@ -297,9 +301,9 @@ class TrainOn(Command):
 
 @dataclass(frozen=True)
 class TrainingOffered(Event):
-    """In which regimes the network that is inspected can be trained on from its weights.
+    """The regimes in which the inspected network can be trained from its weights.
 
-    `remark`: what would differ from the network of the file; where there is no regime, why not.
+    `remark`: how it would differ from the network of the file; without a regime, why not.
     """
 
     run: int
@@ -309,7 +313,7 @@ class TrainingOffered(Event):
 
 @dataclass(frozen=True)
 class TrainedOn(Event):
-    """The run that began trains on from the weights of a file; `remark`: what differs from it."""
+    """The new run trains from the weights of a file; `remark`: how it differs from the file."""
 
     step: int
     source: str
@@ -318,7 +322,7 @@ class TrainedOn(Event):
 
     @property
     def sentence(self) -> str:
-        begins = f"This run trains on from the weights of {self.source} in {self.regime}."
+        begins = f"This run starts from the weights of {self.source} in {self.regime}."
         return f"{begins} {self.remark}".rstrip()
 
 

@@ -1,4 +1,4 @@
-"""Frames: what the probes read at one step. Newest wins; a frame may be dropped."""
+"""Frames: the readings of all probes at one step. The newest wins; a frame may be dropped."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from numpy.typing import NDArray
 from dgn_engine.text.written_numbers import number
 
 Array = NDArray[Any]
-MISFIT = "does not fit in memory"  # the fact 'fault' of a reading for which memory is too small
-NOT_RECORDED = "not recorded"  # of one that is missing at a step that is looked back at
+MISFIT = "does not fit in memory"  # the fact 'fault' of a reading that is too large for memory
+NOT_RECORDED = "not recorded"  # of a reading that is missing at an earlier step
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What one probe saw at one step.
+    """The result of one probe at one step.
 
-    `arrays` are read-only copies; their names and shapes are documented by the probe.
-    `absent` is empty, or one sentence: why there is nothing in this regime and which shows it.
+    `arrays` are read-only copies; the probe documents their names and shapes. `absent` is empty, or
+    one sentence: why there is nothing in this regime, and which regime shows it.
     """
 
     probe: str
     step: int
-    seconds: float = 0.0  # what it cost
+    seconds: float = 0.0  # that it took
     interval: float = 0.0  # seconds until it is due again
     arrays: Mapping[str, Array] = field(default_factory=dict)
     scalars: Mapping[str, float] = field(default_factory=dict)
     facts: Mapping[str, str] = field(default_factory=dict)
     absent: str = ""
-    remark: str = ""  # what it is made of: '16 of 64 probe examples', '64 probe examples, exact', …
-    examples: int = 0  # probe examples that it shows, where that is not all of them
+    remark: str = ""  # its sample: '16 of 64 probe examples', '64 probe examples, exact', …
+    examples: int = 0  # probe examples used, if not all of them
     error: float = 0.0  # relative standard error of an estimate; 0: exact
-    progress: float = 1.0  # share of the work on a better one that is done; 1: none is under way
-    left: float = 0.0  # seconds that this work will still take as measured so far; 0: not known
-    cancelled: bool = False  # that work was stopped, and goes on when it is asked for
+    progress: float = 1.0  # of the work on a better estimate; 1: none in progress
+    left: float = 0.0  # estimated seconds until it is done; 0: unknown
+    cancelled: bool = False  # that work was stopped, and can be resumed
 
     @property
     def pending(self) -> bool:
-        """There is no picture yet, but one is being made."""
+        """Whether there is nothing to show yet, but an estimate is being computed."""
         return bool(self.absent) and self.progress < 1.0
 
     def __repr__(self) -> str:
@@ -49,18 +49,18 @@ class Reading:
         return f"<{self.probe} of step {self.step:,}: {self.absent or shapes or 'no arrays'}>"
 
 
-SURE = 2.0  # standard errors: what is less than that from nothing cannot be told from it
+SURE = 2.0  # standard errors from zero that count as significant
 
 
 @dataclass(frozen=True)
 class Watching:
-    """What watching takes of a run's time at present, and may take: shares (0…1).
+    """The time that watching takes and may take of a run, as fractions (0…1).
 
-    `taken`, `parts`: by what is charged, some of it in time that a paced run would have waited.
-    `every`: seconds between two rounds, in each of which all that is watched is read and drawn.
-    `overhead`: the share of the step rate that is lost, as measured, with its standard error
-    `noise`; None where it is not measured, for the reason `unmeasured`. `slowed`: how many times
-    as long as usual frames wait that bring no new reading.
+    `taken` and `parts` are by category; part of it is time that a paced run would have waited.
+    `every` is the time in seconds between two rounds in which everything watched is read and drawn.
+    `overhead` is the measured loss of the step rate, with its standard error `noise`; None if not
+    measured, for the reason `unmeasured`. `slowed` is the factor by which frames without new
+    readings are delayed.
     """
 
     share: float
@@ -74,13 +74,13 @@ class Watching:
 
     @property
     def is_measured(self) -> bool:
-        """Whether the overhead is known, and can be told from nothing."""
+        """Whether the overhead is known, and significantly above zero."""
         return self.overhead is not None and self.overhead > SURE * self.noise
 
 
 @dataclass(frozen=True)
 class Frame:
-    """The newest state of a run: where it is, how fast, and the newest reading of each probe."""
+    """The newest state of a run: position, speed, and the newest reading of each probe."""
 
     run: int  # counts the runs of a session from 1
     step: int
@@ -89,20 +89,22 @@ class Frame:
     eta_seconds: float | None  # None: trains until stopped
     readings: Mapping[str, Reading] = field(default_factory=dict)
     compared: Mapping[str, Reading] = field(default_factory=dict)  # of the other network
-    doing: str = ""  # instead of steps, for a second or more: 'reading Neural path kernel'
+    doing: str = ""  # what delays the steps by a second or more: 'reading Neural path kernel'
     watching: Watching | None = None  # while the run trains
     regime: str = ""  # of the network that was read; '' in records of earlier versions
     wiring: tuple[int, ...] = ()  # as in `Rewired`
     probe_digest: str = ""  # of the probe set that was read; '' in records of earlier versions
-    comparison: int = 0  # in which `compared` was read: `ComparisonOpened.number`
+    comparison: int = 0  # the `ComparisonOpened.number` that `compared` belongs to
 
     def __repr__(self) -> str:
-        seen = ", ".join(f"{r.probe} of step {r.step:,}" for r in self.readings.values())
-        return f"<frame of step {self.step:,}, epoch {number(self.epoch)}: {seen or 'no readings'}>"
+        probes = ", ".join(f"{r.probe} of step {r.step:,}" for r in self.readings.values())
+        return (
+            f"<frame of step {self.step:,}, epoch {number(self.epoch)}: {probes or 'no readings'}>"
+        )
 
 
 def freeze(array: Array) -> Array:
-    """A contiguous copy that nobody can write to (a view of a tensor would change under us)."""
+    """Return a contiguous, read-only copy; a view of a tensor would change with it."""
     copy = np.array(array, order="C", copy=True)
     copy.flags.writeable = False
     return copy

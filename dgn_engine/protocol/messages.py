@@ -1,8 +1,8 @@
-"""Commands and events: what crosses between a window and the engine, as frozen data.
+"""Commands and events: what is exchanged between a window and the engine, as frozen data.
 
-A command is obeyed between two steps; the answer is an event. A command declares its words and how
-it is undone; the table of handlers is in `session.engine`. Events come in order, none is lost, and
-the engine speaks last: buttons follow events.
+A command is carried out between two steps, and answered by events. Each command declares its title
+and how it is undone; `session.engine` has the table of handlers. Events arrive in order and none is
+lost. The engine has the last word: widgets change when an event arrives.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from dgn_engine.text.written_numbers import duration, percent
 
 @dataclass(frozen=True)
 class UndoPolicy:
-    """How a change is undone. `what` it is, in words, with fields of the command in braces.
+    """How a change is undone. `what` describes it, with fields of the command in braces.
 
-    `reads`: it changes only what is read, the probe set; else the whole run is put back, weights,
-    optimiser and order of the data too. `setting`: what `UndoSetting` puts back alone, 'the
-    learning rate'; '' where there is no such thing. `merges`: several of a kind in quick
-    succession count as one change.
+    `reads`: it only changes what is read (the probe set); otherwise the whole run is restored, with
+    weights, optimiser and the order of the data. `setting`: what `UndoSetting` restores on its own,
+    'the learning rate', or ''. `merges`: several in quick succession count as one change.
     """
 
     what: str
@@ -35,20 +34,22 @@ class UndoPolicy:
 
 @dataclass(frozen=True)
 class Command:
-    """What every command declares: its words, and whether it can be undone."""
+    """What every command declares: its title, and whether it can be undone."""
 
     title: ClassVar[str]  # an infinitive, with fields in braces: 'continue {folder}'
     undo: ClassVar[UndoPolicy | None] = None
-    steers: ClassVar[bool] = False  # it changes the run, though it is itself no change to undo
+    steers: ClassVar[bool] = False  # it changes the run, but cannot be undone itself
 
     @property
     def changes_run(self) -> bool:
-        """Whether it changes what is in force in the run in progress: weights, regime, order,
-        dials or probe set. Such a change is not made while one looks back."""
+        """Whether it changes the current run: weights, regime, order, settings or probe set.
+
+        Such a change is not possible while an earlier step is shown.
+        """
         return self.undo is not None or self.steers
 
     def in_words(self) -> str:
-        """The title with the command's values; of folders and files only the last part."""
+        """Return the title with the command's values; folders and files by their last part."""
         values = {
             name: PurePath(value).name if name in ("folder", "path") else value
             for name, value in vars(self).items()
@@ -63,12 +64,12 @@ class Event:
 
 @dataclass(frozen=True)
 class Refused(Event):
-    """Something the user asked cannot be done; nothing was changed.
+    """A request could not be carried out; nothing was changed.
 
-    `kind`, `place`, `value`: those of the `UserError`; the value as text.
+    `kind`, `place` and `value` are those of the `UserError`, the value as text.
     """
 
-    what: str  # the kind of command, in words: 'new run', 'swap to FL', 'drop of x.pt'
+    what: str  # the request, in words: 'new run', 'swap to FL', 'drop of x.pt'
     reason: str
     kind: str = ""
     place: str = ""
@@ -82,14 +83,14 @@ class Refused(Event):
 
 @dataclass(frozen=True)
 class Failed(Event):
-    """A fault of ours: one sentence and the traceback; the session lives on."""
+    """An internal error: one sentence and the traceback; the session continues."""
 
     what: str
     traceback: str
 
     @classmethod
     def from_exception(cls, what: str, error: Exception) -> Failed:
-        """A `UserError` is its own sentence; of any other exception the traceback is kept."""
+        """Build the event; a `UserError` is shown without a traceback."""
         if isinstance(error, UserError):
             return cls(str(error), "")
         details = "".join(traceback.format_exception(error))
@@ -98,9 +99,9 @@ class Failed(Event):
 
 @dataclass(frozen=True)
 class Working(Event):
-    """Something slow is in progress (reading data, downloading); `fraction` None: unknown.
+    """Something slow is in progress (reading data, downloading); `fraction` is None if unknown.
 
-    `can_cancel`: `CancelLoading` ends it.
+    `can_cancel`: `CancelLoading` stops it.
     """
 
     what: str
@@ -117,7 +118,7 @@ class Working(Event):
 
 @dataclass(frozen=True)
 class EngineReady(Event):
-    """torch is loaded; this is what can be chosen."""
+    """torch is loaded; `catalogue` has everything that can be chosen."""
 
     catalogue: Catalogue
     torch_version: str
@@ -125,67 +126,68 @@ class EngineReady(Event):
 
 @dataclass(frozen=True)
 class EngineSilent(Event):
-    """Nothing was heard of the engine's process for this long; it is not dead."""
+    """The engine's process has sent nothing for this long; it has not died."""
 
     seconds: float
 
     @property
     def sentence(self) -> str:
         return (
-            f"The engine has not answered for {duration(self.seconds)}: it was stopped, or the "
-            "machine has no time for it. What is asked now is done when it answers."
+            f"The engine has not responded for {duration(self.seconds)}: it is suspended, or the "
+            "machine is too busy. Requests are carried out once it responds."
         )
 
 
 @dataclass(frozen=True)
 class EngineAnswered(Event):
-    """The engine's process is heard of again, after this long."""
+    """The engine's process responds again, after this long."""
 
     seconds: float
 
     @property
     def sentence(self) -> str:
-        return f"The engine answers again, after {duration(self.seconds)}; nothing was lost."
+        return f"The engine responds again, after {duration(self.seconds)}; nothing was lost."
 
 
 @dataclass(frozen=True)
 class EngineRestarted(Event):
-    """The engine's process died, and another goes on with the recorded run from `step`."""
+    """The engine's process died; a new one continues the recorded run from `step`."""
 
     how: str  # 'signal 9'
-    died_at: int  # the last step that was heard of
+    died_at: int  # the last known step
     step: int
-    undone: tuple[str, ...] = ()  # what was changed after that: 'regime FL'
-    unanswered: tuple[str, ...] = ()  # what it was asked and had not done: 'swap to FL'
+    undone: tuple[str, ...] = ()  # changes after that step: 'regime FL'
+    unanswered: tuple[str, ...] = ()  # requests not carried out: 'swap to FL'
 
     @property
     def sentence(self) -> str:
         lost = max(0, self.died_at - self.step)
-        where = f"from the checkpoint of step {self.step:,}" if self.step else "from its seed"
-        steps = "1 step is" if lost == 1 else f"{lost:,} steps are"
-        again = f"{steps} taken again" if lost else "no step is lost"
-        change = f" To be changed again: {', '.join(self.undone)}." if self.undone else ""
+        where = f"from the checkpoint at step {self.step:,}" if self.step else "from its seed"
+        steps = "the last step is" if lost == 1 else f"the last {lost:,} steps are"
+        again = f"{steps} repeated" if lost else "no step is lost"
+        change = f" Change again: {', '.join(self.undone)}." if self.undone else ""
         return (
-            f"The engine process died ({self.how}) at step {self.died_at:,}; it was started "
-            f"again and the run goes on {where}: {again}.{change}{not_done(self.unanswered)}"
+            f"The engine process died ({self.how}) at step {self.died_at:,}. It was restarted "
+            f"and the run continues {where}; {again}.{change}{not_done(self.unanswered)}"
         )
 
 
 def not_done(commands: tuple[str, ...], shown: int = 3) -> str:
-    """' Not done: swap to FL, pause.', for the end of a sentence; '' where there is nothing."""
+    """Return ' Lost requests: swap to FL, pause.', to append to a sentence; '' if there are
+    none."""
     if not commands:
         return ""
     more = f" and {len(commands) - shown:,} more" if len(commands) > shown else ""
-    return f" Not done: {', '.join(commands[:shown])}{more}."
+    return f" Lost requests: {', '.join(commands[:shown])}{more}."
 
 
 @dataclass(frozen=True)
 class Shutdown(Command):
-    """End the run and the thread."""
+    """End the run and the engine."""
 
     title = "shutdown"
 
 
 @dataclass(frozen=True)
 class Stopped(Event):
-    """The thread has ended; nothing comes after this."""
+    """The engine has ended; no event follows."""

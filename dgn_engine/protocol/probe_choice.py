@@ -1,4 +1,4 @@
-"""Which examples the probe set is made of, as one line of text that a configuration can hold."""
+"""The choice of the probe set, as one line of text in a configuration."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ import numpy as np
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.frames import Array
 
-MOST_DRAWN = 8  # examples of the user's own
-MOST_VALUES = 1 << 14  # numbers of one of them
-_PARTS = "'classes 3,8', 'rows 0,5,9' and 'drawn …', with '; ' between them"
+MOST_DRAWN = 8  # the user's own examples
+MOST_VALUES = 1 << 14  # values of one of them
+_PARTS = "'classes 3,8', 'rows 0,5,9' and 'drawn …', separated by '; '"
 
 
 @dataclass(frozen=True)
 class ProbeChoice:
-    """Balanced over `classes` (by number or name; empty: all), or the training examples `rows`;
-    after them the user's own, `drawn`, whose pixels (0…255) are packed as text.
+    """A probe set: balanced over `classes` (by number or name; empty: all), or the training
+    examples `rows`, followed by the user's own `drawn` examples, whose pixels (0…255) are packed as
+    text.
 
-    `str()` gives the text, '' for a set balanced over all classes.
+    `str()` returns the text, '' for a set balanced over all classes.
     """
 
     classes: tuple[str, ...] = ()
@@ -31,13 +32,13 @@ class ProbeChoice:
     def __str__(self) -> str:
         parts = [f"classes {','.join(self.classes)}"] if self.classes else []
         parts += [f"rows {','.join(map(str, self.rows))}"] if self.rows else []
-        return "; ".join([*parts, *(f"drawn {one}" for one in self.drawn)])
+        return "; ".join([*parts, *(f"drawn {text}" for text in self.drawn)])
 
     @property
     def in_words(self) -> str:
-        """'balanced over classes 3, 8, and 1 drawn'."""
+        """'class 3, 8, and 1 drawn'."""
         if self.rows:
-            first = f"{len(self.rows):,} chosen by hand"
+            first = f"{len(self.rows):,} selected"
         elif self.classes:
             plural = "es" if len(self.classes) > 1 else ""
             first = f"class{plural} {', '.join(self.classes)}"
@@ -47,47 +48,47 @@ class ProbeChoice:
 
     @staticmethod
     def parse(text: str) -> ProbeChoice:
-        """The inverse of `str()`. Raises `UserError`."""
-        found: dict[str, list[str]] = {"classes": [], "rows": [], "drawn": []}
-        for part in filter(None, (one.strip() for one in text.split(";"))):
+        """Parse the text of `str()`; raises `UserError`."""
+        parts: dict[str, list[str]] = {"classes": [], "rows": [], "drawn": []}
+        for part in filter(None, (item.strip() for item in text.split(";"))):
             kind, _, values = part.partition(" ")
-            named = [one.strip() for one in values.split(",") if one.strip()]
-            if kind not in found or not named:
+            items = [item.strip() for item in values.split(",") if item.strip()]
+            if kind not in parts or not items:
                 raise UserError(
-                    f"probe_set has '{part[:40]}'; it takes {_PARTS}.",
+                    f"probe_set has '{part[:40]}'; it accepts {_PARTS}.",
                     kind="unknown-key",
                     value=part[:40],
                 )
-            found[kind] += named
-        if found["classes"] and found["rows"]:
+            parts[kind] += items
+        if parts["classes"] and parts["rows"]:
             raise UserError(
-                "probe_set names classes and rows; it takes one of them.", kind="contradiction"
+                "probe_set has both classes and rows; give one of them.", kind="contradiction"
             )
-        if len(found["drawn"]) > MOST_DRAWN:
+        if len(parts["drawn"]) > MOST_DRAWN:
             raise UserError(
-                f"probe_set has more than {MOST_DRAWN} drawn examples.",
+                f"probe_set has more than {MOST_DRAWN} drawn examples; remove some.",
                 kind="too-large",
-                value=len(found["drawn"]),
+                value=len(parts["drawn"]),
             )
-        bad = [one for one in found["rows"] if not (one.isascii() and one.isdigit())]
+        bad = [item for item in parts["rows"] if not (item.isascii() and item.isdigit())]
         if bad:
             raise UserError(
-                f"probe_set has the row '{bad[0][:20]}'; rows are numbers from 0.",
+                f"probe_set has the row '{bad[0][:20]}'; rows are integers from 0.",
                 kind="not-a-number",
                 value=bad[0][:20],
             )
-        rows = tuple(dict.fromkeys(int(one) for one in found["rows"] if len(one) < 16))
-        return ProbeChoice(tuple(dict.fromkeys(found["classes"])), rows, tuple(found["drawn"]))
+        rows = tuple(dict.fromkeys(int(item) for item in parts["rows"] if len(item) < 16))
+        return ProbeChoice(tuple(dict.fromkeys(parts["classes"])), rows, tuple(parts["drawn"]))
 
 
 def packed(pixels: Array) -> str:
-    """Grey or colour levels 0…255 of one example, of any shape, as a word of plain letters."""
+    """Pack grey or colour levels 0…255 of one example, of any shape, as URL-safe text."""
     content = zlib.compress(np.ascontiguousarray(pixels, dtype=np.uint8).tobytes(), 9)
     return base64.urlsafe_b64encode(content).decode("ascii")
 
 
 def unpacked(word: str, shape: tuple[int, ...]) -> Array:
-    """The levels (uint8) of this shape. Raises `UserError` where the word has others."""
+    """Return the packed levels (uint8) in this shape; raises `UserError` if they do not fit it."""
     wanted = int(np.prod(shape))
     try:
         stream = zlib.decompressobj()
@@ -99,7 +100,7 @@ def unpacked(word: str, shape: tuple[int, ...]) -> Array:
     if len(content) != wanted or wanted > MOST_VALUES:
         sides = "×".join(map(str, shape))
         raise UserError(
-            f"probe_set has a drawn example that is no picture of {sides} pixels.",
+            f"probe_set has a drawn example that is not an image of {sides} pixels.",
             kind="wrong-shape",
             value=shape,
         )

@@ -1,7 +1,7 @@
-"""The state of engine and run, folded from events: `RunState().after(event).after(event)…`.
+"""The state of engine and run, computed from events: `RunState().after(event).after(event)…`.
 
-Engine and window ask it which regime, wiring and settings are in force, whether a run trains, and
-what is shown instead of one.
+Engine and window look up the current regime, wiring and settings here, whether a run is training,
+and what is shown instead of one.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from dgn_engine.protocol.training import (
 )
 from dgn_engine.protocol.watching import ProbeSetChanged
 
-# What is in force at a step of a run.
+# The fields that describe a step of a run, not the engine.
 _IN_FORCE = (
     *("step", "regime", "wiring", "rotation", "shift", "settings", "gates_source"),
     *("parameters_feature", "probe_examples", "probe_digest", "probe_set"),
@@ -60,7 +60,7 @@ Phase = Literal["starting", "idle", "running", "paused", "finished", "stopped"]
 
 @dataclass(frozen=True)
 class RunState:
-    """What all events so far amount to. `wiring`, `rotation` and `shift` are those of `Rewired`."""
+    """The state after all events so far. `wiring`, `rotation` and `shift` are as in `Rewired`."""
 
     phase: Phase = "starting"
     catalogue: Catalogue | None = None
@@ -73,25 +73,25 @@ class RunState:
     gates_source: str = ""  # the file that the gates were copied from: 'resnet18.pth'
     parameters_feature: int = 0
     step: int = 0
-    working: str = ""  # the slow thing that goes on: 'Reading mnist, 40 %'
+    working: str = ""  # something slow in progress: 'Reading mnist, 40 %'
     recorded: RunShown | None = None  # the recorded run that is shown; nothing is trained
     diverged: int | None = None  # the step at which the loss was no longer finite
-    back_to: int | None = None  # the step of the finite state that `GoBack` would put back
+    back_to: int | None = None  # the step of the finite state that `GoBack` would restore
     comparison: ComparisonOpened | None = None
     undo: str = ""  # what would be undone next, in words
     redo: str = ""
-    probe_examples: int = 0  # that were asked for
-    probe_digest: str = ""  # of the probe set that is read now
-    probe_set: str = ""  # which it is, as the setting has it
-    scored: FileScored | None = None  # how good the network is that is inspected
-    training: TrainingOffered | None = None  # in which regimes that can be trained on
-    silent: bool = False  # the engine's process does not answer
-    origin: BranchBegan | None = None  # the run is a branch of another
-    branch: BranchStatus | None = None  # that is trained beside the run, or was
-    checkpoints: CheckpointsListed | None = None  # where a branch can begin, when it was asked
+    probe_examples: int = 0  # the requested number
+    probe_digest: str = ""  # of the current probe set
+    probe_set: str = ""  # its choice, as in the setting
+    scored: FileScored | None = None  # the accuracy of the inspected network
+    training: TrainingOffered | None = None  # the regimes in which it can be trained
+    silent: bool = False  # the engine's process does not respond
+    origin: BranchBegan | None = None  # if the run is a branch
+    branch: BranchStatus | None = None  # of the branch that trains, or trained, alongside the run
+    checkpoints: CheckpointsListed | None = None  # where a branch can start, once listed
     changes: ChangesListed | None = None  # of the run, that can be undone or redone
-    not_captured: StepsNotCaptured | None = None  # why steps are no CUDA graphs, on a card
-    can_cancel: bool = False  # `CancelLoading` ends what `working` says, where it says something
+    not_captured: StepsNotCaptured | None = None  # why steps are not CUDA graphs, on a GPU
+    can_cancel: bool = False  # `CancelLoading` stops what `working` describes, if anything
 
     @property
     def regime_entry(self) -> RegimeEntry | None:
@@ -99,7 +99,7 @@ class RunState:
 
     @property
     def inspected(self) -> str:
-        """The file whose network is shown and not trained; '' while there is a run."""
+        """The file whose network is shown but not trained; '' while there is a run."""
         return self.run.inspected if self.run is not None else ""
 
     @property
@@ -113,7 +113,7 @@ class RunState:
 
     @property
     def has_epochs(self) -> bool:
-        """A watched run has none where its owner did not say how long they are."""
+        """Whether steps can be converted to epochs; a watched run may not know its epoch length."""
         return self.run is not None and not self.inspected and self.run.steps_per_epoch > 0
 
     @property
@@ -122,17 +122,19 @@ class RunState:
 
     @property
     def paused(self) -> bool:
-        """There is a run and it does not train; a recorded run that is shown does not count."""
+        """Whether there is a run that is not training; a recorded run that is only shown does not
+        count."""
         return self.run is not None and not self.running and self.recorded is None
 
     @property
     def epoch_steps(self) -> int:
-        """Steps from here to the end of the current epoch, at least 1."""
+        """The steps from here to the end of the current epoch, at least 1."""
         length = self.run.steps_per_epoch if self.run else 1
         return length - self.step % length if length > 0 else 1
 
     def current_config(self) -> RunConfig | None:
-        """The configuration of the run with every setting as it is now; None without a run."""
+        """Return the run's configuration with the current value of every setting; None without a
+        run."""
         if self.run is None:
             return None
         config, settings = self.run.config, self.settings or _settings_of(self.run)
@@ -159,19 +161,21 @@ class RunState:
         )
 
     def at(self, step: int) -> RunState:
-        """The same at the step of a frame; a frame from before a pause may arrive after it."""
+        """Return the state at the step of a frame; a frame from before a pause may arrive
+        after it."""
         late = not self.running and step < self.step
         return self if late or step == self.step else replace(self, step=step)
 
     def looking_back(self, then: RunState) -> RunState:
-        """Return this state with what was in force `then`, at an earlier step of the same run.
+        """Return this state with regime, wiring and settings of `then`, an earlier step of the same
+        run.
 
-        What the engine does (whether it trains, what can be undone) stays as it is now.
+        What the engine is doing (whether it trains, what can be undone) stays as it is now.
         """
         return replace(self, **{name: getattr(then, name) for name in _IN_FORCE})
 
     def after(self, event: Event) -> RunState:
-        """The state once this event has happened; `self` where the event changes nothing."""
+        """Return the state after an event; `self` if the event changes nothing."""
         match event:
             case EngineReady(catalogue=catalogue):
                 return replace(self, phase="idle", catalogue=catalogue)
@@ -195,7 +199,7 @@ class RunState:
                     regime=event.after,
                     gates_source=event.source,
                     parameters_feature=event.parameters_feature,
-                    # Weights from before it.
+                    # An undo restores weights from before the divergence.
                     diverged=None if event.undone else self.diverged,
                     back_to=None if event.undone else self.back_to,
                 )
@@ -227,8 +231,8 @@ class RunState:
                 return replace(self, comparison=None)
             case HistoryReplayed(events=events):
                 state = self
-                for one in events:
-                    state = state.after(one)
+                for past in events:
+                    state = state.after(past)
                 return state
             case Working():
                 return replace(self, working=event.sentence, can_cancel=event.can_cancel)
@@ -264,18 +268,19 @@ class RunState:
         )
 
     def _moved(self, event: ComparedMoved) -> RunState:
-        """What is compared with trains elsewhere, and is at another step now."""
-        opened = self.comparison
-        if opened is None:
+        """Return the state after the compared network, which trains elsewhere, has moved to another
+        step."""
+        previous = self.comparison
+        if previous is None:
             return self
-        now = replace(
-            opened,
+        moved = replace(
+            previous,
             step=event.step,
-            regime=event.regime or opened.regime,
-            wiring=event.wiring or opened.wiring,
-            config=event.config or opened.config,
+            regime=event.regime or previous.regime,
+            wiring=event.wiring or previous.wiring,
+            config=event.config or previous.config,
         )
-        return replace(self, comparison=now)
+        return replace(self, comparison=moved)
 
     def _entry_of(self, regime: str) -> RegimeEntry | None:
         regimes = self.catalogue.regimes if self.catalogue is not None else ()
@@ -284,27 +289,27 @@ class RunState:
 
 @dataclass(frozen=True)
 class RunChanges:
-    """How a run began and what was changed in it since, in the order of its log."""
+    """The start of a run and its changes since, in the order of its log."""
 
     began: RunStarted
     changes: tuple[Change, ...] = ()
     catalogue: Catalogue | None = None
 
     def state_at(self, step: int, frame: Frame | None = None) -> RunState:
-        """Return the state of the run at a step: regime, order, dials, probe set.
+        """Return the state of the run at a step: regime, order, settings, probe set.
 
-        A change at step s comes between two steps: what was read at s was read before or after
-        it. Where a frame of the step is given, the state is the last one at that step which has
-        the frame's regime, order and probe set; else the one after all changes at the step.
+        A change at step s happens between two steps: a reading at s may be from before or after it.
+        Given a frame of the step, the state is the last one at that step with the frame's regime,
+        order and probe set; otherwise the one after all changes at the step.
 
         Args:
             step: A step that the run has reached.
-            frame: What was recorded at this step; None where nothing was.
+            frame: The recorded frame of this step; None if there is none.
 
         Returns:
-            The state, with the step; the phase is that of a run which has just begun.
+            The state at that step; its phase is that of a run that has just started.
         """
-        earlier: dict[type[Change], Change] = {}  # the last of each kind: they do not overlap
+        earlier: dict[type[Change], Change] = {}  # the last of each kind; kinds are independent
         at_step: list[Change] = []
         for change in self.changes:
             if change.step < step:
@@ -314,15 +319,17 @@ class RunChanges:
         state = RunState(catalogue=self.catalogue).after(self.began)
         state = _after_all(state, earlier.values())[-1]
         states = _after_all(state, at_step)
-        found = next((one for one in reversed(states) if _agrees(one, frame)), None)
-        if found is None and frame is not None:  # the log has gaps: the frame says so itself
+        state_then = next(
+            (candidate for candidate in reversed(states) if _agrees(candidate, frame)), None
+        )
+        if state_then is None and frame is not None:  # the log has gaps; the frame knows its regime
             wiring = frame.wiring or states[-1].wiring
-            found = replace(states[-1], regime=frame.regime, wiring=wiring)
-        return replace(found or states[-1], step=step)
+            state_then = replace(states[-1], regime=frame.regime, wiring=wiring)
+        return replace(state_then or states[-1], step=step)
 
 
 def _after_all(state: RunState, changes: Iterable[Change]) -> list[RunState]:
-    """The state, and that after each change."""
+    """Return the state before the changes, and after each of them."""
     states = [state]
     for change in changes:
         states.append(states[-1].after(change))
@@ -330,7 +337,7 @@ def _after_all(state: RunState, changes: Iterable[Change]) -> list[RunState]:
 
 
 def _agrees(state: RunState, frame: Frame | None) -> bool:
-    """Whether the frame can be of this state; what it does not say agrees with all."""
+    """Return whether a frame may belong to a state; what the frame lacks is not compared."""
     if frame is None or not frame.regime:
         return True
     digests = frame.probe_digest, state.probe_digest

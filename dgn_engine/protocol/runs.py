@@ -1,4 +1,4 @@
-"""Commands about recorded runs and sessions, and what is recorded."""
+"""Commands about recorded runs and sessions, and their events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 TRAINING = "training"  # source of loss and accuracy; every other source is a probe's id
 
 
-SAMPLES = (Measured, ProbeScalars)  # many: they may wait, come together and change no state
+SAMPLES = (Measured, ProbeScalars)  # frequent: they may wait and be batched, and change no state
 
 
 _SCORES = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
@@ -26,9 +26,9 @@ _SCORES = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 
 @dataclass(frozen=True)
 class ContinueRun(Command):
-    """Go on with the run that this folder recorded; the run in progress ends.
+    """Resume the run recorded in this folder; the current run ends.
 
-    `discard`: also where that is not recorded, and is lost.
+    `discard`: even if the current run is not recorded and would be lost.
     """
 
     title = "continue {folder}"
@@ -40,9 +40,9 @@ class ContinueRun(Command):
 
 @dataclass(frozen=True)
 class ContinueLast(Command):
-    """Go on with the run that was left last; where there is none, begin this one."""
+    """Resume the run that was left last; if there is none, start this one."""
 
-    title = "go on where you left"
+    title = "resume the last run"
 
     otherwise: RunConfig
     paused: bool = False
@@ -50,10 +50,10 @@ class ContinueLast(Command):
 
 @dataclass(frozen=True)
 class RunContinued(Event):
-    """A recorded run goes on from this step; what was recorded later does not count."""
+    """A recorded run continues from this step; anything recorded later is dropped."""
 
     step: int
-    remark: str = ""  # why it may differ from a run that was never interrupted; empty: it is equal
+    remark: str = ""  # why it may differ from an uninterrupted run; empty: it is identical
     folder: str = ""
 
 
@@ -61,7 +61,7 @@ class RunContinued(Event):
 class HistoryReplayed(Event):
     """Past events of a recorded run, for panels to draw; they do not happen again.
 
-    `began`: how the run began, where the `RunStarted` before this says how it goes on.
+    `began` is how the run started, if the preceding `RunStarted` describes how it continues.
     """
 
     events: tuple[Event, ...]
@@ -71,10 +71,10 @@ class HistoryReplayed(Event):
 
 @dataclass(frozen=True)
 class FramesRecorded(Event):
-    """The frames of the run that is shown lie in its folder, on this machine.
+    """The frames of the shown run are in its folder, on this machine.
 
-    Whoever looks back reads them there (`dgn_engine.storage.runs.recorded_steps`), so that neither
-    the engine's thread nor its process has to. `foreign`: others wrote them.
+    The viewer reads earlier ones there (`dgn_engine.storage.runs.recorded_steps`), without the
+    engine's thread or process. `foreign`: written by someone else.
     """
 
     folder: str
@@ -83,21 +83,23 @@ class FramesRecorded(Event):
 
 @dataclass(frozen=True)
 class ListRuns(Command):
-    """List the user's recorded runs; `RunsListed` follows. Training goes on meanwhile."""
+    """List the user's recorded runs, while training continues; `RunsListed` follows."""
 
     title = "list the recorded runs"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListedFacts:
-    """What is known of one recorded run. `name`: of its folder. `best`: test accuracy of its last
-    regime, NaN where none is known, first reached at `best_step`. `given_name`, `notes`: the
-    user's words, empty where there are none. `seconds`: how long it was written to, from a start
-    to an end each time; `created`: ISO 8601, UTC; `bytes`: of all its files.
+    """The facts about one recorded run.
+
+    `name` is that of its folder. `best` is the test accuracy of its last regime, NaN if unknown,
+    first reached at `best_step`. `given_name` and `notes` are the user's, or empty. `seconds` is
+    how long it was written to, over all sessions; `created` is ISO 8601 in UTC; `bytes` is the size
+    of all its files.
 
     `status`: 'running', 'finished', 'stopped', 'diverged', 'failed', 'interrupted', 'damaged'.
-    `resumable`: it has a checkpoint. `trouble`: why a damaged run cannot be read, in a sentence; of
-    any other what its log has lost.
+    `resumable`: it has a checkpoint. `trouble`: why a damaged run cannot be read, one sentence; for
+    any other run, what its log has lost.
     """
 
     name: str
@@ -121,7 +123,7 @@ class ListedFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedRun(ListedFacts):
-    """One folder among the user's runs. `touched`: when it was last written to, seconds since
+    """One folder among the user's runs. `touched` is its last modification, in seconds since
     1970."""
 
     folder: str
@@ -129,15 +131,14 @@ class RecordedRun(ListedFacts):
 
     @property
     def shown_name(self) -> str:
-        """What the user calls it, else the name of its folder."""
+        """The user's name for it, or the name of its folder."""
         return self.given_name or self.name
 
 
 @dataclass(frozen=True)
 class RunsListed(Event):
-    """Every run among the user's, newest first. `limit`: bytes that all of them may take, 0 where
-    there is no folder of runs.
-    """
+    """All of the user's runs, newest first. `limit`: bytes that they may use together, 0 if there
+    is no folder of runs."""
 
     root: str
     runs: tuple[RecordedRun, ...]
@@ -146,7 +147,7 @@ class RunsListed(Event):
 
 @dataclass(frozen=True)
 class NoteRun(Command):
-    """Call a recorded run by this name, and keep these notes; `RunsListed` follows."""
+    """Save a name and notes for a recorded run; `RunsListed` follows."""
 
     title = "note {folder}"
 
@@ -157,7 +158,7 @@ class NoteRun(Command):
 
 @dataclass(frozen=True)
 class DeleteRun(Command):
-    """Delete what belongs to a recorded run, for good; `RunsListed` follows."""
+    """Delete the files of a recorded run permanently; `RunsListed` follows."""
 
     title = "delete {folder}"
 
@@ -166,18 +167,16 @@ class DeleteRun(Command):
 
 @dataclass(frozen=True)
 class ThinRuns(Command):
-    """Thin out the oldest of the user's runs until all are under their limit; `RunsThinned` and
-    `RunsListed` follow.
-    """
+    """Thin out the oldest runs until all together are below their limit; `RunsThinned` and
+    `RunsListed` follow."""
 
     title = "thin out the oldest runs"
 
 
 @dataclass(frozen=True)
 class RunsThinned(Event):
-    """The oldest runs were thinned out, or why not: `what` as sentences, `trouble` a line about
-    each of the runs.
-    """
+    """The oldest runs were thinned out, or not: `what` in sentences, `trouble` with a line about
+    each run."""
 
     what: str
     trouble: str = ""
@@ -185,7 +184,7 @@ class RunsThinned(Event):
 
 @dataclass(frozen=True)
 class ExportRun(Command):
-    """Write a recorded run into one file: .dgn (all of it) or .csv (its scores)."""
+    """Write a recorded run to one file: .dgn (everything) or .csv (its scores)."""
 
     title = "export {folder}"
 
@@ -195,14 +194,14 @@ class ExportRun(Command):
 
 @dataclass(frozen=True)
 class RunExported(Event):
-    """A recorded run was written into one file; `what`: 'runs.csv: 12 scores.'"""
+    """A recorded run was written to one file; `what`: 'runs.csv: 12 scores.'"""
 
     what: str
 
 
 @dataclass(frozen=True)
 class ReadCurves(Command):
-    """Read what these recorded runs wrote down over their steps; `CurvesRead` follows."""
+    """Read the curves of these recorded runs; `CurvesRead` follows."""
 
     title = "read curves"
 
@@ -210,19 +209,19 @@ class ReadCurves(Command):
 
 
 def scores_of(event: Measured) -> dict[str, float]:
-    """What was measured, by the name of its curve."""
+    """Return the measured scores, by the names of their curves."""
     fields = vars(event)
     return {name: fields[name] for name in _SCORES if fields[name] is not None}
 
 
 @dataclass(frozen=True)
 class RunCurves:
-    """What one recorded run wrote down over its steps, to be drawn beside another run.
+    """The curves of one recorded run, to be drawn together with another run.
 
-    `scalars[(source, name)]`: steps and values, source 'training' or a probe; `examples[probe]`:
-    of how many probe examples these are. `spectrum`: the eigenvalues of the neural path kernel and
-    their cumulative energy, as last recorded at `spectrum_step`, `spectrum_remark` says of how many
-    examples and how exact; empty where they were not.
+    `scalars[(source, name)]` are steps and values, the source 'training' or a probe;
+    `examples[probe]` is the number of probe examples used. `spectrum` has the eigenvalues of the
+    neural path kernel and their cumulative energy, last recorded at `spectrum_step`;
+    `spectrum_remark` says on how many examples and how exactly. Empty if not recorded.
     """
 
     folder: str
@@ -236,16 +235,16 @@ class RunCurves:
 
 @dataclass(frozen=True)
 class CurvesRead(Event):
-    """The curves of all runs that were asked for, in that order, in the place of those before."""
+    """The curves of all requested runs, in that order; they replace earlier ones."""
 
     runs: tuple[RunCurves, ...]
 
 
 @dataclass(frozen=True)
 class ShowRun(Command):
-    """Show what this folder recorded; the run in progress ends, and is recorded itself.
+    """Show the run recorded in this folder; the current run ends, and is recorded itself.
 
-    `discard`: also where it is not, and is lost.
+    `discard`: even if it is not recorded and would be lost.
     """
 
     title = "show {folder}"
@@ -256,25 +255,25 @@ class ShowRun(Command):
 
 @dataclass(frozen=True)
 class RunShown(Event):
-    """A recorded run is shown as it was at this step; nothing is trained. `Resume` goes on."""
+    """A recorded run is shown at this step; nothing is trained. `Resume` continues it."""
 
     name: str
     status: str
     step: int
-    file_name: str = ""  # of the session file it comes from
+    file_name: str = ""  # of its session file, if any
     saved: str = ""
-    window: str = "null"  # the window then, as JSON
-    replaced: str = ""  # the folder of the run that ended for it
+    window: str = "null"  # the saved window layout, as JSON
+    replaced: str = ""  # the folder of the run that it replaced
 
     @property
     def live(self) -> bool:
-        """Another process writes it, and it is followed."""
+        """Whether another process is writing it, so that it is followed."""
         return self.status == "running" and not self.file_name
 
 
 @dataclass(frozen=True)
 class OpenSession(Command):
-    """Show what a session file holds, in the same way."""
+    """Show the run in a session file, as `ShowRun` does."""
 
     title = "open {path}"
 
@@ -284,9 +283,9 @@ class OpenSession(Command):
 
 @dataclass(frozen=True)
 class SaveSession(Command):
-    """Write the run in its present state into a session file; training goes on meanwhile.
+    """Write the run in its present state to a session file, while training continues.
 
-    `window`: the layout of the window as JSON, given back when the file is opened.
+    `window` is the layout of the window as JSON, returned when the file is opened.
     """
 
     title = "save {path}"
@@ -297,7 +296,7 @@ class SaveSession(Command):
 
 @dataclass(frozen=True)
 class SessionSaved(Event):
-    """The run as it stood at this step is in this file."""
+    """The run, as of this step, was written to this file."""
 
     step: int
     path: str
@@ -308,10 +307,10 @@ RunEnding = ShowRun | OpenSession | ContinueRun  # with the field `discard`
 
 @dataclass(frozen=True)
 class DiscardConfirmation(Event):
-    """Not obeyed yet: the run in progress is not recorded, and would be lost at this step.
+    """Not carried out yet: the current run is not recorded, and would be lost at this step.
 
-    `name`: of what would be shown, or (not `shown`) gone on with; `anyway`: the command that does
-    it all the same.
+    `name` is that of the run to be shown, or (not `shown`) resumed; `anyway` is the command that
+    proceeds.
     """
 
     step: int
@@ -322,7 +321,7 @@ class DiscardConfirmation(Event):
 
 @dataclass(frozen=True)
 class RecordingPaused(Event):
-    """The run's folder cannot be written; training goes on and writing is tried again."""
+    """The run's folder cannot be written; training continues and writing is retried."""
 
     reason: str  # one sentence
     step: int = 0
@@ -330,26 +329,28 @@ class RecordingPaused(Event):
 
 @dataclass(frozen=True)
 class RecordingResumed(Event):
-    """The folder is written again; measurements of the gap are written now, frames are not."""
+    """The folder is written again: measurements from the gap are written now, frames are not."""
 
     step: int
-    lost: int = 0  # lines of the log that were too many to be held
+    lost: int = 0  # lines of the log that no longer fitted in memory
 
 
 @dataclass(frozen=True)
 class RecordingMended(Event):
-    """Somebody else changed or moved the run's folder; recording goes on."""
+    """Someone else changed or moved the run's folder; recording continues."""
 
-    remark: str  # a sentence or two: what was changed, and what was done
+    remark: str  # a sentence or two: what had changed, and what was done
     step: int = 0
-    folder: str = ""  # where the run lies now
+    folder: str = ""  # where the run is now
 
 
 @dataclass(frozen=True)
 class RecordThinned(Event):
-    """Old frames, and checkpoints before changes, were taken out of the run's folder, which has
-    reached its limit; `frames` by first and last serial number of each stretch, `checkpoints` by
-    name. `limit`: bytes of the folder.
+    """The run's folder reached its limit, so old frames and checkpoints before changes were
+    removed.
+
+    `frames` are the first and last serial numbers of each removed range, `checkpoints` their names.
+    `limit`: bytes of the folder.
     """
 
     step: int
@@ -362,7 +363,7 @@ class RecordThinned(Event):
         what = "frames" if self.frames else "checkpoints"
         what += " and checkpoints" if self.frames and self.checkpoints else ""
         return (
-            f"The run's folder has reached its limit of {binary_size_in_words(self.limit)} at step "
-            f"{self.step:,}: old {what} thin out from now on, the log stays whole. "
-            "'dgn runs limits' and the settings of the window change the limit."
+            f"The run's folder reached its limit of {binary_size_in_words(self.limit)} at step "
+            f"{self.step:,}: old {what} are thinned out from now on, the log stays complete. "
+            "To change the limit, use 'dgn runs limits' or the settings of the window."
         )

@@ -1,4 +1,4 @@
-"""A scalar over the steps of a run in bounded memory: of a long one not every point."""
+"""A scalar over the steps of a run in bounded memory: long curves are thinned out."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import numpy as np
 
 from dgn_engine.protocol.frames import Array
 
-MOST_POINTS = 1 << 17  # that are held of one curve
+MOST_POINTS = 1 << 17  # kept of one curve
 _FIRST_CAPACITY = 256
-# Of a point: its number, counted from 0, those that are no number left out; its step; its value.
+# A point: its index among the points that are not NaN, its step, its value.
 _NONE: tuple[int, int, float] = 0, 0, math.nan
 
 
 class ThinnedCurve:
-    """Steps (int64) and values (float64), append-only.
+    """An append-only curve of steps (int64) and values (float64).
 
-    While there are at most `most` points all of them are held. Then every second one goes, and of
-    those that follow every second one is taken; and so on. The first, the last, the lowest and the
-    highest are always there. NaN breaks the line: it stays until there are too many.
+    Up to `most` points are all kept. Then every second one is dropped, and of the following points
+    every second one is kept; and so on. The first, last, lowest and highest points are always
+    included. NaN breaks the line, and is kept until there are too many of them.
 
-    Arrays that were handed out keep their content.
+    Arrays that were returned never change.
     """
 
     def __init__(self, most: int = MOST_POINTS) -> None:
@@ -31,18 +31,18 @@ class ThinnedCurve:
         self._values = np.empty(min(_FIRST_CAPACITY, most), dtype=np.float64)
         self._length = 0
         self._every = 1
-        self._numbers = 0  # points so far that are numbers
+        self._numbers = 0  # points so far that are not NaN
         self._low = self._high = self._last = _NONE
         self._points: tuple[Array, Array] | None = None
-        self.count = 0  # of all points that were appended
+        self.count = 0  # of all appended points
 
     @property
     def drawn(self) -> int:
-        """How many points are held."""
+        """The number of points that are kept."""
         return len(self.points()[0])
 
     def append(self, step: int, value: float) -> None:
-        """Hundreds a second come here while a small network trains."""
+        """Append a point; a small network calls this hundreds of times a second."""
         self.count += 1
         self._points = None
         if value != value:  # NaN
@@ -59,15 +59,15 @@ class ThinnedCurve:
             self._push(step, value)
 
     def points(self) -> tuple[Array, Array]:
-        """All points that are held, read-only; without a copy as long as those are all."""
+        """Return all kept points, read-only, and without copying while no point was dropped."""
         if self._points is None:
             steps, values = self._steps[: self._length], self._values[: self._length]
             others = {p for p in (self._low, self._high, self._last) if p[0] % self._every}
             if others:
                 extra = sorted(others)
-                places = np.searchsorted(steps, [point[1] for point in extra], side="right")
-                steps = np.insert(steps, places, [point[1] for point in extra])
-                values = np.insert(values, places, [point[2] for point in extra])
+                positions = np.searchsorted(steps, [point[1] for point in extra], side="right")
+                steps = np.insert(steps, positions, [point[1] for point in extra])
+                values = np.insert(values, positions, [point[2] for point in extra])
             steps.flags.writeable = values.flags.writeable = False
             self._points = steps, values
         return self._points
@@ -84,7 +84,8 @@ class ThinnedCurve:
         self._length += 1
 
     def _halve(self) -> None:
-        """Take every second number out; NaN too, where a quarter of all are such."""
+        """Drop every second number, and every second NaN if more than a quarter of all points are
+        NaN."""
         breaks = np.isnan(self._values[: self._length])
         kept = np.cumsum(~breaks) % 2 == 1  # the first number, the third …
         kept[breaks] = True
@@ -95,7 +96,7 @@ class ThinnedCurve:
         self._move(lambda array: array[: len(kept)][kept], self._most)
 
     def _move(self, chosen: Callable[[Array], Array], capacity: int) -> None:
-        """Into new arrays: the old ones may be held by others."""
+        """Copy the points to new arrays, since callers may have the old ones."""
         arrays = chosen(self._steps), chosen(self._values)
         self._steps = np.empty(capacity, dtype=np.int64)
         self._values = np.empty(capacity, dtype=np.float64)

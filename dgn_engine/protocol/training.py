@@ -1,4 +1,4 @@
-"""Commands that begin, steer and undo a run, and what it answers."""
+"""Commands that start, change and undo a run, and the run's events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from dgn_engine.text.written_numbers import duration
 
 @dataclass(frozen=True)
 class LayerInfo:
-    """One gated layer: `kind` is 'dense' or 'conv'; `shape` (w,) or (channels, height, width)."""
+    """One gated layer: `kind` is 'dense' or 'conv', `shape` is (w,) or (channels, height,
+    width)."""
 
     index: int  # 0-based
     name: str
@@ -24,7 +25,7 @@ class LayerInfo:
 
 @dataclass(frozen=True)
 class StartRun(Command):
-    """Begin a new run with this configuration; the run in progress ends."""
+    """Start a new run with this configuration; the current run ends."""
 
     title = "start this run"
 
@@ -34,7 +35,7 @@ class StartRun(Command):
 
 @dataclass(frozen=True)
 class EstimateRun(Command):
-    """Say what a run with this configuration would take; nothing is begun."""
+    """Estimate the cost of a run with this configuration, without starting it."""
 
     title = "estimate this run"
 
@@ -43,15 +44,15 @@ class EstimateRun(Command):
 
 @dataclass(frozen=True)
 class RunEstimated(Event):
-    """What a run takes.
+    """The estimated cost of a run.
 
     Attributes:
-        config: The run; None for the one that begins.
-        weights: Numbers of both networks, normalisations included.
-        memory: Bytes at its peak.
-        seconds: Of a training step; None where that cannot be said.
-        measured: `seconds` was measured, not estimated.
-        refusal: Why it cannot be carried out, one sentence; '' where it can.
+        config: The run; None for the one that is starting.
+        weights: Parameters of both networks, normalisation layers included.
+        memory: Peak memory in bytes.
+        seconds: Per training step; None if unknown.
+        measured: Whether `seconds` was measured rather than estimated.
+        refusal: Why it cannot be run, one sentence; '' if it can.
     """
 
     weights: int = 0
@@ -75,11 +76,11 @@ class RunEstimated(Event):
 
 @dataclass(frozen=True)
 class RunStarted(Event):
-    """A run begins; everything about it that will not change."""
+    """A run starts; everything about it that will not change."""
 
     run: int
     config: RunConfig
-    regime: str  # the regime it begins in: FL begins with ReLU when it must pre-train
+    regime: str  # the initial regime: FL starts with ReLU if it must pre-train
     device: str  # 'cpu', 'NVIDIA …'
     layers: tuple[LayerInfo, ...]
     wiring: tuple[int, ...]
@@ -92,26 +93,26 @@ class RunStarted(Event):
     total_steps: int  # 0: until stopped
     probe_set: ProbeSet
     paused: bool
-    inspected: str = ""  # 'resnet18.pth': a network from a file, shown and not trained
+    inspected: str = ""  # 'resnet18.pth': a network from a file, shown but not trained
     rotation: tuple[int, ...] = ()  # as in `Rewired`
     shift: tuple[int, ...] = ()
-    assuming: str = ""  # 'ReLU': the activation that the user says and an inspected file does not
-    accuracy: float | None = None  # of no use: recorded runs have it; `FileScored` says it
+    assuming: str = ""  # 'ReLU': the activation, given by the user and not by the inspected file
+    accuracy: float | None = None  # unused, but in recorded runs; see `FileScored`
     accuracy_of: int = 0
-    began_with: int = 0  # probe examples, where another number has been chosen since
-    watched: str = ""  # 'ResNet of train.py': another program trains it, we only look (`watch`)
+    began_with: int = 0  # initial number of probe examples, if it was changed since
+    watched: str = ""  # 'ResNet of train.py': trained by another program, with `watch`
 
 
 @dataclass(frozen=True)
 class SettingsIgnored(Event):
-    """Settings of the run that begins have no effect in it; a sentence for each."""
+    """Settings that have no effect in the run that is starting; a sentence for each."""
 
     sentences: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class StepsNotCaptured(Event):
-    """Steps on this card are taken one operation at a time, slower than as graphs."""
+    """Steps on this GPU run one operation at a time, which is slower than as CUDA graphs."""
 
     step: int
     reason: str
@@ -119,22 +120,25 @@ class StepsNotCaptured(Event):
     @property
     def sentence(self) -> str:
         return (
-            f"From step {self.step:,} on, steps are not launched as CUDA graphs but one operation "
-            f"at a time, which is slower and gives the same numbers: {self.reason}."
+            f"From step {self.step:,} on, steps run one operation at a time, not as CUDA graphs. "
+            f"This is slower, but gives the same numbers: {self.reason}."
         )
 
 
 @dataclass(frozen=True)
 class CancelLoading(Command):
-    """Stop reading data: what wanted them is refused, and the run in progress goes on. It is obeyed
-    at once, not between two steps."""
+    """Stop reading data: the command that needed them is refused, and the current run continues.
+
+    It takes effect at once, not between two steps.
+    """
 
     title = "stop reading data"
 
 
 @dataclass(frozen=True)
 class Measured(Event):
-    """Loss and accuracy (0…1). Train: mean over the steps since the last; test: whole set."""
+    """Loss and accuracy (0…1): train, the mean over the steps since the last; test, the
+    whole set."""
 
     step: int
     epoch: float
@@ -160,40 +164,40 @@ class Advance(Command):
 
 @dataclass(frozen=True)
 class Running(Event):
-    """Training goes on."""
+    """Training continues."""
 
     step: int
 
 
 @dataclass(frozen=True)
 class Pause(Command):
-    """Stop between two steps, keep everything."""
+    """Stop between two steps and keep everything."""
 
     title = "pause"
 
 
 @dataclass(frozen=True)
 class Paused(Event):
-    """Training has stopped between two steps."""
+    """Training stopped between two steps."""
 
     step: int
 
 
 @dataclass(frozen=True)
 class Finished(Event):
-    """The run reached its last epoch (it can be resumed for more)."""
+    """The run reached its last epoch; it can be resumed for more."""
 
     step: int
 
 
 @dataclass(frozen=True)
 class Diverged(Event):
-    """A number of the run is no longer finite; it stands at this step.
+    """A number of the run is no longer finite; it stops at this step.
 
-    `what`: 'loss', of a training batch, or 'weights'. `last_finite`: the last step that is known to
-    have had a finite loss, 0 where the first had none; None: not known. `back_to`: the step of the
-    newest finite state that is kept, which `GoBack` puts back; None where none is. `stored`: it is
-    a checkpoint of the run's folder, not a copy from before a change.
+    `what`: 'loss', of a training batch, or 'weights'. `last_finite`: the last step known to have a
+    finite loss, 0 if not even the first had one, None if unknown. `back_to`: the step of the newest
+    finite state, which `GoBack` restores; None if there is none. `stored`: that state is a
+    checkpoint in the run's folder, not a copy from before a change.
     """
 
     step: int
@@ -210,29 +214,32 @@ class Diverged(Event):
 
     @property
     def sentence(self) -> str:
-        """What happened, and how far back the newest finite state is."""
-        said = self.what_happened
+        """The event, and the step of the newest finite state."""
+        text = self.what_happened
         if self.last_finite and self.what == "loss":
-            said = f"{said[:-1]} (last: step {self.last_finite:,})."
+            text = f"{text[:-1]} (last: step {self.last_finite:,})."
         if self.back_to is None:
-            return f"{said} No earlier state is kept: reset the run with a smaller learning rate."
+            return f"{text} There is no earlier state: reset the run with a smaller learning rate."
         if self.last_finite is None or self.back_to < self.last_finite:
             kept = "checkpoint" if self.stored else "copy"
-            said += f" The newest {kept} before is of step {self.back_to:,}."
-        return said
+            text += f" The newest {kept} before is from step {self.back_to:,}."
+        return text
 
 
 @dataclass(frozen=True)
 class Reset(Command):
-    """Begin the current run again with the same configuration and seed."""
+    """Restart the current run with the same configuration and seed."""
 
     title = "reset"
 
 
 @dataclass(frozen=True)
 class GoBack(Command):
-    """Put a diverged run back to its newest finite state: weights, optimiser, regime, wiring and
-    settings. The steps count on, and the run is paused."""
+    """Restore the newest finite state of a diverged run: weights, optimiser, regime, wiring,
+    settings.
+
+    The step counter keeps running, and the run is paused.
+    """
 
     title = "go back to the last finite state"
     steers = True
@@ -242,7 +249,7 @@ class GoBack(Command):
 class SwapRegime(Command):
     """Change the gating regime at the next step (THEORY §1, 'Swapping in mid-run').
 
-    `restart_value` redraws the value network too; it is meant for FL, where it is the default.
+    `restart_value` also redraws the value network, as is usual for FL.
     """
 
     title = "swap to {regime}"
@@ -254,7 +261,7 @@ class SwapRegime(Command):
 
 @dataclass(frozen=True)
 class RegimeSwapped(Event):
-    """The regime changed; each tuple names groups ('value weights', 'feature weights', …)."""
+    """The regime changed; each tuple lists groups ('value weights', 'feature weights', …)."""
 
     step: int
     before: str
@@ -265,20 +272,20 @@ class RegimeSwapped(Event):
     copied: tuple[str, ...]
     source: str = ""  # 'resnet18.pth' where the gates came from a file
     parameters_feature: int = 0
-    undone: str = ""  # 'Undo gates of resnet18.pth': both networks as they were …
-    of_step: int = 0  # … at this step
-    undone_steps: int | None = None  # that no longer count for the order of the data since; None:
-    # not recorded (the versions before put only the networks back)
+    undone: str = ""  # 'Undo gates of resnet18.pth': both networks are restored …
+    of_step: int = 0  # … from this step
+    undone_steps: int | None = None  # steps that no longer count for the order of the data; None:
+    # not recorded (earlier versions restored only the networks)
 
     @property
     def sentence(self) -> str:
         if self.undone:
             change = "" if self.before == self.after else f" ({self.before} → {self.after})"
             if self.of_step == self.step:
-                return f"{self.undone}{change} at step {self.step:,}: as if it had not been done."
+                return f"{self.undone}{change} at step {self.step:,}: as if it never happened."
             return (
-                f"{self.undone}{change}: networks, optimiser and dials are those of step "
-                f"{self.of_step:,}, and the run goes on from step {self.step:,}."
+                f"{self.undone}{change}: networks, optimiser and settings are those of step "
+                f"{self.of_step:,}, and the run continues from step {self.step:,}."
             )
         parts = [
             f"{word}: {', '.join(names)}"
@@ -298,7 +305,7 @@ class RegimeSwapped(Event):
 
 @dataclass(frozen=True)
 class Rewire(Command):
-    """Value layer l uses gate layer order[l] from the next step on (0-based permutation)."""
+    """Value layer l uses gate layer order[l] from the next step on (a 0-based permutation)."""
 
     title = "permute the gate layers"
     undo = UndoPolicy("order of the gate layers", setting="the order of the gate layers")
@@ -310,8 +317,8 @@ class Rewire(Command):
 class Rotate(Command):
     """Rotate the gate layers from the next step on, the same for every example.
 
-    The gates of value layer l by `rotation[l]` units, and in a map by `shift[l]` rows and columns;
-    an empty list rotates nothing.
+    The gates of value layer l are rotated by `rotation[l]` units and, in a feature map, by
+    `shift[l]` rows and columns; empty lists do not rotate.
     """
 
     title = "rotate the gates"
@@ -357,7 +364,7 @@ class SetValueInput(Command):
 
 @dataclass(frozen=True)
 class SetPace(Command):
-    """Take at most this many steps a second; 0: no limit."""
+    """Take at most this many steps per second; 0: no limit."""
 
     title = "set the pace"
     steers = True
@@ -367,7 +374,7 @@ class SetPace(Command):
 
 @dataclass(frozen=True)
 class SettingChanged(Event):
-    """A setting changed: learning rate, β, value input and pace as they are now."""
+    """A setting changed: the current learning rate, β, value input and pace."""
 
     step: int
     learning_rate: float
@@ -378,8 +385,8 @@ class SettingChanged(Event):
 
 @dataclass(frozen=True)
 class Undo(Command):
-    """Put the run back to before its last change: weights, optimiser, regime, wiring, settings and
-    order of the data. Of a change of the probe set, only that."""
+    """Restore the run from before its last change: weights, optimiser, regime, wiring, settings and
+    order of the data. If that changed the probe set, restore only the probe set."""
 
     title = "undo"
     steers = True
@@ -387,16 +394,16 @@ class Undo(Command):
 
 @dataclass(frozen=True)
 class UndoSetting(Command):
-    """Put back only the order, rotation or setting that was changed last; weights and optimiser
-    stay as they are."""
+    """Restore only the order, rotation or setting that was changed last; keep weights and
+    optimiser."""
 
-    title = "put only the setting back"
+    title = "undo only the setting"
     steers = True
 
 
 @dataclass(frozen=True)
 class UndoMany(Command):
-    """Undo so many changes, the newest first, or redo so many where the number is negative."""
+    """Undo this many changes, the newest first; if negative, redo as many."""
 
     title = "undo {changes} changes"
     steers = True
@@ -406,7 +413,7 @@ class UndoMany(Command):
 
 @dataclass(frozen=True)
 class Redo(Command):
-    """Make the last change that was undone once more."""
+    """Redo the last change that was undone."""
 
     title = "redo"
     steers = True
@@ -414,7 +421,7 @@ class Redo(Command):
 
 @dataclass(frozen=True)
 class UndoChanged(Event):
-    """What would be undone and redone next, in words; '' where there is nothing."""
+    """The next changes to undo and redo, in words; '' if there are none."""
 
     undo: str = ""
     redo: str = ""
@@ -422,9 +429,9 @@ class UndoChanged(Event):
 
 @dataclass(frozen=True)
 class ListedChange:
-    """One change in words ('regime FR-II'), and the step before which it was made.
+    """A change in words ('regime FR-II'), and the step before which it was made.
 
-    `setting`: what can be put back alone, with the weights kept: 'the learning rate'; else ''.
+    `setting`: what can be restored on its own, keeping the weights, 'the learning rate'; or ''.
     """
 
     step: int
@@ -434,15 +441,16 @@ class ListedChange:
 
 @dataclass(frozen=True)
 class ChangesListed(Event):
-    """All changes of the run that can be undone, the oldest first, and those that were undone and
-    can be done again, the next one first."""
+    """All changes of the run that can be undone, oldest first, and those that can be redone, next
+    first."""
 
     done: tuple[ListedChange, ...] = ()
     undone: tuple[ListedChange, ...] = ()
 
     @property
     def setting(self) -> str:
-        """What `UndoSetting` would put back: 'the learning rate'; '' where there is nothing."""
+        """The setting that `UndoSetting` would restore, 'the learning rate'; '' if there is
+        none."""
         return self.done[-1].setting if self.done else ""
 
 
@@ -450,10 +458,12 @@ Change = RegimeSwapped | Rewired | SettingChanged | ProbeSetChanged
 
 
 def probe_digest_at(run: RunStarted, changes: tuple[Event, ...], step: int) -> str:
-    """Of the probe set that a run was read on at a step, by the events of its log; '' where that
-    cannot be told: another was chosen at just this step."""
-    chosen = [one for one in changes if isinstance(one, ProbeSetChanged)]
-    if any(one.step == step for one in chosen):
+    """Return the digest of a run's probe set at a step, from the events of its log.
+
+    It is '' if unknown, because another probe set was chosen at just this step.
+    """
+    changed = [event for event in changes if isinstance(event, ProbeSetChanged)]
+    if any(event.step == step for event in changed):
         return ""
-    before = [one for one in chosen if one.step < step]
+    before = [event for event in changed if event.step < step]
     return before[-1].digest if before else run.probe_set.digest

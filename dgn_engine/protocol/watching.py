@@ -1,4 +1,4 @@
-"""Commands that choose what is read of a network, for which examples, and what was read."""
+"""Commands that choose the probes and the examples they use, and their events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dgn_engine.protocol.messages import Command, Event, UndoPolicy
 if TYPE_CHECKING:
     from dgn_engine.protocol.frames import Array
 
-ReadOn = tuple[int, int, str]  # probe examples, out of how many, of which set
+ReadOn = tuple[int, int, str]  # examples used, out of how many, of which probe set
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class ProbeRequest:
 
 @dataclass(frozen=True)
 class Watch(Command):
-    """Compute just these probes from now on; replaces the previous request."""
+    """Compute exactly these probes from now on; replaces the previous request."""
 
     title = "watch"
 
@@ -34,7 +34,7 @@ class Watch(Command):
 
 @dataclass(frozen=True)
 class SetWatchShare(Command):
-    """Let all that is not training take this share (0…1) of a run's time from now on."""
+    """Let everything except training take this fraction (0…1) of a run's time from now on."""
 
     title = "watch with a share of {share:.0%}"
 
@@ -43,8 +43,10 @@ class SetWatchShare(Command):
 
 @dataclass(frozen=True)
 class ReportWindow(Command):
-    """What the window's thread has taken since the last report, in processor seconds, and in which
-    process: it is charged to the budget of watching."""
+    """Report the processor seconds of the window's thread since the last report, and its process.
+
+    They are charged to the budget of watching.
+    """
 
     title = "report the window's time"
 
@@ -55,7 +57,7 @@ class ReportWindow(Command):
 
 @dataclass(frozen=True)
 class ProbesLeft(Event):
-    """Nobody watches these probes any more: from here on their traces have no points."""
+    """These probes are no longer watched: their traces have no points from here on."""
 
     step: int
     probes: tuple[str, ...]
@@ -63,7 +65,7 @@ class ProbesLeft(Event):
 
 @dataclass(frozen=True)
 class CancelReading(Command):
-    """Do not make these readings better than they are now, those of a compared network either."""
+    """Stop improving these readings, including those of a compared network."""
 
     title = "cancel the reading"
 
@@ -72,18 +74,18 @@ class CancelReading(Command):
 
 @dataclass(frozen=True)
 class GoOnReading(Command):
-    """Go on with readings that were cancelled, or that failed."""
+    """Resume readings that were cancelled or failed."""
 
-    title = "go on with the reading"
+    title = "resume the reading"
 
     probes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class ProbeSet:
-    """The training examples that feed every kernel panel, sorted by class.
+    """The training examples used by every kernel panel, sorted by class.
 
-    The last `drawn` are the user's own: their indices and their class lie behind those of the data.
+    The last `drawn` are the user's own: their indices and class come after those of the data.
     """
 
     indices: tuple[int, ...]
@@ -94,13 +96,14 @@ class ProbeSet:
 
     @property
     def classes(self) -> int:
-        """How many the data have."""
+        """The number of classes in the data."""
         return len(self.class_names) - (self.drawn > 0)
 
 
 @dataclass(frozen=True)
 class SetProbeExamples(Command):
-    """Choose so many probe examples, as a new run with this number would; all panels share them."""
+    """Choose this many probe examples, as a new run with this number would; all panels share
+    them."""
 
     title = "choose {examples} probe examples"
     undo = UndoPolicy("number of probe examples", reads=True)
@@ -110,8 +113,10 @@ class SetProbeExamples(Command):
 
 @dataclass(frozen=True)
 class ChooseProbeSet(Command):
-    """Make the probe set of these examples: a `ProbeChoice` as text, '' for one balanced over all
-    classes. Training does not notice."""
+    """Choose the probe set: a `ProbeChoice` as text, '' to balance it over all classes.
+
+    Training is not affected.
+    """
 
     title = "choose the probe set"
     undo = UndoPolicy("probe set", reads=True)
@@ -121,7 +126,7 @@ class ChooseProbeSet(Command):
 
 @dataclass(frozen=True)
 class ChooseMisclassified(Command):
-    """Make it of training examples that the network, as it is now, gets wrong."""
+    """Make the probe set of training examples that the network currently misclassifies."""
 
     title = "choose misclassified examples"
     undo = UndoPolicy("probe set", reads=True)
@@ -129,8 +134,8 @@ class ChooseMisclassified(Command):
 
 @dataclass(frozen=True)
 class ProbeSetChanged(Event):
-    """Another probe set was asked for, of so many examples; `digest` of the one that was chosen,
-    `choice` as the setting `probe_set` has it."""
+    """Another probe set of this many examples was chosen; `digest` identifies it, `choice` is its
+    text in the setting `probe_set`."""
 
     step: int
     examples: int
@@ -140,8 +145,8 @@ class ProbeSetChanged(Event):
 
 @dataclass(frozen=True)
 class ListExamples(Command):
-    """List training examples to choose from: so many from place `first` among those of class
-    `label` (-1: of all classes)."""
+    """List `count` training examples to choose from, starting at `first`, among those of class
+    `label` (-1: all classes)."""
 
     title = "list examples"
 
@@ -152,8 +157,8 @@ class ListExamples(Command):
 
 @dataclass(frozen=True)
 class ExamplesListed(Event):
-    """The answer to `ListExamples`: `found` are those asked for, in the order of the data, out of
-    `total` of the class `label` (-1: of all)."""
+    """The answer to `ListExamples`: `found` are the requested examples, in the order of the data,
+    out of `total` of the class `label` (-1: all)."""
 
     label: int
     first: int
@@ -163,12 +168,12 @@ class ExamplesListed(Event):
 
 @dataclass(frozen=True)
 class ProbeExamples(Event):
-    """What the probe examples look like; it holds as long as `probe_set` is the probe set.
+    """The pictures of the probe examples, valid as long as `probe_set` is the probe set.
 
     `pixels`: uint8 (n, H, W) or (n, H, W, 3), in this `shape`; `numbers`: float32 (n, d) of
-    examples that are no images. Bytes, because nobody can write to them. `missing`: why there is
-    neither; `remark`: how the pictures were made, where they are not the pixels as they are. Both
-    are sentences, or empty.
+    examples that are not images. They are bytes, which are immutable. `missing`: why there is
+    neither; `remark`: how the pictures were made, if they are not the raw pixels. Both are
+    sentences, or empty.
     """
 
     probe_set: ProbeSet
@@ -177,20 +182,20 @@ class ProbeExamples(Event):
     numbers: bytes = b""
     missing: str = ""
     remark: str = ""
-    one: tuple[int, ...] = ()  # the shape of an example in the data: what is drawn has it
+    one: tuple[int, ...] = ()  # the shape of an example in the data, and of drawn ones
 
     @property
     def images(self) -> Array | None:
-        """(n, H, W) or (n, H, W, 3), uint8, read-only; None where they are no images."""
+        """(n, H, W) or (n, H, W, 3), uint8, read-only; None if they are not images."""
         if not self.pixels:
             return None
-        import numpy as np  # recorded runs are listed without it
+        import numpy as np  # listing recorded runs must not import numpy
 
         return np.frombuffer(self.pixels, np.uint8).reshape(self.shape)
 
     @property
     def vectors(self) -> Array | None:
-        """(n, d), float32, read-only; None where they are images, or nothing is known."""
+        """(n, d), float32, read-only; None if they are images, or unknown."""
         if not self.numbers:
             return None
         import numpy as np
@@ -200,16 +205,16 @@ class ProbeExamples(Event):
 
 @dataclass(frozen=True)
 class ProbeScalars(Event):
-    """The scalars of a probe's reading, so that no point of a trace is lost with a frame."""
+    """The scalars of a reading; sent apart from frames, so that traces lose no points."""
 
     step: int
     probe: str
     values: Mapping[str, float]
-    examples: int = 0  # probe examples that were read; 0: all with which the run began
-    of: int = 0  # all that there were, where fewer were read: 32 of 64 are not 32 that were chosen
-    chosen: str = ""  # of which set, where not of that with which the run began
+    examples: int = 0  # probe examples used; 0: all of the initial probe set
+    of: int = 0  # their total, if fewer were used: 32 of 64 are not a set of 32
+    chosen: str = ""  # the probe set, if not the initial one
 
     @property
     def read_on(self) -> ReadOn:
-        """Values with the same belong to one trace."""
+        """The sample of the reading; values with the same sample belong to one trace."""
         return self.examples, self.of, self.chosen

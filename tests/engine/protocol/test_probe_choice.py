@@ -18,11 +18,11 @@ from tests.refusals import refused
         ("", ProbeChoice(), "balanced over the classes"),
         ("classes 3, 8", ProbeChoice(classes=("3", "8")), "classes 3, 8"),
         ("classes 3", ProbeChoice(classes=("3",)), "class 3"),
-        (" rows 5,0,5 ;", ProbeChoice(rows=(5, 0)), "2 chosen by hand"),
+        (" rows 5,0,5 ;", ProbeChoice(rows=(5, 0)), "2 selected"),
         (
             "rows 1,2; drawn ab-_",
             ProbeChoice(rows=(1, 2), drawn=("ab-_",)),
-            "2 chosen by hand, and 1 drawn",
+            "2 selected, and 1 drawn",
         ),
     ],
 )

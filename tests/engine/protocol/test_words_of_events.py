@@ -44,14 +44,14 @@ DIED = EngineRestarted("signal 9", 1234, 1200, ("regime FL", "β"))
         (CheckProgress(1, "Reading mnist", 0.404), "mnist, 40 %"),
         (FileScored(2, "x.pt", DataConfig(), 0, 0, 360), "360"),
         (FileScored(2, "x.pt", DataConfig(), 931, 1000, 10_000), "93.1 % 1,000 10,000"),
-        (FileScored(2, "x.pt", DataConfig(), 36, 36, 36), "100.0 % 36 test"),
+        (FileScored(2, "x.pt", DataConfig(), 36, 36, 36), "100.0 % test 36"),
         (FileScored(2, "x.pt", DataConfig(), 0, 0, 36, "why"), "why"),
         (TrainedOn(0, "x.pt", "FL", "What differs."), "x.pt FL differs"),
         (Working("Reading mnist", 0.0), "mnist, 0 %"),
-        (DIED, "(signal 9) 1,234; 1,200: 34 steps FL, β"),
-        (dataclasses.replace(DIED, died_at=1201), "1,201; 1,200: 1 step"),
-        (dataclasses.replace(DIED, died_at=3), "3; 1,200: no step"),
-        (dataclasses.replace(DIED, step=0), "seed: 1,234 steps"),
+        (DIED, "(signal 9) 1,234. 1,200; 34 steps FL, β"),
+        (dataclasses.replace(DIED, died_at=1201), "1,201. 1,200; last step"),
+        (dataclasses.replace(DIED, died_at=3), "3. 1,200; no step"),
+        (dataclasses.replace(DIED, step=0), "seed; 1,234 steps"),
         (
             EngineRestarted("x", 5, 5, (), ("swap", "pause", "reset", "undo", "redo")),
             "swap, pause, reset 2 more",
@@ -72,7 +72,7 @@ def test_a_sentence_leaves_out_what_nothing_is_to_be_said_of() -> None:
     bare = RegimeSwapped(7, "DL", "FL", (), (), (), ())
     assert bare.sentence == "DL → FL at step 7."
     assert Working("Reading").sentence == "Reading"
-    assert "1 step is" in dataclasses.replace(DIED, died_at=1201).sentence
+    assert "the last step is" in dataclasses.replace(DIED, died_at=1201).sentence
     assert "β" not in EngineRestarted("x", 5, 5).sentence
 
 
@@ -89,7 +89,7 @@ def test_what_thins_out_is_named(
 ) -> None:
     event = runs.RecordThinned(1200, frames, checkpoints, 16 << 20)
     _, _, said = event.sentence.partition("16 MiB at step 1,200: old ")
-    assert said.startswith(f"{what} thin")
+    assert said.startswith(f"{what} are thinned")
 
 
 def test_a_fault_keeps_its_traceback_and_what_the_user_can_mend_is_one_sentence() -> None:

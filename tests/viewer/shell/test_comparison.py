@@ -165,7 +165,7 @@ def test_an_inspected_network_is_shown_and_the_window_says_that_nothing_is_train
     run = window.registry["run.toggle"]
     assert not run.isEnabled()
     assert "early.safetensors" in run.toolTip()
-    qtbot.waitUntil(lambda: "right on " in window.run_views.banners[0].texts()[0])
+    qtbot.waitUntil(lambda: "test accuracy (" in window.run_views.banners[0].texts()[0])
     (said,) = window.run_views.banners[0].texts()
     assert "early.safetensors on digits" in said
     assert "360" in said
