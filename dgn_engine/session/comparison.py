@@ -1,4 +1,4 @@
-"""A network of a file, or a recorded run, compared with the current run."""
+"""Compare a network of a file, or a recorded run, with the current run."""
 
 from __future__ import annotations
 
@@ -45,19 +45,21 @@ from dgn_engine.training.readings.executor_choice import ExecutorChoice
 from dgn_engine.training.readings.probe_schedule import ProbeSchedule
 from dgn_engine.training.run import Run
 
-_ONLY_SHOWN = "the run on show is not trained, and no other network is read on its examples."
-MOST_SCALARS = 1000  # that wait to be taken
+_ONLY_SHOWN = "the recorded run is not training, so no other network can be read on its examples."
+MOST_SCALARS = 1000  # waiting to be taken
 ATTEMPTS = 5  # to read a checkpoint of a run that is being written
 
 
 class ComparisonSource(Protocol):
-    """Makes the network to compare with, for the probe examples of now; may raise `UserError`."""
+    """Makes the network to compare with, for the current probe examples; may raise `UserError`."""
 
     def __call__(
         self, inputs: ProbeInputs | None
     ) -> tuple[ImportedNetwork | None, ComparisonOpened]:
-        """The network, if there is one, and the event that opens the comparison. `inputs`: None
-        while a recorded run is shown, on whose examples no network is read."""
+        """Return the network, if there is one, and the event that opens the comparison.
+
+        `inputs` is None while a recorded run is shown: no network is read on its examples.
+        """
 
 
 class Comparison:
@@ -66,14 +68,14 @@ class Comparison:
     def __init__(self, emit: Callable[[Event], None], executors: ExecutorChoice) -> None:
         self._emit = emit
         self._executors = executors
-        self.source: ComparisonSource | None = None  # what it was opened with
+        self.source: ComparisonSource | None = None
         self._network: FrozenNetwork | None = None
         self._requests: tuple[ProbeRequest, ...] = ()
-        self._scalars: list[ProbeScalars] = []  # of its readings, since they were taken
-        self.number = 0  # of the comparison that was opened last, from 1
+        self._scalars: list[ProbeScalars] = []  # since the last `take_scalars`
+        self.number = 0  # of the newest comparison, from 1
 
     def open(self, source: ComparisonSource, inputs: ProbeInputs | None) -> None:
-        """Begin; where this raises `UserError`, the comparison before stays."""
+        """Open a comparison; if this raises `UserError`, the previous one stays open."""
         imported, opened = source(inputs)
         recorded = None
         if isinstance(source, RecordedSource | HeldSource):
@@ -101,51 +103,56 @@ class Comparison:
     def compare_run(
         self, command: CompareRun, shown: ReadableNetwork | None, recorded: bool
     ) -> None:
-        """Compare with a recorded run; `recorded`: so is the run on show, whose frames are compared
-        with those of the other."""
+        """Compare with a recorded run.
+
+        `recorded`: the shown run is a recorded one too, so that frames are compared with frames.
+        """
         if shown is None and not recorded:
             raise UserError(
-                f"There is no run: start one, or open a recorded one, before you "
+                f"There is no run: start one or open a recorded one before you "
                 f"{command.in_words()}.",
                 kind="no-run",
             )
         self.compare(RecordedSource(Path(command.folder), command.step), shown)
 
     def compare_held(self, command: CompareHeld, run: Run, current: Callable[[], int]) -> None:
-        """Compare with an earlier step of `run`; `current`: the number of the run that is trained
-        now."""
+        """Compare with an earlier step of `run`; `current` returns the number of the run in
+        progress."""
         started = run.started(paused=True)
         self.compare(HeldSource(started, run.config, command.step, current), run)
 
     def compare(self, source: ComparisonSource, shown: ReadableNetwork | None) -> None:
         """Compare what is shown (None: a recorded run) with another network or run.
 
-        Raises `UserError` where that cannot be, and the comparison before stays.
+        Raises:
+            UserError: They cannot be compared; the previous comparison stays open.
         """
         self.open(source, None if shown is None else probe_inputs_of(shown))
         if shown is not None:
             shown.probe_schedule.invalidate_comparing()
 
     def move(self, found: ImportedNetwork) -> None:
-        """It trains elsewhere, and these are its weights now: what is read next is read of them,
-        and what was read stays until then. Raises `UserError`."""
+        """Use the new weights of a network that trains elsewhere for all further readings.
+
+        Existing readings are kept until then. Raises `UserError`.
+        """
         if self._network is not None:
             self._network.move(found)
 
     def take_scalars(self) -> tuple[ProbeScalars, ...]:
-        """Those of the readings since the last time."""
+        """Return the scalars of the readings since the last call."""
         taken, self._scalars = self._scalars, []
         return tuple(taken)
 
     def _hear(self, event: Event) -> None:
-        """Its scalars belong to no run of ours, and wait here for who asks."""
+        """Keep scalars for `take_scalars`, since they belong to no run here; emit other events."""
         if not isinstance(event, ProbeScalars):
             self._emit(event)
         elif len(self._scalars) < MOST_SCALARS:
             self._scalars.append(event)
 
     def renew(self, inputs: ProbeInputs | None) -> None:
-        """Another run has begun (None: there is none): compare with it, or say why not."""
+        """Reopen the comparison for a new run (None: there is none), or say why it was closed."""
         if self.source is None:
             return
         try:
@@ -156,7 +163,7 @@ class Comparison:
             self.close(f"The comparison was closed: {refusal}")
 
     def close(self, reason: str = "", shown: ReadableNetwork | None = None) -> None:
-        """End it; `shown` has what it read beside the other network no more."""
+        """End the comparison; `shown` drops its readings that depend on it."""
         if self.source is not None:
             self._release()
             self.source = self._network = None
@@ -165,22 +172,23 @@ class Comparison:
             shown.probe_schedule.invalidate_comparing()
 
     def watch(self, requests: tuple[ProbeRequest, ...]) -> None:
-        """Read the same probes as of the run."""
+        """Compute the same probes as for the run."""
         self._requests = requests
         if self._network is not None:
             self._network.probe_schedule.watch(requests)
 
     def read_next(self) -> bool:
-        """Read at most one probe, so that a step is never held up by all; whether it did."""
+        """Compute at most one probe, so that the next step is not delayed; return whether one was
+        due."""
         return self._network is not None and self._network.read_next()
 
     def gates(self) -> tuple[Tensor, ...] | None:
-        """The gates of the other network on the probe examples; None where there is none."""
+        """Return the gates of the compared network on the probe examples; None if there is none."""
         return None if self._network is None else self._network.gates
 
     @property
     def probe_schedule(self) -> ProbeSchedule | None:
-        """That of the other network; None where there is none."""
+        """The schedule of the compared network; None if there is none."""
         return None if self._network is None else self._network.probe_schedule
 
     def _release(self) -> None:
@@ -206,10 +214,10 @@ def of_listing(listing: CheckpointContents) -> ComparisonSource:
 
 @dataclass(frozen=True)
 class RecordedSource:
-    """A recorded run: its scores, and its network as a checkpoint has it (`step` None: the newest).
+    """A recorded run: its scores, and its network from a checkpoint (`step` None: the newest).
 
-    Where there is no checkpoint of that step, or its network takes other inputs, it is compared by
-    its recorded frames, and where it has none by its scores alone; either is said.
+    Without a checkpoint of that step, or if its network takes other inputs, its recorded frames are
+    compared; without frames, only its scores. Either is reported.
     """
 
     folder: Path
@@ -242,11 +250,13 @@ class RecordedSource:
             if inputs is None:
                 raise UserError(_ONLY_SHOWN, kind="only-shown")
             snapshot = _loaded(reader, self.step)
-            if self.step is not None:  # a change at its step may be later than it
+            if self.step is not None:  # a change at that step may come after the checkpoint
                 opened = replace(opened, config=_config_at(snapshot, opened.config))
             return _network_of(reader, snapshot, inputs.shape), opened
         except UserError as refusal:
-            frames = (one for one in reader.frames if self.step is None or one.step <= self.step)
+            frames = (
+                frame for frame in reader.frames if self.step is None or frame.step <= self.step
+            )
             if reader.started is not None and any(True for _ in frames):
                 return None, replace(opened, about="recorded frames", name=name)
             if not opened.scores or self.step is not None:
@@ -255,19 +265,20 @@ class RecordedSource:
             return None, replace(opened, remark=f"Only its scores are compared: {refusal}{lost}")
 
     def _counted(self, reader: RunReader) -> Iterator[Event]:
-        """The events up to the step that is compared with; all of them where there is none."""
+        """Yield the events up to the compared step; all of them if there is none."""
         for event in reader.log.each_event():
             if self.step is None or getattr(event, "step", 0) <= self.step:
                 yield event
 
     def frames(self, network: ImportedNetwork | None) -> ComparedFrames | None:
-        """Where its frames lie; None where there are none. They are shown where no `network` of it
-        is read."""
+        """Return where its frames are, to be shown if `network` is None; None if it has none."""
         reader = RunReader(self.folder)
         if reader.started is None or not reader.frames:
             return None
         changes = tuple(
-            e for e in map(plain_event, reader.log.each_event()) if isinstance(e, Change)
+            event
+            for event in map(plain_event, reader.log.each_event())
+            if isinstance(event, Change)
         )
         step = None
         if network is None:
@@ -277,9 +288,9 @@ class RecordedSource:
 
 @dataclass(frozen=True)
 class HeldSource:
-    """An earlier step of a run that is not recorded; the window holds its frames.
+    """An earlier step of an unrecorded run; the window has its frames in memory.
 
-    `started`, `config`: of the run; `current`: the number of the run that is trained now.
+    `started` and `config` are the run's; `current` returns the number of the run in progress.
     """
 
     started: RunStarted
@@ -291,9 +302,9 @@ class HeldSource:
         self, inputs: ProbeInputs | None
     ) -> tuple[ImportedNetwork | None, ComparisonOpened]:
         if self.current() != self.started.run:
-            words = "its steps were held in memory, and went with their run."
+            words = "its steps were only in memory, and are gone since their run ended."
             raise UserError(words, kind="other-run")
-        about, regime = "held in memory", self.config.gating.regime
+        about, regime = "in memory", self.config.gating.regime
         opened = ComparisonOpened("this run", about, regime, (), config=self.config)
         return None, replace(opened, step=self.step, at_step=self.step)
 
@@ -302,7 +313,7 @@ class HeldSource:
 
 
 def _name(reader: RunReader) -> str:
-    """Of its folder, or what it changes where it is a branch."""
+    """Return the name of its folder, or its changes if it is a branch."""
     origin = origin_of(reader.info)
     if origin is not None:
         return origin.changes.name_from(origin.step)
@@ -312,8 +323,10 @@ def _name(reader: RunReader) -> str:
 def network_at(
     reader: RunReader, input_shape: tuple[int, ...], step: int | None = None
 ) -> ImportedNetwork:
-    """The network of a recorded run as a checkpoint has it. Raises `UserError` where there is
-    none, or it is for other inputs."""
+    """Return the network of a recorded run from a checkpoint.
+
+    Raises `UserError` if there is none, or it takes other inputs.
+    """
     return _network_of(reader, _loaded(reader, step), input_shape)
 
 
@@ -327,7 +340,7 @@ def _network_of(
 
 
 def _config_at(snapshot: run_checkpoints.Snapshot, known: RunConfig | None) -> RunConfig | None:
-    """`known` with the settings that can change while a run trains, as the checkpoint has them."""
+    """Return `known` with the settings of the checkpoint that can change while a run trains."""
     if known is None:
         return None
     state, dials = snapshot.state, snapshot.state["dials"]
@@ -345,12 +358,12 @@ def _config_at(snapshot: run_checkpoints.Snapshot, known: RunConfig | None) -> R
 
 
 def _turns(each: Sequence[int]) -> tuple[int, ...]:
-    """As `Rewired` has them: empty where nothing is turned."""
+    """Return rotations as `Rewired` has them: empty if nothing is rotated."""
     return tuple(map(int, each)) if any(each) else ()
 
 
 def _loaded(reader: RunReader, step: int | None) -> run_checkpoints.Snapshot:
-    """Of a run that is written, a checkpoint may go while it is read: a newer one is there."""
+    """Load a checkpoint; while a run is written it may vanish, and then a newer one is loaded."""
     for _ in range(ATTEMPTS - 1):
         checkpoint = reader.checkpoint(step)
         try:
@@ -363,9 +376,9 @@ def _loaded(reader: RunReader, step: int | None) -> run_checkpoints.Snapshot:
 
 
 def _in_words(network: FrozenNetwork, assuming: str) -> str:
-    """What it is; `assuming`: the activation where a user says it and its file does not."""
-    said = ", as you said" if assuming else ""
+    """Describe a network. `assuming`: its activation, if the user gave it and the file does not."""
+    source = " (assumed)" if assuming else ""
     layers = len(network.architecture.gated_shapes)
     step = f" · step {network.step_count:,}" if network.step_count else ""
     gates = f"{layers} gate layer{'' if layers == 1 else 's'}"
-    return f"{network.regime.name}{said} · {gates} · {network.weights:,} weights{step}"
+    return f"{network.regime.name}{source} · {gates} · {network.weights:,} weights{step}"

@@ -1,6 +1,6 @@
-"""The engine without its thread: carries out commands, takes steps, publishes what was read.
+"""The engine without its thread: carries out commands, takes steps, publishes readings.
 
-Open it to see what a command does: `Engine._all_handlers` is the table of all handlers.
+To see what a command does, look it up in `Engine._all_handlers`, the table of all handlers.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from dgn_engine.session.training_loop import TrainingLoop
 from dgn_engine.session.undo import UndoHistory
 from dgn_engine.training.run import Run
 
-LOOK_EVERY = 0.005  # seconds between two looks at what is due, where steps are quicker
-# What a page asks for while it is seen: steps and readings cost afterwards what they did before.
+LOOK_EVERY = 0.005  # seconds between two checks of what is due, if steps are quicker
+# Requests of a visible page: they do not change the cost of later steps and readings.
 _ASIDE = (
     branches.ListCheckpoints,
     branches.HoldCheckpoint,
@@ -39,7 +39,8 @@ _ASIDE = (
 
 
 class Engine:
-    """Holds at most one run. `obey` and `advance` never raise: trouble becomes events."""
+    """The engine, with at most one run. `handle_command` and `advance` never raise: errors become
+    events."""
 
     def __init__(
         self,
@@ -52,12 +53,15 @@ class Engine:
         loop: Callable[[SessionState], TrainingLoop] = TrainingLoop,
         branches: Callable[[SessionState], Branches] = Branches,
     ) -> None:
-        """`runs_root`: where every run writes its folder; empty: none is written. `cancelled`: set
-        by another thread, it ends the reading of data that is in progress."""
+        """Create an engine without a run.
+
+        `runs_root` is the folder for the folders of runs; empty: runs are not recorded. `cancelled`
+        is set by another thread to stop data that are being read.
+        """
         self._cancelled = cancelled or threading.Event()
         self._look_every = look_every
         self._data_root = data_root
-        self._look_at = 0.0  # when what is due is looked at again
+        self._look_at = 0.0  # the time of the next check of what is due
         self.state = state = SessionState(emit, publish, runs_root)
         self._files = opened = OpenedFiles(emit)
         self._loop = loop(state)
@@ -72,7 +76,7 @@ class Engine:
         self.handlers = self._all_handlers()
 
     def _all_handlers(self) -> dict[type[messages.Command], Handler]:
-        """Return what carries out each command, in the order of the modules of `protocol`."""
+        """Return the handler of each command, in the order of the modules of `protocol`."""
         state, loop, run_commands = self.state, self._loop, self._runs
         opened, readings, branch, undo = self._files, self._heavy, self._branches, self._undo
         library, comparison = state.library, state.comparison
@@ -80,7 +84,7 @@ class Engine:
         return {
             training.StartRun: run_commands.start,
             training.EstimateRun: loop.estimate,
-            # Nothing is being read any more.
+            # By now nothing is being read.
             training.CancelLoading: lambda _: self._cancelled.clear(),
             training.Resume: run_commands.resume,
             training.Advance: run_commands.resume,
@@ -172,7 +176,7 @@ class Engine:
         self.state.emit(messages.EngineReady(catalogue_here(self._data_root), torch.__version__))
 
     def obey(self, command: messages.Command) -> None:
-        """Carry out one command between two steps; the answer is an event."""
+        """Carry out one command between two steps; events are the answer."""
         self._look_at = 0.0
         if self.run is not None and isinstance(command, _ASIDE):
             self.run.budget.overhead.disturb()
@@ -182,11 +186,14 @@ class Engine:
         shown = self.state.shown
         if shown is not None and shown.probe_schedule.dropped:
             shown.probe_schedule.dropped = False
-            self._publish_shown()  # before the next step, which may be long
+            self._publish_shown()  # before the next step, which may take long
 
     def advance(self) -> None:
-        """Take one step if the run is running; then see what is due, after quick steps not after
-        each of them: looking would cost a fiftieth of the smallest ones."""
+        """Take one step if the run is running, then do what is due.
+
+        After quick steps, what is due is not checked each time: that would cost 2 % of the smallest
+        ones.
+        """
         run = self.run
         try:
             if run is not None and self.running:
@@ -196,17 +203,18 @@ class Engine:
                     return
             self._read_due()
         except Exception as error:
-            self._fail("Training stopped by a fault", error)
+            self._fail("Training stopped on an internal error", error)
         self._look_at = time.monotonic() + self._look_every
 
     def _read_due(self) -> None:
-        """Read, publish and record what is due, and take what threads and processes have done."""
+        """Read, publish and record what is due, and collect the results of threads and
+        processes."""
         state = self.state
         state.unused.give_back_due()
         if (loaded := state.library.take_loaded()) is not None:
             self._attempt(f"show {loaded.name}", lambda: self._runs.show(loaded))
         run = state.run
-        # A run with a pace leaves a card idle between its steps.
+        # A run with a pace leaves a GPU idle between steps, so readings need not wait.
         trains = run is not None and state.running and not run.control.pace
         heard = state.executors.executor.latest(run.budget if run is not None and trains else None)
         self._branches.poll(run)
@@ -217,10 +225,10 @@ class Engine:
         try:
             self._read_inspected(heard)
         except Exception as error:
-            self._fail("Inspecting stopped by a fault", error)
+            self._fail("Inspecting stopped on an internal error", error)
 
     def _read_inspected(self, heard: bool) -> None:
-        """Read one probe at a time; what does not change is not read twice."""
+        """Compute one probe at a time; a network that does not change is read once."""
         inspected, comparison = self.state.inspected, self.state.comparison
         if inspected is None:
             return
@@ -234,12 +242,12 @@ class Engine:
             self.state.publish(frame)
 
     def next_step_in(self) -> float | None:
-        """Seconds until the next step by the run's pace; None while nothing runs."""
+        """Return the seconds until the next step at the run's pace; None while nothing runs."""
         return self._loop.next_step_in()
 
     def close(self) -> None:
-        """End child processes, finish the run's folder and forget the run."""
-        self._loop.show_end()  # while there is what it may be compared with
+        """Stop child processes, finish the run's folder and drop the run."""
+        self._loop.show_end()  # while the comparison is still open
         self._branches.close()
         self._heavy.release(self.state.shown)
         self._files.close()
@@ -254,7 +262,7 @@ class Engine:
             act()
         except UserError as refusal:
             self.state.emit(messages.Refused.from_error(what, refusal))
-        except Exception as error:  # the session must outlive any fault
+        except Exception as error:  # the session must survive any internal error
             self._fail(f"{what} failed", error)
 
     def _execute(self, command: messages.Command) -> None:
@@ -265,7 +273,7 @@ class Engine:
             self._undo.remember(command, self.state.run, self.handlers[type(command)])
 
     def _open_file(self, command: files.OpenFile) -> None:
-        """A session is opened as one, under whatever name it was dropped."""
+        """Open a file; a session is opened as one, whatever its name."""
         path, shown = Path(command.path), self.state.shown
         if is_session_file(path):
             self._execute(runs.OpenSession(command.path))
@@ -274,7 +282,7 @@ class Engine:
             self._files.open(path, command.purpose, target)
 
     def _freeing(self, act: Handler) -> Handler:
-        """Return a handler after which memory is free that can be given back."""
+        """Wrap a handler that frees memory, so that it is returned to the system."""
 
         def handle(command: messages.Command) -> None:
             act(command)

@@ -1,4 +1,4 @@
-"""What a listed file leaves open of its network, and the readings of it that fit the data."""
+"""What an opened file leaves open about its network, and the readings that fit the data."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from dgn_engine.training.steps.losses import correct
 
 MOST_TRIED = 500  # examples on which a reading is tried
 _PASS = 50  # of them at once
-_FIELDS = {  # what the window calls the options of a command, and what it leaves out
+_FIELDS = {  # the window's names for command options, '' for what it leaves out
     "--activation": "the activation",
     "--geometry": "the geometry",
-    "--batchnorm": "the place of BatchNorm",
+    "--batchnorm": "the position of BatchNorm",
     "--norm-eps": "the ε of BatchNorm",
     "--order": "the order",
     "--ignore": "the tensors to ignore",
@@ -49,12 +49,12 @@ _FIELDS = {  # what the window calls the options of a command, and what it leave
 
 @dataclass(frozen=True)
 class LabelledExamples:
-    """Test examples on which readings are tried.
+    """The test examples on which readings are tried.
 
     Attributes:
-        x: (n, …) as they are stored, or as the run has them.
-        y: (n,) their class numbers.
-        normalised: whether their pixels are normalised already.
+        x: (n, …) As stored, or as the run has them.
+        y: (n,) Class numbers.
+        normalised: Whether the pixels are already normalised.
     """
 
     x: Tensor
@@ -68,8 +68,11 @@ class LabelledExamples:
         )
 
     def drawn(self, data: DataConfig, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-        """Return some of them, as a network that takes `data` has them, and their labels, on the
-        CPU; `shape`: of one as it is stored."""
+        """Return a random sample, prepared for a network that takes `data`, with labels, on the
+        CPU.
+
+        `shape` is that of one stored example.
+        """
         order = torch.randperm(len(self.y), generator=random_stream("readings", 0))
         rows = order[:MOST_TRIED].to(self.x.device)
         x = self.x[rows].reshape(len(rows), *shape).cpu()
@@ -79,8 +82,8 @@ class LabelledExamples:
 
 
 def questions_on(listing: CheckpointContents) -> tuple[OpenQuestion, ...]:
-    """Return what a file leaves open of its network; nothing where it states it, or is none that
-    could be read by saying more."""
+    """Return what a file leaves open about its network; empty if it is complete, or cannot be
+    completed."""
     if says_itself(listing):
         return ()
     try:
@@ -93,7 +96,7 @@ def questions_on(listing: CheckpointContents) -> tuple[OpenQuestion, ...]:
 
 
 def contradiction_in(listing: CheckpointContents) -> tuple[Unsaid, str] | None:
-    """Return what of `listing.reading` cannot be, whatever the data are, and why, one sentence."""
+    """Return which answer in `listing.reading` is impossible, whatever the data, and why."""
     reading = listing.reading
     about: Unsaid = "ignored"
     try:
@@ -122,14 +125,14 @@ def offered_readings(
     net: NetConfig,
     examples: LabelledExamples,
 ) -> tuple[FittingReading, ...] | None:
-    """Return the readings of a file that fit these data, or None where none is needed: the file
-    says what it is, or all was said.
+    """Return the readings of a file that fit the data; None if none are needed.
 
     Args:
-        listing: the file, with what was said of it already.
-        data: the data, and what they give.
-        net: the network of the run that goes on, which comes first where the weights fit it.
-        examples: what readings are tried on.
+        listing: The file, with the answers so far.
+        data: The configuration of the data.
+        facts: The shape and classes of the data.
+        net: The network of the current run, which comes first if the weights fit it.
+        examples: The examples to try readings on.
     """
     if says_itself(listing):
         return None
@@ -142,18 +145,18 @@ def offered_readings(
         x, y = examples.drawn(fitted, facts.shape)
     except UserError:
         return () if is_open else None
-    named = [] if net.of_file else _as_named(listing, shape, net, x, y)
-    found = (*named, *fitting_readings(listing, shape, x, y)) if is_open else tuple(named)
-    return found if found or is_open else None
+    as_run = [] if net.of_file else _as_named(listing, shape, net, x, y)
+    readings = (*as_run, *fitting_readings(listing, shape, x, y)) if is_open else tuple(as_run)
+    return readings if readings or is_open else None
 
 
 def _as_named(
     listing: CheckpointContents, shape: tuple[int, ...], net: NetConfig, x: Tensor, y: Tensor
 ) -> list[FittingReading]:
-    """The file as the network of this configuration, where its weights fit it."""
-    said = listing.reading
+    """Return the file as the network of this configuration, if its weights fit it."""
+    answers = listing.reading
     reading = FileReading(
-        batchnorm=said.batchnorm, norm_eps=said.norm_eps, ignored=said.ignored, net=net
+        batchnorm=answers.batchnorm, norm_eps=answers.norm_eps, ignored=answers.ignored, net=net
     )
     try:
         network = network_of(replace(listing, reading=reading), shape, torch.float32).network
@@ -172,12 +175,13 @@ def _as_named(
 
 
 def _is_family(reading: FileReading) -> bool:
-    """Whether the geometry names a family of networks, not how each convolution goes."""
+    """Return whether the geometry names a family of networks, not the geometry of each
+    convolution."""
     return reading.geometry.lower().startswith((TORCHVISION, RESNET))
 
 
 def _check_layers(listing: CheckpointContents) -> None:
-    """Raise `UserError` where the file contradicts what was said, as far as that is said."""
+    """Raise `UserError` if the file contradicts the answers given so far."""
     asked = {question.about for question in questions_on(listing)}
     if not asked <= {"activation", "norm_eps"}:
         return
@@ -186,5 +190,5 @@ def _check_layers(listing: CheckpointContents) -> None:
         reading = replace(reading, activation="relu")
     if "norm_eps" in asked:
         reading = replace(reading, norm_eps=EPSILON)
-    said = replace(listing, reading=reading)
-    layers_as_said(listing.file_name, sequence_in(said), reading, children_of(said))
+    answered = replace(listing, reading=reading)
+    layers_as_said(listing.file_name, sequence_in(answered), reading, children_of(answered))

@@ -1,4 +1,4 @@
-"""A recorded run that another process writes while it is shown: what came since."""
+"""Follow a recorded run that another process is writing."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ LIVE = "running"  # the status of a run that a process writes
 
 @dataclass(frozen=True)
 class RunNews:
-    """What came since the last time: events in order, the run as it is now, and whether panels
-    have something new. `again`: it went on from a checkpoint, and has to be read anew."""
+    """What is new since the last check.
+
+    `events` in order, the run as it is `now`, and whether it has something `new` for panels.
+    `again`: it was resumed from a checkpoint, and must be read from the start.
+    """
 
     events: tuple[Event, ...]
     now: LoadedRun
@@ -33,10 +36,11 @@ class RunNews:
 
 
 class FollowedRun:
-    """Reads log and frames of a run as they grow, until nobody writes it any more."""
+    """Reads the log and frames of a run as they grow, until it ends."""
 
     def __init__(self, loaded: LoadedRun, ended: str = "") -> None:
-        """`ended`: the folder of the run that ended for it, to say it again at the end."""
+        """`ended` is the folder of the run that ended when this was shown, repeated in the last
+        event."""
         self._now, self._before = loaded, ended
         reader = RunReader(loaded.folder)
         self._tail = LogTail(reader.root / folder_layout.LOG, loaded.lines)
@@ -44,22 +48,22 @@ class FollowedRun:
         self.ended = False
 
     def news(self) -> RunNews:
-        """Look once. Raises `OSError` and `UserError` where the folder cannot be read now."""
+        """Check once; raises `OSError` and `UserError` if the folder cannot be read now."""
         reader = RunReader(self._now.folder)
-        status = reader.status  # before the log: what a writer leaves at its end is not missed
+        status = reader.status  # before the log, so that no last lines are missed
         lines = self._tail.take_lines()
-        found: list[Event] = []
+        new_events: list[Event] = []
         changes: list[Event] = []
         step = self._now.step
         for line in lines:
             event = event_of(line)
             step = max(step, int(getattr(event, "step", 0)))
             if isinstance(event, Measured | ProbeScalars):
-                found.append(event)
+                new_events.append(event)
             elif isinstance(event, CHANGES):
                 changes.append(event)
         if changes:
-            found.append(HistoryReplayed(tuple(changes), self._now.events.left_out))
+            new_events.append(HistoryReplayed(tuple(changes), self._now.events.left_out))
         frame = self._newest_frame()
         step = max(step, frame.step if frame is not None else 0)
         new = frame is not self._now.frame or step != self._now.step
@@ -67,12 +71,12 @@ class FollowedRun:
         if status != LIVE:
             self.ended = True
             name = self._now.name
-            found.append(RunShown(name, status, step, replaced=self._before))
+            new_events.append(RunShown(name, status, step, replaced=self._before))
         again = any(line.name == CONTINUED for line in lines)
-        return RunNews(tuple(found), self._now, new, again)
+        return RunNews(tuple(new_events), self._now, new, again)
 
     def _newest_frame(self) -> Frame | None:
-        """The one that is shown already stays the same object."""
+        """Return the newest frame; if it is the shown one, the same object."""
         before = self._now.frame
         self._steps.renew()
         steps = self._steps.steps
@@ -80,5 +84,5 @@ class FollowedRun:
             return before
         try:
             return self._steps.at(steps[-1])
-        except UserError:  # it is looked at again soon
+        except UserError:  # tried again soon
             return before

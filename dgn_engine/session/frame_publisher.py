@@ -1,4 +1,4 @@
-"""Frames of a run that goes on: newest readings, position, and steps a second."""
+"""Frames of the run in progress: newest readings, position, and steps per second."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from dgn_engine.protocol.frames import Frame
 from dgn_engine.session.comparison import Comparison
 from dgn_engine.training.run import Run
 
-PUBLISH_EVERY = 0.8  # seconds, for the position and the rate; new readings go out at once
+PUBLISH_EVERY = 0.8  # seconds, for position and rate; new readings are published at once
 
 
 class FramePublisher:
-    """Reads the probes that are due and publishes frames of the run and its comparison."""
+    """Computes the probes that are due, and publishes frames of the run and its comparison."""
 
     def __init__(self, publish: Callable[[Frame], None], comparison: Comparison) -> None:
         self._publish = publish
@@ -27,12 +27,12 @@ class FramePublisher:
         self.rate = StepRate()
 
     def publish_due(self, run: Run, running: bool, heard: bool = False) -> Frame | None:
-        """Called after each step, and repeatedly while none is taken; `heard`: of a reading that
-        is made elsewhere.
+        """Read and publish what is due; called after each step, and repeatedly while paused.
 
-        Returns the frame if it has new readings.
+        `heard`: a reading has arrived that is computed elsewhere. Returns the frame if it has new
+        readings.
         """
-        # A diverged run has no gates to read: what was seen last stays.
+        # A diverged run has no gates to read: its last readings stay.
         due = () if run.diverged else run.probe_schedule.due(run.step_count, not running)
         if due:
             context = run.probed.context(self._comparison.gates)
@@ -40,9 +40,9 @@ class FramePublisher:
             if long:
                 frame = self.frame(run, running)
                 self._publish(replace(frame, doing=f"reading {', '.join(long)}"))
-            # Each is drawn while the next is read; not where a frame says what takes long.
-            made = None if long else partial(self._publish_frame, run, running)
-            if run.probe_schedule.read(due, context, run.step_count, not running, made):
+            # Publish each while the next is computed, unless a frame names a slow one.
+            after_each = None if long else partial(self._publish_frame, run, running)
+            if run.probe_schedule.read(due, context, run.step_count, not running, after_each):
                 run.stop_overflowed()
         new = heard or bool(due)
         if not new and running and self._waits(run):
@@ -78,6 +78,8 @@ WINDOW = 2.0  # seconds
 
 
 class StepRate:
+    """Measures the rate of steps, and times them to the run's pace."""
+
     def __init__(self) -> None:
         self._times: deque[float] = deque()
         self._lengths: deque[float] = deque()
@@ -85,25 +87,27 @@ class StepRate:
         self._next = self._began
 
     def tick(self, pace: float, seconds: float) -> None:
-        """A step was taken, in so many seconds; `pace`: steps a second at most, 0 for no limit."""
+        """Record a step that took `seconds`; `pace`: at most so many steps per second, 0 for no
+        limit."""
         now = time.monotonic()
         self._times.append(now)
         self._lengths.append(seconds)
         while len(self._times) > 1 and self._times[1] < now - WINDOW:
-            self._times.popleft()  # the last one before the window stays
+            self._times.popleft()  # keep the last one before the window
             self._lengths.popleft()
-        # Steps that were missed are not made up for: a pause is not caught up with.
+        # Steps missed during a pause are not made up for.
         self._next = max(self._next + 1.0 / pace, now) if pace > 0.0 else now
 
     def per_second(self) -> float:
-        """Steps of the last `WINDOW` seconds over the time since the step before them."""
+        """Return the steps of the last `WINDOW` seconds, over the time since the step before
+        them."""
         now = time.monotonic()
         earlier = tuple(itertools.takewhile(lambda t: t < now - WINDOW, self._times))
         before = earlier[-1] if earlier else self._began
         return (len(self._times) - len(earlier)) / max(now - before, 1e-3)
 
     def seconds_a_step(self) -> float | None:
-        """Median of the steps themselves, whatever lies between them; None before the first."""
+        """Return the median time of a step alone; None before the first."""
         return statistics.median(self._lengths) if self._lengths else None
 
     def wait(self) -> float:

@@ -1,4 +1,4 @@
-"""A network made of a file: read by the probes, never trained."""
+"""The network of a file: read by the probes, never trained."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ from dgn_engine.training.readings.probe_schedule import ProbeSchedule
 from dgn_engine.training.run import Report, Run
 from dgn_engine.training.steps.losses import correct
 
-TELL_EVERY = 0.5  # seconds, of an accuracy on more and more examples,
-FEWEST = 20  # of which there are so many at least
-SLICE = 0.1  # seconds of them, between two of which the engine listens
-MOST = 100  # test examples that pass together
-COMPARED = 2  # examples whose logits say that the file is still the one that was opened
+TELL_EVERY = 0.5  # seconds between two reports of the accuracy so far
+FEWEST = 20  # examples before the first report
+SLICE = 0.1  # seconds of scoring between two commands
+MOST = 100  # test examples in one batch
+COMPARED = 2  # examples whose logits show whether the file has changed
 
 
 @dataclass(frozen=True)
 class ProbeInputs:
-    """What frozen networks are read on.
+    """The examples that frozen networks are read on.
 
-    `x` (n, *image shape): the probe examples; `labels` (n,): theirs, out of `classes`.
+    `x` (n, *image shape): the probe examples; `labels` (n,): their classes, of `classes`.
     """
 
     x: Tensor
@@ -66,7 +66,8 @@ class ProbeInputs:
         return tuple(self.x.shape[1:])
 
     def in_channels(self, wanted: int) -> ProbeInputs:
-        """Grey images in so many channels, all alike; others, and with 0 or 1 all, as they are."""
+        """Repeat grey images over `wanted` channels; other images, and all for 0 or 1, are
+        unchanged."""
         if wanted < 2 or self.x.dim() != 4 or self.x.shape[1] != 1:
             return self
         return replace(self, x=self.x.expand(-1, wanted, -1, -1).contiguous())
@@ -83,9 +84,9 @@ def probe_inputs_of(shown: ReadableNetwork) -> ProbeInputs:
 
 
 class FrozenNetwork:
-    """What the probes see of a network that is not trained, read once for each request.
+    """A network that is not trained, and its readings: one for each requested probe.
 
-    The examples are brought into the network's shape.
+    The examples are reshaped to the network's input shape.
     """
 
     def __init__(
@@ -95,21 +96,22 @@ class FrozenNetwork:
         emit: Callable[[Event], None],
         traced: bool = False,
     ) -> None:
-        """`traced`: emit its scalars; else they belong to no run, and stay in the readings."""
+        """`traced`: emit its scalars; otherwise they belong to no run, and stay in the readings."""
         if found.regime.drawn_gates:
             raise UserError(
-                f"Its gates are coins thrown for other examples ({found.regime.name}): "
+                f"Its gates were drawn at random for other examples ({found.regime.name}), so "
                 "they cannot be read here.",
                 kind="not-supported",
                 value=found.regime.name,
             )
         self.regime = found.regime
         self.step_count = found.step
-        self.moves = False  # its weights are those of a run that trains elsewhere
+        self.moves = False  # True: its weights come from a run that trains elsewhere
         self.network = found.network.to(inputs.x.device).requires_grad_(False)
         self._take(inputs)
         self.probe_schedule = ProbeSchedule(
-            lambda e: None if isinstance(e, ProbeScalars) and not traced else emit(e), fewer=True
+            lambda event: None if isinstance(event, ProbeScalars) and not traced else emit(event),
+            fewer=True,
         )
 
     def _take(self, inputs: ProbeInputs) -> None:
@@ -117,7 +119,7 @@ class FrozenNetwork:
         x = inputs.in_channels(shape[0] if len(shape) == 3 else 0).x
         if math.prod(shape) != math.prod(x.shape[1:]):
             raise UserError(
-                f"It takes {sides(shape)} inputs, but these examples have {sides(inputs.shape)}.",
+                f"It takes {sides(shape)} inputs, but these examples are {sides(inputs.shape)}.",
                 kind="wrong-shape",
                 value=sides(inputs.shape),
             )
@@ -126,24 +128,27 @@ class FrozenNetwork:
         self._gates: tuple[Tensor, ...] | None = None
 
     def move(self, found: ImportedNetwork) -> None:
-        """Be another state of the same network, read as time allows: what was read before stays
-        until it is read anew. Raises `UserError` where it cannot be read on these examples."""
+        """Replace the network by another state of it, to be read when there is time.
+
+        Existing readings are kept until then. Raises `UserError` if it cannot be read on these
+        examples.
+        """
         same = found.network.architecture == self.network.architecture
         if found.regime.drawn_gates or not same:
-            raise UserError("It is another network now.", kind="other-network")
+            raise UserError("It is a different network now.", kind="other-network")
         self.regime, self.step_count, self.moves = found.regime, found.step, True
         self.network = found.network.to(self.x.device).requires_grad_(False)
         self._gates = None
 
     def show(self, inputs: ProbeInputs) -> None:
-        """Be read on other examples from now on."""
+        """Read the network on other examples from now on."""
         self._take(inputs)
         self.probe_schedule.begin_anew(len(inputs.x))
 
     def read_next(self, compared: ComparedGates = no_comparison) -> bool:
-        """Read one probe that is watched and was not read; whether there was one.
+        """Compute one requested probe that has no reading yet; return whether there was one.
 
-        `compared` gives the gates of the network that it is compared with.
+        `compared` returns the gates of the network that it is compared with.
         """
         due = self.probe_schedule.due(self.step_count, catch_up=not self.moves)[:1]
         if due:
@@ -152,7 +157,7 @@ class FrozenNetwork:
         return bool(due)
 
     def context(self, compared: ComparedGates = no_comparison) -> ProbeContext:
-        """Return the examples under the network, beside one that is compared with."""
+        """Return the examples and the network in the form that probes read."""
         return ProbeContext(
             self.network, self.x, self._labels, self.regime, compared, self._classes
         )
@@ -163,7 +168,7 @@ class FrozenNetwork:
 
     @property
     def gates(self) -> tuple[Tensor, ...]:
-        """G_l on the probe examples, kept; hard ones as bytes."""
+        """The gates G_l on the probe examples, cached; hard gates as bytes."""
         if self._gates is None:
             with torch.no_grad():
                 gates = self.network.trace(self.x).value.gates
@@ -173,14 +178,16 @@ class FrozenNetwork:
 
     @property
     def weights(self) -> int:
-        """How many parameters it works with."""
+        """The number of parameters that it computes with."""
         parts = [self.network.value] if self.regime.own_gates else [self.network]
         return sum(map(count_parameters, parts))
 
 
 class FileScore:
-    """Right answers over the test examples that have passed, in an order drawn by `seed`: examples
-    of a folder lie class by class, and a part of them should be like the whole."""
+    """The number of correct answers over the test examples so far, in an order drawn from `seed`.
+
+    The examples of a folder are sorted by class, but any part of them should represent the whole.
+    """
 
     def __init__(
         self, network: GatedNetwork, examples: Examples, prepare: Preprocessing, seed: int
@@ -197,7 +204,7 @@ class FileScore:
 
     @torch.no_grad()
     def advance(self) -> None:
-        """Pass so many more examples as take about `SLICE` seconds."""
+        """Classify further examples for about `SLICE` seconds."""
         began, took = time.monotonic(), 0.0
         while self.pending and took < SLICE:
             rows = self._order[self.examples : self.examples + self._at_once]
@@ -206,7 +213,7 @@ class FileScore:
             except Exception as error:
                 if self._at_once == 1 or not is_out_of_memory(error):
                     raise
-                self._at_once //= 2  # the same examples again, fewer at once
+                self._at_once //= 2  # try the same examples in a smaller batch
                 continue
             self.examples += len(rows)
             took = time.monotonic() - began
@@ -224,9 +231,10 @@ class FileScore:
 
 @dataclass(frozen=True)
 class TrainingOffer:
-    """The `regimes` in which a network can be trained on from its weights, and as which `net`.
+    """The `regimes` in which a network can be trained from its weights, and its configuration
+    `net`.
 
-    `remark`: what differs from the network of the file; where there is no regime, why not.
+    `remark`: how it differs from the network of the file; without a regime, why not.
     """
 
     regimes: tuple[str, ...]
@@ -235,12 +243,13 @@ class TrainingOffer:
     gating: GatingConfig = field(default_factory=GatingConfig)
 
     def config(self, shown: RunConfig, path: Path, regime: str) -> RunConfig:
-        """That of the run; `shown`: of the network that is inspected, with its data.
+        """Return the configuration of the run; `shown` is that of the inspected network, with its
+        data.
 
-        Raises `UserError` where it cannot be trained so.
+        Raises `UserError` if it cannot be trained in this regime.
         """
         if regime not in self.regimes:
-            words = f"It can be trained on in {' or '.join(self.regimes)}, not in {regime}."
+            words = f"It can be trained in {' or '.join(self.regimes)}, not in {regime}."
             raise UserError(words if self.regimes else self.remark, kind="no-choice", value=regime)
         copies = regime == only_regime("for_copied_gates").name
         gates = str(path) if copies else ""
@@ -255,44 +264,47 @@ class TrainingOffer:
 def offer_of(
     listing: CheckpointContents, path: Path, found: ImportedNetwork, logits: int
 ) -> TrainingOffer:
-    """What a network of a file can be trained as, on data that want so many logits."""
+    """Return how the network of a file can be trained, on data that need this many logits."""
     outputs, name = found.network.architecture.classes, listing.file_name
     if outputs != logits:
         return TrainingOffer(
             (), f"{name} has {outputs:,} output{'s' * (outputs > 1)}; these data need {logits:,}."
         )
     if listing.picked:
-        return TrainingOffer((), "Its tensors were picked by hand, which a run does not repeat.")
+        return TrainingOffer((), "Its tensors were picked manually, which a run cannot reproduce.")
     if is_ours(listing):
         return _of_ours(listing, found)
     biases = found.network.value.tensors()[1]
     biased = [bias is not None for bias in biases]
-    said = listing.reading
-    if said.net is not None and (said.batchnorm or said.norm_eps or said.ignored):
+    answers = listing.reading
+    if answers.net is not None and (answers.batchnorm or answers.norm_eps or answers.ignored):
         return TrainingOffer(
-            (), f"What you said of {name} is more than a run of {said.net.short} repeats."
+            (), f"Your answers about {name} cannot be reproduced by a run of {answers.net.short}."
         )
-    net = said.net or NetConfig(f"{OF_FILE}{path}", said.to_options())
+    net = answers.net or NetConfig(f"{OF_FILE}{path}", answers.to_options())
     remarks = []
     if any(FOLDED in remark for remark in found.remarks):
         remarks.append(
-            "Its BatchNorm is folded into weights and biases, which train as such: no batch is "
-            "normalised any more."
+            "Its BatchNorm is folded into weights and biases, which are trained as such: batches "
+            "are no longer normalised."
         )
     if any(biased) and not all(biased):
-        remarks.append("Layers without a bias get one of zero, which trains.")
+        remarks.append("Layers without a bias get a trainable one, initially zero.")
     regimes = (only_regime("standard").name, only_regime("for_copied_gates").name)
     return TrainingOffer(regimes, " ".join(remarks), replace(net, bias=any(biased)))
 
 
 def check_unchanged(run: Run, network: torch.nn.Module, x: Tensor, name: str) -> None:
-    """Raise `UserError` where the run's logits are not those of the inspected network on x
-    (n, *shape): the file is another one now."""
+    """Raise `UserError` if the run's logits on x (n, *shape) are not those of the inspected
+    network.
+
+    Then the file has changed since it was opened.
+    """
     with torch.no_grad():
-        wanted, found = network(x[:COMPARED]), run.trainer.network(x[:COMPARED])
+        wanted, logits = network(x[:COMPARED]), run.trainer.network(x[:COMPARED])
     scale = float(wanted.abs().max()) + 1e-30
-    if wanted.shape != found.shape or float((wanted - found).abs().max()) > 1e-3 * scale:
-        words = f"{name} has changed on the disk since it was opened: open it again."
+    if wanted.shape != logits.shape or float((wanted - logits).abs().max()) > 1e-3 * scale:
+        words = f"{name} has changed on disk since it was opened: open it again."
         raise UserError(words, kind="changed", value=name)
 
 
@@ -317,17 +329,17 @@ def _of_ours(listing: CheckpointContents, found: ImportedNetwork) -> TrainingOff
         return TrainingOffer((regime.name,), "", state.config.net, gating)
     return TrainingOffer(
         (),
-        f"Its gates are made by a second network ({regime.name}), which only its own run has: "
-        "continue that (File, Open run…).",
+        f"Its gates come from a second network ({regime.name}), which only its own run has: "
+        "resume that run (File, Open run…).",
     )
 
 
 @dataclass(frozen=True)
 class InspectionRequest:
-    """What is opened as a network: a listed file, on these data.
+    """What to open as a network: a listed file, on these data.
 
-    `shown`: the configuration of what it takes the place of; `examples`: the data as they are
-    stored, where they have been read already.
+    `shown` is the configuration of what it replaces; `examples` are the data as stored, if they
+    have been read already.
     """
 
     path: Path
@@ -338,9 +350,9 @@ class InspectionRequest:
 
 
 class InspectedNetwork(FrozenNetwork):
-    """The network of a file in the place of a run: every panel shows it, nothing trains it.
+    """The network of a file in place of a run: all panels show it, nothing trains it.
 
-    Raises `UserError` where the data cannot be had, or the file is no network for them.
+    Raises `UserError` if the data are not available, or the file is not a network for them.
     """
 
     @refused_without_memory("This network")
@@ -353,11 +365,11 @@ class InspectedNetwork(FrozenNetwork):
         self._path, self._emit = opened.path, emit
         self.device = choose_device(config.device)
         examples, data, prepare = _prepared(opened, report)
-        self.asked = opened.data  # before the file had its say: grey images stay so for another
+        self.asked = opened.data  # as requested: another file may take grey images as they are
         self.facts = DataFacts.of(examples)
         self.image_shape = self.facts.shape
         self.train_labels: Array = examples.train_y
-        self.labelled_examples = LabelledExamples.of(examples)  # on which other files are tried
+        self.labelled_examples = LabelledExamples.of(examples)  # to try readings of other files on
         self._stored, self._prepare = examples, prepare
         self.inputs = self._choose(config)
         found = network_of(listing, self.inputs.shape, door="window")
@@ -381,13 +393,13 @@ class InspectedNetwork(FrozenNetwork):
 
     def _choose(self, config: RunConfig) -> ProbeInputs:
         examples, choice = self._stored, ProbeChoice.parse(config.probe_set)
-        found = choose_probe_set(examples, config.probe_examples, config.seed, choice)
-        rows = list(found.indices[: len(found.indices) - found.drawn])
+        chosen = choose_probe_set(examples, config.probe_examples, config.seed, choice)
+        rows = list(chosen.indices[: len(chosen.indices) - chosen.drawn])
         own = drawn_inputs(choice, self.image_shape)
         raw = np.concatenate([examples.train_x[rows], own]) if len(own) else examples.train_x[rows]
         x = self._prepare(torch.from_numpy(raw)).to(self.device)
-        labels = torch.tensor(found.labels, dtype=torch.int64, device=self.device)
-        self.probe_set = found
+        labels = torch.tensor(chosen.labels, dtype=torch.int64, device=self.device)
+        self.probe_set = chosen
         return ProbeInputs(x, labels, len(examples.class_names))
 
     def training_images(self, rows: Array) -> Array:
@@ -396,7 +408,7 @@ class InspectedNetwork(FrozenNetwork):
 
     @property
     def probed(self) -> InspectedNetwork:
-        """Itself: it holds the examples that it is read on."""
+        """The network itself: it has the examples that it is read on."""
         return self
 
     @property
@@ -409,7 +421,7 @@ class InspectedNetwork(FrozenNetwork):
         return not self._unknown and self._score.pending
 
     def score_next(self) -> None:
-        """Pass the test examples of one slice of time; say now and then how good it is so far."""
+        """Classify test examples for one slice of time, and report the accuracy now and then."""
         if self.scoring:
             self._score.advance()
             now, enough = time.monotonic(), self._score.examples >= FEWEST
@@ -418,7 +430,7 @@ class InspectedNetwork(FrozenNetwork):
                 self._emit(self.scored())
 
     def scored(self) -> FileScored:
-        """Its accuracy, of this file on these data, as far as it is known."""
+        """Return the accuracy of this file on these data, as far as it is known."""
         data, score = self.config.data, self._score
         return FileScored(
             *(self.number, self.name, data, score.right, score.examples, score.total),
@@ -429,9 +441,9 @@ class InspectedNetwork(FrozenNetwork):
         return TrainingOffered(self.number, self._training.regimes, self._training.remark)
 
     def trained_on(self, number: int, regime: str, report: Report) -> tuple[Run, TrainedOn]:
-        """A run that begins with these weights, and the event that says so.
+        """Return a run that starts from these weights, and the event that announces it.
 
-        Raises `UserError` where it cannot be trained so, or the file is another one now.
+        Raises `UserError` if it cannot be trained in this regime, or the file has changed.
         """
         config = self._training.config(self.config, self._path, regime)
         run = Run(number, config, self._emit, report, live=True)
@@ -439,7 +451,7 @@ class InspectedNetwork(FrozenNetwork):
         return run, TrainedOn(run.step_count, self.name, regime, self._training.remark)
 
     def frame(self, compared: Mapping[str, Reading], comparison: int) -> Frame:
-        """Return the network as it is read; `compared`, `comparison`: as in `Frame`."""
+        """Return the frame of the network; `compared` and `comparison` are as in `Frame`."""
         return Frame(
             run=self.number,
             step=self.step_count,
@@ -477,14 +489,16 @@ class InspectedNetwork(FrozenNetwork):
 def _prepared(
     opened: InspectionRequest, report: Report
 ) -> tuple[Examples, DataConfig, Preprocessing]:
-    """The examples as they are stored, their configuration, and what makes of them what the network
-    takes: only those that are shown are resized."""
+    """Return the examples as stored, their configuration, and the preprocessing for the network.
+
+    Only the examples that are shown are resized.
+    """
     given = opened.data
     stored = as_stored(given)
     examples = opened.examples or load_examples(stored, report)
     data = data_for(opened.listing, given, examples.train_x.shape[1:])
-    if as_stored(data) != stored:  # another split: that of a file of ours
+    if as_stored(data) != stored:  # the file is one of ours, with its own split
         examples = load_examples(as_stored(data), report)
-    if data.pixels == "random":  # they are drawn with the mean and variance of prepared pixels
+    if data.pixels == "random":  # drawn with the mean and variance of preprocessed pixels
         return load_examples(data, report), data, Preprocessing()
     return examples, data, preprocessing_of(data)

@@ -1,4 +1,4 @@
-"""What can be chosen on this machine: plug-ins, data sets that lie here, devices."""
+"""List what can be chosen on this machine: plug-ins, data sets, devices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dgn_engine.training.probes import all_probes
 
 
 def catalogue_here(data_root: str) -> Catalogue:
-    """`data_root`: where data sets lie; empty: where they lie by default."""
+    """Return the catalogue; `data_root` is the folder of data sets, empty for the default."""
     return Catalogue(
         regimes=regime_entries(),
         nets=net_entries(),
@@ -28,6 +28,7 @@ def catalogue_here(data_root: str) -> Catalogue:
 
 
 def regime_entries() -> tuple[RegimeEntry, ...]:
+    """Return every gating regime."""
     same = [field.name for field in fields(RegimeEntry) if field.name != "id"]
     return tuple(
         RegimeEntry(id=regime.name, **{name: getattr(regime, name) for name in same})
@@ -36,8 +37,8 @@ def regime_entries() -> tuple[RegimeEntry, ...]:
 
 
 def data_entries(root: Path | None = None) -> tuple[DataEntry, ...]:
-    """Return every data set, and whether it is there already; `root`: as `catalogue_here` has it,
-    None by default."""
+    """Return every data set and whether it is available; `root` is the data folder, None for the
+    default."""
     same = [field.name for field in fields(DataEntry) if field.name not in ("id", "available")]
     return tuple(
         DataEntry(
@@ -50,6 +51,7 @@ def data_entries(root: Path | None = None) -> tuple[DataEntry, ...]:
 
 
 def net_entries() -> tuple[NetEntry, ...]:
+    """Return every network."""
     return tuple(
         NetEntry(name, net.title, settings_of_net(net)) for name, net in all_nets().items()
     )

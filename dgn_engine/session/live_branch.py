@@ -1,5 +1,5 @@
-"""A branch that is trained beside the run in progress, by `dgn train --branch-from` in a process of
-low priority; what it writes into its folder is compared with the run as it comes."""
+"""A branch that trains alongside the current run, by `dgn train --branch-from` in a low-priority
+process. What it writes to its folder is compared with the run as it arrives."""
 
 from __future__ import annotations
 
@@ -47,31 +47,31 @@ from dgn_engine.training.recording import Recording
 from dgn_engine.training.replay import FOR_BRANCH
 from dgn_engine.training.run import Run
 
-LOOK_EVERY = 1.0  # seconds between two looks at the folder of the branch
-SHARED_OVER = 10  # looks over which its share of the processor is told
-SAVE_EVERY = "2"  # seconds between two checkpoints of it, which is how far its pictures lag
-LOWER = 5  # how much nicer it is than we are
+LOOK_EVERY = 1.0  # seconds between two checks of the branch's folder
+SHARED_OVER = 10  # checks over which its processor use is averaged
+SAVE_EVERY = "2"  # seconds between two of its checkpoints, by which its panels lag
+LOWER = 5  # added to our own niceness
 LEAVE = 8.0  # seconds that it has to save its run
-_SAVED = (0, 128 + 2, 128 + 10, 128 + 15)  # exit codes of one that has saved its run
+_SAVED = (0, 128 + 2, 128 + 10, 128 + 15)  # exit codes after it has saved its run
 
 
 class BranchChild(ChildProcess):
-    """The process that trains a branch. It saves its run and ends when its input is closed."""
+    """The process that trains a branch. It saves its run and exits when its stdin is closed."""
 
     def __init__(self, arguments: list[str]) -> None:
-        """Raises `OSError` where none can be started."""
+        """Start the process; raises `OSError` if that fails."""
         super().__init__(
             [*module_command("dgn_engine.cli._attached"), *arguments],
             stdin=PIPE,
             stdout=DEVNULL,
             keep_errors=True,
-            own_group=False,  # it saves its run on Ctrl-C, as we do
+            own_group=False,  # it saves its run on Ctrl+C, as we do
             lower_by=LOWER,
         )
 
     @property
     def busy(self) -> float | None:
-        """Processor seconds so far; None where the system does not say it of another process."""
+        """Processor seconds so far; None if the system does not report them for other processes."""
         try:
             fields = Path(f"/proc/{self.pid}/stat").read_text("ascii", "replace")
             user, system = fields.rpartition(")")[2].split()[11:13]
@@ -80,27 +80,27 @@ class BranchChild(ChildProcess):
             return None
 
     def set_pace(self, pace: float) -> None:
-        """From now on it takes so many steps a second at most; 0: no limit."""
-        with contextlib.suppress(OSError, ValueError):  # it has ended, or is asked to
+        """Limit it to this many steps per second from now on; 0: no limit."""
+        with contextlib.suppress(OSError, ValueError):  # it has ended, or its stdin is closed
             self.stdin.write(b"%r\n" % pace)
             self.stdin.flush()
 
 
 @dataclass(frozen=True)
 class _News:
-    """What a look at the folder found; `code` where the process has ended since."""
+    """What is new in the branch's folder; `code` is the exit code once the process has ended."""
 
     step: int = 0
     scores: tuple[Measured, ...] = ()
     state: RunState | None = None
     network: ImportedNetwork | None = None
-    saved: bool = False  # it has a checkpoint, so that it can be compared with
-    cores: float | None = None  # that it kept busy since the last look
+    saved: bool = False  # it has a checkpoint, so it can be compared
+    cores: float | None = None  # kept busy recently
     code: int | None = None
 
 
 class _Follower:
-    """Looks at the folder of a branch in a thread of its own."""
+    """Polls the folder of a branch in its own thread."""
 
     def __init__(
         self, child: BranchChild, folder: Path, shape: tuple[int, ...], look_every: float
@@ -133,7 +133,7 @@ class _Follower:
             self._state = self._state.after(event)
         scores = tuple(event for event in events if isinstance(event, Measured))
         step = max((getattr(event, "step", 0) for event in events), default=0)
-        found = _News(step=step, scores=scores, cores=self._cores())
+        news = _News(step=step, scores=scores, cores=self._cores())
         try:
             reader = RunReader(self._folder)
             if self._state.run is None and reader.started is not None:
@@ -141,15 +141,15 @@ class _Follower:
                 for event in events:
                     self._state = self._state.after(event)
             newest = reader.checkpoint()
-        except UserError:  # it is not there yet, or a checkpoint was just replaced
-            return found
-        found = replace(found, saved=True, state=self._state)
+        except UserError:  # not there yet, or a checkpoint was just replaced
+            return news
+        news = replace(news, saved=True, state=self._state)
         if newest.path.name != self._seen:
             with contextlib.suppress(UserError, OSError):
                 network = network_at(reader, self._shape, newest.step)
-                found = replace(found, network=network, step=max(step, newest.step))
+                news = replace(news, network=network, step=max(step, newest.step))
                 self._seen = newest.path.name
-        return found
+        return news
 
     def _cores(self) -> float | None:
         busy = self._child.busy
@@ -160,8 +160,10 @@ class _Follower:
 
 
 def cores_of(looks: Sequence[tuple[float, float]]) -> float | None:
-    """Cores kept busy between the first and the last of (processor seconds so far, when): a process
-    of low priority may get nothing in one second and a whole core in the next."""
+    """Return the cores kept busy between the first and the last (processor seconds so far, time).
+
+    A low-priority process may get nothing in one second and a whole core in the next.
+    """
     if len(looks) < 2:
         return None
     (before, began), (after, now) = looks[0], looks[-1]
@@ -169,7 +171,8 @@ def cores_of(looks: Sequence[tuple[float, float]]) -> float | None:
 
 
 class Branches:
-    """At most one branch is trained. Commands raise `UserError`; the rest is told by events."""
+    """Trains at most one branch. Commands raise `UserError`; everything else is reported by
+    events."""
 
     def __init__(
         self,
@@ -187,48 +190,48 @@ class Branches:
         self._waiting: tuple[WriteMarker | None, list[str], tuple[int, ...]] | None = None
         self._child: BranchChild | None = None
         self._follower: _Follower | None = None
-        self._parent = 0  # the number of the run that it branched off
+        self._parent = 0  # the number of its parent run
         self._threads = 1
-        self._pace: float | None = None  # that the branch was given; None: it follows none
+        self._pace: float | None = None  # of the branch; None: full speed
         self._held = _HeldCheckpoints()
 
     def list_checkpoints(self, run: Run, seconds_a_step: float | None) -> None:
-        """Say where the run can be branched off; `seconds_a_step`: None where not measured."""
+        """List where the run can be branched; `seconds_a_step` is None if not measured."""
         listed = _listed(run.number, self._state.recording)
         self._emit(replace(listed, seconds_a_step=seconds_a_step or 0.0))
 
     def hold_checkpoint(self, command: HoldCheckpoint, seconds_a_step: float | None) -> None:
-        """Keep the checkpoint that a branch at this step would begin from, for the form."""
+        """Keep the checkpoint from which a branch at this step would start, for the form."""
         self._held.hold("form", command.step, self._state.recording)
         if command.step is not None:
             self.list_checkpoints(self._state.run_for(command), seconds_a_step)
 
     def start(self, command: StartBranch, run: Run) -> None:
-        """Have the state of now written, or take a checkpoint that is there, and begin there."""
+        """Save the present state, or take an existing checkpoint, and start a branch there."""
         recording = self._state.recording
         if self._status is not None and self._status.trains:
-            words = "A branch is trained already: stop it before another one begins."
-            raise UserError(words, kind="in-use")
+            reason = "A branch is already training: stop it before you start another."
+            raise UserError(reason, kind="in-use")
         if recording is None or recording.paused:
-            words = "This run is not recorded, and a branch begins at what was recorded."
-            raise UserError(words, kind="not-recorded")
+            reason = "This run is not recorded, but a branch starts from what was recorded."
+            raise UserError(reason, kind="not-recorded")
         changes = command.changes
         regime = find_regime(changes.regime).name if changes.regime else run.trainer.regime.name
         step = None if command.step == run.step_count else command.step
         if step is None:
             if run.diverged:
-                words = "The run has diverged: branch off from a checkpoint before that."
-                raise UserError(words, kind="diverged")
+                reason = "The run has diverged: branch from an earlier checkpoint."
+                raise UserError(reason, kind="diverged")
             step = run.step_count
             recording.checkpoint(f"{FOR_BRANCH} {regime}")
             marker = recording.mark()
             asked_at: tuple[str, ...] = str(step), "--after-changes"
         else:
             if not 0 <= step < run.step_count:
-                words = f"The run has steps 0 to {run.step_count:,}, and no {step:,}."
-                raise UserError(words, kind="out-of-bounds", value=step)
+                reason = f"The run has steps 0 to {run.step_count:,}; {step:,} is not one of them."
+                raise UserError(reason, kind="out-of-bounds", value=step)
             self._held.hold("branch", step, recording)
-            marker = recording.flush()  # what it reads of the run's log is to be there
+            marker = recording.flush()  # the branch reads the run's log
             asked_at = (str(step),)
         until = () if run.total_steps > step else ("--steps", "0")
         asked = ["train", "--branch-from", str(recording.path), "--at-step", *asked_at]
@@ -267,16 +270,17 @@ class Branches:
 
     def stop(self) -> None:
         if self._status is None or not self._status.trains:
-            raise UserError("No branch is trained.", kind="no-branch")
+            raise UserError("No branch is training.", kind="no-branch")
         if self._child is None:
             self._waiting = None
-            self._tell(replace(self._status, phase="stopped", remark="It had not begun."))
+            self._tell(replace(self._status, phase="stopped", remark="It had not started."))
         else:
             self._tell(replace(self._status, phase="stopped"))
             self._child.close_input()
 
     def poll(self, run: Run | None) -> None:
-        """Between two steps: begin what waits, and pass on what was found in its folder."""
+        """Start a waiting branch, and process what is new in its folder; called between two
+        steps."""
         if self._waiting is not None:
             self._begin()
         parent = run if run is not None and run.number == self._parent else None
@@ -295,11 +299,11 @@ class Branches:
             self._emit(ComparedMoved(scalars[-1].step, scalars))
 
     def release(self) -> None:
-        """Hold no checkpoint any more: the run is recorded no longer, and its memory is let go."""
+        """Release all checkpoints: the run is no longer recorded, and its memory is freed."""
         self._held = _HeldCheckpoints()
 
     def close(self) -> None:
-        """End the process, its run saved."""
+        """End the process, which saves its run."""
         self._waiting = None
         if self._child is not None:
             self._child.close_input()
@@ -318,14 +322,14 @@ class Branches:
             return
         self._waiting = None
         if marker is not None and marker.lines < 0:
-            why = "the disk does not take the checkpoint that it begins at."
-            self._tell(replace(self._status, phase="failed", remark=why))
+            reason = "the disk cannot store the checkpoint that it starts from."
+            self._tell(replace(self._status, phase="failed", remark=reason))
             return
         try:
             self._child = self._start_child(arguments)
         except OSError as error:
-            why = f"no process could be started for it ({error.strerror or error})."
-            self._tell(replace(self._status, phase="failed", remark=why))
+            reason = f"its process could not be started ({error.strerror or error})."
+            self._tell(replace(self._status, phase="failed", remark=reason))
             return
         if self._pace:
             self._child.set_pace(self._pace)
@@ -352,7 +356,8 @@ class Branches:
             self._tell(status)
 
     def _open(self, status: BranchStatus, run: Run) -> BranchStatus:
-        """Compare with it; where it cannot be, it is trained all the same, and that is said."""
+        """Compare with the branch; if that is impossible, it still trains, and the reason is
+        reported."""
         try:
             self._comparison.open(RecordedSource(Path(status.folder)), probe_inputs_of(run))
         except UserError as refusal:
@@ -379,7 +384,9 @@ class Branches:
         words = self._child.last_error_line().removeprefix("dgn train: ")
         if code in _SAVED:
             return replace(status, phase="stopped", remark=words)
-        return replace(status, phase="failed", remark=words or f"its process ended with {code}.")
+        return replace(
+            status, phase="failed", remark=words or f"its process exited with code {code}."
+        )
 
     def _forget(self) -> None:
         if self._follower is not None:
@@ -397,16 +404,18 @@ class Branches:
 
 
 class _HeldCheckpoints:
-    """Checkpoints that stay while a form has chosen them, or a branch that starts there needs them.
-    Only the writer of the run knows of it: nothing is left behind when it ends."""
+    """Checkpoints that are kept while a form has selected them, or a branch needs them to start.
+
+    Only the run's writer knows of them: nothing remains on disk when it ends.
+    """
 
     def __init__(self) -> None:
-        self._steps: dict[str, int] = {}  # of the checkpoint, by what holds it
+        self._steps: dict[str, int] = {}  # of the kept checkpoint, by holder
         self._recording: Recording | None = None
 
     def hold(self, holder: str, step: int | None, recording: Recording | None) -> None:
-        """Hold the checkpoint from which a branch at `step` begins, in the place of what `holder`
-        held before."""
+        """Keep the checkpoint from which a branch at `step` starts, instead of the holder's
+        previous one."""
         if recording is not self._recording:
             self._steps, self._recording = {}, recording
         if step is None or recording is None:
@@ -416,7 +425,7 @@ class _HeldCheckpoints:
         while nearest is not None and self._steps.get(holder) != nearest:
             self._steps[holder] = nearest
             recording.hold(self._steps.values())
-            nearest = _listed(0, recording).nearest(step)  # it may have gone a moment before
+            nearest = _listed(0, recording).nearest(step)  # it may have been deleted meanwhile
         if nearest is None:
             self.release(holder)
 
@@ -428,18 +437,18 @@ class _HeldCheckpoints:
 
 
 def _listed(number: int, recording: Recording | None) -> CheckpointsListed:
-    found = () if recording is None else RunReader(recording.path).checkpoints
-    steps = tuple((one.step, one.kept) for one in found)
+    checkpoints = () if recording is None else RunReader(recording.path).checkpoints
+    steps = tuple((checkpoint.step, checkpoint.kept) for checkpoint in checkpoints)
     return CheckpointsListed(number, steps, "" if recording is None else str(recording.path))
 
 
 def in_words(threads: int, cores: float | None, pace: float = 0.0) -> str:
-    """What a branch has of the processor: 'low priority, 1 thread on the same 2 cores as the run,
-    at its 20 steps/s; it has 0.9 of them now'."""
+    """Describe how a branch shares the processor: 'low priority, 1 thread on the same 2 cores as
+    the run, at its 20 steps/s; using 0.9 of them now'."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     have = f"{threads} thread{'s' if threads > 1 else ''}"
     places = f"the same {count} cores" if count and count > 1 else "the same core"
     share = "less than 0.1" if cores is not None and cores < 0.095 else decimals(cores or 0.0, 1)
-    now = "" if cores is None else f"; it has {share} of them now"
+    now = "" if cores is None else f"; using {share} of them now"
     at = f", at its {rate(pace)}" if pace else ""
     return f"low priority, {have} on {places} as the run{at}{now}"

@@ -1,4 +1,4 @@
-"""Commands, events and the newest frame between the engine's thread and the viewer's."""
+"""The exchange between the engine's thread and the viewer's: commands, events, the newest frame."""
 
 from __future__ import annotations
 
@@ -13,54 +13,57 @@ from dgn_engine.protocol.runs import SAMPLES
 
 
 class Mailbox:
-    """Commands and events are lossless and in order; of frames only the newest is kept."""
+    """Commands and events are in order, and none is lost; of frames only the newest is kept."""
 
     def __init__(self) -> None:
         self.commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
-        self.cancelled = threading.Event()  # whatever reads data now is to end
+        self.cancelled = threading.Event()  # stops data that are being read
         self._events: deque[Event] = deque()
         self._frame: Frame | None = None
-        self._tell: Callable[[], None] = lambda: None  # whoever wants news asks
-        self._told = False  # and nobody has asked since
+        self._tell: Callable[[], None] = lambda: None
+        self._told = False  # the listener was called, and no frame was taken since
         self._lock = threading.Lock()
 
     def notify(self, tell: Callable[[], None]) -> None:
-        """Viewer side: call this, in the engine's thread, when something has arrived, but not once
-        more before the frame was asked for. Whoever was called before is called no more."""
+        """Set the callback for news, replacing the previous one. Called by the viewer.
+
+        It is called in the engine's thread when something arrives, and then not again before the
+        frame has been taken.
+        """
         with self._lock:
             self._tell, self._told = tell, False
             if self._events or self._frame is not None:
                 self._arrived()
 
     def emit(self, event: Event) -> None:
-        """Engine side: append an event."""
+        """Append an event. Called by the engine."""
         with self._lock:
             self._events.append(event)
-            if not isinstance(event, SAMPLES):  # those are soon enough with the next frame
+            if not isinstance(event, SAMPLES):  # these can wait for the next frame
                 self._arrived()
 
     def publish(self, frame: Frame) -> None:
-        """Engine side: replace the frame that waits, if one does."""
+        """Replace the waiting frame, if any. Called by the engine."""
         with self._lock:
             self._frame = frame
             self._arrived()
 
     def drain(self) -> list[Event]:
-        """Viewer side: every event since the last call, in order."""
+        """Return every event since the last call, in order. Called by the viewer."""
         with self._lock:
             events = list(self._events)
             self._events.clear()
         return events
 
     def latest(self) -> Frame | None:
-        """Viewer side: the newest frame that was not taken yet."""
+        """Return the newest frame, once. Called by the viewer."""
         with self._lock:
             frame, self._frame = self._frame, None
             self._told = False
         return frame
 
     def _arrived(self) -> None:
-        """With the lock held, so that nobody is called who has been taken off."""
+        """Call the listener; with the lock held, so that a replaced listener is never called."""
         if not self._told:
             self._told = True
             self._tell()

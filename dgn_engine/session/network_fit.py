@@ -1,4 +1,5 @@
-"""Whether a file is a network of these data: what it needs, what they give, why not."""
+"""Whether a file is a network for given data: what it needs, what they provide, why it does not
+fit."""
 
 from __future__ import annotations
 
@@ -17,13 +18,13 @@ from dgn_engine.importing.saved_network import is_ours, split_of_own, state_of
 from dgn_engine.protocol.files import FileUseCheck
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 
-SIZES = (8, 16, 28, 32, 48, 64, 96, 128, 224)  # that are tried where images of another side fit
+SIZES = (8, 16, 28, 32, 48, 64, 96, 128, 224)  # tried if images of another size might fit
 
 
 @dataclass(frozen=True)
 class DataFacts:
-    """What data give: the shape of one example as it is stored, and how many logits they want
-    (one for each class; 1 for two classes as ±1)."""
+    """What data provide: the shape of a stored example, and the number of logits they need (one per
+    class; 1 for two classes as ±1)."""
 
     shape: tuple[int, ...]
     logits: int
@@ -35,8 +36,11 @@ class DataFacts:
 
 
 def data_for(listing: CheckpointContents, data: DataConfig, shape: tuple[int, ...]) -> DataConfig:
-    """The data as the network of a file takes them: grey images in as many channels as it has; of a
-    file of ours, pixels and split as they were when it was trained. `shape`: as they are stored."""
+    """Return the data as the network of a file takes them.
+
+    Grey images are repeated over its channels; for one of our own files, pixels and split are those
+    of its training. `shape` is that of a stored example.
+    """
     if is_ours(listing):
         own = state_of(listing).config.data
         size, channels = own.image_size or data.image_size, own.image_channels
@@ -56,24 +60,26 @@ def data_for(listing: CheckpointContents, data: DataConfig, shape: tuple[int, ..
 def fit_of(
     listing: CheckpointContents, data: DataConfig, facts: DataFacts
 ) -> tuple[FileUseCheck, DataConfig]:
-    """The verdict on a file and these data, and the data as its network takes them."""
+    """Return the verdict on a file with these data, and the data as its network takes them."""
     try:
         data = data_for(listing, data, facts.shape)
         shape = shape_shown(data, facts.shape)
-        found = network_of(listing, shape, door="window")
+        imported = network_of(listing, shape, door="window")
     except OpenQuestions as refusal:
         return FileUseCheck(False, str(refusal)), data
     except UserError as refusal:
-        gives = f"These data give {in_words(facts)}."
+        gives = f"These data have {in_words(facts)}."
         remarks = f"{gives} {_other_size(listing, data, facts)}".rstrip()
         return FileUseCheck(False, str(refusal), remarks=remarks), data
-    verdict = f"{_network_in_words(listing.file_name, found)} {_shown_in_words(found, data, facts)}"
-    assumed = [found.assumption] if found.assuming else []
-    return FileUseCheck(True, verdict, remarks=" ".join([*found.remarks, *assumed])), data
+    verdict = (
+        f"{_network_in_words(listing.file_name, imported)} {_shown_in_words(imported, data, facts)}"
+    )
+    assumed = [imported.assumption] if imported.assuming else []
+    return FileUseCheck(True, verdict, remarks=" ".join([*imported.remarks, *assumed])), data
 
 
 def in_words(facts: DataFacts) -> str:
-    """'1×8×8 and 10 classes'."""
+    """Return '1×8×8 and 10 classes'."""
     classes = "two classes as ±1" if facts.logits == 1 else f"{facts.logits:,} classes"
     return f"{sides(facts.shape)} and {classes}"
 
@@ -85,7 +91,8 @@ def sides(shape: tuple[int, ...]) -> str:
 def no_accuracy(
     found: ImportedNetwork, listing: CheckpointContents, logits: int, data: DataConfig
 ) -> str:
-    """Why its accuracy on these data is not known, the end of 'no accuracy: …'; '' where it is."""
+    """Return why its accuracy on these data is unknown, the end of 'no accuracy: …'; '' if it is
+    known."""
     outputs = found.network.architecture.classes
     if outputs != logits:
         return (
@@ -96,14 +103,14 @@ def no_accuracy(
         own = state_of(listing).config.data
         if (own.name, own.binary) != (data.name, data.binary):
             name = own.name.partition(":")[0]
-            return f"labels of another data set (it learnt {name})"
+            return f"labels of another data set (it was trained on {name})"
     return ""
 
 
 def _network_in_words(file: str, found: ImportedNetwork) -> str:
     layers = len(found.network.architecture.gated_shapes)
-    said = f"{file} is a network of {layers} gate layer{'' if layers == 1 else 's'}"
-    return said + (f", {found.title}." if found.title.startswith("taken as") else ".")
+    sentence = f"{file} is a network of {layers} gate layer{'' if layers == 1 else 's'}"
+    return sentence + (f", {found.title}." if found.title.startswith("taken as") else ".")
 
 
 def _shown_in_words(found: ImportedNetwork, data: DataConfig, facts: DataFacts) -> str:
@@ -111,14 +118,14 @@ def _shown_in_words(found: ImportedNetwork, data: DataConfig, facts: DataFacts) 
     how = Preprocessing(data.image_size, channels=data.image_channels)
     changed = how.in_words(facts.shape).removesuffix("pixels in [0, 1]").rstrip(", ")
     words = f"It takes {sides(shape)}" + (f" ({changed})" if changed else "")
-    words += f" and has {outputs:,} output{'s' * (outputs > 1)}; these data give {in_words(facts)}"
+    words += f" and has {outputs:,} output{'s' * (outputs > 1)}; these data have {in_words(facts)}"
     if outputs != facts.logits:
-        return f"{words}: it is shown on them, its accuracy on them is not known."
+        return f"{words}. It can be shown on them, but has no accuracy on them."
     return f"{words}."
 
 
 def _other_size(listing: CheckpointContents, data: DataConfig, facts: DataFacts) -> str:
-    """The side of images that it would take, a sentence; or ''."""
+    """Return a sentence with the image size that would fit, or ''."""
     if len(facts.shape) != 3:
         return ""
     for size in _sizes(listing, data, facts):
@@ -127,13 +134,13 @@ def _other_size(listing: CheckpointContents, data: DataConfig, facts: DataFacts)
             network_of(listing, shape, door="window")
         except UserError:
             continue
-        return f"Resized to {size} pixels they would fit."
+        return f"They would fit if resized to {size} pixels."
     return ""
 
 
 def _sizes(listing: CheckpointContents, data: DataConfig, facts: DataFacts) -> Iterator[int]:
-    """Sides to be tried: of its first dense layer, then common ones; none where its channels are
-    others."""
+    """Yield sizes to try: that of its first dense layer, or common ones; none if its channels
+    differ."""
     wanted = channels_wanted(listing)
     channels = shape_shown(data, facts.shape)[0]
     if wanted and wanted != channels:

@@ -1,5 +1,5 @@
-"""Checkpoints that the user opened: read in a child process while training goes on, and what is
-done with them: gates or weights copied, a network compared, data read for it."""
+"""Checkpoints that the user opened: read in child processes while training continues, then used for
+gates, weights, a comparison or a network of their own."""
 
 from __future__ import annotations
 
@@ -39,62 +39,62 @@ from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
 from dgn_engine.training.run import Run
 
-PATIENCE = 5.0  # seconds that a file or data may take to be read to their end
+PATIENCE = 5.0  # seconds to wait at the end for files and data that are being read
 
 
 def by_size(listing: CheckpointContents, architecture: Architecture) -> tuple[str, ...]:
-    """For each weight layer the next tensor of its very shape, in the order of the file.
+    """Return for each weight layer the next tensor of the same shape, in the order of the file.
 
-    '' where none is left. BatchNorm is folded in first.
+    '' if none is left. BatchNorm is folded in first.
     """
     arrays = fold_normalisation(listing.arrays, listing.reading.norm_eps or EPSILON).arrays
-    left = [name for name, a in arrays.items() if a.ndim in (2, 4) and a.dtype.kind == "f"]
-    found: list[str] = []
+    remaining = [name for name, a in arrays.items() if a.ndim in (2, 4) and a.dtype.kind == "f"]
+    names: list[str] = []
     for layer in architecture.weighted:
         wanted = weight_shape(layer)
-        place = next((i for i, name in enumerate(left) if arrays[name].shape == wanted), None)
-        found.append("" if place is None else left[place])
-        if place is not None:
-            left = left[place + 1 :]
-    return tuple(found)
+        index = next((i for i, name in enumerate(remaining) if arrays[name].shape == wanted), None)
+        names.append("" if index is None else remaining[index])
+        if index is not None:
+            remaining = remaining[index + 1 :]
+    return tuple(names)
 
 
 def picked(listing: CheckpointContents, names: Sequence[str]) -> CheckpointContents:
-    """The file as if it held just these weights, in this order, each with its bias.
+    """Return the file reduced to these weights in this order, each with its bias.
 
-    '' at the end leaves the output layer out. Raises `UserError` where a name is not in the file,
-    occurs twice, or is missing before another.
+    '' at the end leaves out the output layer. Raises `UserError` if a name is not in the file, is
+    repeated, or is missing before another.
     """
     chosen = list(names)
     while chosen and not chosen[-1]:
         chosen.pop()
     arrays = fold_normalisation(listing.arrays, listing.reading.norm_eps or EPSILON).arrays
-    kept: dict[str, Array] = {}
-    for place, name in enumerate(chosen, start=1):
+    picked_arrays: dict[str, Array] = {}
+    for layer, name in enumerate(chosen, start=1):
         if not name:
-            words = f"No tensor is picked for layer {place}; pick one for each layer."
-            raise UserError(words, kind="empty", value=place)
+            words = f"No tensor is picked for layer {layer}; pick one for every layer."
+            raise UserError(words, kind="empty", value=layer)
         if name not in arrays:
-            words = f"{listing.file_name} holds no tensor '{name}'."
+            words = f"{listing.file_name} has no tensor '{name}'."
             raise UserError(words, kind="unknown-name", value=name)
-        if name in kept:
-            words = f"'{name}' is picked for two layers; each needs a tensor of its own."
+        if name in picked_arrays:
+            words = f"'{name}' is picked for two layers; pick a different tensor for each."
             raise UserError(words, kind="in-use", value=name)
-        kept[name] = arrays[name]
+        picked_arrays[name] = arrays[name]
         bias = bias_by_name(name, arrays)
         if bias and len(arrays[bias]) == len(arrays[name]):
-            kept[bias] = arrays[bias]
-    return replace(listing, arrays=kept, metadata={}, layers=(), picked=True)
+            picked_arrays[bias] = arrays[bias]
+    return replace(listing, arrays=picked_arrays, metadata={}, layers=(), picked=True)
 
 
 @dataclass(frozen=True)
 class FileTarget:
-    """What a file could become part of: the run that goes on, or the network that is shown.
+    """What a file could be used for: the current run, or the network that is shown.
 
-    `gates`: architecture of the feature network, `values`: of the value network (wider, where
-    gates are tiled); `bias`: whether the value network has biases; `trains`: whether it is a run;
-    `data` and what they give (`facts`): a file is judged by them where no others are chosen.
-    `examples`: on which readings of a file are tried; `net`: of the run.
+    `gates` is the architecture of the feature network, `values` that of the value network (wider if
+    gates are tiled); `bias`: whether the value network has biases; `trains`: whether it is a run.
+    `data` and their `facts` are those to check a file against by default. `examples` are those to
+    try readings on; `net` is the run's network.
     """
 
     gates: Architecture
@@ -121,7 +121,7 @@ def file_target_of(shown: ReadableNetwork) -> FileTarget:
         )
     assert isinstance(shown, Run)
     network, examples, data = shown.trainer.network, shown.trainer.data, shown.config.data
-    if data.image_size or data.image_channels:  # its examples have them already
+    if data.image_size or data.image_channels:  # already applied to its examples
         data = replace(data, image_size=0, image_channels=0)
     return FileTarget(
         gates=shown.architecture,
@@ -137,7 +137,7 @@ def file_target_of(shown: ReadableNetwork) -> FileTarget:
 
 @dataclass(frozen=True)
 class _File:
-    """An open file; `picked`: the tensors that the user picked, one for each layer."""
+    """An open file; `picked` are the tensors that the user picked, one per layer."""
 
     path: Path
     listing: CheckpointContents
@@ -147,7 +147,8 @@ class _File:
 
 @dataclass(frozen=True)
 class DataRequest:
-    """Data for a listed file; `known`: what they give, where that is known without reading them."""
+    """Data to check a listed file against; `known` are their facts, if known without reading
+    them."""
 
     ticket: int
     listing: CheckpointContents
@@ -157,7 +158,8 @@ class DataRequest:
 
 
 class DataCheck:
-    """At most one set of data is held; of several requests the newest counts, the others end."""
+    """Checks files against data, and keeps at most one data set; a newer request replaces an older
+    one."""
 
     def __init__(self, emit: Callable[[Event], None]) -> None:
         self._emit_now = emit
@@ -167,19 +169,19 @@ class DataCheck:
         self._threads = ReportingThreads(emit)
 
     def begin(self, request: DataRequest) -> None:
-        """Begin to read the data, unless what they give is known; `NetworkChecked` follows."""
+        """Start to read the data, unless their facts are known; `NetworkChecked` follows."""
         with self._lock:
             self._newest = request
         self._threads.start("dgn-data-check", lambda: self._answer(request))
 
     def examples(self, data: DataConfig) -> Examples | None:
-        """What was read of these data, as they are stored; None where that is not held."""
+        """Return these data as stored, if they have been read; otherwise None."""
         with self._lock:
-            kept = self._examples
-        return kept[1] if kept is not None and kept[0] == as_stored(data) else None
+            stored = self._examples
+        return stored[1] if stored is not None and stored[0] == as_stored(data) else None
 
     def forget(self, ticket: int) -> None:
-        """Let go what is held for a file, and end what is being read for it."""
+        """Drop the data read for a file, and stop reading more."""
         with self._lock:
             if self._newest is not None and self._newest.ticket == ticket:
                 self._newest = self._examples = None
@@ -195,7 +197,7 @@ class DataCheck:
             facts = asked.known or DataFacts.of(self._loaded(asked))
             checked = files.NetworkChecked(ticket, data, *fit_of(asked.listing, data, facts))
             self._emit(asked, checked)
-            if asked.known is None:  # of those that are known, they come with the listing
+            if asked.known is None:  # otherwise the readings come with the listing
                 self._offer(asked, facts)
             return
         except _Superseded:
@@ -204,7 +206,7 @@ class DataCheck:
             checked = files.NetworkChecked(
                 ticket, data, files.FileUseCheck(False, str(refusal)), data
             )
-        except Exception as error:  # a reader's fault must not end silently
+        except Exception as error:  # an error in a reader must not be silent
             what = f"Reading {data.name} failed: {error}."
             checked = files.NetworkChecked(ticket, data, files.FileUseCheck(False, what), data)
             self._emit_now(Failed(what, traceback.format_exc()))
@@ -212,7 +214,7 @@ class DataCheck:
             self._emit(asked, checked)
 
     def _offer(self, asked: DataRequest, facts: DataFacts) -> None:
-        """Say which readings of the file fit these data, where it leaves something open."""
+        """Emit the readings of the file that fit these data, if it leaves something open."""
         examples, data = self.examples(asked.data), asked.data
         if examples is None:
             return
@@ -238,37 +240,38 @@ class DataCheck:
         return examples
 
     def _emit(self, asked: DataRequest, event: Event) -> None:
-        """Raises `_Superseded` where a newer request was made, or nobody waits any more."""
+        """Emit an event; raises `_Superseded` if a newer request was made, or the file was
+        closed."""
         with self._lock:
             if asked is not self._newest:
                 raise _Superseded
             self._emit_now(event)
 
 
-class _Superseded(Exception):  # noqa: N818 - no error: what was asked for is not wanted any more
+class _Superseded(Exception):  # noqa: N818 - not an error: the request is obsolete
     pass
 
 
 class OpenedFiles:
-    """Files by ticket; each is read in a thread of its own that waits for the child process."""
+    """Open files by ticket; each is read in a thread that waits for its child process."""
 
     def __init__(self, emit: Callable[[Event], None]) -> None:
         self._emit = emit
         self._lock = threading.Lock()
         self._tickets = 0
         self._listed: dict[int, _File] = {}
-        self._said: dict[int, FileReading] = {}  # of files whose network is being read so
+        self._said: dict[int, FileReading] = {}  # answers that are being applied
         self._readers = ReportingThreads(emit)
         self._check = DataCheck(emit)
 
     def open(self, path: Path, purpose: files.Purpose, target: FileTarget) -> None:
-        """Begin to read; `FileListed` or `Refused` follows."""
+        """Start to read a file; `FileListed` or `Refused` follows."""
         self._tickets += 1
         ticket = self._tickets
         self._begin(ticket, path, lambda: self._read(ticket, path, purpose, target))
 
     def pick(self, ticket: int, tensors: tuple[str, ...], target: FileTarget) -> None:
-        """Match a listed file anew with these tensors; `FileListed` follows."""
+        """Match a listed file again, with these tensors; `FileListed` follows."""
         file = replace(self._file(ticket), picked=tensors)
         event = listed(ticket, file, target)
         with self._lock:
@@ -276,19 +279,19 @@ class OpenedFiles:
         self._emit(event)
 
     def say(self, ticket: int, reading: FileReading, target: FileTarget) -> None:
-        """Begin to read the network of a listed file so; `FileListed` or `ReadingRefused` follows.
-        What is said later counts."""
+        """Start to read the network of a listed file with these answers; `FileListed` or
+        `ReadingRefused` follows. Later answers replace earlier ones."""
         file = self._file(ticket)
         with self._lock:
             self._said[ticket] = reading
         self._begin(ticket, file.path, lambda: self._read_as(ticket, reading, target))
 
     def listing(self, ticket: int) -> CheckpointContents:
-        """All that a listed file holds, or what was picked of it."""
+        """Return the contents of a listed file, or what was picked of it."""
         return _chosen(self._file(ticket))
 
     def check(self, command: files.CheckNetwork, target: FileTarget) -> None:
-        """Begin to read the data, unless they are those that are shown."""
+        """Start to check a file against data, which are read unless they are the current ones."""
         listing, data = self.listing(command.ticket), command.data
         known = target.facts if data == target.data else None
         self._check.begin(DataRequest(command.ticket, listing, data, target.net, known))
@@ -296,7 +299,7 @@ class OpenedFiles:
     def inspection_request(
         self, command: files.InspectFile, shown: ReadableNetwork
     ) -> InspectionRequest:
-        """Return what shall be opened as a network, with its data where they have been read."""
+        """Return what to open as a network, with its data if they have been read."""
         now = shown.asked if isinstance(shown, InspectedNetwork) else shown.config.data
         listing, data = self.listing(command.ticket), command.data or now
         path, examples = self._file(command.ticket).path, self._check.examples(data)
@@ -304,7 +307,7 @@ class OpenedFiles:
 
     def take_gates(self, command: files.TakeGates, shown: ReadableNetwork) -> None:
         gates = self.gates(command.ticket, file_target_of(shown))
-        assert isinstance(shown, Run)  # nothing fits a network that is inspected
+        assert isinstance(shown, Run)  # `matched_gates` refuses an inspected network
         shown.control.take_gates(
             gates, self.listing(command.ticket).file_name, command.restart_value
         )
@@ -317,9 +320,9 @@ class OpenedFiles:
         self.forget(command.ticket)
 
     def config_with_biases(self, command: files.BeginWithBiases, run: Run) -> RunConfig:
-        """Return the configuration of a run like `run` is now, but with biases.
+        """Return the configuration of the run as it is now, but with biases.
 
-        Raises `UserError` where the file would not fit it.
+        Raises `UserError` if the file would not fit it.
         """
         target = replace(file_target_of(run), bias=True)
         if command.purpose == "weights":
@@ -347,9 +350,9 @@ class OpenedFiles:
         self.forget(ticket)
 
     def gates(self, ticket: int, target: FileTarget) -> LayerMatching:
-        """The match for the feature network; raises `UserError` if it does not fit.
+        """Return the match for the feature network; raises `UserError` if it does not fit.
 
-        Matched anew, because another run may have begun since the file was listed.
+        It is matched again, because the run may have changed since the file was listed.
         """
         match = gates_of(self._file(ticket), target)
         if not match.fits:
@@ -357,14 +360,14 @@ class OpenedFiles:
         return match
 
     def weights(self, ticket: int, target: FileTarget) -> LayerMatching:
-        """The match for the value network; raises `UserError` if it does not fit."""
+        """Return the match for the value network; raises `UserError` if it does not fit."""
         match, why = weights_of(self._file(ticket), target)
         if why:
             raise UserError(why, kind="no-fit")
         return match
 
     def forget(self, ticket: int) -> None:
-        """Close a file, and let go the data that were read for it."""
+        """Close a file, and drop the data read for it."""
         with self._lock:
             known = self._listed.pop(ticket, None)
             self._said.pop(ticket, None)
@@ -373,25 +376,25 @@ class OpenedFiles:
         self._check.forget(ticket)
 
     def close(self) -> None:
-        """Stop the readers and their child processes, and forget everything."""
+        """Stop all readers and their child processes, and close all files."""
         self._check.close()
         self._readers.close(PATIENCE)
         self._listed.clear()
 
     def _file(self, ticket: int) -> _File:
         with self._lock:
-            found = self._listed.get(ticket)
-        if found is None:
-            words = "That file is no longer open; drop it again."
+            file = self._listed.get(ticket)
+        if file is None:
+            words = "That file is no longer open; open it again."
             raise UserError(words, kind="no-file", value=ticket)
-        return found
+        return file
 
     def _begin(self, ticket: int, path: Path, read: Callable[[], None]) -> None:
         name, failed = f"dgn-file-{ticket}", f"Opening {path.name} failed"
         self._readers.begin(name, read, f"open {path.name}", failed)
 
     def _read(self, ticket: int, path: Path, purpose: files.Purpose, target: FileTarget) -> None:
-        # What loading it would do is shown on its page.
+        # The page of the file shows what loading it would do.
         file = _File(
             path, read_tensors(path, cancelled=self._readers.closing, warned=False), purpose
         )
@@ -408,7 +411,7 @@ class OpenedFiles:
         event = listed(ticket, file, target) if contradiction is None else None
         with self._lock:
             if self._said.get(ticket) is not reading:
-                return  # something else was said meanwhile, or the file was closed
+                return  # there is a newer answer, or the file was closed
             if event is not None:
                 self._listed[ticket] = file
         if contradiction is not None:
@@ -418,20 +421,20 @@ class OpenedFiles:
             self._offer_readings(ticket, file, target)
 
     def _offer_readings(self, ticket: int, file: _File, target: FileTarget) -> None:
-        """Say which readings fit the data; the listing has not waited for it."""
-        listing, said = _chosen(file), file.listing.reading
-        found = offered_readings(listing, target.data, target.facts, target.net, target.examples)
+        """Emit the readings that fit the data; the listing does not wait for them."""
+        listing, answers = _chosen(file), file.listing.reading
+        readings = offered_readings(listing, target.data, target.facts, target.net, target.examples)
         with self._lock:
             known = self._listed.get(ticket)
-        if found is None or known is None or known.listing.reading != said:
+        if readings is None or known is None or known.listing.reading != answers:
             return
-        if listing.picked:  # as BatchNorm was folded into these
-            found = tuple(replace(f, reading=_with_norms(f.reading, said)) for f in found)
-        self._emit(files.ReadingsFound(ticket, said, found))
+        if listing.picked:  # with BatchNorm folded into these tensors
+            readings = tuple(replace(f, reading=_with_norms(f.reading, answers)) for f in readings)
+        self._emit(files.ReadingsFound(ticket, answers, readings))
 
 
 def listed(ticket: int, file: _File, target: FileTarget) -> files.FileListed:
-    """What can be done with a file. Raises `UserError` where picked tensors make no sense."""
+    """Return what can be done with a file; raises `UserError` if the picked tensors are invalid."""
     listing, chosen, gates = file.listing, _chosen(file), gates_of(file, target)
     weights, why = weights_of(file, target)
     lacks = not target.bias and target.trains
@@ -466,17 +469,17 @@ def listed(ticket: int, file: _File, target: FileTarget) -> files.FileListed:
 
 
 def gates_of(file: _File, target: FileTarget) -> LayerMatching:
-    """Match the picked tensors; else by the order of the file, else by the sizes of its tensors."""
+    """Match the picked tensors, or all tensors by the order of the file, or by their sizes."""
     if not target.trains:
-        verdict = "This network is inspected, not trained: begin a run, then copy gates into it."
+        verdict = "This network is inspected, not trained: start a run, then copy gates into it."
         return LayerMatching((), False, verdict)
     return _matched(file, target.gates, "gates")
 
 
 def weights_of(file: _File, target: FileTarget) -> tuple[LayerMatching, str]:
-    """The match for the value network, and why it cannot be copied, in one sentence, or ''."""
+    """Return the match for the value network, and why it cannot be copied, one sentence, or ''."""
     if not target.trains:
-        verdict = "This network is inspected, not trained: begin a run, then copy weights into it."
+        verdict = "This network is inspected, not trained: start a run, then copy weights into it."
         return LayerMatching((), False, verdict), verdict
     match = _matched(file, target.values, "values")
     name = file.listing.file_name
@@ -484,8 +487,8 @@ def weights_of(file: _File, target: FileTarget) -> tuple[LayerMatching, str]:
         return match, match.verdict.replace("Gates of", "Weights of", 1)
     if _biased(match) and not target.bias:
         return match, (
-            f"{name} has biases and the value network has none; begin a run with biases "
-            "to take its weights. Nothing was changed."
+            f"{name} has biases but the value network has none: start a run with biases "
+            "to use its weights. Nothing was changed."
         )
     return match, ""
 
@@ -495,7 +498,7 @@ def _matched(file: _File, architecture: Architecture, part: Part) -> LayerMatchi
     match = match_layers(listing, architecture, part)
     if match.fits or listing.picked or unsaid_of_weights(listing):
         return match
-    names = by_size(file.listing, architecture)  # so that tensors in between are skipped
+    names = by_size(file.listing, architecture)  # skips tensors in between
     if not all(names[:-1]):
         return match
     sized = match_layers(picked(file.listing, names), architecture)
@@ -513,10 +516,10 @@ def _copied(name: str, match: LayerMatching) -> str:
     words = f"Weights of {name} fit all {len(match.rows)} layers of the value network."
     if not whole:
         words = (
-            f"Weights of {name} fit all layers of the value network but the last, "
+            f"Weights of {name} fit all layers of the value network except the last, "
             f"which is {match.rows[-1].remark}."
         )
-    return f"{words} Its optimiser state is forgotten."
+    return f"{words} Its optimiser state will be reset."
 
 
 def _with_norms(reading: FileReading, said: FileReading) -> FileReading:
@@ -524,9 +527,11 @@ def _with_norms(reading: FileReading, said: FileReading) -> FileReading:
 
 
 def _chosen(file: _File) -> CheckpointContents:
-    """All that a file holds, or what was picked of it; BatchNorm is folded in for that, which waits
-    until it is known how."""
+    """Return the contents of a file, or what was picked of it.
+
+    BatchNorm is folded in for picked tensors, once it is known how.
+    """
     if not file.picked or unsaid_of_weights(file.listing):
         return file.listing
-    reading = replace(file.listing.reading, batchnorm="", norm_eps=None)  # of none that is left
+    reading = replace(file.listing.reading, batchnorm="", norm_eps=None)  # BatchNorm is folded
     return replace(picked(file.listing, file.picked), reading=reading)

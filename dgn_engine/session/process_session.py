@@ -1,6 +1,6 @@
-"""The same session in a spawned process: a fault of CUDA kills that process, not the window.
+"""The session in a spawned process: a CUDA fault kills that process, not the window.
 
-The pipe carries pickles between two halves of one program; nothing from outside passes through it.
+The pipe carries pickles between two halves of one program; no outside data pass through it.
 """
 
 from __future__ import annotations
@@ -42,33 +42,34 @@ from dgn_engine.session.thread_session import ThreadSession
 from dgn_engine.session.unused_memory import use_one_heap
 from dgn_engine.storage.program_log import crashes_logged
 
-LOADING = 90.0  # seconds of silence while torch is loaded, which holds the interpreter up
-SILENT = 10.0  # … and afterwards; a process that lives sends something every second
-_NAP = 1.0  # seconds between two looks; more, and it was we who slept
-POLL = 0.03  # seconds between two looks at what the child has for us; commands come at once
-BEAT = 1.0  # seconds after which a child says at least that it lives
+LOADING = 90.0  # seconds of silence allowed while torch is loaded, which blocks the interpreter
+SILENT = 10.0  # seconds allowed afterwards; a live process sends something every second
+_NAP = 1.0  # seconds between two checks; if more passed, this process was suspended
+POLL = 0.03  # seconds between two checks for events; commands are received at once
+BEAT = 1.0  # seconds between two heartbeats of a child
 HANG_UP = 1.0  # seconds that a child has to read what is being written to it
-POISONED = 86  # exit code of a child that CUDA has left
-ENDS = {POISONED: "a fault of CUDA"}
-MOST = 1000  # commands that may wait for the engine; what is more is refused
-TAKEN = "taken"  # parent → child: the last frame was taken, another may be sent
+POISONED = 86  # exit code of a child in which CUDA is broken
+ENDS = {POISONED: "a CUDA fault"}
+MOST = 1000  # commands that may wait for the engine; further ones are refused
+TAKEN = "taken"  # parent → child: the last frame was taken, send another
 Serve = Callable[[Connection, str, str], None]
 Readings = Mapping[str, Reading]
 
 
 class CommandSender:
-    """One pipe's writer. Commands keep their order; a command waits until the engine obeyed it.
+    """Writes to one pipe. Commands keep their order, and each is kept until the engine has obeyed
+    it.
 
-    It has a thread of its own: a process that does not read holds up nobody who gives commands.
+    It has its own thread, so that a process that does not read never blocks the caller.
     """
 
     def __init__(self, pipe: Connection, first: Sequence[Command] = ()) -> None:
-        """`first`: commands that stand before all others; they never count as unanswered."""
+        """`first` are commands to send before all others; they never count as unanswered."""
         self._pipe = pipe
         self._messages: SimpleQueue[Command | str | None] = SimpleQueue()
         for command in first:
             self._messages.put(command)
-        self._own = len(first)  # of what is obeyed next, so many are ours
+        self._own = len(first)  # the next commands to be obeyed that are our own
         self._unanswered: deque[Command] = deque()
         self._lock = threading.Lock()
         self._closed = False
@@ -78,9 +79,9 @@ class CommandSender:
         self._thread.start()
 
     def put(self, command: Command) -> bool:
-        """Queue a command without waiting; False where too many wait already.
+        """Queue a command without waiting; return False if too many are waiting.
 
-        After `close` nothing is written any more; another `close` returns what came since, too.
+        After `close` nothing is written; a second `close` also returns what was queued since.
         """
         with self._lock:
             if len(self._unanswered) >= MOST and not isinstance(command, Shutdown):
@@ -90,11 +91,11 @@ class CommandSender:
         return True
 
     def frame_taken(self) -> None:
-        """Ask for another frame. There is at most one such message, so it has no limit."""
+        """Ask for another frame. There is at most one such message, so they are not limited."""
         self._messages.put(TAKEN)
 
     def on_obeyed(self, count: int) -> None:
-        """Forget `count` further commands: the engine has obeyed them."""
+        """Drop the next `count` commands: the engine has obeyed them."""
         with self._lock:
             for _ in range(count):
                 if self._own:
@@ -103,14 +104,14 @@ class CommandSender:
                     self._unanswered.popleft()
 
     def close(self) -> tuple[Command, ...]:
-        """Write no more; the commands that were not obeyed. The pipe is to be closed after it."""
+        """Stop writing, and return the commands that were not obeyed. Close the pipe afterwards."""
         self._closed = True
         self._messages.put(None)
         with self._lock:
             return tuple(self._unanswered)
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait for the thread, which ends after `close`; whether it has ended."""
+        """Wait for the thread, which ends after `close`; return whether it has ended."""
         if self._thread.is_alive():
             self._thread.join(timeout)
         return not self._thread.is_alive()
@@ -119,15 +120,15 @@ class CommandSender:
         while (message := self._messages.get()) is not None and not self._closed:
             try:
                 self._pipe.send(message)
-            except OSError:  # the process is gone, which the relay notices
+            except OSError:  # the process is gone; the relay will notice
                 self._closed = True
 
 
 @dataclass(frozen=True)
 class FrameDifference:
-    """A frame without the readings that the frame before it had; those are named.
+    """A frame without the readings that are the same as in the previous one; those are named.
 
-    What is pickled takes time from training, and copies would make every panel look changed.
+    Pickling them would take time from training, and copies would look like changes to every panel.
     """
 
     frame: Frame
@@ -137,12 +138,12 @@ class FrameDifference:
 
 @dataclass
 class FrameReduction:
-    """Of the side that sends."""
+    """The sender's side of `FrameDifference`."""
 
     _before: tuple[Readings, Readings] = field(default=({}, {}))
 
     def reduced(self, frame: Frame) -> FrameDifference:
-        """What the other side does not have yet; it has to get every one, in this order."""
+        """Return what the receiver lacks; it must receive every difference, in order."""
         (known, compared), self._before = self._before, (frame.readings, frame.compared)
         same, same_compared = _same(frame.readings, known), _same(frame.compared, compared)
         rest = replace(
@@ -155,18 +156,18 @@ class FrameReduction:
 
 @dataclass
 class FrameCompletion:
-    """Of the side that receives."""
+    """The receiver's side of `FrameDifference`."""
 
     _before: tuple[Readings, Readings] = field(default=({}, {}))
 
     def whole(self, difference: FrameDifference) -> Frame:
-        """The frame as it was sent; readings that came before are the same objects."""
+        """Return the complete frame; unchanged readings are the same objects as before."""
         frame, (known, compared) = difference.frame, self._before
         order = {name: known[name] for name in difference.same}
         others = {name: compared[name] for name in difference.same_compared}
         for reading in (*frame.readings.values(), *frame.compared.values()):
             for array in reading.arrays.values():
-                array.flags.writeable = False  # a flag that pickling loses
+                array.flags.writeable = False  # pickling loses this flag
         whole = replace(
             frame, readings={**order, **frame.readings}, compared={**others, **frame.compared}
         )
@@ -175,17 +176,17 @@ class FrameCompletion:
 
 
 def _same(readings: Readings, before: Readings) -> tuple[str, ...]:
-    return tuple(name for name, one in readings.items() if one is before.get(name))
+    return tuple(name for name, reading in readings.items() if reading is before.get(name))
 
 
 def _without(readings: Readings, names: tuple[str, ...]) -> Readings:
-    return {name: one for name, one in readings.items() if name not in names}
+    return {name: reading for name, reading in readings.items() if name not in names}
 
 
 class AnswerWatch:
-    """Tells from how long nothing was heard of the engine's process whether it answers.
+    """Detects when the engine's process stops responding.
 
-    `heard` is called by the thread that reads, `look` now and then by the one that shows.
+    The reading thread calls `on_message`, the viewer's thread `check_silence` now and then.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -198,19 +199,19 @@ class AnswerWatch:
         self._lasted = 0.0
 
     def begin(self) -> None:
-        """Begin anew with a process that has just been started."""
+        """Start over with a new process."""
         with self._lock:
             self._silence, self._limit = 0.0, LOADING
 
     def heard(self, ready: bool = False) -> None:
-        """Something came; `ready`: torch is loaded there."""
+        """Note that a message arrived; `ready`: torch is loaded there."""
         with self._lock:
             self._silence = 0.0
             if ready:
                 self._limit = SILENT
 
     def look(self) -> EngineSilent | EngineAnswered | None:
-        """An event when the silence has become too long, and when it has ended."""
+        """Return an event when the silence has become too long, and when it has ended."""
         now = self._clock()
         with self._lock:
             passed, self._looked = min(now - self._looked, _NAP), now
@@ -226,25 +227,25 @@ class AnswerWatch:
 
 
 class ProcessSession:
-    """Has the methods of `ThreadSession`; the child sends a frame only when the last was taken.
+    """Has the methods of `ThreadSession`; the child sends a frame only after the last was taken.
 
-    A child that dies is started again, once a minute at most, where a recorded run can go on.
-    Nothing here waits for the child but `close`, and that for as long as it is told.
+    If the child dies and a recorded run can be resumed, it is restarted, at most once a minute.
+    Only `close` waits for the child, for as long as its caller allows.
     """
 
     def __init__(
         self, data_root: str = "", runs_root: str = "", serve: Serve | None = None
     ) -> None:
-        """`serve`: what the child runs; tests replace it."""
+        """`serve` is what the child runs; tests replace it."""
         self._arguments = (data_root, runs_root)
         self._serve = serve or serve_engine
         self._mailbox = Mailbox()
         self._restart = EngineRestart(runs_root, time.monotonic)
         self._watch = AnswerWatch(time.monotonic)
         self._starting = threading.Lock()  # held while a process is started
-        self._sending = threading.Lock()  # held while a command is queued: never for long
+        self._sending = threading.Lock()  # held briefly while a command is queued
         self._closing = False
-        self._stopped = False  # the engine said its last word
+        self._stopped = False  # the engine sent `Stopped`
         self._ours, self._process, self._theirs = self._prepared()
         self._sender = CommandSender(self._ours)
         self._relay = threading.Thread(target=self._receive, name="dgn-relay", daemon=True)
@@ -265,12 +266,12 @@ class ProcessSession:
         self._relay.start()
 
     def send(self, command: Command) -> None:
-        """Queue a command; where too many wait for the engine, it is refused with an event."""
+        """Queue a command; if too many are waiting for the engine, a `Refused` event follows."""
         self._restart.on_command(command)
         with self._sending:
             queued = self._sender.put(command)
         if not queued:
-            reason = f"the engine does not keep up, and {MOST:,} commands wait for it."
+            reason = f"the engine cannot keep up: {MOST:,} commands are waiting for it."
             self._mailbox.emit(Refused(command.in_words(), reason, kind="queue-full"))
 
     def notify(self, tell: Callable[[], None]) -> None:
@@ -289,9 +290,9 @@ class ProcessSession:
         return frame
 
     def close(self, timeout: float = 10.0) -> bool:
-        """End the process; it is killed if it does not end in time. True if it ended by itself."""
+        """End the process, killing it after `timeout` seconds; return True if it ended in time."""
         with self._starting:
-            self._closing = True  # nothing is started any more
+            self._closing = True  # no further process is started
         if not self._relay.is_alive():
             return True
         with self._sending:
@@ -309,7 +310,7 @@ class ProcessSession:
         return self._restart.left
 
     def _prepared(self) -> tuple[Connection, SpawnProcess, Connection]:
-        """Our end of a pipe, a process that is still to be started, and its end."""
+        """Return our end of a pipe, an unstarted process, and its end of the pipe."""
         ours, theirs = SPAWN.Pipe()
         process = SPAWN.Process(
             target=self._serve, args=(theirs, *self._arguments), name="dgn-engine", daemon=True
@@ -317,7 +318,7 @@ class ProcessSession:
         return ours, process, theirs
 
     def _receive(self) -> None:
-        """The relay's thread: messages of the child, and what follows its death."""
+        """Relay the child's messages, and handle its death; the relay's thread runs this."""
         try:
             while not self._relayed():
                 unanswered = self._hang_up()
@@ -329,13 +330,13 @@ class ProcessSession:
         except Exception as error:  # the thread's last line of defence
             self._mailbox.emit(self._restart.broken(error, traceback.format_exc()))
         finally:
-            with contextlib.suppress(ValueError, AssertionError):  # it was never started
+            with contextlib.suppress(ValueError, AssertionError):  # never started
                 self._hang_up()
             if not self._stopped:
                 self._mailbox.emit(Stopped())
 
     def _relayed(self) -> bool:
-        """Relay everything from one process; whether it ended because it was asked to."""
+        """Relay everything from one process; return whether it ended on request."""
         self._stopped = False
         frames = FrameCompletion()
         while True:
@@ -352,7 +353,7 @@ class ProcessSession:
                 self._watch.heard(ready=False)
                 self._sender.on_obeyed(message)
             else:
-                self._watch.heard(ready=any(isinstance(one, EngineReady) for one in message))
+                self._watch.heard(ready=any(isinstance(item, EngineReady) for item in message))
                 for event in message:
                     self._pass_on(event)
 
@@ -364,13 +365,13 @@ class ProcessSession:
             self._mailbox.emit(restarted)
 
     def _hang_up(self) -> tuple[Command, ...]:
-        """Close our end and wait for the end of the process; what it had not obeyed.
+        """Close our end, wait until the process ends, and return the commands it had not obeyed.
 
         A child that finds the pipe closed saves its run; one that does not read is killed.
         """
         unanswered = self._sender.close()
         if not self._sender.join(HANG_UP):
-            self._process.kill()  # or the pipe would be closed under who writes to it
+            self._process.kill()  # else the pipe would be closed while the sender writes to it
             self._sender.join()
         self._ours.close()
         end_spawned(self._process, LEAVE)
@@ -379,12 +380,12 @@ class ProcessSession:
     def _started_again(
         self, commands: tuple[Command, ...], unanswered: tuple[Command, ...]
     ) -> bool:
-        """Start another process in the place of a dead one; False where the session is closed.
+        """Start a new process in place of a dead one; return False if the session is closed.
 
-        What was asked since then follows the `commands`; what is `unanswered` does not.
+        Commands that arrived since then follow `commands`; the `unanswered` ones are dropped.
         """
-        self._mailbox.emit(Working("The engine process died; starting it again"))
-        self._mailbox.latest()  # of the dead one, and of no run that is shown
+        self._mailbox.emit(Working("The engine process died; restarting it"))
+        self._mailbox.latest()  # drop the dead one's frame
         with self._starting:
             if self._closing:
                 return False
@@ -403,7 +404,7 @@ class ProcessSession:
 
 
 def serve_engine(pipe: Connection, data_root: str, runs_root: str) -> None:
-    """In the child: a session, and a loop that carries its messages."""
+    """Run a session in the child, and relay its messages."""
     use_one_heap()
     begin_saving_child()
     session = ThreadSession(data_root, runs_root)
@@ -418,8 +419,8 @@ def serve_engine(pipe: Connection, data_root: str, runs_root: str) -> None:
 
 
 def _carry(pipe: Connection, session: ThreadSession) -> NoReturn:
-    """Carry messages until the session has stopped; raises `EOFError`, `OSError`."""
-    ready, may_send, told, beat = False, True, 0, time.monotonic()
+    """Relay messages until the session has stopped; raises `EOFError`, `OSError`."""
+    ready, may_send, reported, beat = False, True, 0, time.monotonic()
     waiting, frames = None, FrameReduction()
     while True:
         if pipe.poll(POLL):
@@ -427,22 +428,22 @@ def _carry(pipe: Connection, session: ThreadSession) -> NoReturn:
             if isinstance(message, str):
                 may_send = True
             elif isinstance(message, Shutdown) and not ready:
-                pipe.send((Stopped(),))  # nothing was begun; torch need not be waited for
+                pipe.send((Stopped(),))  # nothing was started; do not wait for torch
                 _leave(pipe)
             else:
                 session.send(message)
         obeyed = session.obeyed  # before their events are drained
         events = tuple(session.drain())
-        if events:  # together: a small network has hundreds of scores a second
-            poisoned = [place for place, event in enumerate(events) if poisons(event)]
+        if events:  # in one message: a small network emits hundreds of scores a second
+            poisoned = [index for index, event in enumerate(events) if poisons(event)]
             pipe.send(events[: poisoned[0] + 1] if poisoned else events)
             ready = ready or any(isinstance(event, EngineReady) for event in events)
             if poisoned:
                 pipe.close()
-                os._exit(POISONED)  # CUDA would refuse everything from here on
-        if obeyed > told or time.monotonic() - beat > BEAT:
-            pipe.send(obeyed - told)
-            told, beat = obeyed, time.monotonic()
+                os._exit(POISONED)  # every further CUDA call would fail
+        if obeyed > reported or time.monotonic() - beat > BEAT:
+            pipe.send(obeyed - reported)
+            reported, beat = obeyed, time.monotonic()
         waiting = session.latest() or waiting
         if may_send and waiting is not None:
             pipe.send(frames.reduced(waiting))
@@ -452,9 +453,8 @@ def _carry(pipe: Connection, session: ThreadSession) -> NoReturn:
 
 
 def _leave(pipe: Connection) -> NoReturn:
-    """End at once: everything is written, and a window that is being closed would wait for torch
-    to be taken down module by module.
-    """
+    """Exit at once: everything is written, and the closing window need not wait for torch to be
+    unloaded module by module."""
     pipe.close()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""What a session reads, whether it trains or not: a network on probe examples of some data."""
+"""What a session can read, trained or not: a network and its probe examples."""
 
 from __future__ import annotations
 
@@ -15,31 +15,32 @@ from dgn_engine.training.readings.probe_schedule import ProbeSchedule
 
 
 class ReadableExamples(Protocol):
-    """The examples that a network is read on, and those that they are chosen from."""
+    """The examples that a network is read on, and the training examples to choose from."""
 
     probe_set: ProbeSet
     image_shape: tuple[int, ...]  # of one example as it is stored
 
     def context(self, compared: ComparedGates = no_comparison) -> ProbeContext:
-        """Return the probe examples under the network, beside one that is compared with."""
+        """Return the probe examples and the network, with one to compare with, as probes
+        read them."""
 
     @property
     def probe_images(self) -> Array:
-        """(n, *image_shape): the probe examples as images, or as vectors."""
+        """(n, *image_shape) The probe examples, as images or vectors."""
 
     @property
     def train_labels(self) -> Array:
-        """(n,) of all training examples."""
+        """(n,) The labels of all training examples."""
 
     def training_images(self, rows: Array) -> Array:
-        """(m, *image_shape): these training examples as images, or as vectors."""
+        """(m, *image_shape) These training examples, as images or vectors."""
 
 
 class ReadableNetwork(Protocol):
-    """A run, or a network that is inspected in its place (`training.run.Run` and
+    """A run, or a network inspected in its place (`training.run.Run` and
     `frozen_network.InspectedNetwork`)."""
 
-    number: int  # of what the session has shown so far
+    number: int  # counts what the session has shown, from 1
     config: RunConfig
     device: torch.device
     probe_schedule: ProbeSchedule
@@ -52,8 +53,8 @@ class ReadableNetwork(Protocol):
 
     @property
     def step_count(self) -> int:
-        """The training steps that led to its weights."""
+        """The training step of its weights."""
 
     def choose_probe_examples(self, wanted: int, choice: str | None = None) -> None:
-        """Choose so many probe examples, at least 2; `choice`: which, as `probe_set` of the
-        configuration has it (None: as before)."""
+        """Choose this many probe examples, at least 2; `choice` as in the configuration's
+        `probe_set` (None: unchanged)."""

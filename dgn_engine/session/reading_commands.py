@@ -1,4 +1,4 @@
-"""Commands about readings: of which probe examples they are, cancelled and resumed."""
+"""Commands about readings: their probe examples, cancelling and resuming."""
 
 from __future__ import annotations
 
@@ -37,12 +37,13 @@ from dgn_engine.training.steps.losses import answered_right
 from dgn_engine.training.trainer import Trainer
 
 MOST_LISTED = 256
-LOOKED_AT = 4096  # training examples that are tried for those that are misclassified
+LOOKED_AT = 4096  # training examples searched for misclassified ones
 _TOGETHER = 256
-USUAL, CLASSES = (3, 32, 32), 10  # images of most data sets, where they are not read yet
+USUAL, CLASSES = (3, 32, 32), 10  # of most data sets, until the data have been read
 
 
 def listed_examples(command: ListExamples, shown: ReadableNetwork) -> ExamplesListed:
+    """Return the requested training examples with their pictures."""
     labels, names = (
         shown.probed.train_labels,
         shown.probed.probe_set.class_names[: shown.probed.probe_set.classes],
@@ -53,40 +54,42 @@ def listed_examples(command: ListExamples, shown: ReadableNetwork) -> ExamplesLi
     total, first = len(rows), max(command.first, 0)
     rows = rows[first : first + min(command.count, MOST_LISTED)]
     indices, classes = tuple(map(int, rows)), tuple(map(int, labels[rows]))
-    found = ProbeSet(indices, classes, names, "")
-    pictures = pictures_of(found, shown.probed.training_images(rows), shown.config.data.normalise)
+    probe_set = ProbeSet(indices, classes, names, "")
+    pictures = pictures_of(
+        probe_set, shown.probed.training_images(rows), shown.config.data.normalise
+    )
     return ExamplesListed(command.label, first, total, pictures)
 
 
 def misclassified(trainer: Trainer, wanted: int, seed: int) -> tuple[int, ...]:
-    """Rows of training examples that the network gets wrong now, the first `wanted` of an order
-    drawn by the seed, of which `LOOKED_AT` are tried.
+    """Return up to `wanted` training examples that the network currently misclassifies.
 
-    Raises `UserError` where there are fewer than two.
+    At most `LOOKED_AT` are tried, in an order drawn from the seed. Raises `UserError` if fewer than
+    two are misclassified.
     """
     generator = random_stream("probe", seed)
     order = torch.randperm(trainer.batches.examples, generator=generator)[:LOOKED_AT]
-    found: list[int] = []
+    wrong: list[int] = []
     for rows in torch.split(order, _TOGETHER):
-        at = rows.to(trainer.data.train_x.device)
+        on_device = rows.to(trainer.data.train_x.device)
         with torch.no_grad():
-            logits = trainer.control.network_at(at)(trainer.data.train_x[at])
-        right = answered_right(logits, trainer.data.train_y[at])
-        found.extend(rows[~right.cpu()].tolist())
-        if len(found) >= wanted:
+            logits = trainer.control.network_at(on_device)(trainer.data.train_x[on_device])
+        right = answered_right(logits, trainer.data.train_y[on_device])
+        wrong.extend(rows[~right.cpu()].tolist())
+        if len(wrong) >= wanted:
             break
-    if len(found) < 2:
+    if len(wrong) < 2:
         raise UserError(
-            f"{len(found)} of {len(order):,} training examples {'is' if len(found) == 1 else 'are'}"
-            f" misclassified at step {trainer.step_count:,}; a probe set needs two.",
+            f"{len(wrong)} of {len(order):,} training examples {'is' if len(wrong) == 1 else 'are'}"
+            f" misclassified at step {trainer.step_count:,}; a probe set needs at least two.",
             kind="empty",
-            value=len(found),
+            value=len(wrong),
         )
-    return tuple(found[:wanted])
+    return tuple(wrong[:wanted])
 
 
 class ReadingCommands:
-    """Commands are about what is shown and about what it is compared with."""
+    """Carries out commands about what is shown and what it is compared with."""
 
     def __init__(
         self, emit: Callable[[Event], None], choice: ExecutorChoice, comparison: Comparison
@@ -96,22 +99,22 @@ class ReadingCommands:
         self._comparison = comparison
 
     def expect(self, config: RunConfig) -> None:
-        """Start the reading process while the data are still being read, where a network of this
-        kind would need it on usual images."""
+        """Start the reading process while the data are still being read, if a network of this kind
+        would need it on images of the usual size."""
         try:
             architecture = architecture_for(config.net, USUAL, CLASSES)
             if any_heavy(architecture):
                 self._choice.prepare(config.device)
-        except UserError:  # the run itself will say so
+        except UserError:  # the run itself will report it
             return
 
     def use_executor(self, shown: ReadableNetwork) -> None:
-        """Read what is shown from now on where its device and size ask for it."""
+        """Compute readings of what is shown where its device and size require."""
         self._choice.choose(shown.device, shown.architecture)
         shown.probe_schedule.use_executor(self._choice.executor)
 
     def release(self, shown: ReadableNetwork | None) -> None:
-        """It is about to be replaced: nobody waits for its readings any more."""
+        """Drop readings in progress: what is shown is about to be replaced."""
         if shown is not None:
             shown.probe_schedule.release()
 
@@ -122,7 +125,7 @@ class ReadingCommands:
         self._each(command.probes, shown, ProbeSchedule.resume)
 
     def choose_number(self, command: SetProbeExamples, shown: ReadableNetwork) -> None:
-        """So many of those that were chosen; what was chosen by hand gives way."""
+        """Choose this many probe examples in the same way; manually chosen ones are dropped."""
         choice = replace(ProbeChoice.parse(shown.config.probe_set), rows=())
         self.choose(shown, command.examples, str(choice))
 
@@ -131,7 +134,7 @@ class ReadingCommands:
 
     def choose_misclassified(self, _: ChooseMisclassified, shown: ReadableNetwork) -> None:
         if not isinstance(shown, Run):
-            words = "Only a run can say which training examples it gets wrong now."
+            words = "Only a run has misclassified training examples; this network is inspected."
             raise UserError(words, kind="only-inspected")
         rows = misclassified(shown.trainer, shown.config.probe_examples, shown.config.seed)
         choice = replace(ProbeChoice.parse(shown.config.probe_set), classes=(), rows=rows)
@@ -141,12 +144,12 @@ class ReadingCommands:
         self._emit(listed_examples(command, shown))
 
     def choose(self, shown: ReadableNetwork, count: int, choice: str) -> None:
-        """Make the probe set of so many examples, and of these; training does not notice."""
+        """Change the number and choice of the probe examples; training is not affected."""
         before = shown.config
         if (before.probe_examples, before.probe_set) == (count, choice):
             return
         if ProbeChoice.parse(choice).drawn and shown.probed.context().regime.drawn_gates:
-            words = "The gates of this regime are drawn for training examples only."
+            words = "The gates of this regime exist for training examples only."
             raise UserError(words, kind="not-supported")
         shown.choose_probe_examples(count, choice)
         digest = shown.probed.probe_set.digest
@@ -154,10 +157,10 @@ class ReadingCommands:
         self.meet(shown)
 
     def meet(self, shown: ReadableNetwork) -> None:
-        """There are other probe examples: show them, and read what is compared on them, too."""
+        """Emit the pictures of new probe examples, and read the compared network on them too."""
         normalise = shown.config.data.normalise
-        images, one = shown.probed.probe_images, shown.probed.image_shape
-        self._emit(pictures_of(shown.probed.probe_set, images, normalise, one))
+        images, shape = shown.probed.probe_images, shown.probed.image_shape
+        self._emit(pictures_of(shown.probed.probe_set, images, normalise, shape))
         self._comparison.renew(probe_inputs_of(shown))
 
     def _each(
@@ -166,6 +169,8 @@ class ReadingCommands:
         shown: ReadableNetwork,
         act: Callable[[ProbeSchedule, str], None],
     ) -> None:
+        """Apply `act` to each of these probes, in the schedules of the network and the
+        comparison."""
         for schedule in (shown.probe_schedule, self._comparison.probe_schedule):
             if schedule is not None:
                 for name in probes:

@@ -1,4 +1,4 @@
-"""Threads of a session, which are waited for at its end; their trouble becomes events."""
+"""Threads of a session that are joined at its end; their errors become events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dgn_engine.protocol.messages import Event, Failed, Refused
 
 
 class ReportingThreads:
-    """`closing` is set once nobody waits for what they do any more."""
+    """Starts threads and joins them. `closing` is set once their results are no longer needed."""
 
     def __init__(self, emit: Callable[[Event], None]) -> None:
         self._emit = emit
@@ -20,11 +20,12 @@ class ReportingThreads:
 
     def start(self, name: str, act: Callable[[], object]) -> None:
         thread = threading.Thread(target=act, name=name, daemon=True)
-        self.threads = [*(one for one in self.threads if one.is_alive()), thread]
+        self.threads = [*(running for running in self.threads if running.is_alive()), thread]
         thread.start()
 
     def begin(self, name: str, act: Callable[[], None], what: str, failed: str) -> None:
-        """`what` is refused where `act` raises `UserError`; any other fault is told as `failed`."""
+        """Run `act` in a thread; a `UserError` refuses `what`, any other error is reported as
+        `failed`."""
 
         def guarded() -> None:
             try:
@@ -32,13 +33,13 @@ class ReportingThreads:
             except UserError as refusal:
                 if not self.closing.is_set():
                     self._emit(Refused.from_error(what, refusal))
-            except Exception as error:  # a fault of ours must not end silently
+            except Exception as error:  # an internal error must not be silent
                 self._emit(Failed(f"{failed}: {error}.", traceback.format_exc()))
 
         self.start(name, guarded)
 
     def close(self, patience: float) -> None:
-        """Wait so many seconds for each."""
+        """Wait up to `patience` seconds for each thread."""
         self.closing.set()
         for thread in self.threads:
             thread.join(timeout=patience)

@@ -1,4 +1,4 @@
-"""Restart of an engine's process that died: with which commands, and when not to."""
+"""Restart a dead engine process: with which commands, and when not to."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from dgn_engine.storage.lock import last_holder
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.text.written_numbers import number
 
-AT_MOST_EVERY = 60.0  # seconds; a process that dies more often is left alone
+AT_MOST_EVERY = 60.0  # seconds; a process that dies more often is not restarted
 
 
 def poisons(event: Event) -> bool:
-    """Whether CUDA refuses everything in the process after this fault."""
+    """Return whether every CUDA call in the process fails after this error."""
     return isinstance(event, Failed) and breaks_cuda(event.what)
 
 
 def changes_undone(before: RunState, now: RunState) -> tuple[str, ...]:
-    """Regime, order and settings of `before` that are not in force any more, in words."""
+    """Return regime, order and settings of `before` that are no longer in effect, in words."""
     undone = [f"regime {before.regime}"] if before.regime != now.regime else []
     if before.wiring != now.wiring:
         undone.append("order of the gate layers")
@@ -43,13 +43,17 @@ def changes_undone(before: RunState, now: RunState) -> tuple[str, ...]:
 
 
 def in_words(commands: Sequence[Command]) -> tuple[str, ...]:
-    """What was asked, once each, but for what another process is asked anyway."""
-    asked = [one.in_words() for one in commands if not isinstance(one, Watch | Shutdown)]
-    return tuple(dict.fromkeys(asked))
+    """Return the titles of commands, once each, except those that a new process receives anyway."""
+    titles = [
+        command.in_words() for command in commands if not isinstance(command, Watch | Shutdown)
+    ]
+    return tuple(dict.fromkeys(titles))
 
 
 @dataclass(frozen=True)
 class _Death:
+    """The death of an engine process: how, at which step, and what was lost."""
+
     how: str
     step: int
     state: RunState
@@ -57,9 +61,9 @@ class _Death:
 
 
 class EngineRestart:
-    """Follows an engine in a process, so that another can go on in its place.
+    """Follows an engine in a process, so that another one can replace it.
 
-    `clock` in seconds.
+    `clock` is in seconds.
     """
 
     def __init__(self, runs_root: str, clock: Callable[[], float]) -> None:
@@ -67,15 +71,15 @@ class EngineRestart:
         self._clock = clock
         self._watch: Watch | None = None
         self._folder: Path | None = None
-        self._faulty = False  # a fault has ended training
+        self._faulty = False  # an internal error has stopped training
         self._step = 0
         self._state = RunState()
-        self._died: _Death | None = None  # until the run goes on
-        self._continued: int | None = None  # the step at which it does
+        self._died: _Death | None = None  # until the run continues
+        self._continued: int | None = None  # the step at which it continues
         self._last = -AT_MOST_EVERY
 
     def on_command(self, command: Command) -> None:
-        """Keep what is watched: another process has to be asked for it again."""
+        """Remember what is watched, to request it again from a new process."""
         if isinstance(command, Watch):
             self._watch = command
 
@@ -83,7 +87,7 @@ class EngineRestart:
         self._step = max(self._step, frame.step)
 
     def on_event(self, event: Event, pid: int) -> EngineRestarted | None:
-        """Take in an event of process `pid`; returns one once the run goes on after a death."""
+        """Follow an event of process `pid`; return one when the run continues after a death."""
         self._state = self._state.after(event)
         match event:
             case RunStarted():
@@ -92,7 +96,7 @@ class EngineRestart:
                 self._folder, self._step, self._continued = Path(folder), step, step
             case RecordingMended(folder=folder) if folder:
                 self._folder = Path(folder)  # it may have been moved
-            case SettingChanged():  # emitted when the folder of the run is there
+            case SettingChanged():  # emitted once the run's folder exists
                 self._folder = self._folder or self._written_by(pid)
                 return self._restarted()
             case Running():
@@ -104,10 +108,10 @@ class EngineRestart:
         return None
 
     def after_death(self, how: str, unanswered: Sequence[Command] = ()) -> tuple[Command, ...]:
-        """The commands for another process; none where it should not be started.
+        """Return the commands for a new process; empty if none should be started.
 
-        `unanswered`: what the dead one was asked and had not done. It is named and not asked
-        again: one of these commands may have been what it died of.
+        `unanswered` are the requests that the dead process had not carried out. They are reported
+        but not repeated, since one of them may have killed it.
         """
         now = self._clock()
         again, self._last = now - self._last < AT_MOST_EVERY, now
@@ -123,7 +127,7 @@ class EngineRestart:
 
     def _restarted(self) -> EngineRestarted | None:
         death, step, self._died = self._died, self._continued, None
-        if death is None or step is None:  # another run was begun instead
+        if death is None or step is None:  # another run was started instead
             return None
         return EngineRestarted(
             death.how,
@@ -134,17 +138,17 @@ class EngineRestart:
         )
 
     def final_failure(self, how: str, unanswered: Sequence[Command] = ()) -> Failed:
-        """The event for a process that is not restarted."""
+        """Return the event for a process that is not restarted."""
         died = f"The engine process died ({how}) at step {self._step:,}."
         return self._final(f"{died}{not_done(in_words(unanswered))}", "")
 
     def broken(self, error: Exception, traceback: str) -> Failed:
-        """The event for a fault of ours between the process and the window."""
+        """Return the event for an internal error between the process and the window."""
         what = f"{type(error).__name__}: {error}".rstrip(": .")
         return self._final(f"The connection to the engine process broke ({what}).", traceback)
 
     def _final(self, what: str, traceback: str) -> Failed:
-        kept = "" if self._folder is None else f" What it recorded is kept in {self._folder}."
+        kept = "" if self._folder is None else f" Its recording is kept in {self._folder}."
         return Failed(f"{what}{kept} {_WHAT}", traceback)
 
     @property
@@ -152,7 +156,7 @@ class EngineRestart:
         return "" if self._folder is None else str(self._folder)
 
     def _written_by(self, pid: int) -> Path | None:
-        """The newest folder whose lock this process holds or held to its end."""
+        """Return the newest folder whose lock this process holds, or held until its end."""
         if self._root is None or not self._root.is_dir():
             return None
         for folder in sorted(self._root.iterdir(), reverse=True):
@@ -164,4 +168,4 @@ class EngineRestart:
         return None
 
 
-_WHAT = "Run ▸ Start the engine again brings another one."
+_WHAT = "To start a new one, choose Run ▸ Start the engine again."

@@ -1,4 +1,4 @@
-"""What begins, continues and ends a run, and what is shown in its place."""
+"""Commands that start, resume or end a run, and what is shown in its place."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from dgn_engine.training.run import MAKING, Run
 def discard_question(
     command: Command, run: Run | None, recording: Recording | None
 ) -> DiscardConfirmation | None:
-    """Ask before an unrecorded run is replaced; None where nothing would be lost."""
+    """Return a confirmation before an unrecorded run is replaced; None if nothing would be lost."""
     if not isinstance(command, RunEnding) or command.discard:
         return None
     if run is None or not run.step_count:
         return None
     safe = run.recorded if recording is None else not recording.paused
-    if safe:  # without a recording: it failed, and its folder has the run up to then
+    if safe:  # without a recording it failed, and its folder has everything up to then
         return None
     where = command.path if isinstance(command, OpenSession) else command.folder
     shown = not isinstance(command, ContinueRun)
@@ -59,7 +59,7 @@ class RunCommands:
         branches: Branches,
         cancelled: threading.Event,
     ) -> None:
-        """`cancelled`: set by another thread, it ends the reading of data that is in progress."""
+        """`cancelled` is set by another thread to stop data that are being read."""
         self._state, self._loop, self._readings = state, loop, readings
         self._opened, self._undo, self._branches = opened, undo, branches
         self._cancelled = cancelled
@@ -82,7 +82,7 @@ class RunCommands:
     def train_on(self, command: files.TrainOn) -> None:
         state = self._state
         if state.inspected is None:
-            words = "No network is inspected: open a file as a network first."
+            words = "No network is being inspected: open a file as a network first."
             raise UserError(words, kind="not-inspected")
         run, event = state.inspected.trained_on(state.number + 1, command.regime, self._report)
         self._begin(run, command.paused)
@@ -91,7 +91,8 @@ class RunCommands:
     def begin_with_biases(
         self, old: Run, command: files.BeginWithBiases, execute: Callable[[Command], None]
     ) -> None:
-        """Begin a run with biases, and have a command copy into it, which can be undone."""
+        """Start a run with biases, and copy gates or weights into it by a command that can be
+        undone."""
         config = self._opened.config_with_biases(command, old)
         self.start(training.StartRun(config, paused=not self._state.running))
         if command.purpose == "gates":
@@ -131,7 +132,7 @@ class RunCommands:
         run.control.emit_settings()
 
     def continue_last(self, command: runs.ContinueLast) -> None:
-        """Continue the newest run; where it cannot be, that is refused, and another one begins."""
+        """Resume the newest run; if that fails, report why and start a new one."""
         root = self._state.runs_root
         folder = newest_resumable(Path(root)) if root else None
         if folder is not None:
@@ -142,7 +143,7 @@ class RunCommands:
         return self.start(training.StartRun(command.otherwise, command.paused))
 
     def resume(self, command: training.Resume | training.Advance) -> None:
-        """Train on; a recorded run that is shown is continued first."""
+        """Continue training; a recorded run that is only shown is resumed first."""
         library = self._state.library
         if library.shown is not None:
             folder = str(library.folder_to_continue())
@@ -151,13 +152,13 @@ class RunCommands:
         self._loop.resume(self._state.run_for(command), steps)
 
     def go_back(self, run: Run) -> None:
-        """Put a diverged run back to its newest finite state; it stays paused."""
+        """Restore the newest finite state of a diverged run; it stays paused."""
         self._state.way_back.put_back(run, self._undo, self._state.emit)
         self._loop.pause(run)
 
     def inspect(self, command: files.InspectFile, shown: ReadableNetwork) -> None:
         state = self._state
-        state.executors.prepare(shown.config.device)  # it is loaded while the network is made
+        state.executors.prepare(shown.config.device)  # loads while the network is built
         opened = self._opened.inspection_request(command, shown)
         inspected = InspectedNetwork(state.number + 1, opened, state.emit, self._report)
         self._check_cancelled()
@@ -183,7 +184,7 @@ class RunCommands:
         state.comparison.renew(None)
 
     def leave(self) -> None:
-        """Finish what is shown: its folder, its readings, its history of changes."""
+        """Finish what is shown: its folder, its readings, its undo history."""
         self._loop.end_recording()
         self._branches.release()
         self._readings.release(self._state.shown)
@@ -192,24 +193,24 @@ class RunCommands:
         self._state.unused.expect()
 
     def _begin(self, run: Run, paused: bool) -> None:
-        """Put a run that has just been made in the place of the old one, and record it."""
+        """Replace the current run by a new one, and start to record it."""
         state = self._state
         self._replace_run(run, paused)
         ignored = run.ignored(live=True, recorded=bool(state.runs_root))
         if ignored:
-            state.emit(training.SettingsIgnored(tuple(one.sentence for one in ignored)))
+            state.emit(training.SettingsIgnored(tuple(setting.sentence for setting in ignored)))
         if state.runs_root:
             try:
                 folder = create_named(Path(state.runs_root), run.config)
                 state.recording = begin_recording(folder, run, state.emit)
-            except UserError as refusal:  # it can be watched all the same
+            except UserError as refusal:  # the run can still be watched
                 state.emit(runs.RecordingPaused(f"{refusal} This run is not recorded."))
         run.control.emit_settings()
 
     def _replace_run(self, run: Run, paused: bool) -> None:
-        """Put `run` in the place of the old one, whose folder is finished."""
+        """Replace the current run, and finish its folder."""
         state = self._state
-        self._check_cancelled()  # since the last report, which may be seconds ago
+        self._check_cancelled()  # the last report may be seconds ago
         self.leave()
         state.library.close_shown()
         self._readings.use_executor(run)
@@ -220,7 +221,7 @@ class RunCommands:
         self._readings.meet(run)
 
     def _reclaimed(self) -> float:
-        """Return the bytes that the run in progress gives back when another takes its place."""
+        """Return the bytes that are freed when the current run is replaced."""
         return 0.0 if self._state.run is None else float(self._state.run.memory.lasting)
 
     def _report(self, what: str, fraction: float | None) -> None:
@@ -228,7 +229,7 @@ class RunCommands:
         self._state.emit(Working(what, fraction, can_cancel=True))
 
     def _check_cancelled(self, what: str = "") -> None:
-        """Raise `UserError` where the user has cancelled what is being read or made."""
+        """Raise `UserError` if the user has cancelled what is being read or made."""
         if self._cancelled.is_set():
-            named = what if what == MAKING else "Reading the data"
-            raise UserError(f"{named} was cancelled.", kind="cancelled", value=named)
+            task = what if what == MAKING else "Reading the data"
+            raise UserError(f"{task} was cancelled.", kind="cancelled", value=task)

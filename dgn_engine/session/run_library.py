@@ -1,4 +1,4 @@
-"""Recorded runs and session files: listed, read and written, each in a thread of its own."""
+"""Recorded runs and session files: listed, read and written in threads."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ PATIENCE = 30.0  # seconds that the disk may take for the checkpoint of a sessio
 
 
 def recorded_examples(loaded: LoadedRun) -> ProbeExamples:
-    """The pictures of the probe set that the run was read on last, or why there are none.
+    """Return the pictures of the run's last probe set, or why there are none.
 
-    Nothing is downloaded, and no folder is read that a file from elsewhere names.
+    Nothing is downloaded, and no folder named by a file from elsewhere is read.
     """
     config, digest = loaded.config, loaded.started.probe_set.digest
     for event in loaded.events.events:
@@ -74,37 +74,37 @@ def recorded_examples(loaded: LoadedRun) -> ProbeExamples:
             if chosen.digest == digest:
                 rows = list(chosen.indices[: len(chosen.indices) - chosen.drawn])
                 own, how = drawn_inputs(choice, examples.train_x.shape[1:]), config.data.normalise
-                made = normalisation(how)
-                own = own if made is None else made(own)
+                normalise = normalisation(how)
+                own = own if normalise is None else normalise(own)
                 x = examples.train_x[rows]
                 return pictures_of(chosen, np.concatenate([x, own]) if len(own) else x, how)
-            why = f"the examples of {config.data.name} here are others than those of the run"
+            why = f"the examples of {config.data.name} on this machine differ from the run's"
         except UserError as refusal:
             why = str(refusal).rstrip(".")
     known = loaded.started.probe_set
-    return ProbeExamples(known, missing=f"No pictures of the examples: {why}.")
+    return ProbeExamples(known, missing=f"The examples cannot be shown: {why}.")
 
 
 def _why_not_read(config: RunConfig, foreign: bool) -> str:
     name = config.data.name.partition(":")[0]
     entry = data_sets().get(name)
     if entry is None:
-        return f"there is no data set '{config.data.name}' here"
+        return f"there is no data set '{config.data.name}' on this machine"
     if foreign and (entry.takes_path or config.data.root):
-        return "a session file does not say where data are read; Run reads them"
+        return "a session file's data paths are not trusted; choose Run to read them"
     root = Path(config.data.root) if config.data.root else None
     return "" if entry.available(root) else f"{config.data.name} is not on this machine"
 
 
 def is_session_file(path: Path) -> bool:
-    """Whether this is a session, by its name or, under any name, by its content."""
+    """Return whether a file is a session, by its name or its content."""
     return path.suffix == ENDING or is_session(path)
 
 
 class RunLibrary:
-    """Lists, reads and writes recorded runs; at most one of them is shown.
+    """Lists, reads and writes recorded runs; shows at most one of them.
 
-    Trouble in its threads becomes events.
+    Errors in its threads become events.
     """
 
     def __init__(self, emit: Callable[[Event], None], runs_root: str) -> None:
@@ -114,7 +114,7 @@ class RunLibrary:
         self._temp_dir: PrivateTempDir | None = None
         self._listing = threading.Lock()
         self.shown: LoadedRun | None = None
-        self._followed: FollowedRun | None = None  # it, while another process writes it
+        self._followed: FollowedRun | None = None  # the shown run, while another process writes it
         self._threads = ReportingThreads(emit)
         self._threads.start("dgn-library", remove_abandoned)
 
@@ -126,8 +126,10 @@ class RunLibrary:
         self._begin(command, self._emit_runs)
 
     def _emit_runs(self) -> None:
-        """List and tell without a break: a list begun before a run was deleted would come after
-        the one without it."""
+        """List the runs and emit the list under a lock.
+
+        Otherwise a list from before a deletion could be emitted after the one without the run.
+        """
         with self._listing:
             self._emit(list_runs(self._root))
 
@@ -139,10 +141,10 @@ class RunLibrary:
         self._begin(command, write)
 
     def delete(self, command: DeleteRun) -> None:
-        """The run that is shown stays, and so does one that is being written."""
+        """Delete a run, unless it is shown or being written."""
         folder = Path(command.folder)
         if self.shown is not None and is_same_folder(folder, self.shown.folder):
-            words = f"{folder.name} is shown now: show another run first."
+            words = f"{folder.name} is being shown: show another run first."
             raise UserError(words, kind="in-use", value=folder.name)
         check_removable(folder)
 
@@ -153,13 +155,13 @@ class RunLibrary:
         self._begin(command, delete)
 
     def thin(self, command: ThinRuns) -> None:
-        """One that is being written stays as it is."""
+        """Thin out the oldest runs, except one that is being written."""
 
         def thin() -> None:
-            told: list[str] = []
-            found = thin_runs.plan(Path(self._root))
-            freed = thin_runs.thin(found.folders, told.append)
-            self._emit(RunsThinned(found.outcome(freed), "\n".join(told)))
+            lines: list[str] = []
+            plan = thin_runs.plan(Path(self._root))
+            freed = thin_runs.thin(plan.folders, lines.append)
+            self._emit(RunsThinned(plan.outcome(freed), "\n".join(lines)))
             self._emit_runs()
 
         self._begin(command, thin)
@@ -169,45 +171,43 @@ class RunLibrary:
         self._begin(command, lambda: self._emit(RunExported(export_run(folder, path))))
 
     def read_curves(self, command: ReadCurves) -> None:
-        """One that cannot be read is refused, and the others are told all the same."""
+        """Read curves; runs that cannot be read are refused, all others are emitted."""
 
         def read() -> None:
-            found = []
+            curves = []
             for folder in command.folders:
                 try:
-                    found.append(read_curves(Path(folder)))
+                    curves.append(read_curves(Path(folder)))
                 except UserError as refusal:
                     self._emit(Refused.from_error(command.in_words(), refusal))
-            self._emit(CurvesRead(tuple(found)))
+            self._emit(CurvesRead(tuple(curves)))
 
         self._begin(command, read)
 
     def read(self, command: ShowRun, recording: Recording | None) -> None:
-        """Read a folder; `recording` is that of the run in progress, which is not shown."""
+        """Read a folder; the run in progress, with this `recording`, is refused."""
         folder = Path(command.folder)
         if recording is not None and is_same_folder(folder, recording.path):
-            raise UserError(
-                f"{folder.name} is the run in progress.", kind="in-use", value=folder.name
-            )
+            raise UserError(f"{folder.name} is the current run.", kind="in-use", value=folder.name)
         self._begin(command, lambda: self._found(_read(folder)))
 
     def open_session(self, command: OpenSession) -> None:
         if self._temp_dir is None:
             self._temp_dir = PrivateTempDir()
-        path, place = Path(command.path), self._temp_dir.path
-        self._begin(command, lambda: self._found(self._unpacked(path, place)))
+        path, target = Path(command.path), self._temp_dir.path
+        self._begin(command, lambda: self._found(self._unpacked(path, target)))
 
     def save_session(
         self, command: SaveSession, recording: Recording | None, frame: Frame | None
     ) -> None:
-        """Write the run that is shown, or the run in progress with its `recording` and `frame`."""
+        """Save the shown run, or the current run with its `recording` and `frame`."""
         window: Any = json.loads(command.window)
         path, shown = Path(command.path), self.shown
         if shown is not None:
             self._begin(command, lambda: self._write(path, shown.folder, shown.name, None, window))
             return
         if recording is None or frame is None:
-            words = "there is no recorded run, and a session is made of what was recorded."
+            words = "there is no recorded run, and a session contains only what was recorded."
             raise UserError(words, kind="not-recorded")
         if recording.paused:
             raise UserError(recording.paused, kind="recording-paused")
@@ -215,7 +215,7 @@ class RunLibrary:
 
         def write() -> None:
             if not marker.done.wait(PATIENCE) or marker.lines < 0:
-                words = f"the disk of {folder} does not take what is recorded."
+                words = f"the disk of {folder} is too slow or full to record the run."
                 raise UserError(words, kind="slow-disk", value=folder)
             point = SavePoint(frame.step, marker.lines, frame)
             self._write(path, folder, folder.name, point, window)
@@ -229,15 +229,18 @@ class RunLibrary:
             return None
 
     def folder_to_continue(self) -> Path:
-        """The folder in which the run that is shown goes on; one from a session is copied first."""
+        """Return the folder in which the shown run is resumed; a run from a session is copied
+        first."""
         assert self.shown is not None
         if self.shown.session is None or not self._root:
             return self.shown.folder
         return adopt(self.shown.folder, Path(self._root), self.shown.name)
 
     def replace_shown(self, loaded: LoadedRun | None, ended: str = "") -> None:
-        """Show this run, or none; `ended`: the folder of the run that ended for it. What was
-        unpacked for the one before is removed."""
+        """Show this run, or none, and delete what was unpacked for the previous one.
+
+        `ended` is the folder of the run that ended for it.
+        """
         before, self.shown = self.shown, loaded
         live = loaded is not None and loaded.status == LIVE and loaded.session is None
         self._followed = FollowedRun(loaded, ended) if loaded is not None and live else None
@@ -245,16 +248,17 @@ class RunLibrary:
             shutil.rmtree(before.folder.parent, ignore_errors=True)
 
     def follow(self, publish: Callable[[LoadedRun], None]) -> None:
-        """Tell what another process wrote since of the run on show; `publish` shows its frame."""
+        """Emit what another process has written to the shown run since; `publish` shows its
+        frame."""
         followed = self._followed
         if followed is None:
             return
         try:
             news = followed.news()
-        except (OSError, UserError) as error:  # it was moved or deleted
+        except (OSError, UserError) as error:  # moved or deleted
             self._followed = None
             raise UserError(
-                f"The run is not followed any more: {error}", kind="not-followed"
+                f"The run is no longer followed: {error}", kind="not-followed"
             ) from None
         self.shown = news.now
         if news.again:
@@ -272,7 +276,7 @@ class RunLibrary:
         self.replace_shown(None)
 
     def close(self) -> None:
-        """Wait for what is being read or written, and remove what was unpacked."""
+        """Wait for pending reads and writes, and delete what was unpacked."""
         self._threads.close(PATIENCE)
         self.close_shown()
         if self._temp_dir is not None:
@@ -293,7 +297,7 @@ class RunLibrary:
             raise
 
     def _found(self, loaded: LoadedRun) -> None:
-        """Show the run, and the pictures of its examples as soon as they are read."""
+        """Queue the run to be shown, then read and emit the pictures of its examples."""
         self._loaded.put(loaded)
         pictures = recorded_examples(loaded)
         if not self._threads.closing.is_set():

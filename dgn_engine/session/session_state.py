@@ -1,4 +1,4 @@
-"""What a session shows now: a run that trains, a network that is inspected, or a recorded run."""
+"""What a session shows: a training run, an inspected network, or a recorded run."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Handler = Callable[[Any], object]
 
 
 class SessionState:
-    """At most one of a run, a network that is inspected, and a recorded run of the library; what it
-    is compared with, and what is watched of it.
+    """What is shown (a run, an inspected network, or a recorded run of the library), what it is
+    compared with, and what is watched.
 
-    `emit_unrecorded`: events that are no part of the record of the run; `publish`: frames.
+    `emit_unrecorded` takes events that do not belong to the run's record; `publish` takes frames.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class SessionState:
         self.unused = UnusedMemory()
 
     def emit(self, event: Event) -> None:
-        """Record an event of the run, and pass it on."""
+        """Record an event of the run, and emit it."""
         if isinstance(event, Diverged) and self.run is not None:
             event = self.way_back.add_to(event, self.run, self.recording)
         if self.recording is not None:
@@ -62,40 +62,42 @@ class SessionState:
         return self.run or self.inspected
 
     def run_for(self, command: Command) -> Run:
-        """Return the run in progress; raises `UserError` where there is none."""
+        """Return the current run; raises `UserError` if there is none."""
         if self.run is not None:
             return self.run
         if self.inspected is not None:
             raise UserError(
-                f"{self.inspected.name} is inspected, not trained: begin a new run first.",
+                f"{self.inspected.name} is inspected, not trained: start a new run first.",
                 kind="only-inspected",
                 value=self.inspected.name,
             )
         if self.library.shown is not None:
             name = self.library.shown.name
-            words = f"{name} is only shown: Run goes on with it first."
+            words = f"{name} is only shown: choose Run to resume it first."
             raise UserError(words, kind="only-shown", value=name)
         asked = command.in_words()
         words = f"There is no run: start one before you {asked}."
         raise UserError(words, kind="no-run", value=asked)
 
     def in_run(self, act: Callable[[Run, Any], object]) -> Handler:
-        """Return a handler that needs a run that trains."""
+        """Return a handler for commands that need a training run."""
         return lambda command: act(self.run_for(command), command)
 
     def on_shown(self, act: Callable[[Any, ReadableNetwork], object]) -> Handler:
-        """Return a handler that needs a run, or a network that is inspected."""
+        """Return a handler for commands that need a run or an inspected network."""
         return lambda command: act(command, self.shown or self.run_for(command))
 
     def replace(self, run: Run | None = None, inspected: InspectedNetwork | None = None) -> None:
-        """Show this, in the place of what was left; neither: a recorded run."""
+        """Show a run or an inspected network; with neither, a recorded run."""
         self.run, self.inspected, self.running = run, inspected, False
         self.number += 1
 
     def watch(self, requests: tuple[ProbeRequest, ...]) -> None:
-        left = {one.probe for one in self.requests} - {one.probe for one in requests}
-        if left and self.run is not None:
-            self.emit(ProbesLeft(self.run.step_count, tuple(sorted(left))))
+        dropped = {request.probe for request in self.requests} - {
+            request.probe for request in requests
+        }
+        if dropped and self.run is not None:
+            self.emit(ProbesLeft(self.run.step_count, tuple(sorted(dropped))))
         self.requests = requests
         if self.library.shown is not None:
             self.publish_recorded(self.library.shown)

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 as a request to stop that long work asks for."""
+"""Turn Ctrl+C, SIGTERM, SIGHUP and SIGUSR1 into a stop request that long work can poll."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import threading
 import time
 from collections.abc import Callable
 
-STOPPING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")  # Windows has not all of them
-SAME = 1.0  # seconds in which a further signal, but for Ctrl-C, is part of the first request
-_WARNING = getattr(signal, "SIGUSR1", None)  # says again what the first one said, and no more
+STOPPING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")  # not all exist on Windows
+SAME = 1.0  # seconds in which further signals, except Ctrl+C, belong to the first request
+_WARNING = getattr(signal, "SIGUSR1", None)  # only ever repeats the first request
 _SHOW_CURSOR = b"\x1b[?25h\n"  # a progress bar hides it
 
 
 class StopSignals:
-    """The first of these signals is remembered; a second one ends the process at once.
+    """Remembers the first of these signals; a second one ends the process at once.
 
-    At once: also while the main thread is in a long calculation. What is written by then is whole,
-    as after SIGKILL; children find their pipes closed and save themselves. A terminal that is
-    closed sends SIGHUP twice, and some supervisors send SIGTERM and SIGHUP together: what comes
-    within `SAME` seconds counts once, and SIGUSR1 is never a second one. What is ignored stays
-    ignored, as nohup wants it.
+    At once means even while the main thread is in a long computation. What is written by then is
+    intact, as after SIGKILL; children find their pipes closed and save themselves. A closing
+    terminal sends SIGHUP twice, and some supervisors send SIGTERM and SIGHUP together, so signals
+    within `SAME` seconds count once; SIGUSR1 never counts as a second one. Ignored signals stay
+    ignored, as nohup needs.
 
     Enter it in the main thread.
     """
 
     def __init__(self, on_request: Callable[[], object] | None = None) -> None:
-        """`on_request` is called in a thread of its own when the first signal comes."""
+        """`on_request` is called in its own thread when the first signal arrives."""
         self._on_request = on_request
         self._first: int | None = None
         self._since = 0.0
@@ -39,16 +39,16 @@ class StopSignals:
 
     @property
     def exit_code(self) -> int:
-        """128 + the number of the first signal; of SIGINT where there was none."""
+        """128 + the number of the first signal, or of SIGINT if there was none."""
         return 128 + (self._first or signal.SIGINT)
 
     def __enter__(self) -> StopSignals:
         self._ours, theirs = socket.socketpair()
         theirs.setblocking(False)
         self._theirs = theirs
-        here = [getattr(signal, name) for name in STOPPING if hasattr(signal, name)]
-        wanted = [one for one in here if signal.getsignal(one) != signal.SIG_IGN]
-        self._before = {one: signal.signal(one, _noticed) for one in wanted}
+        available = [getattr(signal, name) for name in STOPPING if hasattr(signal, name)]
+        handled = [number for number in available if signal.getsignal(number) != signal.SIG_IGN]
+        self._before = {number: signal.signal(number, _noticed) for number in handled}
         self._woken = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
         self._thread = threading.Thread(target=self._listen, name="dgn-signals", daemon=True)
         self._thread.start()
@@ -56,8 +56,8 @@ class StopSignals:
 
     def __exit__(self, *_: object) -> None:
         signal.set_wakeup_fd(self._woken)
-        for one, before in self._before.items():
-            signal.signal(one, signal.SIG_DFL if before is None else before)
+        for number, before in self._before.items():
+            signal.signal(number, signal.SIG_DFL if before is None else before)
         self._theirs.close()
         self._thread.join()
         self._ours.close()
@@ -82,4 +82,4 @@ class StopSignals:
 
 
 def _noticed(_number: int, _frame: object) -> None:
-    """Python's own part of the signal; the thread has the number from the interpreter."""
+    """Do nothing in Python's own handler; the thread gets the number from the wakeup socket."""

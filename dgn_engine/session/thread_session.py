@@ -19,17 +19,18 @@ from dgn_engine.session.mailbox import Mailbox
 if TYPE_CHECKING:
     from dgn_engine.session.engine import Engine
 
-IDLE = 0.25  # seconds between two readings of a paused run
+IDLE = 0.25  # seconds between two rounds of readings of a paused run
 
 
 class ThreadSession:
-    """One engine, one thread. The viewer polls `drain` and `latest`; the engine never waits."""
+    """One engine, one thread. The viewer polls `drain_events` and `take_latest_frame`; the engine
+    never waits."""
 
     def __init__(self, data_root: str = "", runs_root: str = "") -> None:
         self._mailbox = Mailbox()
         self._data_root = data_root
         self._runs_root = runs_root
-        self.obeyed = 0  # commands so far; their events were emitted before they were counted
+        self.obeyed = 0  # commands so far, each counted after its events were emitted
         self._thread = threading.Thread(target=self._serve, name="dgn-engine", daemon=True)
 
     def start(self) -> None:
@@ -37,7 +38,7 @@ class ThreadSession:
         self._thread.start()
 
     def send(self, command: Command) -> None:
-        """Send a command; it is obeyed between two steps, but cancelling at once."""
+        """Send a command; it is obeyed between two steps, but cancelling takes effect at once."""
         if isinstance(command, (CancelLoading, Shutdown)):
             self._mailbox.cancelled.set()
         self._mailbox.commands.put(command)
@@ -52,7 +53,7 @@ class ThreadSession:
         return self._mailbox.latest()
 
     def close(self, timeout: float = 10.0) -> bool:
-        """Ask the thread to end after the step in hand; True if it ended in time."""
+        """Ask the thread to end after the current step; return True if it ended in time."""
         if not self._thread.is_alive():
             return True
         self.send(Shutdown())

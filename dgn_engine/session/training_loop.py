@@ -1,4 +1,4 @@
-"""The run in progress: takes its steps, stops where that is due, publishes and records it."""
+"""Step the run in progress, stop it when due, publish and record it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from dgn_engine.training.readings.watch_budget import DRAWING, SHARE
 from dgn_engine.training.run import Run
 from dgn_engine.training.step_cost import seconds_a_step
 
-MOMENT = 0.5  # seconds that the probes may take for the last frame of a run that is left
-PATIENCE = 4.0  # seconds that the folder of a run that ends may take to be finished
+MOMENT = 0.5  # seconds that the probes may take for the last frame of a run
+PATIENCE = 4.0  # seconds to wait for the folder of a run to be finished
 
 
 class TrainingLoop:
@@ -41,16 +41,16 @@ class TrainingLoop:
         self._share = SHARE
 
     def begin(self, run: Run, paused: bool) -> None:
-        """Step this run, which is shown from now on."""
+        """Step this run from now on."""
         run.budget.share = self._share
         self._stop_at, self._state.running = None, not paused
         self._publisher.rate = StepRate()
 
     def resume(self, run: Run, steps: int | None) -> None:
-        """Take so many steps; None: until it is finished or paused."""
+        """Train for this many steps; None: until it is finished or paused."""
         self._state.way_back.check_trains(run)
         if run.finished:
-            run.total_steps = 0  # asked for more than was planned: until stopped
+            run.total_steps = 0  # more than planned: continue until stopped
         self._stop_at = None if steps is None else run.step_count + max(1, steps)
         self._state.running = True
         self._publisher.rate = StepRate()
@@ -75,12 +75,13 @@ class TrainingLoop:
             self._state.running = False
             self._state.emit(Finished(run.step_count))
         elif run.evaluation.pending:
-            return  # its scores belong to the step that was asked for
+            return  # the step is complete once its scores are
         elif self._stop_at is not None and run.step_count >= self._stop_at:
             self.pause(run)
 
     def read_due(self, run: Run, heard: bool) -> None:
-        """Read, publish and record what is due; `heard`: of a reading that is made elsewhere."""
+        """Read, publish and record what is due; `heard`: a reading has arrived that is computed
+        elsewhere."""
         state = self._state
         self._show_due(run, state.running, heard)
         began = run.budget.busy()
@@ -93,24 +94,27 @@ class TrainingLoop:
             run.budget.overhead.begin_if_due()
 
     def _show_due(self, run: Run, running: bool, heard: bool = False) -> None:
-        """Read, publish and record what is due; where the run stands still, all of it is recorded,
-        so that a run that is opened again shows what was seen when it was left."""
+        """Read, publish and record what is due.
+
+        While the run is paused everything is recorded, so that a reopened run shows what was last
+        seen.
+        """
         frame = self._publisher.publish_due(run, running, heard)
-        if run.diverged:  # a reading may have seen it first
+        if run.diverged:  # a reading may be the first to detect it
             self._state.running = False
         if frame is not None and self._state.recording is not None:
             needed = not running and not run.probe_schedule.busy
             self._state.recording.on_frame(frame, needed)
 
     def show_end(self) -> None:
-        """Record the last step of a run that goes on with what can be read in a moment."""
+        """Record the last step of a running run, with the readings that are quick enough."""
         run, recording = self._state.run, self._state.recording
         if run is None or not self._state.running or recording is None:
             return
         try:
             if run.probe_schedule.seconds < self._moment:
                 self._show_due(run, running=False)
-        except Exception as error:  # it ends all the same
+        except Exception as error:  # the run ends nevertheless
             failure = Failed.from_exception("The last frame failed", error)
             self._state.emit_unrecorded(failure)
 
@@ -123,7 +127,7 @@ class TrainingLoop:
             recording.close(sound, self._patience)
 
     def frame(self) -> Frame | None:
-        """Return the frame of what is shown; None where that is a recorded run, or nothing."""
+        """Return the frame of what is shown; None for a recorded run, or nothing."""
         state = self._state
         if state.run is not None:
             return self._publisher.frame(state.run, state.running)
@@ -132,20 +136,20 @@ class TrainingLoop:
         return None
 
     def next_step_in(self) -> float | None:
-        """Return the seconds until the next step by the run's pace; None while nothing runs."""
+        """Return the seconds until the next step at the run's pace; None while nothing runs."""
         if self._state.inspected is not None and self._state.inspected.scoring:
             return 0.0
         trains = self._state.run is not None and self._state.running
         return self._publisher.rate.wait() if trains else None
 
     def seconds_a_step(self) -> float | None:
-        """Return what a step of the run takes without a pace; None where that is not known."""
+        """Return the time of a step without a pace; None if unknown."""
         run, rate = self._state.run, self._publisher.rate
         if run is None:
             return None
         if run.device.type == "cpu":
             return rate.seconds_a_step()
-        # Steps on a card end after they were taken here: only at full speed their rate says it.
+        # Steps on a GPU are asynchronous: only the rate at full speed gives their time.
         return 1.0 / rate.per_second() if rate.per_second() and not run.control.pace else None
 
     def estimate(self, command: EstimateRun) -> None:
@@ -155,17 +159,19 @@ class TrainingLoop:
         state.emit_unrecorded(event)
 
     def set_share(self, command: SetWatchShare) -> None:
-        """Keep the user's share, also for the runs that follow; raises `UserError` for none."""
+        """Set the share for watching, for this and all later runs; raises `UserError` if out of
+        bounds."""
         share = command.share
         if not 0.0 < share <= 1.0:
-            words = f"A share of {number(share)} is none: give one above 0, and at most 1."
+            words = f"The share is {number(share)}; it must be above 0 and at most 1."
             raise UserError(words, kind="out-of-bounds", value=share)
         self._share = share
         if self._state.run is not None:
             self._state.run.budget.share = share
 
     def charge_window(self, command: ReportWindow) -> None:
-        """A window in another process delays training only where both need the same core."""
+        """Charge the window's time; in another process it delays training only if they share a
+        core."""
         run, apart = self._state.run, command.process != os.getpid()
         if run is None or (apart and (os.cpu_count() or 1) > torch.get_num_threads()):
             return
@@ -176,16 +182,16 @@ class TrainingLoop:
 def estimate_run(
     config: RunConfig, run: Run | None, recorded: bool, seconds: float | None
 ) -> RunEstimated:
-    """Compute what a run takes; nothing is allocated, and no data are read that are not at hand.
+    """Estimate the cost of a run, without allocating it or reading further data.
 
     Args:
         config: The run.
-        run: The one in progress, whose memory it would have; None where there is none.
-        recorded: Checkpoints of it would be written.
-        seconds: What a step of `run` takes; None where that is not known.
+        run: The current run, whose memory would be freed; None if there is none.
+        recorded: Whether checkpoints would be written.
+        seconds: The time of a step of `run`; None if unknown.
 
     Returns:
-        Zeros where its data are not known yet; the refusal where it cannot be carried out.
+        The estimate: zeros if its data are unknown, the refusal if it cannot be run.
     """
     try:
         sizes = _sizes(config.data, run)
@@ -210,8 +216,8 @@ def estimate_run(
 
 
 def _sizes(data: DataConfig, run: Run | None) -> DataSizes | None:
-    """Return the sizes of the run in progress where its data are alike, or those that follow from
-    the options; None where data would have to be read."""
+    """Return the sizes of the current run if its data are alike, or those that follow from the
+    options; None if data would have to be read."""
     if run is not None and data.without_variant() == run.config.data.without_variant():
         return DataSizes(*run.examples, run.probed.image_shape, run.architecture.classes)
     return known_sizes(data, balanced=True)

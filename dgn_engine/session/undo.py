@@ -1,12 +1,11 @@
-"""Undo and redo of what a user changed in a run, between two steps.
+"""Undo and redo of the user's changes to a run, between two steps.
 
 A change of what is trained (a regime, gates or weights of a file, an order, a rotation, a setting)
-is undone with a copy of the run from right before it: both networks, optimiser state, regime,
-settings and the order of the data. An order, a rotation or a setting can also be put back alone,
-with the weights as they are now. The probe set changes only what is read, and is only turned back.
-The count of steps is never taken back: the run goes on from the step that it has reached, and its
-record stays whole. Which command is undone how is declared with it
-(`protocol.messages.UndoPolicy`).
+is undone with a copy of the run from just before it: both networks, optimiser state, regime,
+settings and the order of the data. An order, a rotation or a setting can also be restored alone,
+with the current weights. A change of the probe set affects only readings, and only the probe set is
+restored. The step counter never goes back: the run continues from the step it has reached, and its
+record stays complete. Each command declares how it is undone (`protocol.messages.UndoPolicy`).
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from dgn_engine.text.written_numbers import number
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture, put_back
 
-MOST = 50  # changes that are kept
+MOST = 50  # changes
 MOST_BYTES = 512 << 20  # of their weights; the newest change is always kept
-MERGED = 1.0  # seconds between two changes of one setting that count as one
+MERGED = 1.0  # seconds within which changes of one setting count as one
 
 
 @dataclass(frozen=True)
@@ -46,8 +45,10 @@ class _UndoneSettings:
 
 @dataclass(frozen=True)
 class _Change:
-    """A change with the settings and the run before it (None: only the probe set was changed).
-    `what` it was, in words: 'gates of x.pt', at which `step` it was made first."""
+    """A change, with the settings and the run before it (None: only the probe set was changed).
+
+    `what` describes it: 'gates of x.pt'; it was first made at `step`.
+    """
 
     what: str
     settings: _UndoneSettings
@@ -56,8 +57,8 @@ class _Change:
     policy: UndoPolicy
     at: float
     step: int
-    detail: str = ""  # 'learning rate 0.001 → 0.01', or what it was where there is no more to say
-    alone: bool = False  # its setting was put back alone, and so it is done again
+    detail: str = ""  # 'learning rate 0.001 → 0.01', or `what`
+    alone: bool = False  # only its setting was restored, and is redone likewise
 
     @property
     def size(self) -> int:
@@ -67,7 +68,7 @@ class _Change:
 
 
 class UndoHistory:
-    """The changes of the run in progress, the newest last; another run begins without any."""
+    """The changes of the current run, newest last; a new run starts without any."""
 
     def __init__(
         self,
@@ -78,21 +79,22 @@ class UndoHistory:
         most: int = MOST,
         most_bytes: int = MOST_BYTES,
     ) -> None:
-        """`file_name(ticket)`: of a listed file. `choose(run, examples, choice)`: another probe
-        set. `most`, `most_bytes`: changes that are kept, and of their weights."""
+        """`file_name(ticket)` returns the name of a listed file; `choose(run, examples, choice)`
+        sets another probe set. `most` and `most_bytes` limit the number of changes and the memory
+        of their weights."""
         self._clock, self._most, self._most_bytes = clock, most, most_bytes
         self._emit = emit
         self._file_name = file_name
         self._choose = choose
-        self._run = 0  # the number of the run that was changed
+        self._run = 0  # the number of the changed run
         self._done: list[_Change] = []
         self._undone: list[_Change] = []
-        self._may_merge = False  # the newest change was made, not redone or uncovered by an undo
+        self._may_merge = False  # the newest change was just made, not redone or exposed by an undo
 
     def remember(self, command: Command, run: Run | None, act: Callable[[Any], object]) -> None:
-        """Carry out a command; if it can be undone, remember the state of `run` before it.
+        """Carry out a command; if it can be undone, keep the state of `run` from before it.
 
-        Raises what `act` raises, and then nothing is remembered.
+        Raises what `act` raises, and then keeps nothing.
         """
         number = 0 if run is None else run.number
         if number != self._run:
@@ -100,9 +102,9 @@ class UndoHistory:
         if run is None or command.undo is None:
             act(command)
             return
-        if (same := self._merged_with(command)) is not None:
+        if (merged := self._merged_with(command)) is not None:
             act(command)
-            self._done[-1] = replace(same, detail=_detail(same, run))
+            self._done[-1] = replace(merged, detail=_detail(merged, run))
         else:
             words, step = self._in_words(command), run.step_count
             change = self._change(run, words, type(command), command.undo, step)
@@ -110,8 +112,8 @@ class UndoHistory:
             with _shared(run, None if change is None else change.before):
                 act(command)
             if (command.undo.setting or command.undo.reads) and settings == _settings_of(run):
-                return  # it was set to what it was
-            # A diverged run is not worth having back: what was changed before that is undone next.
+                return  # set to the same value
+            # A diverged run is not worth restoring: the change before it is undone next.
             if change is not None:
                 self._done.append(replace(change, detail=_detail(change, run)))
                 self._may_merge = True
@@ -120,41 +122,45 @@ class UndoHistory:
         self._emit_names()
 
     def forget(self) -> None:
-        """The run is replaced: nothing of it can be undone, and its weights are let go."""
+        """Clear the history and free its weights, because the run is replaced."""
         self._run, self._done, self._undone = 0, [], []
 
     def leave_out(self, step: int) -> None:
-        """Forget the changes since a state of this step, to which the run was put back: they are
-        in force no more, and undoing one would only lose what was trained since."""
-        self._done = [one for one in self._done if one.before is None or one.before.step < step]
+        """Drop the changes since a state of this step, to which the run was restored.
+
+        They are no longer in effect, and undoing one would only lose training.
+        """
+        self._done = [
+            change for change in self._done if change.before is None or change.before.step < step
+        ]
         self._undone.clear()
         self._may_merge = False
         self._emit_names()
 
     def undo(self, run: Run | None) -> None:
-        """Put the run back to before its last change; raises `UserError` where there is none."""
+        """Restore the run from before its last change; raises `UserError` if there is none."""
         self._step(run, "undo", self._done, self._undone)
 
     def redo(self, run: Run | None) -> None:
-        """Make the last change that was undone once more; raises `UserError` likewise."""
+        """Redo the last change that was undone; raises `UserError` if there is none."""
         self._step(run, "redo", self._undone, self._done)
 
     def undo_setting(self, run: Run | None) -> None:
-        """Put only the setting that was changed last back, and keep the weights.
+        """Restore only the setting that was changed last, and keep the weights.
 
-        Raises `UserError` where the last change was none of a setting, or the run has diverged.
+        Raises `UserError` if the last change was not a setting, or the run has diverged.
         """
         last = self._done[-1] if self._done else None
         if run is None or last is None or not last.policy.setting:
-            words = "The last change was none of a setting, which could be put back alone."
+            words = "The last change was not a setting, so nothing can be undone on its own."
             raise UserError(words, kind="no-setting")
         if run.diverged:
-            words = "The run has diverged: its weights cannot be kept, only undone."
+            words = "The run has diverged, so its weights cannot be kept: use Undo instead."
             raise UserError(words, kind="diverged")
         self._step(run, "undo", self._done, self._undone, alone=True)
 
     def undo_many(self, command: UndoMany, run: Run | None) -> None:
-        """Undo or redo one after the other, as if each had been asked for."""
+        """Undo or redo several changes, one after the other."""
         act = self.undo if command.changes > 0 else self.redo
         for _ in range(abs(command.changes)):
             act(run)
@@ -167,7 +173,8 @@ class UndoHistory:
         target: list[_Change],
         alone: bool = False,
     ) -> None:
-        """`alone`: only the setting, with the weights kept."""
+        """Move a change between the two lists; `alone`: restore only the setting, keep the
+        weights."""
         if run is None or not source:
             raise UserError(f"There is nothing to {word}.", kind="empty", value=word)
         last = source[-1]
@@ -175,7 +182,7 @@ class UndoHistory:
         if last.before is None:
             change = replace(last, settings=_settings_of(run))
             self._choose(run, last.settings.probe_examples, last.settings.probe_set)
-        elif alone or last.alone:  # what undo puts back stays the run before the change
+        elif alone or last.alone:  # the copy stays that from before the change
             change = replace(last, settings=_settings_of(run), alone=alone)
             _turn_back(run, last.settings)
         else:
@@ -192,7 +199,7 @@ class UndoHistory:
         self._emit_names()
 
     def _merged_with(self, command: Command) -> _Change | None:
-        """Return the newest change where this command only goes on with it."""
+        """Return the newest change, if this command only continues it."""
         last = self._done[-1] if self._done and self._may_merge else None
         if last is None or not last.policy.merges or last.kind is not type(command):
             return None
@@ -213,7 +220,8 @@ class UndoHistory:
     def _change(
         self, run: Run, what: str, kind: type[Command], policy: UndoPolicy, step: int
     ) -> _Change | None:
-        """None where the run has diverged: then there is nothing worth having back."""
+        """Return the change about to be made; None if the run has diverged, which is not worth
+        restoring."""
         before = None if policy.reads else capture(run)
         if before is None and not policy.reads:
             return None
@@ -221,7 +229,7 @@ class UndoHistory:
 
     def _trim(self, changes: list[_Change]) -> None:
         del changes[: -self._most]
-        while len(changes) > 1 and sum(one.size for one in changes) > self._most_bytes:
+        while len(changes) > 1 and sum(change.size for change in changes) > self._most_bytes:
             del changes[0]
 
     def _in_words(self, command: Command) -> str:
@@ -233,7 +241,7 @@ class UndoHistory:
 
 
 def _detail(change: _Change, run: Run) -> str:
-    """What it was, with the values before and after it: 'learning rate 0.001 → 0.01'."""
+    """Describe a change with the values before and after it: 'learning rate 0.001 → 0.01'."""
     if change.before is not None and not change.policy.setting:
         was, now = str(change.before.state["regime"]), run.trainer.regime.name
         regime = f"regime {was} → {now}"
@@ -255,7 +263,7 @@ def _detail(change: _Change, run: Run) -> str:
 
 
 def _examples(settings: _UndoneSettings) -> str:
-    """'64 examples, class 3, 8'."""
+    """Return '64 examples, class 3, 8'."""
     chosen = ProbeChoice.parse(settings.probe_set)
     count = "" if chosen.rows else f"{settings.probe_examples:,} examples, "
     return count + chosen.in_words
@@ -271,7 +279,7 @@ def _numbers(turns: tuple[int, ...]) -> str:
 
 @contextmanager
 def _shared(run: Run, before: Snapshot | None) -> Iterator[None]:
-    """Let a recording write the copy of the run that was made for undo, not another one."""
+    """Let a recording write the copy of the run made for undo, instead of another one."""
     run.control.snapshot = before
     try:
         yield

@@ -1,8 +1,8 @@
-"""Hands memory that nobody uses any more back to the system.
+"""Return unused memory to the system.
 
-glibc keeps what was freed in the middle of its heaps: after a dozen large networks that is more
-than everything in use. `malloc_trim` returns it, except for the free end of each heap that belongs
-to a thread, up to 64 MB apiece; so all threads of the program share the main heap.
+glibc keeps freed memory in the middle of its heaps: after a dozen large networks that is more than
+everything in use. `malloc_trim` returns it, except for the free end of each thread's heap, up to 64
+MB apiece; so all threads of the program share the main heap.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import ctypes
 import time
 from collections.abc import Callable
 
-M_ARENA_MAX = -8  # of glibc's malloc.h
-AGAIN = 5.0  # seconds after which panels, recorder and reading process have let go of it, too
+M_ARENA_MAX = -8  # from glibc's malloc.h
+AGAIN = 5.0  # seconds until panels, recorder and reading process have released it too
 
 
 def use_one_heap() -> None:
-    """Have all threads allocate from the main heap; nothing happens where the C library is another.
+    """Make all threads allocate from the main heap; does nothing with other C libraries.
 
-    Call it before the process starts a thread, and only in a process that is the program's own: a
-    thread that has a heap keeps it, and a host program may want its threads to have heaps.
+    Call it before the process starts a thread, and only in the program's own process: a thread
+    keeps its heap, and a host program may want one for each thread.
     """
     try:
         set_option = ctypes.CDLL(None).mallopt
@@ -30,7 +30,7 @@ def use_one_heap() -> None:
 
 
 def give_back() -> None:
-    """Have free pages taken out of the process; nothing happens where the C library is another."""
+    """Return free pages to the system; does nothing with other C libraries."""
     try:
         trim = ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError, TypeError):
@@ -40,19 +40,19 @@ def give_back() -> None:
 
 
 class UnusedMemory:
-    """When memory is given back: once a network was let go, and once more a while later."""
+    """Decides when to return memory: once a network is released, and again a little later."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._due: list[float] = []
 
     def expect(self) -> None:
-        """A network was let go a moment ago."""
+        """Schedule the release: a network was just dropped."""
         now = self._clock()
         self._due = [now, now + AGAIN]
 
     def give_back_due(self) -> None:
-        """Between two steps: give back what is due."""
+        """Return memory if that is due; called between two steps."""
         if self._due and self._clock() >= self._due[0]:
             del self._due[0]
             give_back()

@@ -168,11 +168,11 @@ def test_a_killed_engine_process_is_replaced_once_a_minute(
 def test_a_fault_of_cuda_costs_the_process_and_not_the_run(
     heard: Heard, tmp_path: Path, table: Table
 ) -> None:
-    row = table.row("a fault of CUDA in the engine's process")
+    row = table.row("a CUDA fault in the engine's process")
     begin(heard)
     row.injected += 1
     restarted = heard.wait_for(EngineRestarted)
-    assert restarted.how == "a fault of CUDA"
+    assert restarted.how == "a CUDA fault"
     assert "device-side assert" in heard.wait_for(Failed).what
     row.lost = max(0, BREAKS_AT - restarted.step)
     heard.wait_for_step(BREAKS_AT + 40)

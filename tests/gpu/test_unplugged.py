@@ -89,7 +89,7 @@ def test_an_assertion_on_the_card_costs_the_process_and_not_the_run(
         session.send(Resume())
         restarted = wait_for(EngineRestarted)
         assert isinstance(restarted, EngineRestarted)
-        assert restarted.how == "a fault of CUDA"
+        assert restarted.how == "a CUDA fault"
         assert restarted.step >= 40
         deadline = time.monotonic() + 90.0
         while (frame := session.latest()) is None or frame.step < restarted.step + 20:

@@ -447,7 +447,7 @@ def test_an_earlier_step_of_an_unrecorded_run_is_compared_until_another_run_begi
     paused.train(3)
     paused.do(CompareHeld(2))
     opened, frames = paused.last(ComparisonOpened), paused.last(ComparedFrames)
-    assert (opened.name, opened.step, opened.about) == ("this run", 2, "held in memory")
+    assert (opened.name, opened.step, opened.about) == ("this run", 2, "in memory")
     assert (frames.folder, frames.step) == ("", 2)
     assert frames.started.run == 1
     paused.do(StartRun(small(), paused=True))

@@ -130,7 +130,7 @@ def test_a_run_with_biases_takes_gates_and_what_does_not_fit_changes_nothing(
     desk.do(BeginWithBiases(listed.ticket, "weights"), BeginWithBiases(listed.ticket, "gates"))
     assert desk.engine.run is before
     refused = desk.last(Refused)
-    assert refused.what == "begin a run with biases"
+    assert refused.what == "start a run with biases"
     desk.do(BeginWithBiases(desk.open(path).ticket, "gates"))
     run = desk.run
     assert (run.number, run.trainer.regime.name, run.config.net.bias) == (2, "FL", True)

@@ -105,7 +105,7 @@ def test_a_folder_that_goes_away_ends_the_following_in_a_sentence(written: RunFo
         written.path.rename(written.path.with_name("elsewhere"))
         engine.advance()
         refusals = [one for one in told.events if isinstance(one, Refused)]
-        assert "not followed any more" in refusals[0].reason
+        assert "no longer followed" in refusals[0].reason
         engine.advance()
         assert len(refusals) == 1
 

@@ -84,7 +84,7 @@ def test_the_run_that_the_dead_process_recorded_goes_on_with_what_was_watched(
     for part in ("(signal 9)", "412", "380", "32 steps ", "DL, learning rate 0.001"):
         assert part in restarted.sentence
     bare = replace(restarted, died_at=1, step=0, undone=())
-    assert ": 1 step " in bare.sentence
+    assert "the last step is" in bare.sentence
     assert restart.on_event(DIALS, 78) is None  # it is said once
 
 
