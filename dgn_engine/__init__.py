@@ -1,6 +1,6 @@
 """Deep gated networks: training, gates and kernels, without a window.
 
-`import dgn_engine as dgn` is quick: torch is loaded when one of its names is first used.
+`import dgn_engine as dgn` is quick: torch is loaded when a name is first used.
 """
 
 from dgn_engine.plugins import lazy_names as _lazy_names

@@ -1,1 +1,1 @@
-"""Attaches to a training loop that is not ours: `dgn_engine.watch`."""
+"""Watch a module in the user's own training loop: `dgn_engine.watch`."""

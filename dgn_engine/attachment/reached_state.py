@@ -395,20 +395,20 @@ class ReachedState:
         elif is_kind(value, (BuiltinMethodType, MethodWrapperType)):
             self._add(name, value.__self__)
         elif is_kind(value, functools.partial):
-            for each in (value.func, *value.args, *value.keywords.values()):
-                self._add(name, each)
+            for part in (value.func, *value.args, *value.keywords.values()):
+                self._add(name, part)
         elif is_kind(value, (staticmethod, classmethod)):
             self._add(name, value.__func__)
         elif is_kind(value, (functools.cached_property, functools.partialmethod)):
             self._add(name, value.func)
         elif is_kind(value, property):
-            for each in (value.fget, value.fset):
-                self._add(name, each)
+            for part in (value.fget, value.fset):
+                self._add(name, part)
         elif is_kind(value, functools._lru_cache_wrapper):
             self._add(name, value.__wrapped__)
         elif is_kind(value, (tuple, frozenset)):
-            for _, each in _parts(value):
-                self._add(name, each)
+            for _, part in _parts(value):
+                self._add(name, part)
         elif is_kind(value, GeneratorType) or (
             class_module(type(value)) in ("itertools", "builtins")
             and defined(type(value), "__next__") is not None
@@ -436,10 +436,10 @@ class ReachedState:
         for imported in _imports(function.__code__, function.__globals__.get("__package__")):
             self._visit_import(imported, names)
         self._release(names)
-        for each in (function.__defaults__ or (), function.__kwdefaults__ or {}):
-            self._add(f"a default of {name}", each)
+        for defaults in (function.__defaults__ or (), function.__kwdefaults__ or {}):
+            self._add(f"a default of {name}", defaults)
         self._visit_container(f"attributes of {name}", function.__dict__)
-        for own, cell in zip(
+        for free_name, cell in zip(
             function.__code__.co_freevars, function.__closure__ or (), strict=True
         ):
             try:
@@ -447,11 +447,11 @@ class ReachedState:
             except ValueError:  # still empty
                 continue
             self.kept.keep_value(
-                own,
+                free_name,
                 functools.partial(getattr, cell, "cell_contents", None),
                 functools.partial(setattr, cell, "cell_contents", contents),
             )
-            self._add(own, contents)
+            self._add(free_name, contents)
 
     def _visit_import(self, name: str, names: frozenset[str]) -> None:
         module = sys.modules.get(name)
@@ -486,16 +486,16 @@ class ReachedState:
                 self._add(name, value, names)
 
     def _visit_module(self, module: ModuleType, names: frozenset[str]) -> None:
-        held, name = attributes(module), str(attributes(module).get("__name__"))
+        namespace, name = attributes(module), str(attributes(module).get("__name__"))
         if name.startswith("numpy.random") or (name == "numpy" and "random" in names):
             self.draws_of_numpy = True
         if not is_library(name):
             self.kept.installed = is_installed(_file(module))
-            self._visit_names(held, names, names)
+            self._visit_names(namespace, names, names)
         elif name.partition(".")[0] in _SHARED or name == "torch.multiprocessing":
-            for each in sorted(names & held.keys()):
-                if _is_shared(held[each]) or is_kind(held[each], ModuleType):
-                    self._add(f"{name}.{each}", held[each], names - {each})
+            for attribute in sorted(names & namespace.keys()):
+                if _is_shared(namespace[attribute]) or is_kind(namespace[attribute], ModuleType):
+                    self._add(f"{name}.{attribute}", namespace[attribute], names - {attribute})
 
     def _visit_class(self, name: str, kind: type) -> None:
         if is_library(class_module(kind)):
@@ -543,12 +543,12 @@ class ReachedState:
         if is_library(class_module(kind)) and not is_kind(value, (nn.Module, *_HOLDERS)):
             return
         self._add_class(kind)
-        held = attributes(value)
-        self._visit_container(name, held)
-        for own, each in list(held.items()):
-            self._add(f"{name}.{own}", each)
-        for own, slot in slots(value):
-            label, now = f"{name}.{own}", _slot(slot, value)
+        namespace = attributes(value)
+        self._visit_container(name, namespace)
+        for attribute, part in list(namespace.items()):
+            self._add(f"{name}.{attribute}", part)
+        for attribute, slot in slots(value):
+            label, now = f"{name}.{attribute}", _slot(slot, value)
             self.kept.keep_value(
                 label,
                 functools.partial(_slot, slot, value),
@@ -587,23 +587,23 @@ def kept_state(module: nn.Module, whole: bool = False, when: str = "run") -> Ite
 def _parts(value: Any) -> Iterator[tuple[str, object]]:
     """Yield the parts that a copy has its own versions of, with attribute names; '' for items."""
     if is_kind(value, _CONTAINERS):
-        yield from (("", each) for each in _contents(value))
+        yield from (("", part) for part in _contents(value))
     elif is_kind(value, (tuple, frozenset)):
         kind: Any = tuple if is_kind(value, tuple) else frozenset
-        yield from (("", each) for each in list(kind.__iter__(value)))
+        yield from (("", part) for part in list(kind.__iter__(value)))
     elif is_kind(value, functools.partial):
-        yield from (("", each) for each in (value.func, *value.args, *value.keywords.values()))
+        yield from (("", part) for part in (value.func, *value.args, *value.keywords.values()))
     elif is_kind(value, MethodType):
         yield "", value.__self__
     elif is_kind(value, Tensor) or (is_library(class_module(type(value))) and _is_named(value)):
         return
     is_module = is_kind(value, nn.Module)
-    for own, each in list(attributes(value).items()):
-        if not (is_module and (own in OWNERS or own.endswith("_hooks"))):
-            yield own, each
-    for own, slot in slots(value):
-        if (each := _slot(slot, value)) is not _ABSENT:
-            yield own, each
+    for attribute, part in list(attributes(value).items()):
+        if not (is_module and (attribute in OWNERS or attribute.endswith("_hooks"))):
+            yield attribute, part
+    for attribute, slot in slots(value):
+        if (part := _slot(slot, value)) is not _ABSENT:
+            yield attribute, part
 
 
 def _is_named(value: object) -> bool:
@@ -626,7 +626,10 @@ def _held(value: object, name: str) -> Iterator[tuple[str, object]]:
         seen[id(value)] = value
         yield name, value
         kind = class_name(type(value))
-        waiting += [(f"{kind}.{own}" if own else name, each) for own, each in _parts(value)]
+        waiting += [
+            (f"{kind}.{attribute}" if attribute else name, part)
+            for attribute, part in _parts(value)
+        ]
 
 
 def _is_shared(value: Any) -> bool:
@@ -639,7 +642,7 @@ def _is_shared(value: Any) -> bool:
     kind = value if is_kind(value, type) else type(value)
     if is_kind(value, ModuleType) or BaseException in mro(kind) or threading.local in mro(kind):
         return False
-    return any(class_module(each).partition(".")[0] in _SHARED for each in mro(kind))
+    return any(class_module(base).partition(".")[0] in _SHARED for base in mro(kind))
 
 
 def _kind_of(value: Any) -> str:
@@ -674,7 +677,7 @@ def _names(code: CodeType) -> frozenset[str]:
 
 def _global_names(code: CodeType) -> frozenset[str]:
     """Return the names of its module that a function reads or writes."""
-    steps = (step for each in _codes(code) for step in dis.get_instructions(each))
+    steps = (step for part in _codes(code) for step in dis.get_instructions(part))
     return frozenset(step.argval for step in steps if step.opname in _GLOBAL)
 
 
@@ -758,7 +761,9 @@ def _key(value: object) -> object:
 
 def _refill(container: Any, before: list[Any]) -> None:
     """Restore the items of a container in place, because others refer to it too."""
-    kind: Any = next(each for each in _CONTAINERS if is_kind(container, each))
+    kind: Any = next(
+        container_type for container_type in _CONTAINERS if is_kind(container, container_type)
+    )
     if kind is bytearray:
         bytearray.__setitem__(container, slice(None), before[0])
     elif kind is list:

@@ -407,9 +407,9 @@ def _copied(module: nn.Module, reached: ReachedState | None) -> nn.Module:
 def _refuse_shared(module: nn.Module, copy: nn.Module) -> None:
     """Raise `StateChangedError` if a copy shares a layer, a parameter, a buffer or hooks with its
     module, as it does if a layer's `__deepcopy__` returns the layer itself."""
-    theirs = {id(each) for _, part in named_parts(module) for each in _own(part)}
+    theirs = {id(item) for _, part in named_parts(module) for item in _own(part)}
     for name, part in named_parts(copy):
-        if any(id(each) in theirs for each in _own(part)):
+        if any(id(item) in theirs for item in _own(part)):
             where = f"layer {name} ({type(part).__name__})" if name else "the module"
             raise StateChangedError(
                 f"a copy of {where} shares layers, weights or hooks with it: check its __deepcopy__"

@@ -71,7 +71,7 @@ _SMALLEST_SHARE, _LARGEST_SHARE = 1e-4, 0.9
 
 @dataclass(frozen=True)
 class WatchPace:
-    """How often things are done, in seconds.
+    """The pace of a watcher, in seconds.
 
     Attributes:
         look: Between two checks whether a reading is due.
@@ -175,7 +175,7 @@ class Watcher:
 
     @property
     def active(self) -> bool:
-        """Whether the module is being watched.
+        """Return whether the module is being watched.
 
         Returns:
             True from `start` to `close`, unless watching stopped with an error.
@@ -189,7 +189,7 @@ class Watcher:
 
     @property
     def account(self) -> Watching:
-        """The cost of watching at present.
+        """Return the present cost of watching.
 
         Returns:
             Fractions of the loop's time.
@@ -198,7 +198,7 @@ class Watcher:
 
     @property
     def recorder_seconds(self) -> float:
-        """Processor time used by the writing thread.
+        """Return the processor time used by the writing thread.
 
         Returns:
             Seconds; 0 while nothing is watched.
@@ -489,7 +489,7 @@ class WatchRecord:
 
     @property
     def seconds(self) -> float:
-        """Processor time used by the writing thread.
+        """Return the processor time used by the writing thread.
 
         Returns:
             Seconds.
@@ -634,7 +634,7 @@ class ModuleReadings:
 
     @property
     def shown(self) -> dict[str, Reading]:
-        """The newest reading of each probe, with a remark on ignored hooks.
+        """Return the newest reading of each probe, with a remark on ignored hooks.
 
         Returns:
             Readings by the names of their probes.
@@ -647,7 +647,7 @@ class ModuleReadings:
 
     @property
     def wiring(self) -> tuple[int, ...]:
-        """The order of the gate layers.
+        """Return the order of the gate layers.
 
         Returns:
             A permutation; empty if there is no gated network.
@@ -687,7 +687,7 @@ class ModuleReadings:
 
     @property
     def waits(self) -> bool:
-        """Whether a slow reading is in progress.
+        """Return whether a slow reading is in progress.
 
         Returns:
             True if `run_slice` has work to do.

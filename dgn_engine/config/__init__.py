@@ -177,7 +177,7 @@ class NetConfig:
 
 @dataclass(frozen=True)
 class GatingConfig:
-    """How gates are made (THEORY §1): regime, softness, wiring, and the value network's input."""
+    """The gates (THEORY §1): regime, softness, wiring, and the input of the value network."""
 
     regime: str = setting(
         "DL", "regime", order=-2, offered=True,
@@ -445,8 +445,8 @@ def _places(part: str) -> dict[str, str]:
     places: dict[str, str] = {}
     for table in sorted(SETTINGS, key=lambda table: table == part):
         for name, declared in SETTINGS[table].items():
-            place = f"{table}.{name}".lstrip(".")
-            places |= dict.fromkeys((declared.option or name, name), place)
+            key_path = f"{table}.{name}".lstrip(".")
+            places |= dict.fromkeys((declared.option or name, name), key_path)
     return places
 
 

@@ -1,1 +1,1 @@
-"""The engine from a notebook or a script: training, recorded runs, results and figures."""
+"""The engine in a notebook or script: training, recorded runs, results and figures."""

@@ -1,1 +1,1 @@
-"""What crosses the border between engine and viewer: frozen data, numpy only, never torch."""
+"""The messages between engine and viewer: frozen data, numpy only, never torch."""

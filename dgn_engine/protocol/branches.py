@@ -17,7 +17,7 @@ Phase = Literal["starting", "training", "finished", "stopped", "failed"]
 
 @dataclass(frozen=True)
 class BranchChanges:
-    """What a branch changes at its first step; empty values and None keep the parent's.
+    """The changes at the first step of a branch; empty values and None keep the parent's.
 
     `seed` is for the order of the batches and for everything drawn from there on (augmentation, the
     gates of FRG, weights that a regime redraws). The probe examples stay those of the parent.

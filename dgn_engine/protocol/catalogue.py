@@ -27,13 +27,13 @@ class RegimeEntry:
 
     @property
     def frozen_noise(self) -> bool:
-        """Whether the gates are those of a random network that is not trained."""
+        """True if the gates are those of a random network that is not trained."""
         other = self.own_gates or self.soft or self.takes_gates or self.drawn_gates
         return self.trains_value and not (other or self.trains_feature or self.open_gates)
 
     @property
     def gates_alone(self) -> bool:
-        """Whether only the gates are trained, not the values."""
+        """True if the gates are trained but the values are not."""
         return self.trains_feature and not self.trains_value
 
 
@@ -79,7 +79,7 @@ class ExperimentEntry:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Everything that menus and forms can offer."""
+    """All choices that menus and forms can offer."""
 
     regimes: tuple[RegimeEntry, ...]
     nets: tuple[NetEntry, ...]

@@ -45,7 +45,7 @@ class LayerMatch:
 
 @dataclass(frozen=True)
 class FileUseCheck:
-    """Whether an opened file can be used for something: in one sentence, and layer by layer.
+    """The verdict on one use of an opened file: in one sentence, and layer by layer.
 
     `with_biases`: it has biases and the run has none; `BeginWithBiases` uses them. `remarks`: what
     was assumed or folded, or which inputs the data provide that do not fit, in sentences.
@@ -274,7 +274,7 @@ class CheckProgress(Event):
 
 @dataclass(frozen=True)
 class NetworkChecked(Event):
-    """Whether the network of an opened file accepts these data, and why not.
+    """The verdict on the network of an opened file with these data.
 
     `data` are the requested data; `fitted` are the data as the network takes them (grey images
     repeated over its channels, pixels and split of one of our files).

@@ -41,7 +41,7 @@ class Reading:
 
     @property
     def pending(self) -> bool:
-        """Whether there is nothing to show yet, but an estimate is being computed."""
+        """True if there is nothing to show yet, but an estimate is being computed."""
         return bool(self.absent) and self.progress < 1.0
 
     def __repr__(self) -> str:
@@ -74,7 +74,7 @@ class Watching:
 
     @property
     def is_measured(self) -> bool:
-        """Whether the overhead is known, and significantly above zero."""
+        """True if the overhead is known and significantly above zero."""
         return self.overhead is not None and self.overhead > SURE * self.noise
 
 

@@ -19,7 +19,7 @@ from dgn_engine.text.written_numbers import duration, percent
 
 @dataclass(frozen=True)
 class UndoPolicy:
-    """How a change is undone. `what` describes it, with fields of the command in braces.
+    """The way a change is undone. `what` describes it, with fields of the command in braces.
 
     `reads`: it only changes what is read (the probe set); otherwise the whole run is restored, with
     weights, optimiser and the order of the data. `setting`: what `UndoSetting` restores on its own,
@@ -34,7 +34,7 @@ class UndoPolicy:
 
 @dataclass(frozen=True)
 class Command:
-    """What every command declares: its title, and whether it can be undone."""
+    """The base of all commands, with a title and a policy for undo."""
 
     title: ClassVar[str]  # an infinitive, with fields in braces: 'continue {folder}'
     undo: ClassVar[UndoPolicy | None] = None
@@ -42,7 +42,7 @@ class Command:
 
     @property
     def changes_run(self) -> bool:
-        """Whether it changes the current run: weights, regime, order, settings or probe set.
+        """True if it changes the current run: weights, regime, order, settings or probe set.
 
         Such a change is not possible while an earlier step is shown.
         """

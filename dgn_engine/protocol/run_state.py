@@ -113,7 +113,7 @@ class RunState:
 
     @property
     def has_epochs(self) -> bool:
-        """Whether steps can be converted to epochs; a watched run may not know its epoch length."""
+        """True if steps can be converted to epochs; a watched run may not know its epoch length."""
         return self.run is not None and not self.inspected and self.run.steps_per_epoch > 0
 
     @property
@@ -122,7 +122,7 @@ class RunState:
 
     @property
     def paused(self) -> bool:
-        """Whether there is a run that is not training; a recorded run that is only shown does not
+        """True if there is a run that is not training; a recorded run that is only shown does not
         count."""
         return self.run is not None and not self.running and self.recorded is None
 

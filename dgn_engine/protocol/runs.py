@@ -267,7 +267,7 @@ class RunShown(Event):
 
     @property
     def live(self) -> bool:
-        """Whether another process is writing it, so that it is followed."""
+        """True if another process is writing it, so that it is followed."""
         return self.status == "running" and not self.file_name
 
 

@@ -87,13 +87,13 @@ class ThinnedCurve:
         """Drop every second number, and every second NaN if more than a quarter of all points are
         NaN."""
         breaks = np.isnan(self._values[: self._length])
-        kept = np.cumsum(~breaks) % 2 == 1  # the first number, the third …
-        kept[breaks] = True
+        keep = np.cumsum(~breaks) % 2 == 1  # the first number, the third …
+        keep[breaks] = True
         if breaks.sum() > self._most // 4:
-            kept[breaks] = np.arange(breaks.sum()) % 2 == 0
-        self._length = int(kept.sum())
+            keep[breaks] = np.arange(breaks.sum()) % 2 == 0
+        self._length = int(keep.sum())
         self._every *= 2
-        self._move(lambda array: array[: len(kept)][kept], self._most)
+        self._move(lambda array: array[: len(keep)][keep], self._most)
 
     def _move(self, chosen: Callable[[Array], Array], capacity: int) -> None:
         """Copy the points to new arrays, since callers may have the old ones."""

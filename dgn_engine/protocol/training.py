@@ -221,8 +221,8 @@ class Diverged(Event):
         if self.back_to is None:
             return f"{text} There is no earlier state: reset the run with a smaller learning rate."
         if self.last_finite is None or self.back_to < self.last_finite:
-            kept = "checkpoint" if self.stored else "copy"
-            text += f" The newest {kept} before is from step {self.back_to:,}."
+            source = "checkpoint" if self.stored else "copy"
+            text += f" The newest {source} before is from step {self.back_to:,}."
         return text
 
 

@@ -1,1 +1,1 @@
-"""A run under control: commands in, events and frames out."""
+"""A session with one run: commands in, events and frames out."""

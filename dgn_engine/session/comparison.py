@@ -63,7 +63,8 @@ class ComparisonSource(Protocol):
 
 
 class Comparison:
-    """At most one comparison. It outlives the run as long as it fits the examples."""
+    """The comparison of a session, at most one. It outlives the run as long as it fits the
+    examples."""
 
     def __init__(self, emit: Callable[[Event], None], executors: ExecutorChoice) -> None:
         self._emit = emit

@@ -23,7 +23,7 @@ LIVE = "running"  # the status of a run that a process writes
 
 @dataclass(frozen=True)
 class RunNews:
-    """What is new since the last check.
+    """The news of a followed run since the last check.
 
     `events` in order, the run as it is `now`, and whether it has something `new` for panels.
     `again`: it was resumed from a checkpoint, and must be read from the start.

@@ -63,11 +63,11 @@ class FramePublisher:
 
     def frame(self, run: Run, running: bool) -> Frame:
         rate = self.rate.per_second() if running else 0.0
-        left = run.total_steps - run.step_count
+        remaining = run.total_steps - run.step_count
         return replace(
             run.frame(),
             steps_per_second=rate,
-            eta_seconds=left / rate if run.total_steps and rate > 0 else None,
+            eta_seconds=remaining / rate if run.total_steps and rate > 0 else None,
             compared=self._comparison.readings,
             comparison=self._comparison.number,
             watching=run.budget.account if running else None,

@@ -336,7 +336,7 @@ def _of_ours(listing: CheckpointContents, found: ImportedNetwork) -> TrainingOff
 
 @dataclass(frozen=True)
 class InspectionRequest:
-    """What to open as a network: a listed file, on these data.
+    """A request to open a listed file as a network, on these data.
 
     `shown` is the configuration of what it replaces; `examples` are the data as stored, if they
     have been read already.
@@ -372,17 +372,17 @@ class InspectedNetwork(FrozenNetwork):
         self.labelled_examples = LabelledExamples.of(examples)  # to try readings of other files on
         self._stored, self._prepare = examples, prepare
         self.inputs = self._choose(config)
-        found = network_of(listing, self.inputs.shape, door="window")
-        set_threads(found.network.architecture)
-        super().__init__(found, self.inputs, emit, traced=True)
-        self.assuming = found.assuming
-        gating = replace(config.gating, regime=found.regime.name, wiring=found.network.wiring)
+        imported = network_of(listing, self.inputs.shape, door="window")
+        set_threads(imported.network.architecture)
+        super().__init__(imported, self.inputs, emit, traced=True)
+        self.assuming = imported.assuming
+        gating = replace(config.gating, regime=imported.regime.name, wiring=imported.network.wiring)
         self.config = replace(config, data=data, gating=gating)
         logits = self.facts.logits
         self._told = time.monotonic()
-        self._unknown = no_accuracy(found, listing, logits, data)
-        self._score = FileScore(found.network, examples, prepare, config.seed)
-        self._training = offer_of(listing, opened.path, found, logits)
+        self._unknown = no_accuracy(imported, listing, logits, data)
+        self._score = FileScore(imported.network, examples, prepare, config.seed)
+        self._training = offer_of(listing, opened.path, imported, logits)
 
     def choose_probe_examples(self, wanted: int, choice: str | None = None) -> None:
         text = self.config.probe_set if choice is None else choice

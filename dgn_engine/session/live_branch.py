@@ -88,7 +88,7 @@ class BranchChild(ChildProcess):
 
 @dataclass(frozen=True)
 class _News:
-    """What is new in the branch's folder; `code` is the exit code once the process has ended."""
+    """The news in the branch's folder; `code` is the exit code once the process has ended."""
 
     step: int = 0
     scores: tuple[Measured, ...] = ()
@@ -253,7 +253,7 @@ class Branches:
         self._parent = run.number
         self._pace = None if command.full_speed else run.control.pace
         self._waiting = marker, arguments, shape
-        named = [recording.path.name if word == str(recording.path) else word for word in asked]
+        shortened = [recording.path.name if word == str(recording.path) else word for word in asked]
         self._tell(
             BranchStatus(
                 phase="starting",
@@ -264,7 +264,7 @@ class Branches:
                 changes=changes,
                 step=step,
                 sharing=in_words(self._threads, None, self._pace or 0.0),
-                command=shlex.join(["dgn", *named]),
+                command=shlex.join(["dgn", *shortened]),
             )
         )
 
@@ -446,9 +446,9 @@ def in_words(threads: int, cores: float | None, pace: float = 0.0) -> str:
     """Describe how a branch shares the processor: 'low priority, 1 thread on the same 2 cores as
     the run, at its 20 steps/s; using 0.9 of them now'."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    have = f"{threads} thread{'s' if threads > 1 else ''}"
-    places = f"the same {count} cores" if count and count > 1 else "the same core"
+    own = f"{threads} thread{'s' if threads > 1 else ''}"
+    where = f"the same {count} cores" if count and count > 1 else "the same core"
     share = "less than 0.1" if cores is not None and cores < 0.095 else decimals(cores or 0.0, 1)
     now = "" if cores is None else f"; using {share} of them now"
     at = f", at its {rate(pace)}" if pace else ""
-    return f"low priority, {have} on {places} as the run{at}{now}"
+    return f"low priority, {own} on {where} as the run{at}{now}"

@@ -21,7 +21,7 @@ class Mailbox:
         self._events: deque[Event] = deque()
         self._frame: Frame | None = None
         self._tell: Callable[[], None] = lambda: None
-        self._told = False  # the listener was called, and no frame was taken since
+        self._told = False  # it was called, and no frame was taken since
         self._lock = threading.Lock()
 
     def notify(self, tell: Callable[[], None]) -> None:
@@ -63,7 +63,7 @@ class Mailbox:
         return frame
 
     def _arrived(self) -> None:
-        """Call the listener; with the lock held, so that a replaced listener is never called."""
+        """Wake the viewer; with the lock held, so that a replaced callback is never called."""
         if not self._told:
             self._told = True
             self._tell()

@@ -23,8 +23,8 @@ SIZES = (8, 16, 28, 32, 48, 64, 96, 128, 224)  # tried if images of another size
 
 @dataclass(frozen=True)
 class DataFacts:
-    """What data provide: the shape of a stored example, and the number of logits they need (one per
-    class; 1 for two classes as ±1)."""
+    """The facts about data that a network must fit: the shape of a stored example, and the number
+    of logits (one per class; 1 for two classes as ±1)."""
 
     shape: tuple[int, ...]
     logits: int

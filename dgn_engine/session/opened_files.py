@@ -89,7 +89,7 @@ def picked(listing: CheckpointContents, names: Sequence[str]) -> CheckpointConte
 
 @dataclass(frozen=True)
 class FileTarget:
-    """What a file could be used for: the current run, or the network that is shown.
+    """The possible target of a file: the current run, or the network that is shown.
 
     `gates` is the architecture of the feature network, `values` that of the value network (wider if
     gates are tiled); `bias`: whether the value network has biases; `trains`: whether it is a run.

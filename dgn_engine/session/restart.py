@@ -148,8 +148,8 @@ class EngineRestart:
         return self._final(f"The connection to the engine process broke ({what}).", traceback)
 
     def _final(self, what: str, traceback: str) -> Failed:
-        kept = "" if self._folder is None else f" Its recording is kept in {self._folder}."
-        return Failed(f"{what}{kept} {_WHAT}", traceback)
+        recording = "" if self._folder is None else f" Its recording is kept in {self._folder}."
+        return Failed(f"{what}{recording} {_WHAT}", traceback)
 
     @property
     def left(self) -> str:

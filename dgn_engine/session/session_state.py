@@ -25,8 +25,8 @@ Handler = Callable[[Any], object]
 
 
 class SessionState:
-    """What is shown (a run, an inspected network, or a recorded run of the library), what it is
-    compared with, and what is watched.
+    """The state of a session: what is shown (a run, an inspected network, or a recorded run of the
+    library), what it is compared with, and what is watched.
 
     `emit_unrecorded` takes events that do not belong to the run's record; `publish` takes frames.
     """

@@ -1,1 +1,1 @@
-"""Text of others: made printable on its way out, and TOML held to bounds on its way in."""
+"""Text from outside made safe to print, bounded TOML, and formatted numbers."""

@@ -21,8 +21,8 @@ def built_site() -> Path | None:
     It is next to the documents of an installed program, or where `make docs` writes it.
     """
     inside = _resources()
-    for place in (inside / "site", inside.parents[1] / "build" / "site"):
-        page = place / "index.html"
+    for folder in (inside / "site", inside.parents[1] / "build" / "site"):
+        page = folder / "index.html"
         if page.is_file():
             return page
     return None
