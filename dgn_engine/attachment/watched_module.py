@@ -113,7 +113,7 @@ class WatchedModule:
             reached.check()  # before torch.func, whose changes to non-tensors would stay
         try:
             if not x.is_floating_point():
-                raise UserError("Its inputs are integers (such as tokens), where no path begins.")
+                raise UserError("Its inputs are integers (such as tokens), and paths need real inputs.")
             followed = follow_module(self.copy, tuple(self.x.shape[1:]))
             if not followed.network.architecture.gated:
                 raise UserError("It has no hidden layer that could have gates.")

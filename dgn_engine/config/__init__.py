@@ -93,7 +93,8 @@ class DataConfig:
         hint="none",
     )
     image_size: int = setting(  # before it the images are `image_channels` and `normalise`d
-        0, "resize to", least=0, metavar="S", help="shorter side of images, then crop the centre",
+        0, "resize to", least=0, metavar="S",
+        help="resize the shorter side of images to S, then crop the centre",
         tip="Resize the shorter side to this many pixels (bilinear), then crop the centre square",
         advanced=True, changed="resized images", span=(0, 1024), zero="original size",
         unit="pixels",
@@ -216,7 +217,8 @@ class GatingConfig:
         effect={},  # own gates are tiled by a wider network
     )
     gate_probability: float = setting(  # of each Bernoulli gate to be open
-        0.5, "gate probability p", share=True, metavar="P", help="FRG: that a gate is open",
+        0.5, "gate probability p", share=True, metavar="P",
+        help="FRG: probability that a gate is open",
         tip="The probability that each gate is open", rungs=_TENTHS,
         when={"regime.drawn_gates": True},
     )

@@ -164,8 +164,8 @@ class EngineRestarted(Event):
         lost = max(0, self.died_at - self.step)
         where = f"from the checkpoint at step {self.step:,}" if self.step else "from its seed"
         steps = "the last step is" if lost == 1 else f"the last {lost:,} steps are"
-        again = f"{steps} repeated" if lost else "no step is lost"
-        change = f" Change again: {', '.join(self.undone)}." if self.undone else ""
+        again = f"{steps} repeated" if lost else "no steps are lost"
+        change = f" Not restored: {', '.join(self.undone)}." if self.undone else ""
         return (
             f"The engine process died ({self.how}) at step {self.died_at:,}. It was restarted "
             f"and the run continues {where}; {again}.{change}{not_done(self.unanswered)}"

@@ -213,7 +213,7 @@ class Branches:
             reason = "A branch is already training: stop it before you start another."
             raise UserError(reason, kind="in-use")
         if recording is None or recording.paused:
-            reason = "This run is not recorded, but a branch starts from what was recorded."
+            reason = "This run is not recorded; only a recorded run can be branched."
             raise UserError(reason, kind="not-recorded")
         changes = command.changes
         regime = find_regime(changes.regime).name if changes.regime else run.trainer.regime.name

@@ -91,7 +91,7 @@ def sides(shape: tuple[int, ...]) -> str:
 def no_accuracy(
     found: ImportedNetwork, listing: CheckpointContents, logits: int, data: DataConfig
 ) -> str:
-    """Return why its accuracy on these data is unknown, the end of 'no accuracy: …'; '' if it is
+    """Return why its accuracy on these data is unknown, the end of 'accuracy n/a: …'; '' if it is
     known."""
     outputs = found.network.architecture.classes
     if outputs != logits:
