@@ -76,7 +76,7 @@ class UserError(Exception):
         place: The first `Where` in the sentence; '' if there is none.
     """
 
-    details: tuple[str, ...] = ()  # lines below the sentence, where a command prints it
+    details: tuple[str, ...] = ()  # lines that a command prints below the sentence
 
     def __init__(
         self,

@@ -85,7 +85,9 @@ def signals_deferred() -> Iterator[None]:
         A context manager.
     """
     global _deferring
-    if threading.current_thread() is not threading.main_thread():  # no handler runs in it
+    if (
+        threading.current_thread() is not threading.main_thread()
+    ):  # handlers only run in the main thread
         yield
         return
     _deferring += 1
@@ -241,7 +243,7 @@ def _module_hooks_set_aside() -> Iterator[None]:
         if not name.startswith("_global_") or not isinstance(hooks, dict):
             continue
         for key, hook in list(hooks.items()):
-            if callable(hook):  # others are flags
+            if callable(hook):  # the others are flags
                 elsewhere = _elsewhere(hook, thread)
                 hooks[key] = elsewhere
                 replaced.append((hooks, key, hook, elsewhere))
@@ -266,7 +268,9 @@ def _handlers_heeded() -> Iterator[None]:
 
     Code that computes readings catches what a module raises, and cannot tell the two apart.
     """
-    if threading.current_thread() is not threading.main_thread():  # no handler runs in it
+    if (
+        threading.current_thread() is not threading.main_thread()
+    ):  # handlers only run in the main thread
         yield
         return
     raised: list[BaseException] = []

@@ -61,9 +61,9 @@ _CALLED = (FunctionType, staticmethod, classmethod, property, functools.cached_p
 _CODE = (*_CALLED, type, ModuleType, functools.partialmethod, functools._lru_cache_wrapper)
 _HOLDERS = (SimpleNamespace, Namespace, UserDict, UserList, ChainMap, SobolEngine, threading.local)
 _RUN = ("forward", "backward", "setup_context")  # methods that torch calls
-_OF_MODULES = frozenset(dir(nn.Module))  # torch calls what overrides these
+_OF_MODULES = frozenset(dir(nn.Module))  # torch calls overrides of these
 _CACHES = frozenset(["__slotnames__", "__annotations__", "__annotations_cache__"])  # of Python's
-_OF_ENUMS = frozenset(["_value2member_map_", "_member_map_"])  # grow when flags are combined
+_OF_ENUMS = frozenset(["_value2member_map_", "_member_map_"])  # these grow when flags are combined
 # Modules whose objects belong to several threads or processes, or represent work handed to others:
 # the effect of a pass on them can be neither compared nor undone.
 _SHARED = frozenset(
@@ -96,7 +96,7 @@ class _StatePart:
     name: str
     is_same: Callable[[], bool]
     put_back: Callable[[], object]
-    installed: bool  # it belongs to an installed package: a cache that is filled once, say
+    installed: bool  # it belongs to an installed package, such as a cache that is filled once
 
 
 class _Visit(NamedTuple):
@@ -786,7 +786,7 @@ def _stream(value: Any) -> tuple[Callable[[], bool], Callable[[], object]] | Non
     elif is_kind(value, random.Random):
         read = functools.partial(random.Random.getstate, value)
         write = functools.partial(random.Random.setstate, value)
-    elif is_kind(value, np.random.SeedSequence):  # its children are counted
+    elif is_kind(value, np.random.SeedSequence):  # counts its children
         read, write = lambda: value.__reduce__()[2], value.__setstate__
     elif is_kind(value, (np.random.Generator, np.random.RandomState, np.random.BitGenerator)):
         is_bits = is_kind(value, np.random.BitGenerator)

@@ -50,7 +50,7 @@ _HOOKS = (
 )
 _REGISTRIES = ("_parameters", "_buffers", "_modules")
 _HALF = (torch.float16, torch.bfloat16)
-# Hooks of torch that compute a weight from parameters, under their attribute for its name.
+# torch's hooks that compute a weight from parameters, and their attribute with its name.
 _COMPUTING = {
     BasePruningMethod: "_tensor_name",
     WeightNorm: "name",
@@ -113,7 +113,9 @@ class WatchedModule:
             reached.check()  # before torch.func, whose changes to non-tensors would stay
         try:
             if not x.is_floating_point():
-                raise UserError("Its inputs are integers (such as tokens), and paths need real inputs.")
+                raise UserError(
+                    "Its inputs are integers (such as tokens), and paths need real inputs."
+                )
             followed = follow_module(self.copy, tuple(self.x.shape[1:]))
             if not followed.network.architecture.gated:
                 raise UserError("It has no hidden layer that could have gates.")

@@ -303,7 +303,7 @@ class Watcher:
             accuracy: A mean accuracy, 0 to 1.
             unknown: Scores under other names, which are not recorded.
         """
-        self.steps -= 1  # none was taken
+        self.steps -= 1  # `step` counts one, but none was taken
         self.step(loss, accuracy, **unknown)
 
     def test(

@@ -30,7 +30,7 @@ Augmentation = Literal["none", "davidnet"]
 Precision = Literal["float32", "tf32", "bf16"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
 
-OF_FILE = "file:"  # a configuration names the network of a checkpoint as file:PATH
+OF_FILE = "file:"  # the network of a checkpoint is named file:PATH
 MOST_SEED = 2**31 - 1
 _SEEDS = (0, MOST_SEED)
 _WORDS = 4096  # characters of a table that is cached
@@ -62,7 +62,7 @@ class DataConfig:
         False, "download if missing", help="download if missing", order=-1,
         when={"dataset.missing": True}, effect={"dataset.rooted": True},
     )
-    binary: tuple[int, int] | None = setting(  # first class is -1, second +1
+    binary: tuple[int, int] | None = setting(  # the first class is -1, the second +1
         None, "two classes ±1", metavar="A,B", help="two classes as -1 and +1",
         tip="The first becomes -1, the second +1",
     )
@@ -80,19 +80,19 @@ class DataConfig:
         tip="The probability that a training label is redrawn; 1 makes all labels random. "
         "Test labels stay true", advanced=True, rungs=(1, 2, 2.5, 5, 7.5),
     )
-    pixels: Pixels = setting(  # 'random': Gaussian, of the training set's mean and variance
+    pixels: Pixels = setting(  # 'random': Gaussian, with the training set's mean and variance
         "true", "training pixels", help="true, or Gaussian noise",
         tip="Noise with the training set's mean and variance", advanced=True,
         changed="random pixels", words={"true": "true pixels", "random": "Gaussian noise"},
     )
-    normalise: str = setting(  # as `data._preprocessing.normalisation` reads it
+    normalise: str = setting(  # parsed by `data._preprocessing.normalisation`
         "none", "pixel normalisation", metavar="HOW",
         help="imagenet, cifar10, cifar100, mnist or m1,m2,m3/s1,s2,s3 (none)",
         tip="imagenet, cifar10, cifar100, mnist, or mean/deviation such as 0.5,0.5,0.5/0.2,0.2,0.2",
         advanced=True, changed="normalised pixels", title="Pixel normalisation",
         hint="none",
     )
-    image_size: int = setting(  # before it the images are `image_channels` and `normalise`d
+    image_size: int = setting(  # after `image_channels` and `normalise` are applied
         0, "resize to", least=0, metavar="S",
         help="resize the shorter side of images to S, then crop the centre",
         tip="Resize the shorter side to this many pixels (bilinear), then crop the centre square",
@@ -214,7 +214,7 @@ class GatingConfig:
         (), "gate tiling", metavar="2,2,2", help="repeats of each layer's units",
         tip="Multiply the units of each value layer; its gates are repeated", advanced=True,
         order=-1, changed="tiled gates", title="Tiling", hint="1 1 … one per layer", when=_WIRED,
-        effect={},  # own gates are tiled by a wider network
+        effect={},  # with a network's own gates, tiling widens the network
     )
     gate_probability: float = setting(  # of each Bernoulli gate to be open
         0.5, "gate probability p", share=True, metavar="P",
@@ -222,12 +222,12 @@ class GatingConfig:
         tip="The probability that each gate is open", rungs=_TENTHS,
         when={"regime.drawn_gates": True},
     )
-    gates_from: str = setting(  # a checkpoint whose weights become the feature network's
+    gates_from: str = setting(  # a checkpoint for the weights of the feature network
         "", "gates from", metavar="FILE", help="FL: copy the gates of a checkpoint", order=-1,
         path="file", title="Checkpoint for the gates", hint="pre-train instead",
         when={"regime.takes_gates": True},
     )
-    pretrain_epochs: int = setting(  # where gates are learnt first; 0: as many as epochs
+    pretrain_epochs: int = setting(  # if gates are pre-trained; 0: the same as epochs
         0, "pre-training epochs", least=0, help="FL: epochs of ReLU before", order=-1,
         zero="same as epochs", when={"regime.takes_gates": True},
         shown={"gating.gates_from": ""},
@@ -271,7 +271,7 @@ class TrainingConfig:
         "for convolutional networks only", advanced=True,
         words={"davidnet": "as in DavidNet"},
     )
-    precision: Precision = setting(  # of steps; kernels and scores stay in float32
+    precision: Precision = setting(  # of training steps; kernels and scores stay in float32
         "float32", "precision", help="of training steps: tf32 (CUDA only), bf16",
         tip="Precision of products in a step: tf32 keeps ten bits (CUDA only), bf16 seven. Weights "
         "and all kernels stay in float32", advanced=True,
@@ -299,7 +299,7 @@ class TrainingConfig:
         tip="Stop after this many epochs in which train accuracy rises by less than half a point",
         advanced=True, changed="early stopping", span=(0, 1000),
     )
-    pace: float = setting(  # steps a second; 0: as fast as it goes
+    pace: float = setting(  # steps per second; 0: no limit
         0.0, "pace", least=0, option="", tip="At most this many steps per second, to watch",
         span=(1, 5000), rungs=(1, 2, 5), zero="full speed", unit="steps/s",
     )
@@ -331,7 +331,7 @@ class RunConfig:
         tip="The examples that every kernel panel shows",
         span=(2, 4096),
     )
-    probe_set: str = setting(  # which; '': balanced over all classes (protocol/probe_choice.py)
+    probe_set: str = setting(  # '': balanced over all classes (protocol/probe_choice.py)
         "",
         metavar="CHOICE",
         help="probe examples: 'classes 3,8' or 'rows 0,5,9'",

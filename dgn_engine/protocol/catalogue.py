@@ -14,7 +14,7 @@ class RegimeEntry:
     id: str  # 'DL', 'FR-II', … as written in a configuration
     title: str
     about: str
-    own_gates: bool  # the network's own gates: no feature network, nothing to wire
+    own_gates: bool  # its own gates: no feature network, no wiring
     soft: bool
     trains_feature: bool
     group: str = ""  # its heading in a selector: 'Fixed gates'

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 Verdict = Literal["held", "not held", "not decided", "not decided at this scale"]
 
-PRINTED_RUNS = 5  # behind every printed ±
+PRINTED_RUNS = 5  # averaged in every printed ±
 PRINTED_SPREAD = "the standard deviation of five runs (np.std, ddof 0, in the authors’ notebooks)"
 
 

@@ -15,7 +15,7 @@ from dgn_engine.text.byte_counts import binary_size_in_words
 if TYPE_CHECKING:
     from dgn_engine.protocol.frames import Array
 
-TRAINING = "training"  # source of loss and accuracy; every other source is a probe's id
+TRAINING = "training"  # the source of loss and accuracy; any other source is the id of a probe
 
 
 SAMPLES = (Measured, ProbeScalars)  # frequent: they may wait and be batched, and change no state

@@ -93,7 +93,7 @@ def find_finite_state(
     for state in reversed(newest):
         try:
             finite = FiniteState(state.load(), state.stored)
-        except UserError:  # its checkpoint was removed or damaged since
+        except UserError:  # its checkpoint has been removed or damaged
             continue
         if not finite.snapshot.all_finite():
             continue

@@ -327,7 +327,7 @@ class ProcessSession:
                 if not commands or not self._started_again(commands, unanswered):
                     self._mailbox.emit(self._restart.final_failure(how, unanswered))
                     break
-        except Exception as error:  # the thread's last line of defence
+        except Exception as error:  # the last resort of the thread
             self._mailbox.emit(self._restart.broken(error, traceback.format_exc()))
         finally:
             with contextlib.suppress(ValueError, AssertionError):  # never started

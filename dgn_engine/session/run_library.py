@@ -54,7 +54,7 @@ from dgn_engine.training.device_data import choose_probe_set, drawn_inputs
 from dgn_engine.training.probe_pictures import pictures_of
 from dgn_engine.training.recording import Recording
 
-PATIENCE = 30.0  # seconds that the disk may take for the checkpoint of a session
+PATIENCE = 30.0  # seconds to wait for the checkpoint of a session to be written
 
 
 def recorded_examples(loaded: LoadedRun) -> ProbeExamples:

@@ -43,7 +43,7 @@ class SessionState:
         self.run: Run | None = None
         self.recording: Recording | None = None
         self.running = False
-        self.inspected: InspectedNetwork | None = None  # then there is no run
+        self.inspected: InspectedNetwork | None = None  # exclusive with `run`
         self.number = 0  # of what is shown, from 1
         self.requests: tuple[ProbeRequest, ...] = ()
         self.way_back = WayBack()  # of the run

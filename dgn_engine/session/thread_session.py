@@ -73,7 +73,7 @@ class ThreadSession:
                 self._loop(engine)
             finally:
                 engine.close()
-        except Exception as error:  # the thread's last line of defence
+        except Exception as error:  # the last resort of the thread
             self._mailbox.emit(Failed(f"The engine stopped: {error}", traceback.format_exc()))
         finally:
             self._mailbox.emit(Stopped())

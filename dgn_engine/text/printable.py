@@ -159,7 +159,7 @@ def _write(text: str, stream: TextIO | None) -> None:
     out = sys.stdout if stream is None else stream
     try:
         print(text, file=out)
-    except UnicodeEncodeError:  # a terminal without Greek
+    except UnicodeEncodeError:  # a terminal that cannot encode Greek letters
         coding = out.encoding or "ascii"
         print(text.encode(coding, "backslashreplace").decode(coding), file=out)
 
