@@ -41,7 +41,7 @@ DIALS = SettingChanged(7, 1e-3, 4.0, "image", 0.0)
             RegimeSwapped(9, "DL", "FL", (), (), (), (), undone="Redo regime FL", of_step=5),
             "redo",
             "redo",
-            "goes on from step 9",
+            "continues from step 9",
         ),
         (WeightsTaken(4, "x.pt", 2), "drop", "weights", "weights of x.pt in 2 layers"),
         (Rewired(3, (1, 0, 2)), "permutation", "π", "in the order G2 G1 G3."),
