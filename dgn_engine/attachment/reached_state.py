@@ -471,9 +471,9 @@ class ReachedState:
             self._waiting += self._unnamed.pop(name, ())
 
     def _visit_names(
-        self, namespace: dict[str, Any], wanted: frozenset[str], names: frozenset[str]
+        self, namespace: dict[str, Any], accessed: frozenset[str], names: frozenset[str]
     ) -> None:
-        for name in sorted(wanted):
+        for name in sorted(accessed):
             value = namespace.get(name, _ABSENT)
             self.kept.keep_value(
                 name,

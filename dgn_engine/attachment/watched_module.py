@@ -339,13 +339,13 @@ def _response(module: nn.Module, x: Tensor) -> list[Tensor]:
     ]
 
 
-def _is_close(one: Tensor, two: Tensor) -> bool:
+def _is_close(first: Tensor, second: Tensor) -> bool:
     """Return whether tensors are equal up to the rounding of non-deterministic GPU operations."""
-    if one.shape != two.shape:
+    if first.shape != second.shape:
         return False
-    finite = two.detach()[torch.isfinite(two)]
+    finite = second.detach()[torch.isfinite(second)]
     scale = float(finite.abs().max()) if finite.numel() else 0.0
-    return torch.allclose(one, two, rtol=0.0, atol=1e-5 * scale, equal_nan=True)
+    return torch.allclose(first, second, rtol=0.0, atol=1e-5 * scale, equal_nan=True)
 
 
 def unwrapped(module: nn.Module) -> nn.Module:

@@ -132,13 +132,13 @@ class Comparison:
         if shown is not None:
             shown.probe_schedule.invalidate_comparing()
 
-    def move(self, found: ImportedNetwork) -> None:
+    def move(self, imported: ImportedNetwork) -> None:
         """Use the new weights of a network that trains elsewhere for all further readings.
 
         Existing readings are kept until then. Raises `UserError`.
         """
         if self._network is not None:
-            self._network.move(found)
+            self._network.move(imported)
 
     def take_scalars(self) -> tuple[ProbeScalars, ...]:
         """Return the scalars of the readings since the last call."""
@@ -358,9 +358,9 @@ def _config_at(snapshot: run_checkpoints.Snapshot, known: RunConfig | None) -> R
     return replace(known, gating=gating, training=training)
 
 
-def _turns(each: Sequence[int]) -> tuple[int, ...]:
+def _turns(turns: Sequence[int]) -> tuple[int, ...]:
     """Return rotations as `Rewired` has them: empty if nothing is rotated."""
-    return tuple(map(int, each)) if any(each) else ()
+    return tuple(map(int, turns)) if any(turns) else ()
 
 
 def _loaded(reader: RunReader, step: int | None) -> run_checkpoints.Snapshot:

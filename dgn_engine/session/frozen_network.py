@@ -91,23 +91,23 @@ class FrozenNetwork:
 
     def __init__(
         self,
-        found: ImportedNetwork,
+        imported: ImportedNetwork,
         inputs: ProbeInputs,
         emit: Callable[[Event], None],
         traced: bool = False,
     ) -> None:
         """`traced`: emit its scalars; otherwise they belong to no run, and stay in the readings."""
-        if found.regime.drawn_gates:
+        if imported.regime.drawn_gates:
             raise UserError(
-                f"Its gates were drawn at random for other examples ({found.regime.name}), so "
+                f"Its gates were drawn at random for other examples ({imported.regime.name}), so "
                 "they cannot be read here.",
                 kind="not-supported",
-                value=found.regime.name,
+                value=imported.regime.name,
             )
-        self.regime = found.regime
-        self.step_count = found.step
+        self.regime = imported.regime
+        self.step_count = imported.step
         self.moves = False  # True: its weights come from a run that trains elsewhere
-        self.network = found.network.to(inputs.x.device).requires_grad_(False)
+        self.network = imported.network.to(inputs.x.device).requires_grad_(False)
         self._take(inputs)
         self.probe_schedule = ProbeSchedule(
             lambda event: None if isinstance(event, ProbeScalars) and not traced else emit(event),
@@ -127,17 +127,17 @@ class FrozenNetwork:
         self._classes = inputs.classes
         self._gates: tuple[Tensor, ...] | None = None
 
-    def move(self, found: ImportedNetwork) -> None:
+    def move(self, imported: ImportedNetwork) -> None:
         """Replace the network by another state of it, to be read when there is time.
 
         Existing readings are kept until then. Raises `UserError` if it cannot be read on these
         examples.
         """
-        same = found.network.architecture == self.network.architecture
-        if found.regime.drawn_gates or not same:
+        same = imported.network.architecture == self.network.architecture
+        if imported.regime.drawn_gates or not same:
             raise UserError("It is a different network now.", kind="other-network")
-        self.regime, self.step_count, self.moves = found.regime, found.step, True
-        self.network = found.network.to(self.x.device).requires_grad_(False)
+        self.regime, self.step_count, self.moves = imported.regime, imported.step, True
+        self.network = imported.network.to(self.x.device).requires_grad_(False)
         self._gates = None
 
     def show(self, inputs: ProbeInputs) -> None:
@@ -262,10 +262,10 @@ class TrainingOffer:
 
 
 def offer_of(
-    listing: CheckpointContents, path: Path, found: ImportedNetwork, logits: int
+    listing: CheckpointContents, path: Path, imported: ImportedNetwork, logits: int
 ) -> TrainingOffer:
     """Return how the network of a file can be trained, on data that need this many logits."""
-    outputs, name = found.network.architecture.classes, listing.file_name
+    outputs, name = imported.network.architecture.classes, listing.file_name
     if outputs != logits:
         return TrainingOffer(
             (), f"{name} has {outputs:,} output{'s' * (outputs > 1)}; these data need {logits:,}."
@@ -273,8 +273,8 @@ def offer_of(
     if listing.picked:
         return TrainingOffer((), "Its tensors were picked manually, which a run cannot reproduce.")
     if is_ours(listing):
-        return _of_ours(listing, found)
-    biases = found.network.value.tensors()[1]
+        return _of_ours(listing, imported)
+    biases = imported.network.value.tensors()[1]
     biased = [bias is not None for bias in biases]
     answers = listing.reading
     if answers.net is not None and (answers.batchnorm or answers.norm_eps or answers.ignored):
@@ -283,7 +283,7 @@ def offer_of(
         )
     net = answers.net or NetConfig(f"{OF_FILE}{path}", answers.to_options())
     remarks = []
-    if any(FOLDED in remark for remark in found.remarks):
+    if any(FOLDED in remark for remark in imported.remarks):
         remarks.append(
             "Its BatchNorm is folded into weights and biases, which are trained as such: batches "
             "are no longer normalised."
@@ -308,8 +308,8 @@ def check_unchanged(run: Run, network: torch.nn.Module, x: Tensor, name: str) ->
         raise UserError(words, kind="changed", value=name)
 
 
-def _of_ours(listing: CheckpointContents, found: ImportedNetwork) -> TrainingOffer:
-    state, regime = state_of(listing), found.regime
+def _of_ours(listing: CheckpointContents, imported: ImportedNetwork) -> TrainingOffer:
+    state, regime = state_of(listing), imported.regime
     gating = replace(
         state.config.gating,
         beta=state.beta,
@@ -487,16 +487,16 @@ class InspectedNetwork(FrozenNetwork):
 
 
 def _prepared(
-    opened: InspectionRequest, report: Report
+    request: InspectionRequest, report: Report
 ) -> tuple[Examples, DataConfig, Preprocessing]:
     """Return the examples as stored, their configuration, and the preprocessing for the network.
 
     Only the examples that are shown are resized.
     """
-    given = opened.data
-    stored = as_stored(given)
-    examples = opened.examples or load_examples(stored, report)
-    data = data_for(opened.listing, given, examples.train_x.shape[1:])
+    requested = request.data
+    stored = as_stored(requested)
+    examples = request.examples or load_examples(stored, report)
+    data = data_for(request.listing, requested, examples.train_x.shape[1:])
     if as_stored(data) != stored:  # the file is one of ours, with its own split
         examples = load_examples(as_stored(data), report)
     if data.pixels == "random":  # drawn with the mean and variance of preprocessed pixels

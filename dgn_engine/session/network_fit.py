@@ -89,11 +89,11 @@ def sides(shape: tuple[int, ...]) -> str:
 
 
 def no_accuracy(
-    found: ImportedNetwork, listing: CheckpointContents, logits: int, data: DataConfig
+    imported: ImportedNetwork, listing: CheckpointContents, logits: int, data: DataConfig
 ) -> str:
     """Return why its accuracy on these data is unknown, the end of 'accuracy n/a: …'; '' if it is
     known."""
-    outputs = found.network.architecture.classes
+    outputs = imported.network.architecture.classes
     if outputs != logits:
         return (
             f"labels of another data set (it has {outputs:,} output{'s' * (outputs > 1)}, these "
@@ -107,14 +107,14 @@ def no_accuracy(
     return ""
 
 
-def _network_in_words(file: str, found: ImportedNetwork) -> str:
-    layers = len(found.network.architecture.gated_shapes)
+def _network_in_words(file: str, imported: ImportedNetwork) -> str:
+    layers = len(imported.network.architecture.gated_shapes)
     sentence = f"{file} is a network of {layers} gate layer{'' if layers == 1 else 's'}"
-    return sentence + (f", {found.title}." if found.title.startswith("taken as") else ".")
+    return sentence + (f", {imported.title}." if imported.title.startswith("taken as") else ".")
 
 
-def _shown_in_words(found: ImportedNetwork, data: DataConfig, facts: DataFacts) -> str:
-    shape, outputs = shape_shown(data, facts.shape), found.network.architecture.classes
+def _shown_in_words(imported: ImportedNetwork, data: DataConfig, facts: DataFacts) -> str:
+    shape, outputs = shape_shown(data, facts.shape), imported.network.architecture.classes
     how = Preprocessing(data.image_size, channels=data.image_channels)
     changed = how.in_words(facts.shape).removesuffix("pixels in [0, 1]").rstrip(", ")
     words = f"It takes {sides(shape)}" + (f" ({changed})" if changed else "")

@@ -191,14 +191,14 @@ class DataCheck:
             self._newest = self._examples = None
         self._threads.close(PATIENCE)
 
-    def _answer(self, asked: DataRequest) -> None:
-        ticket, data = asked.ticket, asked.data
+    def _answer(self, request: DataRequest) -> None:
+        ticket, data = request.ticket, request.data
         try:
-            facts = asked.known or DataFacts.of(self._loaded(asked))
-            checked = files.NetworkChecked(ticket, data, *fit_of(asked.listing, data, facts))
-            self._emit(asked, checked)
-            if asked.known is None:  # otherwise the readings come with the listing
-                self._offer(asked, facts)
+            facts = request.known or DataFacts.of(self._loaded(request))
+            checked = files.NetworkChecked(ticket, data, *fit_of(request.listing, data, facts))
+            self._emit(request, checked)
+            if request.known is None:  # otherwise the readings come with the listing
+                self._offer(request, facts)
             return
         except _Superseded:
             return
@@ -211,39 +211,40 @@ class DataCheck:
             checked = files.NetworkChecked(ticket, data, files.FileUseCheck(False, what), data)
             self._emit_now(Failed(what, traceback.format_exc()))
         with contextlib.suppress(_Superseded):
-            self._emit(asked, checked)
+            self._emit(request, checked)
 
-    def _offer(self, asked: DataRequest, facts: DataFacts) -> None:
+    def _offer(self, request: DataRequest, facts: DataFacts) -> None:
         """Emit the readings of the file that fit these data, if it leaves something open."""
-        examples, data = self.examples(asked.data), asked.data
+        examples, data = self.examples(request.data), request.data
         if examples is None:
             return
         labelled = LabelledExamples.of(examples)
-        readings = offered_readings(asked.listing, data, facts, asked.net, labelled)
+        readings = offered_readings(request.listing, data, facts, request.net, labelled)
         if readings is not None:
             self._emit(
-                asked, files.ReadingsFound(asked.ticket, asked.listing.reading, readings, data)
+                request,
+                files.ReadingsFound(request.ticket, request.listing.reading, readings, data),
             )
 
-    def _loaded(self, asked: DataRequest) -> Examples:
+    def _loaded(self, request: DataRequest) -> Examples:
         def report(what: str, fraction: float | None) -> None:
-            self._emit(asked, files.CheckProgress(asked.ticket, what, fraction))
+            self._emit(request, files.CheckProgress(request.ticket, what, fraction))
 
-        examples = self.examples(asked.data)
+        examples = self.examples(request.data)
         if examples is None:
-            stored = as_stored(asked.data)
-            report(f"reading {asked.data.name.partition(':')[0]}", None)
+            stored = as_stored(request.data)
+            report(f"reading {request.data.name.partition(':')[0]}", None)
             examples = load_examples(stored, report)
             with self._lock:
-                if asked is self._newest:
+                if request is self._newest:
                     self._examples = (stored, examples)
         return examples
 
-    def _emit(self, asked: DataRequest, event: Event) -> None:
+    def _emit(self, request: DataRequest, event: Event) -> None:
         """Emit an event; raises `_Superseded` if a newer request was made, or the file was
         closed."""
         with self._lock:
-            if asked is not self._newest:
+            if request is not self._newest:
                 raise _Superseded
             self._emit_now(event)
 
@@ -522,8 +523,8 @@ def _copied(name: str, match: LayerMatching) -> str:
     return f"{words} Its optimiser state will be reset."
 
 
-def _with_norms(reading: FileReading, said: FileReading) -> FileReading:
-    return replace(reading, batchnorm=said.batchnorm, norm_eps=said.norm_eps)
+def _with_norms(reading: FileReading, answers: FileReading) -> FileReading:
+    return replace(reading, batchnorm=answers.batchnorm, norm_eps=answers.norm_eps)
 
 
 def _chosen(file: _File) -> CheckpointContents:

@@ -288,8 +288,8 @@ class RunLibrary:
         save_session(folder, path, point, window, name)
         self._emit(SessionSaved(RunReader(folder).step if point is None else point.step, str(path)))
 
-    def _unpacked(self, path: Path, place: Path) -> LoadedRun:
-        session = unpack(path, place, self._threads.closing)
+    def _unpacked(self, path: Path, target: Path) -> LoadedRun:
+        session = unpack(path, target, self._threads.closing)
         try:
             return _read(session.folder, session)
         except BaseException:

@@ -89,8 +89,8 @@ def _check_tokens(text: str) -> None:
             dots = 0
 
 
-def _at(found: re.Match[str]) -> str:
-    return f"in line {found.string.count(chr(10), 0, found.start()) + 1}"
+def _at(match: re.Match[str]) -> str:
+    return f"in line {match.string.count(chr(10), 0, match.start()) + 1}"
 
 
 def _check_integers(tree: dict[str, Any]) -> None:
