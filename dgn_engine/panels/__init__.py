@@ -1,1 +1,1 @@
-"""One panel a file; each offers the constant PANEL and imports neither Qt nor torch."""
+"""Panels, one per file. Each module defines `PANEL` and imports neither Qt nor torch."""

@@ -1,4 +1,4 @@
-"""A and B: how many gates of the run equal those of the compared network, layer by layer."""
+"""A and B: the share of the run's gates that equal those of the compared network, by layer."""
 
 from __future__ import annotations
 
@@ -37,63 +37,61 @@ _BY_LAYER = ("layers", "by layer")
 
 
 def _lefts(view: View) -> Values:
-    """Over steps only what was read of two networks while A trained."""
-    known = ("agreement", "equal") in view.series and view.cursor is None
-    return (_BY_LAYER, ("steps", "over steps")) if known else (_BY_LAYER,)
+    """Offer 'over steps' only where the share was recorded while A trained."""
+    recorded = ("agreement", "equal") in view.series and view.cursor is None
+    return (_BY_LAYER, ("steps", "over steps")) if recorded else (_BY_LAYER,)
 
 
 LEFT = Option("left", "Equal gates", _lefts)
 
 
 def draw(view: View) -> Shown:
-    """The share of equal gates, and the map of those that differ in the chosen layer."""
+    """Draw the share of equal gates, and the map of differing gates in the chosen layer."""
     if view.compared is None:
         return Empty(
-            "Drop a checkpoint or a recorded run on 'Compare' to see it beside the run, or look "
-            "back at a step and choose View, Look back, Compare with this step.",
+            "Drop a checkpoint or a recorded run on 'Compare', or look back at a step and choose "
+            "View, Look back, Compare with this step.",
             "not-compared",
         )
     if not view.compared.layers:
-        why = f"{b_name(view.compared)} has no network here: only its scores are compared."
+        why = f"{b_name(view.compared)} has no network loaded: only its scores are compared."
         return Empty(why, "no-network")
     reading = view.readings.get("agreement")
     if reading is None:
-        return Empty("The share of equal gates of A and B, with the next reading.", "no-reading")
+        return Empty("The share of equal gates appears with the next reading.", "no-reading")
     if reading.absent:
         return Empty(reading.absent, "absent")
     if "equal" not in reading.arrays:
-        return Empty("The share of equal gates of A and B, with the next frame.", "no-reading")
-    map_ = _map(view, view.compared, reading, int(choice(view, LAYER)))
-    charts: tuple[Chart, ...] = (replace(map_, column=0, narrow=None),)
+        return Empty("The share of equal gates appears with the next frame.", "no-reading")
+    difference = _map(view, view.compared, reading, int(choice(view, LAYER)))
+    charts: tuple[Chart, ...] = (replace(difference, column=0, narrow=None),)
     if np.isfinite(reading.arrays["equal"]).any():
         by_layer = choice(view, LEFT) == "layers"
-        charts = (_by_layer(reading) if by_layer else _over_steps(view), map_)
-    note = "Equal: on the same side of ½ for the same example."
+        charts = (_by_layer(reading) if by_layer else _over_steps(view), difference)
+    note = "Equal: on the same side of ½ for one example."
     if reading.facts.get("differences") == MEANS:
-        note = "Recorded steps hold the mean over positions of each gate "
+        note = "Recorded steps store convolution gates as means over positions; "
         a, b = pair_labels(view.compared)
-        note += (
-            f"of a convolution: {a} − {b} of these means, and equal gates of dense layers alone."
-        )
+        note += f"{a} − {b} compares these means, and equal gates count dense layers only."
     elif np.isnan(reading.arrays["equal"]).any() or len(view.compared.layers) != len(
         reading.arrays["equal"]
     ):
-        note += " Layers of other shapes are left out."
+        note += " Layers of different shape are skipped."
     note = f"{b_in_words(view.compared)} {note}".lstrip()
     return Scene(charts, _facts(view, reading), reading.step, note)
 
 
-# Of a map: whether it is of means over positions, and whether its layer is a convolution.
+# Label of the colour bar by (means over positions, convolution).
 _BARS = {
     (True, True): "difference of means",
     (False, True): "share of positions",
-    (False, False): "1: open {} only",
+    (False, False): "1: open only {}",
 }
 
 
 def _by_layer(reading: Reading) -> Chart:
     equal, chance = 100 * reading.arrays["equal"], 100 * reading.arrays["chance"]
-    place = np.arange(1, equal.size + 1)
+    layers = np.arange(1, equal.size + 1)
     low = float(np.nanmin([equal, chance]))
     return Chart(
         key="by_layer",
@@ -101,8 +99,8 @@ def _by_layer(reading: Reading) -> Chart:
         x=layer_axis(equal.size),
         y=Axis(limits=(min(45.0, low - 3), 102.0)),
         curves=(
-            Curve("equal", place, equal, role="compared", thick=True, marker=True),
-            Curve("by chance", place, chance, role="muted", dash="dash"),
+            Curve("equal", layers, equal, role="compared", thick=True, marker=True),
+            Curve("by chance", layers, chance, role="muted", dash="dash"),
         ),
         narrow=(0, 0, 1, 1),
     )
@@ -149,7 +147,7 @@ def _facts(view: View, reading: Reading) -> tuple[Fact, ...]:
     layer = choice(view, LAYER)
     facts = []
     if (share := reading.scalars.get("equal")) is not None:
-        facts.append(Fact("equal", percent(share), "Share of equal gates in all layers."))
+        facts.append(Fact("equal", percent(share), "Share of equal gates over all layers."))
     if (share := reading.scalars.get(f"equal_{layer}")) is not None:
         facts.append(Fact(layer_name(view, int(layer)), percent(share), "Share of equal gates."))
     return tuple(facts)
@@ -161,29 +159,31 @@ PANEL = PanelSpec(
     draw=draw,
     about=About(
         text=(
-            "A is the current run, B the checkpoint or the recorded run that stands beside it. "
-            "For each layer the share of (example, unit) gates that are both open or both closed "
-            "on the probe examples. The dashed line is the share to expect by chance, if each "
-            "unit opened as often as it does, but in A and B independently: units are matched by "
-            "their place, so two networks that differ by the order of their units agree no more "
-            "than by chance. The map shows where they differ."
+            "A is the current run, B the checkpoint or recorded run it is compared with. For each "
+            "layer: the share of (example, unit) gates that are both open or both closed on the "
+            "probe examples. The dashed line is the share expected by chance, if each unit opened "
+            "as often as it does, but independently in A and B. Units are matched by index, so "
+            "two networks that differ only in the order of their units agree no better than "
+            "chance. The map shows where the gates differ."
         ),
         formulas=(
             r"$\frac{1}{nw}\sum_{s,u} 1\{G^{\mathrm{A}}_l(s,u) = G^{\mathrm{B}}_l(s,u)\}$",
             r"by chance $\frac{1}{w}\sum_u p_u q_u + (1-p_u)(1-q_u)$",
         ),
         symbols=(
-            "$G_l(s,u)$: gate of unit $u$ for example $s$; $n$: examples; $w$: units of the "
-            "layer; $p_u$, $q_u$: how often unit $u$ is open in A and in B."
+            "$G_l(s,u)$: gate of unit $u$ for example $s$; $n$: examples; $w$: units in the "
+            "layer; $p_u$, $q_u$: how often unit $u$ is open in A and B."
         ),
-        source="Our definition; the churn of Lakshminarayanan & Singh, arXiv:2006.10529, between "
-        "two networks in the place of two steps",
+        source=(
+            "Our definition: the churn of Lakshminarayanan & Singh, arXiv:2006.10529, between two "
+            "networks instead of two steps"
+        ),
         computed=(
-            "Exactly, by comparing the gates of both networks on the same probe examples, entry "
-            "by entry. Of a recorded step the recorded gates are compared: those of dense layers "
-            "exactly, too; of convolutions the means over positions, which is all that is recorded."
+            "Exact: the gates of both networks are compared entry by entry on the same probe "
+            "examples. For a recorded step the recorded gates are used: exact for dense layers; "
+            "for convolutions only means over positions are recorded."
         ),
-        trials=(freeze_random_gates("The agreement of every layer falls to chance."),),
+        trials=(freeze_random_gates("Agreement falls to chance in every layer."),),
     ),
     options=(LEFT, LAYER),
     area="left",

@@ -1,4 +1,4 @@
-"""Predicted errors: steps of gradient descent beside what a constant tangent kernel predicts."""
+"""Predicted errors: gradient descent steps against the prediction of a constant tangent kernel."""
 
 from __future__ import annotations
 
@@ -18,40 +18,38 @@ TIMES = Option(
     "times",
     "Rate",
     always(
-        ("1", "the run's rate"), ("10", "rate × 10"), ("100", "rate × 100"), ("1000", "rate × 1000")
+        ("1", "run's rate"), ("10", "rate × 10"), ("100", "rate × 100"), ("1000", "rate × 1000")
     ),
     engine=True,
 )
 
 
-@draw_reading(
-    "error_prediction", "Predicted and measured steps on the probe examples, with the first frame."
-)
+@draw_reading("error_prediction", "Predicted and measured steps appear with the first frame.")
 def draw(view: View, reading: Reading) -> Shown:
-    """Losses along the steps, changes of logits against each other, and the mismatch over steps."""
+    """Draw the losses along the steps, the logit changes, and the mismatch over steps."""
     charts = (_losses(reading), _changes(reading), _over_steps(view))
     return Scene(charts, _facts(reading), reading.step, _note(view, reading))
 
 
 def _losses(reading: Reading) -> Chart:
     measured, predicted = reading.arrays["measured"], reading.arrays["predicted"]
-    at = np.arange(len(measured))
-    finite = [np.where(np.isfinite(one), one, np.nan) for one in (measured, predicted)]
+    steps = np.arange(len(measured))
+    finite = [np.where(np.isfinite(losses), losses, np.nan) for losses in (measured, predicted)]
     return Chart(
         key="losses",
         title="Loss on the probe examples",
-        x=Axis(label="virtual step", limits=(0.0, len(at) - 1.0)),
+        x=Axis(label="virtual step", limits=(0.0, len(steps) - 1.0)),
         y=Axis(),
         curves=(
-            Curve("measured", at, finite[0], "accent", thick=True, marker=True),
-            Curve("predicted", at, finite[1], "compared", "dash", marker=True),
+            Curve("measured", steps, finite[0], "accent", thick=True, marker=True),
+            Curve("predicted", steps, finite[1], "compared", "dash", marker=True),
         ),
         narrow=(0, 0, 1, 1),
     )
 
 
 def _changes(reading: Reading) -> Chart:
-    """Every logit of every example: its change in the first step, predicted and measured."""
+    """Plot each logit's change in the first step, measured against predicted."""
     measured = reading.arrays["change"].ravel().astype(np.float64)
     predicted = reading.arrays["change_predicted"].ravel().astype(np.float64)
     low, high = finite_range(np.concatenate([measured, predicted]))
@@ -60,7 +58,7 @@ def _changes(reading: Reading) -> Chart:
     ends = np.array([low, high])
     return Chart(
         key="changes",
-        title="Change of each logit, first step",
+        title="Logit changes, first step",
         x=Axis(label="predicted", limits=(low, high)),
         y=Axis(limits=(low, high)),
         curves=(
@@ -73,31 +71,31 @@ def _changes(reading: Reading) -> Chart:
 
 
 def _over_steps(view: View) -> Chart:
-    one = recorded_curve(view, ("error_prediction", "one"), "after 1", "text", "solid", 100)
-    every = recorded_curve(view, ("error_prediction", "all"), "after all", "muted", "dash", 100)
-    title = "Mismatch of the logits, %"
-    return chart_over_steps(view, title, one + every, (1, 0, 1, 2), 2)
+    after_one = recorded_curve(view, ("error_prediction", "one"), "after 1", "text", "solid", 100)
+    after_all = recorded_curve(view, ("error_prediction", "all"), "after all", "muted", "dash", 100)
+    title = "Logit mismatch, %"
+    return chart_over_steps(view, title, after_one + after_all, (1, 0, 1, 2), 2)
 
 
 def _facts(reading: Reading) -> tuple[Fact, ...]:
     steps = len(reading.arrays["measured"]) - 1
     facts = [
-        Fact("rate", reading.facts.get("rate", "–"), "Of each virtual step, on the mean loss.")
+        Fact("rate", reading.facts.get("rate", "–"), "Rate of each virtual step, on the mean loss.")
     ]
-    for name, words in (("one", "after 1"), ("all", f"after {steps}")):
+    for name, title in (("one", "after 1"), ("all", f"after {steps}")):
         if (off := reading.scalars.get(name)) is not None:
-            about = "‖predicted − measured‖/‖measured‖ of the change of all logits."
-            facts.append(Fact(words, percent(off, 2), about))
+            about = "‖predicted − measured‖/‖measured‖ over the changes of all logits."
+            facts.append(Fact(title, percent(off, 2), about))
     return tuple(facts)
 
 
 def _note(view: View, reading: Reading) -> str:
     errors = "e = p − y (cross entropy)" if reading.facts.get("loss") != "squared" else "e = f − y"
-    before = "Steps before a change of the rate are in the curves, too."
+    rate_changed = "The curves include steps before the rate was changed."
     return as_note(
         f"Full gradient descent on the probe examples, on a copy of the network; {errors}.",
         literal(reading.facts.get("run", "")),
-        before if choice(view, TIMES) != "1" else "",
+        rate_changed if choice(view, TIMES) != "1" else "",
     )
 
 
@@ -107,39 +105,39 @@ PANEL = PanelSpec(
     draw=draw,
     about=About(
         text=(
-            "The tangent kernel says how a step of gradient descent on some examples moves the "
-            "outputs on them: with the squared loss, by minus rate times kernel times error. That "
-            "is exact to first order in the rate. Here a copy of the network takes ten such steps "
-            "on the probe examples, all at once (measured), and the same ten are predicted with "
-            "the kernel held as it is now. Left the loss along both; in the middle each logit's "
-            "change in the first step, which lies on the dashed line where the prediction is "
-            "right. With the cross entropy the errors are p − y. It holds for plain gradient "
-            "descent: Adam, momentum and batches take other steps, as the line below says. Raise "
-            "the rate in the header and see where the prediction breaks down; then try a wider "
-            "network, whose kernel moves less."
+            "The tangent kernel predicts how one gradient descent step on some examples moves the "
+            "outputs on them: with squared loss, by minus rate times kernel times error. This is "
+            "exact to first order in the rate. Here a copy of the network takes ten such steps on "
+            "all probe examples at once (measured), and the same ten are predicted with the "
+            "current kernel held fixed. Left: the loss along both. Middle: each logit's change in "
+            "the first step, on the dashed line where the prediction is right. With cross entropy "
+            "the errors are p − y. This holds for plain gradient descent: Adam, momentum and "
+            "mini-batches take different steps, as the line below notes. Raise the rate in the "
+            "header to see where the prediction breaks down; then try a wider network, whose "
+            "kernel moves less."
         ),
         formulas=(
             r"$e_{t+1} = e_t - \alpha K_t e_t + O(\alpha^2)$",
             r"$f_{k+1} = f_k - \alpha J J^\top \partial L / \partial f_k, \quad K = J J^\top$",
         ),
         symbols=(
-            "$e_t$: errors of the logits at step $t$; $f$: the logits; $α$: learning rate; $L$: "
-            "loss; $J$: derivative of the logits by the weights."
+            "$e_t$: errors of the logits at step $t$; $f$: logits; $α$: learning rate; $L$: loss; "
+            "$J$: Jacobian of the logits."
         ),
         source=(
             "Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, NeurIPS 2020, "
-            "arXiv:2006.10529: the errors under gradient descent; Jacot et al. 2018, "
-            "arXiv:1806.07572. JJᵀ is applied, all logits together, never written out"
+            "arXiv:2006.10529: errors under gradient descent; Jacot et al. 2018, "
+            "arXiv:1806.07572. JJᵀ is applied to all logits at once and never built"
         ),
         computed=(
-            "Exactly: JJᵀ is applied to the errors of all logits by two products with the "
-            "gradients, in float64, which resolves the small steps of a network that has learned; "
-            "the copy takes real steps and is thrown away."
+            "Exact: JJᵀ is applied to the errors of all logits by two products with the "
+            "gradients, in float64 to resolve the small steps of a trained network; the copy "
+            "takes real steps and is discarded."
         ),
         trials=(
             freeze_random_gates(
-                "K is then that of the values alone, and moves less: the prediction holds for "
-                "more steps."
+                "K then comes from the values alone and moves less: the prediction holds for more "
+                "steps."
             ),
         ),
     ),

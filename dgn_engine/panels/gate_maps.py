@@ -52,19 +52,19 @@ LAYER = Option(
 UNIT = Option("unit", "Channel", _units, True, ("unit", 0))
 
 
-@draw_reading("gates", "The gates of every layer for the probe examples, with the first frame.")
+@draw_reading("gates", "The gates of every layer appear with the first frame.")
 def draw(view: View, reading: Reading) -> Shown:
-    """Overviews of all layers above the chosen layer's map, and a channel's maps on its right."""
+    """Draw overviews of all layers, the chosen layer's map, and the maps of one channel."""
     layers = layers_in(reading.arrays, "layer")
     if not layers:
-        return Empty("This network has no gate layer.", "no-gates")
+        return Empty("This network has no gate layers.", "no-gates")
     chosen = int(choice(view, LAYER))
     note = _note(reading, chosen)
-    if both := _side_by_side(view, reading, chosen):
-        return Scene(tuple(both), _facts(reading, chosen), reading.step, note)
-    each = {layer: _overview(view, reading, layer) for layer in layers}
-    small, rows, per_row = overviews(each, chosen, LAYER.id)
-    charts = (*small, *_large(view, reading, chosen, rows, per_row))
+    if compared := _side_by_side(view, reading, chosen):
+        return Scene(tuple(compared), _facts(reading, chosen), reading.step, note)
+    charts_by_layer = {layer: _overview(view, reading, layer) for layer in layers}
+    small_charts, rows, per_row = overviews(charts_by_layer, chosen, LAYER.id)
+    charts = (*small_charts, *_large(view, reading, chosen, rows, per_row))
     note = as_note(note, _not_compared(view, chosen))
     return Scene(charts, _facts(reading, chosen), reading.step, note)
 
@@ -115,8 +115,8 @@ def _large(view: View, reading: Reading, layer: int, row: int, columns: int) -> 
     axis = example_axis(labels, class_names(view, labels), "class")
     matrix, name = _matrix(view, reading, layer), layer_name(view, layer)
     maps = reading.arrays.get("unit_map") if matrix.column_name == "channel" else None
-    # The overviews share the width; the large map and a channel's maps take half of it each.
-    left = max(columns // 2, 1) if maps is not None else columns
+    # Overviews share the full width; the large map and the channel's maps take half each.
+    span = max(columns // 2, 1) if maps is not None else columns
     large = Chart(
         key="large",
         title=f"{name[:1].upper()}{name[1:]}",
@@ -124,51 +124,51 @@ def _large(view: View, reading: Reading, layer: int, row: int, columns: int) -> 
         y=axis,
         matrix=matrix,
         row=row,
-        column_span=left,
+        column_span=span,
         pick=UNIT.id if maps is not None else "",
         pictures=view.pictures if matrix.row_examples else None,
     )
     if maps is None:
         return [large]
-    what = reading.facts.get("unit_map", f"layer {layer}, unit {choice(view, UNIT) or '0'}")
+    map_of = reading.facts.get("unit_map", f"layer {layer}, unit {choice(view, UNIT) or '0'}")
     unit = Chart(
         key="unit",
-        title=f"Channel {what.rpartition(' ')[2]}",
+        title=f"Channel {map_of.rpartition(' ')[2]}",
         x=Axis(ticks=()),
         y=Axis(ticks=()),
         matrix=_montage(view, maps, labels, layer),
         row=row,
-        column=left,
-        column_span=max(columns - left, 1),
+        column=span,
+        column_span=max(columns - span, 1),
         square=True,
     )
     return [large, unit]
 
 
 def _side_by_side(view: View, reading: Reading, layer: int) -> list[Chart]:
-    """The layer in A left of the same layer in B; with channels one below the other.
+    """Draw the layer in A next to the same layer in B, stacked where there are channels.
 
-    Empty where B has no such layer. The overviews give way: both maps want their room.
+    Empty where B has no such layer. Overviews are left out: both maps need the room.
     """
-    other, theirs = compared_view(view), compared_reading(view, "gates")
-    if other is None or view.compared is None or theirs is None:
+    view_of_b, theirs = compared_view(view), compared_reading(view, "gates")
+    if view_of_b is None or view.compared is None or theirs is None:
         return []
     if f"layer_{layer}" not in theirs.arrays:
         return []
-    pair = (_large(view, reading, layer, 0, 2), _large(other, theirs, layer, 0, 2))
+    pair = (_large(view, reading, layer, 0, 2), _large(view_of_b, theirs, layer, 0, 2))
     high = max(charts[0].matrix.high for charts in pair if charts[0].matrix is not None)
     names = pair_labels(view.compared)[0], b_name(view.compared)
     channels = any(len(charts) > 1 for charts in pair)
     return [
         replace(
-            with_matrix(chart, of_compared=place > 0, **scale),
-            key=f"{chart.key}_{place}",
+            with_matrix(chart, of_compared=index > 0, **scale),
+            key=f"{chart.key}_{index}",
             title=f"{name}, {chart.title[:1].lower()}{chart.title[1:]}",
-            row=place if channels else 0,
-            column=chart.column if channels else place,
+            row=index if channels else 0,
+            column=chart.column if channels else index,
             column_span=1,
         )
-        for place, (name, charts) in enumerate(zip(names, pair, strict=True))
+        for index, (name, charts) in enumerate(zip(names, pair, strict=True))
         for chart, scale in zip(charts, ({"high": high}, {}), strict=False)
     ]
 
@@ -182,14 +182,14 @@ def _not_compared(view: View, layer: int) -> str:
 
 
 def _montage(view: View, maps: Array, labels: Array, layer: int) -> Matrix:
-    """The (n, H, W) maps of one channel as tiles in reading order, an empty line between them."""
+    """Tile the (n, H, W) maps of one channel in reading order, with an empty line between."""
     n, high, wide = maps.shape
     across = max(math.ceil(math.sqrt(n * high / wide)), 1)
     down = math.ceil(n / across)
     canvas = np.full((down * (high + 1) - 1, across * (wide + 1) - 1), np.nan, dtype=np.float32)
     for index in range(n):
-        top, left = index // across * (high + 1), index % across * (wide + 1)
-        canvas[top : top + high, left : left + wide] = maps[index]
+        first_row, first_column = index // across * (high + 1), index % across * (wide + 1)
+        canvas[first_row : first_row + high, first_column : first_column + wide] = maps[index]
     return Matrix(
         name="maps of one channel",
         values=canvas,
@@ -206,12 +206,12 @@ def _montage(view: View, maps: Array, labels: Array, layer: int) -> Matrix:
 def _facts(reading: Reading, layer: int) -> tuple[Fact, ...]:
     facts = []
     if (active := reading.scalars.get(f"active_{layer}")) is not None:
-        facts.append(Fact("open", percent(active), "Mean gate of the layer over probe examples."))
+        facts.append(Fact("open", percent(active), "Mean gate of the layer on the probe examples."))
     dead = reading.arrays.get(f"dead_{layer}")
     if dead is not None and dead.size:
         facts.append(Fact("dead", str(dead.size), "Units closed for every probe example."))
     if (churn := reading.scalars.get("churn")) is not None:
-        about = "Share of gates that switched since the last probe."
+        about = "Share of gates that switched since last reading."
         facts.append(Fact("churn", percent(churn, 2), about))
     return tuple(facts)
 
@@ -228,37 +228,37 @@ PANEL = PanelSpec(
     about=About(
         text=(
             "Each row is a probe example, each column a unit of the chosen layer; examples are "
-            "sorted by class. A gate decides whether a unit passes its input on: with hard gates "
-            "it is open or closed, with soft gates it takes any value between. Units that open "
-            "for the same classes show as blocks. Hatched units are closed for every probe "
-            "example. For convolutions a column is the mean over all positions, and the maps "
-            "of one channel stand beside it."
+            "sorted by class. A gate decides whether a unit passes its input on: hard gates are "
+            "open or closed, soft gates take any value in between. Units that open for the same "
+            "classes show up as blocks. Hatched units are closed for every probe example. For "
+            "convolutions a column is the mean over all positions, with the maps of one channel "
+            "beside it."
         ),
         formulas=(
             r"$z^{\mathrm{v}}_l = q^{\mathrm{v}}_l \odot G_l$",
             r"$\gamma_r(q) = 1\{q > 0\}, \quad \gamma_{sr}(q) = \frac{1}{1 + e^{-\beta q}}$",
         ),
         symbols=(
-            "$q_l$: what the units of layer $l$ compute, before the gates $G_l$; $z_l$: what they "
-            "pass on; ⊙: entry by entry; v: of the value network; $γ_r$, $γ_{sr}$: the hard and "
-            "the soft gate; $β$: how steep the soft one is."
+            "$q_l$: pre-activations of layer $l$; $G_l$: its gates; $z_l$: its outputs; ⊙: "
+            "entrywise product; v: of the value network; $γ_r$, $γ_{sr}$: hard and soft gate; "
+            "$β$: steepness of the soft gate."
         ),
         source=(
             "Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, NeurIPS 2020, "
-            "arXiv:2006.10529: gates, hard and soft, and deep gated networks"
+            "arXiv:2006.10529: hard and soft gates, deep gated networks"
         ),
         computed=(
-            "Exactly: one forward pass over the probe examples, without a change of the network. "
-            "Each reading shows its step."
+            "Exact: one forward pass over the probe examples, leaving the network unchanged. Each "
+            "reading shows its step."
         ),
         trials=(
             freeze_random_gates(
-                "The maps stand still from the next step on, and the blocks of the classes are "
-                "gone: what the value network learns now, it learns through noise."
+                "The maps freeze from the next step on and the class blocks are gone: the value "
+                "network now learns through noise."
             ),
             keep_gates(
-                "The maps stand still as they are. The value network begins from nothing, and the"
-                " accuracy comes back: what was learnt lay in the gates."
+                "The maps freeze. The value network starts from scratch, yet the accuracy "
+                "recovers: what was learnt is in the gates."
             ),
         ),
     ),

@@ -1,4 +1,4 @@
-"""Gate statistics: how open gates are by layer, class and step, and which units never change."""
+"""Gate statistics: open gates by layer, class and step, and the units that never change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TITLES = {
     "density": "Open gates, %",
     "churn": "Switched since the last reading, %",
     "dead": "Dead units, %",
-    "always": "Always open units, %",
+    "always": "Always-open units, %",
 }
 OVER_STEPS = Option(
     "steps",
@@ -35,31 +35,29 @@ OVER_STEPS = Option(
 )
 
 
-@draw_reading(
-    "gate_statistics", "How many gates are open, by layer and class, with the first frame."
-)
+@draw_reading("gate_statistics", "Open gates by layer and class appear with the first frame.")
 def draw(view: View, reading: Reading) -> Shown:
-    """Shares by layer now, by class, and one of them over steps."""
+    """Draw shares by layer, shares by class, and one of them over steps."""
     count = len(reading.arrays["density"])
-    what = choice(view, OVER_STEPS)
-    curves = over_steps(view, "gate_statistics", what, count, 100.0)
+    quantity = choice(view, OVER_STEPS)
+    curves = over_steps(view, "gate_statistics", quantity, count, 100.0)
     charts = (
         _by_layer(view, reading, count),
         _by_class(view, reading, count),
-        chart_over_steps(view, _TITLES[what], curves, (1, 0, 1, 2), 2),
+        chart_over_steps(view, _TITLES[quantity], curves, (1, 0, 1, 2), 2),
     )
     theirs = compared_note(view, "gate_statistics", "Dashed: ")
-    note = as_note("A gate is open from ½ on.", layers_note(count), theirs)
+    note = as_note("Open: a gate of ½ or more.", layers_note(count), theirs)
     return Scene(charts, _facts(reading), reading.step, note)
 
 
 def _by_layer(view: View, reading: Reading, count: int) -> Chart:
     shares = {name: 100 * reading.arrays[name] for name in ("density", "dead", "always")}
-    at = places(count)
+    layers = places(count)
     curves = (
-        Curve("open", at, shares["density"], "accent", marker=True),
-        Curve("dead", at, shares["dead"], "muted", "dash", marker=True),
-        Curve("always open", at, shares["always"], "cross", "dot", marker=True),
+        Curve("open", layers, shares["density"], "accent", marker=True),
+        Curve("dead", layers, shares["dead"], "muted", "dash", marker=True),
+        Curve("always open", layers, shares["always"], "cross", "dot", marker=True),
         *compared_layers(view, "gate_statistics", "density", "open", 100.0),
     )
     return Chart(
@@ -75,19 +73,21 @@ def _by_layer(view: View, reading: Reading, count: int) -> Chart:
 def _by_class(view: View, reading: Reading, count: int) -> Chart:
     classes = reading.arrays["classes"]
     names = class_names(view, classes)
-    named = tuple(names[int(one)] for one in classes)
+    class_labels = tuple(names[int(label)] for label in classes)
     values = 100 * reading.arrays["by_class"]
     low, high = finite_range(values)
     if high - low < 1e-9:
         low, high = low - 0.5, high + 0.5
-    every = max(1, -(-len(named) // 10))
+    stride = max(1, -(-len(class_labels) // 10))
     return Chart(
         key="by_class",
         title="Open gates by class, %",
         x=Axis(
             label="class",
-            limits=(-0.5, len(named) - 0.5),
-            ticks=tuple((float(at), named[at]) for at in range(0, len(named), every)),
+            limits=(-0.5, len(class_labels) - 0.5),
+            ticks=tuple(
+                (float(index), class_labels[index]) for index in range(0, len(class_labels), stride)
+            ),
         ),
         y=layer_rows(range(count)),
         matrix=Matrix(
@@ -99,8 +99,8 @@ def _by_class(view: View, reading: Reading, count: int) -> Chart:
             bar="open, %",
             row_name="layer",
             column_name="class",
-            row_labels=tuple(f"layer {at + 1}" for at in range(count)),
-            column_labels=tuple(f"class {name}" for name in named),
+            row_labels=tuple(f"layer {index + 1}" for index in range(count)),
+            column_labels=tuple(f"class {name}" for name in class_labels),
         ),
         column=1,
         narrow=(0, 1, 1, 1),
@@ -111,8 +111,8 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
     dead, stuck = (float(np.mean(reading.arrays[name])) for name in ("dead", "always"))
     mean = float(np.mean(reading.arrays["density"]))
     facts = [
-        Fact("open", percent(mean), "Mean gate, layers counted alike."),
-        Fact("dead", percent(dead), "Units open for no probe example, layers counted alike."),
+        Fact("open", percent(mean), "Mean gate, averaged over layers."),
+        Fact("dead", percent(dead), "Units closed for every probe example, averaged over layers."),
         Fact("always open", percent(stuck), "Units open for every probe example."),
     ]
     if (churn := reading.scalars.get("churn")) is not None:
@@ -127,13 +127,13 @@ PANEL = PanelSpec(
     draw=draw,
     about=About(
         text=(
-            "How open the gates of each layer are on the probe examples, and what they do while "
-            "the network trains. A dead unit is closed for every probe example: no path through "
-            "it is active. A unit that is open for every one of them is linear there. What "
-            "distinguishes examples are the units between the two. Churn is the share of (example, "
-            "unit) gates that switched since the reading before: when it falls to zero the path "
-            "features stand still and only the values are learnt. Soft gates may exceed 1 where ε "
-            "is set. To compare: swap to FR-II, whose gates stand still, and watch the churn."
+            "How open each layer's gates are on the probe examples, and how that changes during "
+            "training. A dead unit is closed for every probe example: no path through it is "
+            "active. A unit open for all of them is linear there. The units in between are what "
+            "tells examples apart. Churn is the share of (example, unit) gates that switched "
+            "since the previous reading: once it reaches zero the path features are fixed and "
+            "only the values learn. Soft gates can exceed 1 where ε is set. To compare, swap to "
+            "FR-II, whose gates are fixed, and watch the churn."
         ),
         formulas=(
             r"open $\frac{1}{nw}\sum_{s,u} G_l(s,u)$",
@@ -141,18 +141,18 @@ PANEL = PanelSpec(
             r"\mathrm{sgn}(G_l^{t'}(s,u)-\frac{1}{2})\}$",
         ),
         symbols=(
-            "$G_l(s,u)$: gate of unit $u$ for example $s$; $n$: examples; $w$: units of the "
-            "layer; $t$, $t'$: this reading and the one before; sgn: the sign."
+            "$G_l(s,u)$: gate of unit $u$ for example $s$; $n$: examples; $w$: units in the "
+            "layer; $t$, $t'$: this reading and the previous one; sgn: sign."
         ),
         source=(
             "Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, NeurIPS 2020, "
-            "arXiv:2006.10529: active paths, and the instants at which gates switch"
+            "arXiv:2006.10529: active paths and the instants at which gates switch"
         ),
         computed=(
-            "Exactly, by counting the gates of the probe examples; churn compares two readings, "
-            "and says nothing of what happened between them."
+            "Exact: counts over the gates of the probe examples; churn compares two readings and "
+            "misses what happened in between."
         ),
-        trials=(freeze_random_gates("Churn falls to zero at once."),),
+        trials=(freeze_random_gates("Churn drops to zero at once."),),
     ),
     options=(OVER_STEPS,),
     area="left",

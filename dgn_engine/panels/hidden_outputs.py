@@ -1,4 +1,4 @@
-"""Hidden outputs: what each layer makes of an example, as it is, under other gates, and on ones."""
+"""Hidden outputs: each layer's output for one example, as is, with reversed gates and on ones."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from dgn_engine.scene.run_text import layers_in
 from dgn_engine.scene.trials import blind_value_network, reverse_layers
 from dgn_engine.text.written_numbers import percent
 
-_PASSES = (("as_is", "As it is"), ("reversed", "Reversed"), ("ones", "On ones"))
-_SHORT = {"as_is": "as it is", "reversed": "reversed", "ones": "on ones"}
-_LEAST, _MOST = 4, 8  # rows of tiles: the mean and some of the 7 channels of a reading
+_PASSES = (("as_is", "As is"), ("reversed", "Reversed"), ("ones", "On ones"))
+_SHORT = {"as_is": "as is", "reversed": "reversed", "ones": "on ones"}
+_LEAST, _MOST = 4, 8  # rows of tiles: the mean and some of the 7 channels in a reading
 _FED = {"image": "the image", "ones": "ones already", "random": "one fixed random input"}
 
 
 def _channels(view: View) -> Values:
-    """Pages of channels, of a network with maps: as many as there are rows below the mean."""
+    """List pages of channels, as many as there are rows below the mean; none without maps."""
     layers = view.run.layers if view.run is not None else ()
     shapes = [layer.shape for layer in layers if layer.kind == "conv"]
     count, page = max((shape[0] for shape in shapes), default=0), _rows(len(shapes)) - 1
@@ -46,16 +46,16 @@ def _channels(view: View) -> Values:
 
 
 def _rows(layers: int) -> int:
-    """Of tiles, so that a picture is about as high as wide."""
+    """Return the number of rows of tiles that makes the picture about as high as wide."""
     return min(max(layers + 1, _LEAST), _MOST)
 
 
 def _kinds(view: View) -> Values:
-    """What is shown of a network that has layers of maps and dense ones."""
+    """Offer maps or dense layers for a network that has both."""
     reading = view.readings.get("hidden_outputs")
-    found = reading.arrays if reading is not None else {}
-    both = {found[f"as_is_{layer}"].ndim for layer in layers_in(found, "as_is")}
-    return (("maps", "maps"), ("units", "dense layers")) if len(both) > 1 else ()
+    arrays = reading.arrays if reading is not None else {}
+    dimensions = {arrays[f"as_is_{layer}"].ndim for layer in layers_in(arrays, "as_is")}
+    return (("maps", "maps"), ("units", "dense layers")) if len(dimensions) > 1 else ()
 
 
 KIND = Option("kind", "Layers", _kinds)
@@ -64,32 +64,32 @@ CHANNEL = Option("channel", "Channels", _channels, engine=True)
 SCALE = Option("scale", "Colours", always(("tile", "scaled alone"), ("layer", "scaled together")))
 
 
-@draw_reading("hidden_outputs", "What each layer makes of one example, with the first frame.")
+@draw_reading("hidden_outputs", "Layer outputs for one example appear with the first frame.")
 def draw(view: View, reading: Reading) -> Shown:
-    """One chart a pass: maps as tiles, a column a layer; units of dense layers, a row a layer."""
+    """Draw a chart per pass: maps as tiles, one column per layer, or one row per dense layer."""
     arrays = reading.arrays
     layers = layers_in(arrays, "as_is")
     maps = [layer for layer in layers if arrays[f"as_is_{layer}"].ndim == 3]
     dense = [layer for layer in layers if layer not in maps]
     tiled = bool(maps) and choice(view, KIND) != "units"
-    shown = maps if tiled else dense
+    drawn_layers = maps if tiled else dense
     passes = [(name, title) for name, title in _PASSES if f"{name}_{layers[0]}" in arrays]
-    largest = _largest(reading, shown, [name for name, _ in passes])
-    together = choice(view, SCALE) == "layer"
+    largest = _largest(reading, drawn_layers, [name for name, _ in passes])
+    shared_scale = choice(view, SCALE) == "layer"
     charts = []
-    for place, (name, title) in enumerate(passes):
+    for index, (name, title) in enumerate(passes):
         if tiled:
-            chart = _tiles(reading, name, shown, largest if together else None)
+            chart = _tiles(reading, name, drawn_layers, largest if shared_scale else None)
         else:
-            alone = largest if together else _largest(reading, shown, [name])
-            chart = _units(reading, name, shown, alone)
-        words = f"{title}: {_answer(view, reading, place)}"
-        charts.append(_placed(chart, name, words, place, len(passes)))
+            scales = largest if shared_scale else _largest(reading, drawn_layers, [name])
+            chart = _units(reading, name, drawn_layers, scales)
+        heading = f"{title}: {_answer(view, reading, index)}"
+        charts.append(_placed(chart, name, heading, index, len(passes)))
     return Scene(tuple(charts), _facts(reading), reading.step, _note(view, reading))
 
 
 def _placed(chart: Chart, name: str, title: str, column: int, of: int) -> Chart:
-    """The colour bar stands at the last of the row, the names of the layers at the first."""
+    """Keep the colour bar on the last chart of the row and the layer names on the first."""
     if column < of - 1:
         chart = with_matrix(chart, bar="")
     y = chart.y if column == 0 else replace(chart.y, label="", ticks=())
@@ -97,29 +97,34 @@ def _placed(chart: Chart, name: str, title: str, column: int, of: int) -> Chart:
 
 
 def _largest(reading: Reading, layers: list[int], names: list[str]) -> dict[int, float]:
-    """The largest finite size of each layer in these passes, 1 where all is zero."""
-    found = {}
+    """Return the largest finite magnitude of each layer in these passes; 1 where all are 0."""
+    maxima = {}
     for layer in layers:
         values = [reading.arrays[f"{name}_{layer}"].ravel() for name in names]
-        found[layer] = reach_of(np.concatenate(values))
-    return found
+        maxima[layer] = reach_of(np.concatenate(values))
+    return maxima
 
 
 def _tiles(
     reading: Reading, name: str, layers: list[int], largest: dict[int, float] | None
 ) -> Chart:
-    """Rows: the mean and channels; columns: what the network is fed, where that is a map, and the
-    layers. `largest`: of each layer, where its tiles have one scale."""
+    """Draw tiles: rows are the mean and channels, columns the value input and the layers.
+
+    `largest`: the magnitude of each layer, where its tiles share one scale. The value input is
+    shown only where it is a map.
+    """
     arrays = reading.arrays
-    found = [arrays[f"{name}_{layer}"] for layer in layers]
-    rows = min(_rows(len(layers)), max(len(maps) for maps in found))
-    fed = arrays.get(f"input_{name}")
+    layer_maps = [arrays[f"{name}_{layer}"] for layer in layers]
+    rows = min(_rows(len(layers)), max(len(maps) for maps in layer_maps))
+    value_input = arrays.get(f"input_{name}")
     columns: list[tuple[str, str, Array]] = []
-    if fed is not None:
-        columns.append(("x", "value input", fed[None] / reach_of(fed)))
-    before = len(columns)
-    for layer, maps in zip(layers, found, strict=True):
-        sizes = np.array([[[largest[layer] if largest else reach_of(one)]] for one in maps])
+    if value_input is not None:
+        columns.append(("x", "value input", value_input[None] / reach_of(value_input)))
+    offset = len(columns)
+    for layer, maps in zip(layers, layer_maps, strict=True):
+        sizes = np.array(
+            [[[largest[layer] if largest else reach_of(tile_map)]] for tile_map in maps]
+        )
         columns.append((str(layer + 1), f"layer {layer + 1}", maps / sizes))
     high = max(maps.shape[1] for _, _, maps in columns)
     wide = max(maps.shape[2] for _, _, maps in columns)
@@ -127,28 +132,30 @@ def _tiles(
     first = int(reading.facts.get("channel", "0"))
     labels = []
     for row in range(rows):
-        said = "mean of all channels" if row == 0 else f"channel {first + row - 1}"
-        for column, (_, words, maps) in enumerate(columns):
-            labels.append(words if words == "value input" else f"{words}, {said}")
+        row_label = "mean of all channels" if row == 0 else f"channel {first + row - 1}"
+        for column, (_, column_label, maps) in enumerate(columns):
+            labels.append(
+                column_label if column_label == "value input" else f"{column_label}, {row_label}"
+            )
             if row < len(maps):
-                top, left = row * (high + 1), column * (wide + 1)
+                first_row, first_column = row * (high + 1), column * (wide + 1)
                 tile = _enlarged(maps[row], high, wide)
-                canvas[top : top + high, left : left + wide] = tile
+                canvas[first_row : first_row + high, first_column : first_column + wide] = tile
     tags = [tag for tag, _, _ in columns]
-    named = ["mean", *(str(first + row) for row in range(rows - 1))]
+    row_names = ["mean", *(str(first + row) for row in range(rows - 1))]
     return Chart(
         key="maps",
         title="",
-        x=_tile_axis("layer", tags, wide, "layer", layers, before),
-        y=_tile_axis("channel", named, high, "unit", range(first, first + rows - 1), 1),
+        x=_tile_axis("layer", tags, wide, "layer", layers, offset),
+        y=_tile_axis("channel", row_names, high, "unit", range(first, first + rows - 1), 1),
         matrix=Matrix(
             name=f"hidden maps, {name}",
             values=canvas,
             ramp="diverging",
             low=-1.0,
             high=1.0,
-            bar="of the largest",
-            scale="of the largest in the layer" if largest else "of the largest in the tile",
+            bar="relative to max",
+            scale="relative to the layer's max" if largest else "relative to the tile's max",
             row_name="row",
             column_name="column",
             row_labels=tuple(labels),
@@ -159,47 +166,49 @@ def _tiles(
 
 
 def _enlarged(tile: Array, high: int, wide: int) -> Array:
-    """A map in a larger tile: each of its pixels several times."""
+    """Enlarge a map to the size of a tile by repeating its pixels."""
     rows = np.arange(high) * tile.shape[0] // high
     columns = np.arange(wide) * tile.shape[1] // wide
-    found: Array = tile[rows][:, columns]
-    return found
+    enlarged: Array = tile[rows][:, columns]
+    return enlarged
 
 
 def _tile_axis(
     label: str, names: list[str], side: int, kind: str, ids: Sequence[int], before: int
 ) -> Axis:
-    """Each row or column of tiles named at its middle, at most about eight of them; `ids`: what
-    they are, the first of them after so many others."""
+    """Name at most about eight rows or columns of tiles, each at its middle.
+
+    `ids`: the subjects of the tiles, which start after `before` other tiles.
+    """
     pitch, middle = side + 1, (side - 1) / 2
-    every = max(1, -(-len(names) // 9))
-    ticks = tuple((place * pitch + middle, name) for place, name in enumerate(names))[::every]
+    stride = max(1, -(-len(names) // 9))
+    ticks = tuple((index * pitch + middle, name) for index, name in enumerate(names))[::stride]
     subjects = Subjects(kind, tuple(ids), middle + before * pitch, float(pitch), float(side))
     return Axis(label, limits=(-0.5, len(names) * pitch - 1.5), ticks=ticks, subjects=subjects)
 
 
 def _units(reading: Reading, name: str, layers: list[int], scales: dict[int, float]) -> Chart:
-    """Rows: layers; columns: units; NaN beyond a layer's width."""
-    found = [reading.arrays[f"{name}_{layer}"] / scales[layer] for layer in layers]
-    widest = max(len(one) for one in found)
-    values = np.full((len(found), widest), np.nan)
-    for row, one in enumerate(found):
-        values[row, : len(one)] = one
+    """Draw a row per layer and a column per unit; NaN beyond a layer's width."""
+    outputs = [reading.arrays[f"{name}_{layer}"] / scales[layer] for layer in layers]
+    widest = max(len(output) for output in outputs)
+    values = np.full((len(outputs), widest), np.nan)
+    for row, output in enumerate(outputs):
+        values[row, : len(output)] = output
     matrix = Matrix(
         name=f"hidden outputs, {name}",
         values=values,
         ramp="diverging",
         low=-1.0,
         high=1.0,
-        bar="of the largest",
-        scale="of the largest in the layer",
+        bar="relative to max",
+        scale="relative to the layer's max",
     )
     return layers_by_units("", tuple(layers), matrix)
 
 
 def _answer(view: View, reading: Reading, place: int) -> str:
     says = reading.arrays["says"]
-    return f"says {class_names(view, says)[int(says[place])]}"
+    return f"predicts {class_names(view, says)[int(says[place])]}"
 
 
 def _facts(reading: Reading) -> tuple[Fact, ...]:
@@ -208,21 +217,21 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
     for name, title in _SHORT.items():
         share = reading.scalars.get(f"right_{name}")
         if share is not None:
-            about = f"Right answers among {count} probe examples in this pass."
-            facts.append(Fact(title, percent(share, 0) + ("" if facts else " right"), about))
+            about = f"Correct answers on {count} probe examples in this pass."
+            facts.append(Fact(title, percent(share, 0) + ("" if facts else " correct"), about))
     return tuple(facts)
 
 
 def _note(view: View, reading: Reading) -> str:
     facts, example = reading.facts, int(reading.facts.get("example", "0"))
-    shown = f"Example {example}"
+    example_text = f"Example {example}"
     if view.run is not None and example < len(view.run.probe_set.labels):
         labels = np.array(view.run.probe_set.labels)
-        shown += f", class {class_names(view, labels)[int(labels[example])]}"
+        example_text += f", class {class_names(view, labels)[int(labels[example])]}"
     fed = _FED.get(facts.get("fed", "image"), "the image")
     order = facts.get("order", "")
-    reversal = f"Reversed: gate layers {order}." if order else "No two gate layers have one shape."
-    return f"{shown}. As it is the value network sees {fed}. {reversal}"
+    reversal = f"Reversed: gate layers {order}." if order else "No two gate layers share a shape."
+    return f"{example_text}. As is, the value network sees {fed}. {reversal}"
 
 
 PANEL = PanelSpec(
@@ -231,42 +240,42 @@ PANEL = PanelSpec(
     draw=draw,
     about=About(
         text=(
-            "What every gate layer hands on for one example, in three passes through the same "
-            "value weights: as they are; with the gate layers in reverse order; and with ones in "
-            "the place of the image, under the gates of the example. Of a convolution the tiles "
-            "are maps: above the mean over all channels, below single ones, a column a layer, as "
-            "in the papers' figures. Of dense layers a row is a layer, a column a unit. The papers "
-            "show such pictures of a ReLU network beside a network that was trained under reversed "
-            "gates on a random input: both answer about as well, so what they know lies in the "
-            "gates, and not in what the layers seem to extract. Above the charts stands how many "
-            "probe examples each pass answers rightly. Weights that never saw reversed gates fail "
-            "at first; train on with them and watch that number rise."
+            "What every gate layer passes on for one example, in three passes through the same "
+            "value weights: as they are, with the gate layers in reverse order, and with ones "
+            "instead of the image, under the gates of the example. For convolutions the tiles are "
+            "maps: the mean over all channels on top, single channels below, one column per "
+            "layer, as in the papers' figures. For dense layers a row is a layer and a column a "
+            "unit. The papers compare a ReLU network with one trained under reversed gates on a "
+            "random input: both answer about equally well, so what they know is in the gates, not "
+            "in what the layers seem to extract. Above the charts: how many probe examples each "
+            "pass gets right. Weights that never saw reversed gates fail at first; train on with "
+            "them and watch that number rise."
         ),
         formulas=(
             r"$z_l = G_{\pi(l)} \odot (\Theta_l z_{l-1}), \quad z_0 = x^v$",
             r"$\pi(l) = l$ or $d - l$, $\quad x^v = x$ or $\mathbf{1}$",
         ),
         symbols=(
-            "$z_l$: what layer $l$ hands on; $Θ_l$: its weights; $G$: gates; $π$: which gate "
-            "layer it uses, of $d-1$; $x^v$: what the value network sees."
+            "$z_l$: output of layer $l$; $Θ_l$: its weights; $G$: gates; $π$: which of the $d-1$ "
+            "gate layers it uses; $x^v$: input of the value network."
         ),
         source=(
             "Lakshminarayanan & Singh, Deep Learning Is Composite Kernel Learning, Figure 5; "
             "reversed gates and ones as input: arXiv:2110.03403"
         ),
         computed=(
-            "Exactly, by one pass each through the value network with the gates held as they are "
-            "for the example; the shares of right answers are of the probe examples, of fewer "
-            "where a pass is dear. Maps with more than 48 rows or columns are averaged down."
+            "Exact: one pass each through the value network, with the gates held at those of the "
+            "example; accuracies are on the probe examples, or on fewer where a pass is "
+            "expensive. Maps with more than 48 rows or columns are averaged down."
         ),
         trials=(
             reverse_layers(
-                "'As it is' is then what 'reversed' was; its share of right answers falls and "
-                "comes back as the weights learn."
+                "'As is' becomes what 'reversed' was; its accuracy drops and recovers as the "
+                "weights learn."
             ),
             blind_value_network(
-                "The first tile has no picture any more, and the answers come back all the same: "
-                "the gates know the image."
+                "The first tile no longer shows a picture, yet the accuracy recovers: the gates "
+                "know the image."
             ),
         ),
     ),

@@ -1,4 +1,4 @@
-"""Kernel against theory: the value kernel, its expectation βH, and the distance of the two."""
+"""Kernel against theory: the value kernel, its expectation βH, and the distance between them."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _CURVES = {"distance": "distance", "cosine": "cosine", "traces": "ratio"}
 _NAMES = (("value", "Measured $K^V$"), ("expected", "Expected $βH$"))
 
 
-@draw_reading("kernel_theory", "The value kernel beside its expectation βH, with the first frame.")
+@draw_reading("kernel_theory", "Value kernel and expectation βH appear with the first frame.")
 def draw(view: View, reading: Reading) -> Shown:
-    """Both kernels in one scale, and how far they lie apart over steps."""
+    """Draw both kernels on one scale, and how far apart they are over steps."""
     reach = max(max(map(abs, finite_range(reading.arrays[name]))) for name, _ in _NAMES) or 1.0
     charts = (*_matrices(view, reading, reach), _over_steps(view, choice(view, MEASURE)))
     return Scene(charts, _facts(view, reading), reading.step, _note(view, reading))
@@ -39,18 +39,18 @@ def draw(view: View, reading: Reading) -> Shown:
 
 def _matrices(view: View, reading: Reading, reach: float) -> Iterator[Chart]:
     labels = reading.arrays["labels"]
-    for place, (name, title) in enumerate(_NAMES):
+    for index, (name, title) in enumerate(_NAMES):
         matrix = Matrix(
             name=name,
             values=reading.arrays[name],
             ramp="diverging",
             low=-reach,
             high=reach,
-            bar="kernel value" if place else "",
+            bar="kernel value" if index else "",
             scale="as computed, per logit",
         )
-        chart = example_pairs(view, labels, name, title, matrix, place, place == 0)
-        yield replace(chart, narrow=(0, place, 1, 1))
+        chart = example_pairs(view, labels, name, title, matrix, index, index == 0)
+        yield replace(chart, narrow=(0, index, 1, 1))
 
 
 def _over_steps(view: View, measure: str) -> Chart:
@@ -60,29 +60,31 @@ def _over_steps(view: View, measure: str) -> Chart:
 
 
 def _facts(view: View, reading: Reading) -> tuple[Fact, ...]:
-    other = compared_reading(view, "kernel_theory")
+    reading_of_b = compared_reading(view, "kernel_theory")
     facts = []
     for name, about in (
         ("distance", "‖K^V - βH‖/‖βH‖, Frobenius norm."),
-        ("cosine", "⟨K^V, βH⟩/(‖K^V‖‖βH‖): the scale left aside."),
+        ("cosine", "⟨K^V, βH⟩/(‖K^V‖‖βH‖): independent of scale."),
         ("traces", "tr K^V / tr βH."),
     ):
-        values = [one.scalars.get(name) for one in (reading, other) if one is not None]
-        if said := " | ".join(number(value, 4) for value in values if value is not None):
-            facts.append(Fact(name, said, f"A | B. {about}" if other is not None else about))
+        values = [
+            source.scalars.get(name) for source in (reading, reading_of_b) if source is not None
+        ]
+        if text := " | ".join(number(value, 4) for value in values if value is not None):
+            facts.append(Fact(name, text, f"A | B. {about}" if reading_of_b is not None else about))
     if width := reading.facts.get("width"):
-        facts.append(Fact("width", width, "The least width of a gate layer."))
+        facts.append(Fact("width", width, "Smallest width of a gate layer."))
     return tuple(facts)
 
 
 def _note(view: View, reading: Reading) -> str:
-    theirs = why_not_compared(view, "kernel_theory")
+    numbers_note = why_not_compared(view, "kernel_theory")
     if compared_reading(view, "kernel_theory") is not None and view.compared is not None:
-        theirs = f"Numbers: {pair_labels(view.compared)[0]} | {b_name(view.compared)}."
+        numbers_note = f"Numbers: {pair_labels(view.compared)[0]} | {b_name(view.compared)}."
     return as_note(
-        "Expected at the start, before any step; σ of each layer as its weights are now.",
+        "Expectation at initialisation; σ of each layer from its current weights.",
         reading.facts.get("depends", ""),
-        theirs,
+        numbers_note,
     )
 
 
@@ -92,15 +94,15 @@ PANEL = PanelSpec(
     draw=draw,
     about=About(
         text=(
-            "At the start of training, with gates that do not depend on the value weights, the "
-            "expectation of the value part of the tangent kernel is the neural path kernel times a "
-            "constant: exactly, at any width. Left the kernel of these very weights, in the middle "
-            "its expectation, in one colour scale; both per logit. At step 0 the difference is "
-            "chance: it shrinks as the width grows, roughly as one over its root. While the "
-            "network trains, the kernel leaves its expectation, and how far it goes says how far "
-            "it is from the regime in which the kernel stands still. ReLU, soft-ReLU and FR-DI "
-            "make their gates of the value weights: there the statement does not hold. Try widths "
-            "16, 64 and 256 in FR-II, paused at step 0."
+            "At initialisation, with gates independent of the value weights, the expected value "
+            "part of the tangent kernel is the neural path kernel times a constant: exactly, at "
+            "any width. Left: the kernel of these weights; middle: its expectation, on the same "
+            "colour scale, both per logit. At step 0 the difference is chance: it shrinks as the "
+            "width grows, roughly as one over its square root. During training the kernel leaves "
+            "its expectation, and how far it goes shows how far it is from the regime of a "
+            "constant kernel. ReLU, soft-ReLU and FR-DI make their gates from the value weights, "
+            "so the statement does not hold there. Try widths 16, 64 and 256 in FR-II, paused at "
+            "step 0."
         ),
         formulas=(
             r"$\mathbb{E}[K^V_0] = \beta H, \quad \beta = d \, \sigma^{2(d-1)}$ (dense)",
@@ -108,24 +110,23 @@ PANEL = PanelSpec(
             r"\max\{d^2 w^{2(d-2)+1}, d^3 w^{2(d-2)}\})$",
         ),
         symbols=(
-            "$K^V_0$: the value part of the tangent kernel at the start; $H$: the path kernel; "
-            "$σ$: standard deviation of the weights; $d$: layers of weights; $w$: width; "
-            "$d_{in}$: inputs."
+            "$K^V_0$: value part of the tangent kernel at the start; $H$: path kernel; $σ$: "
+            "standard deviation of the weights; $d$: weight layers; $w$: width; $d_{in}$: inputs."
         ),
         source=(
             "Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, NeurIPS 2020, "
-            "arXiv:2006.10529: the tangent kernel at the start, with fixed features; the "
-            "variance: Neural Path Features in Deep Learning (workshop), Theorem 4.1. The "
-            "exponent is 2(d - 1), where arXiv:2110.03403, Theorem 2.1, prints d - 1"
+            "arXiv:2006.10529: the tangent kernel at the start, with fixed features; variance: "
+            "Neural Path Features in Deep Learning (workshop), Theorem 4.1. The exponent is 2(d - "
+            "1), where arXiv:2110.03403, Theorem 2.1, prints d - 1"
         ),
         computed=(
-            "The left matrix is the value part of the tangent kernel of these weights, the middle"
-            " one β times the neural path kernel of these gates; both exactly."
+            "Left: the value part of the tangent kernel of these weights; middle: β times the "
+            "neural path kernel of these gates; both exact."
         ),
         trials=(
             freeze_random_gates(
-                "The gates do not depend on the values any more, as the theorem asks. Then "
-                "begin such a run: at its step 0 only chance is left between both kernels."
+                "The gates no longer depend on the values, as the theorem requires. Start a new "
+                "run this way: at step 0 the kernels differ only by chance."
             ),
         ),
     ),

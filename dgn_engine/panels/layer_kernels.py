@@ -1,4 +1,4 @@
-"""Layer kernels: the overlap of each gate layer, their product, and what a permutation leaves."""
+"""Layer kernels: the overlap of each gate layer, their product, and the effect of a permutation."""
 
 from __future__ import annotations
 
@@ -26,15 +26,13 @@ LAYER = Option(
 )
 
 
-@draw_reading(
-    "layer_kernels", "The overlap of each gate layer and their product, with the first frame."
-)
+@draw_reading("layer_kernels", "Layer overlaps and their product appear with the first frame.")
 def draw(view: View, reading: Reading) -> Shown:
-    """All τ small, the chosen one beside the product, and the means along the depth."""
+    """Draw every τ as an overview, the chosen one beside the product, and the means over depth."""
     layers = layers_in(reading.arrays, "tau")
     chosen = int(choice(view, LAYER))
-    each = {layer: _small(view, reading, layer) for layer in layers}
-    charts, rows, per_row = overviews(each, chosen, LAYER.id)
+    charts_by_layer = {layer: _small(view, reading, layer) for layer in layers}
+    charts, rows, per_row = overviews(charts_by_layer, chosen, LAYER.id)
     columns = max(3, per_row)
     spans = [columns // 3, columns // 3, columns - 2 * (columns // 3)]
     title = f"$τ_{{{chosen + 1}}}$ of {layer_name(view, chosen)}"
@@ -46,8 +44,8 @@ def draw(view: View, reading: Reading) -> Shown:
         _large(view, reading, "product", product),
         _along(view, reading),
     )
-    for place, (chart, span) in enumerate(zip(large, spans, strict=True)):
-        charts.append(replace(chart, row=rows, column=sum(spans[:place]), column_span=span))
+    for index, (chart, span) in enumerate(zip(large, spans, strict=True)):
+        charts.append(replace(chart, row=rows, column=sum(spans[:index]), column_span=span))
     return Scene(tuple(charts), _facts(reading), reading.step, _note(view, reading))
 
 
@@ -58,7 +56,7 @@ def _small(view: View, reading: Reading, layer: int) -> Chart:
 
 
 def _large(view: View, reading: Reading, name: str, title: str, layer: int | None = None) -> Chart:
-    """The overlap of one layer, or (None) their product."""
+    """Draw the overlap of one layer, or the product of all where `layer` is None."""
     values, labels = reading.arrays[name], reading.arrays["labels"]
     matrix = Matrix(
         name=name,
@@ -76,17 +74,17 @@ def _large(view: View, reading: Reading, name: str, title: str, layer: int | Non
 
 
 def _along(view: View, reading: Reading) -> Chart:
-    """Means over pairs: each layer alone, and all layers up to it, in this order and straight."""
+    """Plot the mean over pairs of each layer, and of the product up to it, permuted and not."""
     along: Array = reading.arrays["along"]
-    at = places(len(along))
+    layers = places(len(along))
     curves = [
-        Curve("each layer", at, reading.arrays["each"], "muted", marker=True),
-        Curve("up to it", at, along, "value", marker=True, thick=True),
+        Curve("each layer", layers, reading.arrays["each"], "muted", marker=True),
+        Curve("product so far", layers, along, "value", marker=True, thick=True),
     ]
     straight = reading.arrays.get("along_straight")
     if straight is not None:
-        curves.append(Curve("not permuted", at, straight, "feature", "dash", marker=True))
-    curves.extend(compared_layers(view, "layer_kernels", "along", "up to it"))
+        curves.append(Curve("not permuted", layers, straight, "feature", "dash", marker=True))
+    curves.extend(compared_layers(view, "layer_kernels", "along", "product so far"))
     longest = max(len(curve.x) for curve in curves)
     return Chart(
         key="along",
@@ -99,10 +97,10 @@ def _along(view: View, reading: Reading) -> Chart:
 
 def _facts(reading: Reading) -> tuple[Fact, ...]:
     mean = reading.scalars.get("product", float("nan"))
-    said = number(mean, 3) if math.isfinite(mean) else "–"
-    facts = [Fact("mean product", said, "Mean of the product over two different examples.")]
+    text = number(mean, 3) if math.isfinite(mean) else "–"
+    facts = [Fact("mean product", text, "Mean of the product over pairs of examples.")]
     if (change := reading.scalars.get("change")) is not None:
-        about = "‖Λ_π − Λ‖/‖Λ‖ of the whole network: in this order, and not permuted."
+        about = "‖Λ_π − Λ‖/‖Λ‖ of the whole network, permuted against unpermuted."
         facts.append(Fact("$Λ$ changed by π", "0" if change < _SAME else percent(change, 2), about))
     return tuple(facts)
 
@@ -122,36 +120,35 @@ PANEL = PanelSpec(
     draw=draw,
     about=About(
         text=(
-            "Each gate layer has an overlap of its own: of two examples, how many units of the "
-            "layer are open for both. The product over the layers is the share of paths that are "
-            "active for both. Layer by layer the overlap of two different examples gets smaller, "
-            "whatever the order: that is what depth does. Permute the gate layers in the strip "
-            "above: the τ change places and the curve 'up to it' takes another way, but in a dense "
-            "network it ends where it ended before, because a product does not depend on the order "
-            "of its factors; the neural path kernel is the same, and so the papers find the same "
-            "accuracy. Of convolutions τ is averaged over positions and Λ is no such product: how "
-            "much the permutation changed Λ stands above the charts."
+            "Each gate layer has its own overlap: how many of its units are open for both of two "
+            "examples. The product over the layers is the share of paths active for both. Layer "
+            "by layer the overlap of two different examples shrinks, in any order: that is what "
+            "depth does. Permute the gate layers in the strip above: the τ trade places and the "
+            "curve 'product so far' takes another route, but in a dense network it ends at the "
+            "same value, since a product does not depend on the order of its factors. The neural "
+            "path kernel is unchanged, and the papers find the same accuracy. For convolutions τ "
+            "is averaged over positions and Λ is not this product: the line above the charts "
+            "shows how much the permutation changed Λ."
         ),
         formulas=(
             r"$\tau_l = G_l G_l^\top, \quad \Lambda = \tau_1 \odot \cdots \odot \tau_{d-1}$",
             r"$\tau_{\pi(1)} \odot \cdots \odot \tau_{\pi(d-1)} = \Lambda$",
         ),
         symbols=(
-            "$G_l$: gates of layer $l$, one row for each example; ⊙: entry by entry; $d$: layers "
-            "of weights; $π$: the order in which the value layers use the gate layers."
+            "$G_l$: gates of layer $l$, one row per example; ⊙: entrywise product; $d$: weight "
+            "layers; $π$: order in which the value layers use the gate layers."
         ),
         source=(
-            "Lakshminarayanan & Singh, arXiv:2110.03403: base kernels, and permutations of the "
+            "Lakshminarayanan & Singh, arXiv:2110.03403: base kernels and permutations of the "
             "gate layers; arXiv:2006.10529: the path kernel of dense networks as a product"
         ),
         computed=(
-            "Exactly, from the gates of each layer on the probe examples; of convolutions "
-            "averaged over positions."
+            "Exact, from the gates of each layer on the probe examples; averaged over positions "
+            "for convolutions."
         ),
         trials=(
             reverse_layers(
-                "The curves of single layers change places; the product of all of a dense network"
-                " stays the same."
+                "The layer curves trade places; in a dense network the full product stays the same."
             ),
         ),
     ),

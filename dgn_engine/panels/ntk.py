@@ -47,7 +47,7 @@ from dgn_engine.scene.panel_spec import (
 from dgn_engine.scene.trials import freeze_random_gates, train_gates_alone
 from dgn_engine.text.written_numbers import number
 
-# Part of the kernel, its name, its role (one colour everywhere), its dash.
+# (part of the kernel, name, role, dash); the role is one colour everywhere
 Part = tuple[str, str, Role, Dash]
 _PARTS: tuple[Part, ...] = (
     ("value", "$K^V$", "value", "solid"),
@@ -64,7 +64,7 @@ MEASURE = Option("measure", "Over steps", lambda view: () if _stands(view) else 
 
 
 def _compared_parts(view: View) -> Values:
-    """In a comparison there is room for one part, of those that A and B have."""
+    """List the parts that A and B both have; a comparison has room for one."""
     ours, theirs = view.readings.get("ntk"), compared_reading(view, "ntk")
     if ours is None or theirs is None:
         return ()
@@ -75,55 +75,55 @@ def _compared_parts(view: View) -> Values:
 PART = Option("part", "Part", _compared_parts)
 
 
-@draw_reading("ntk", "The traces and matrices of the neural tangent kernel, with the first frame.")
+@draw_reading("ntk", "Traces and matrices of the NTK appear with the first frame.")
 def draw(view: View, reading: Reading) -> Shown:
-    """Traces over steps, and the matrices of the parts that exist."""
+    """Draw the traces over steps, and the matrices of the parts that exist."""
     parts = [part for part in _PARTS if part[0] in reading.arrays]
     charts = [_over_steps(view, reading, choice(view, MEASURE), len(parts))]
-    other = compared_reading(view, "ntk")
-    both = [part for part in parts if other is not None and part[0] in other.arrays]
-    if other is not None and view.compared is not None and both:
-        part = next(part for part in both if part[0] == choice(view, PART))
-        return _with(view, reading, other, view.compared, charts[0], part)
+    reading_of_b = compared_reading(view, "ntk")
+    shared = [part for part in parts if reading_of_b is not None and part[0] in reading_of_b.arrays]
+    if reading_of_b is not None and view.compared is not None and shared:
+        part = next(part for part in shared if part[0] == choice(view, PART))
+        return _with(view, reading, reading_of_b, view.compared, charts[0], part)
     for column, (name, title, _, _) in enumerate(parts, 1):
         scaled, last = _scaled(view, reading, name), column == len(parts)
         charts.append(_matrix(view, name, title, scaled, reading, column, last))
     if parts and _stands(view):
         charts = [replace(chart, column=chart.column - 1, narrow=None) for chart in charts[1:]]
     why = why_not_compared(view, "ntk")
-    if other is not None and view.compared is not None:
+    if reading_of_b is not None and view.compared is not None:
         why = f"{b_name(view.compared)} has none of these parts."
-    said = estimate_note(reading), alike(view, "ntk")[1]
-    note = as_note("Mean over logits.", _over(reading), why, *said)
+    notes = estimate_note(reading), alike(view, "ntk")[1]
+    note = as_note("Mean over logits.", _over(reading), why, *notes)
     return Scene(tuple(charts), _facts(reading), reading.step, note)
 
 
 def _stands(view: View) -> bool:
-    """Whether there is one moment only, so that nothing is to be seen over steps."""
+    """Return whether there is only one step, so that nothing can be plotted over steps."""
     inspected = view.run is not None and bool(view.run.inspected)
     return inspected and view.compared is None and not view.overlaid
 
 
 def _over(reading: Reading) -> str:
-    """Over which weights K is, and why a part is absent."""
-    words = (reading.facts.get(name, "") for name in ("trains", "value", "feature"))
-    return re.sub(r"[KΘ]\^.", r"$\g<0>$", " ".join(word for word in words if word))
+    """Describe which weights K is over, and why a part is absent."""
+    facts = (reading.facts.get(name, "") for name in ("trains", "value", "feature"))
+    return re.sub(r"[KΘ]\^.", r"$\g<0>$", " ".join(word for word in facts if word))
 
 
 def _over_steps(view: View, reading: Reading, measure: str, parts: int) -> Chart:
-    known = {part: view.series.get(("ntk", f"{measure}_{part}")) for part, *_ in _PARTS}
-    read = [series.steps for series in known.values() if series is not None]
-    steps = np.unique(np.concatenate(read)) if read else np.empty(0)
+    series_by_part = {part: view.series.get(("ntk", f"{measure}_{part}")) for part, *_ in _PARTS}
+    steps_read = [series.steps for series in series_by_part.values() if series is not None]
+    steps = np.unique(np.concatenate(steps_read)) if steps_read else np.empty(0)
     curves = []
     for part, name, role, dash in _PARTS:
-        series = known[part]
+        series = series_by_part[part]
         if series is None or not series.steps.size:
             continue
-        # Where other parts were read and this one was not, in another regime, it has a gap.
-        found = np.full(len(steps), np.nan)
-        found[np.searchsorted(steps, series.steps)] = series.values
-        # A logarithmic axis shows sizes: K^X may be negative, and 0 has no place on it.
-        size = np.abs(found)
+        # NaN breaks the curve at steps where another regime had other parts only.
+        values_at_steps = np.full(len(steps), np.nan)
+        values_at_steps[np.searchsorted(steps, series.steps)] = series.values
+        # Logarithmic axis: |K|, since K^X may be negative, without the zeros.
+        size = np.abs(values_at_steps)
         values = np.where(size > 0, size, np.nan)
         if not np.isfinite(values).any():
             continue
@@ -131,8 +131,8 @@ def _over_steps(view: View, reading: Reading, measure: str, parts: int) -> Chart
         label = f"|{name}|" if signed else name
         marker = bool(series.steps.size == 1)
         curves.append(Curve(label, steps, values, role, dash, marker=marker))
-    shown = tuple((part, name) for part, name, _, _ in _PARTS if part in reading.arrays)
-    curves = [*kernel_curves(alike(view, "ntk")[0], measure, shown), *curves]
+    drawn_parts = tuple((part, name) for part, name, _, _ in _PARTS if part in reading.arrays)
+    curves = [*kernel_curves(alike(view, "ntk")[0], measure, drawn_parts), *curves]
     title = "Trace" if measure == "trace" else "Frobenius norm"
     return chart_over_steps(view, title, curves, (0, 0, 1, max(parts, 1)), log=True)
 
@@ -140,34 +140,38 @@ def _over_steps(view: View, reading: Reading, measure: str, parts: int) -> Chart
 def _with(
     view: View, reading: Reading, other: Reading, compared: ComparedRun, traces: Chart, part: Part
 ) -> Scene:
-    """One part of A and of B in one scale; the traces of B, which does not train, are lines."""
+    """Draw one part of A and of B on one scale, with B's traces as level lines."""
     a, name = pair_labels(compared)[0], b_name(compared)
-    named = bool(compared.labels[1])  # a step of the run itself, which is on its curves
-    pair = [_scaled(view, one, part[0]) for one in (reading, other)]
+    named = bool(compared.labels[1])  # B is a step of this run, which is on its curves
+    pair = [_scaled(view, source, part[0]) for source in (reading, other)]
     reach = max(reach for _, reach in pair)
     charts = []
-    for place, (who, one) in enumerate(((a, reading), (name, other))):
-        scaled = pair[place][0], reach
-        title = f"{who}, {part[1]}"
-        chart = _matrix(view, part[0], title, scaled, one, place + 1, place == 1)
-        chart = with_matrix(chart, of_compared=place > 0)
-        charts.append(replace(chart, key=f"{part[0]}_{place}"))
-    shown, undone = with_difference(charts, f"{part[0]}_difference", compared)
+    for index, (owner, source) in enumerate(((a, reading), (name, other))):
+        scaled = pair[index][0], reach
+        title = f"{owner}, {part[1]}"
+        chart = _matrix(view, part[0], title, scaled, source, index + 1, index == 1)
+        chart = with_matrix(chart, of_compared=index > 0)
+        charts.append(replace(chart, key=f"{part[0]}_{index}"))
+    drawn, reason = with_difference(charts, f"{part[0]}_difference", compared)
     same = len(reading.arrays["labels"]) == len(other.arrays["labels"])
-    across = tuple(_across(other, choice(view, MEASURE), traces)) if same and not named else ()
-    curves = (*traces.curves, *across)
-    traces = replace(traces, curves=curves, narrow=(0, 0, 1, len(shown)))
-    over = [f"{who}: {_over(one)}" for who, one in ((a, reading), (name, other)) if _over(one)]
-    lines = (f"Lines across: {name}.",) if across else ()
-    if not same:  # a trace is a sum over the examples
-        lines = (f"No lines of {name}: it is read on another number of examples.",)
-    said = estimate_note(reading, other), alike(view, "ntk")[1]
-    note = as_note("Mean over logits.", *over, *lines, undone, *said)
-    return Scene((traces, *shown), _facts(reading), reading.step, note)
+    levels = tuple(_across(other, choice(view, MEASURE), traces)) if same and not named else ()
+    curves = (*traces.curves, *levels)
+    traces = replace(traces, curves=curves, narrow=(0, 0, 1, len(drawn)))
+    weights = [
+        f"{owner}: {_over(source)}"
+        for owner, source in ((a, reading), (name, other))
+        if _over(source)
+    ]
+    lines = (f"Level lines: {name}.",) if levels else ()
+    if not same:  # a trace sums over examples, so it grows with them
+        lines = (f"No lines for {name}: it uses a different number of examples.",)
+    notes = estimate_note(reading, other), alike(view, "ntk")[1]
+    note = as_note("Mean over logits.", *weights, *lines, reason, *notes)
+    return Scene((traces, *drawn), _facts(reading), reading.step, note)
 
 
 def _across(other: Reading, measure: str, traces: Chart) -> Iterator[Curve]:
-    """A level line for each part of B that is not zero, as long as the time axis."""
+    """Yield a level line across the time axis for each nonzero part of B."""
     ends = np.array(traces.x.limits or (0.0, 1.0))
     for part, name, role, _ in _PARTS:
         value = abs(other.scalars.get(f"{measure}_{part}", 0.0))
@@ -179,18 +183,18 @@ Scaled = tuple[Array, float]
 
 
 def _scaled(view: View, reading: Reading, part: str) -> Scaled:
-    """As computed, or K(s,s')/√(d_s d_s'), d its own diagonal; for K^X that of K^V + K^F, which
-    bounds it by 1.
+    """Return the part as computed, or K(s,s')/√(d_s d_s') with d its own diagonal.
 
-    Entries of examples whose d is not above 0, or not finite, are left out.
+    For K^X, d is the diagonal of K^V + K^F, which bounds the ratio by 1. Entries of examples whose
+    d is not positive and finite are NaN.
     """
     values = reading.arrays[part]
     if choice(view, SCALE) != "unit":
         return values, reach_of(values)
     names = [p for p in ("value", "feature") if p in reading.arrays] if part == "cross" else [part]
     diagonal = sum(np.diagonal(reading.arrays[name]).astype(np.float64) for name in names)
-    known = np.isfinite(diagonal) & (np.asarray(diagonal) > 0)
-    root = np.sqrt(np.where(known, diagonal, np.nan))
+    positive = np.isfinite(diagonal) & (np.asarray(diagonal) > 0)
+    root = np.sqrt(np.where(positive, diagonal, np.nan))
     return values.astype(np.float64) / root[:, None] / root[None, :], 1.0
 
 
@@ -209,7 +213,7 @@ def _matrix(
         scale=_SCALES.get(part, "unit diagonal") if unit else "as computed",
     )
     chart = example_pairs(view, labels, part, name, matrix, column, column == 1)
-    # The errors of K^X at unit diagonal are not known.
+    # There are no errors for K^X at unit diagonal.
     chart = marked(chart, reading, part, f"{part}_unit_error" if unit else "")
     return replace(chart, narrow=(1, column - 1, 1, 1))
 
@@ -220,8 +224,8 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
         trace = reading.scalars.get(f"trace_{part}")
         if trace is not None and (trace != 0 or part in reading.arrays):
             norm = reading.scalars.get(f"norm_{part}")
-            words = number(norm, 4) if norm is not None else "–"
-            about = f"Trace over the probe examples; norm {words}."
+            norm_text = number(norm, 4) if norm is not None else "–"
+            about = f"Trace over the probe examples; norm {norm_text}."
             facts.append(Fact(f"tr {name}", number(trace, 4), about))
     return tuple(facts)
 
@@ -232,12 +236,13 @@ PANEL = PanelSpec(
     draw=draw,
     about=About(
         text=(
-            "The tangent kernel says how a step on one example moves the output on another. It "
-            "has a part through the weights of the paths with the gates held fixed (value), and a "
-            "part through the gates themselves (feature); a soft-ReLU network, whose gates are "
-            "its own, has a cross part as well. With hard or frozen gates the feature part is "
-            "zero. K is over what the regime trains, as the line below says: where the value "
-            "network is frozen (gates-only), it has no value part. Matrices: mean over the logits."
+            "The tangent kernel predicts how a step on one example moves the output on another. "
+            "One part goes through the weights of the paths with the gates held fixed (value), "
+            "another through the gates themselves (feature); a soft-ReLU network, which makes its "
+            "own gates, has a cross part as well. With hard or frozen gates the feature part is "
+            "zero. K covers what the regime trains, as the line below notes: where the value "
+            "network is frozen (gates-only), there is no value part. Matrices: mean over the "
+            "logits."
         ),
         formulas=(
             r"$K = K^V + K^F + K^X$",
@@ -247,23 +252,23 @@ PANEL = PanelSpec(
         ),
         symbols=(
             "$φ$: path features of an example; $v$: path values of the weights; ∂: derivative by "
-            "the weights; $ψ$: what a step changes for one example, $Ψ$: one column for each."
+            "the weights; $ψ$: gradient for one example, $Ψ$: one column per example."
         ),
         source=(
             "Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, NeurIPS 2020, "
             "arXiv:2006.10529, equation (3), with the cross term as ⟨ψV, ψF⟩ + ⟨ψF, ψV⟩"
         ),
         computed=(
-            "Exactly from the gradients of the logits by the weights of each probe example, in "
-            "slices where they do not fit into memory; of large networks estimated by random "
-            "directions first, which a hatched corner and ± say."
+            "Exact, from the gradients of the logits for each probe example, in slices where "
+            "memory is short; for large networks first estimated from random directions, marked "
+            "by a hatched corner and ±."
         ),
         trials=(
             freeze_random_gates(
-                "The feature part vanishes: with frozen gates only the value network is trained."
+                "The feature part vanishes: with frozen gates only the value network trains."
             ),
             train_gates_alone(
-                "Now the value part vanishes, and the network learns all the same, by its gates."
+                "The value part vanishes, yet the network still learns, through its gates."
             ),
         ),
     ),

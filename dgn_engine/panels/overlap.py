@@ -1,4 +1,4 @@
-"""Overlap: how much of the active and of the sensitive sub-network two examples share."""
+"""Overlap: how much of their active and sensitive sub-networks two examples share."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _parts(view: View) -> Values:
 
 
 def _kinds(view: View) -> Values:
-    """Offer Λ or S: in a comparison there is room for one of the two."""
+    """Offer Λ or S in a comparison, where there is room for only one."""
     if compared_reading(view, "overlap") is None:
         return ()
     return (("active", "active"), ("sensitive", "sensitive"))
@@ -38,16 +38,14 @@ def _kinds(view: View) -> Values:
 
 KIND = Option("kind", "Sub-networks", _kinds)
 PART = Option("part", "Show", _parts)
-# Off the diagonal first: Λ of a convolutional network lies close to 1 everywhere, that of a deep
-# dense one close to 0, and from 0 to 1 both are sheets of one colour.
+# Off the diagonal by default: Λ is close to 1 everywhere in a convolutional network and close to
+# 0 in a deep dense one; on a scale from 0 to 1 either is a sheet of one colour.
 SCALE = Option("scale", "Colours", always(("pairs", "off the diagonal"), ("unit", "0 to 1")))
 
 
-@draw_reading(
-    "overlap", "The overlap of active and of sensitive sub-networks, with the first frame."
-)
+@draw_reading("overlap", "Active and sensitive overlap appear with the first frame.")
 def draw(view: View, reading: Reading) -> Shown:
-    """Λ and S, examples in the same order, both with unit diagonal."""
+    """Draw Λ and S at unit diagonal, with the examples in the same order."""
     part = choice(view, PART)
     suffix = "" if part == "all" else f"_{part}"
     if choice(view, KIND):
@@ -55,12 +53,12 @@ def draw(view: View, reading: Reading) -> Shown:
     n = "" if part == "all" else int(part) + 1
     names = ("$Λ$", "$S$") if part == "all" else (f"$τ_{{{n}}}$", f"$DD^T_{{{n}}}$")
     kinds = (("active", "Active", names[0]), ("sensitive", "Sensitive", names[1]))
-    shown = [one for one in kinds if f"{one[0]}{suffix}" in reading.arrays]
+    drawn = [row for row in kinds if f"{row[0]}{suffix}" in reading.arrays]
     charts: list[Chart] = []
     facts: list[Fact] = []
-    for place, (kind, word, name) in enumerate(shown):
-        values, last = reading.arrays[f"{kind}{suffix}"], place == len(shown) - 1
-        chart = _chart(view, reading, kind, part, place, last or not _unit(view), [values])
+    for index, (kind, word, name) in enumerate(drawn):
+        values, last = reading.arrays[f"{kind}{suffix}"], index == len(drawn) - 1
+        chart = _chart(view, reading, kind, part, index, last or not _unit(view), [values])
         charts.append(replace(chart, title=f"{word} {name}"))
         facts.append(_mean(kind, name, values, errors_of(reading, f"{kind}{suffix}")))
     if not charts:
@@ -71,48 +69,52 @@ def draw(view: View, reading: Reading) -> Shown:
 
 
 def _estimated(charts: Sequence[Chart], *readings: Reading) -> str:
-    drawn = any(chart.matrix and chart.matrix.estimated for chart in charts)
-    return estimate_note(*readings) if drawn else ""
+    estimated = any(chart.matrix and chart.matrix.estimated for chart in charts)
+    return estimate_note(*readings) if estimated else ""
 
 
 def _compared(view: View, reading: Reading, kind: str, part: str) -> Shown:
-    """Λ or S for the run (A) and for the compared network (B), in the same colours."""
+    """Draw Λ or S of the run (A) and of the compared network (B) in the same colours."""
     suffix = "" if part == "all" else f"_{part}"
-    other = compared_reading(view, "overlap")
+    reading_of_b = compared_reading(view, "overlap")
     assert view.compared is not None
-    assert other is not None  # else there is no choice of a kind
+    assert reading_of_b is not None  # a kind is offered only then
     a, b = pair_labels(view.compared)
-    pairs = [(a, reading), (b_name(view.compared), other)]
-    found = [
-        (name, one.arrays[f"{kind}{suffix}"], one)
-        for name, one in pairs
-        if f"{kind}{suffix}" in one.arrays
+    pairs = [(a, reading), (b_name(view.compared), reading_of_b)]
+    available = [
+        (name, source.arrays[f"{kind}{suffix}"], source)
+        for name, source in pairs
+        if f"{kind}{suffix}" in source.arrays
     ]
-    if not found:
+    if not available:
         return Empty("This layer has no overlap in the last frame; choose another.", "no-layer")
-    every = [values for _, values, _ in found]
+    matrices = [values for _, values, _ in available]
     charts = []
-    for place, (name, _, one) in enumerate(found):
-        chart = _chart(view, one, kind, part, place, place == len(found) - 1, every)
-        chart = with_matrix(chart, name=f"{kind}_{place}", of_compared=one is other)
-        charts.append(replace(chart, key=f"{kind}_{place}", title=name))
-    shown, undone = with_difference(charts, f"{kind}_difference", view.compared)
+    for index, (name, _, source) in enumerate(available):
+        chart = _chart(view, source, kind, part, index, index == len(available) - 1, matrices)
+        chart = with_matrix(chart, name=f"{kind}_{index}", of_compared=source is reading_of_b)
+        charts.append(replace(chart, key=f"{kind}_{index}", title=name))
+    drawn, reason = with_difference(charts, f"{kind}_difference", view.compared)
     facts = tuple(
-        _mean(kind, b if one is other else a, values, errors_of(one, f"{kind}{suffix}"))
-        for _, values, one in found
+        _mean(
+            kind, b if source is reading_of_b else a, values, errors_of(source, f"{kind}{suffix}")
+        )
+        for _, values, source in available
     )
-    lacking = (name for name, one in pairs if f"{kind}{suffix}" not in one.arrays)
+    lacking = (name for name, source in pairs if f"{kind}{suffix}" not in source.arrays)
     missing = (f"{name} has no such layer." for name in lacking)
-    said = _note(view, dict(reading.facts))
-    note = as_note(said, *missing, undone, _estimated(charts, reading, other))
-    return Scene(shown, facts, reading.step, note)
+    about = _note(view, dict(reading.facts))
+    note = as_note(about, *missing, reason, _estimated(charts, reading, reading_of_b))
+    return Scene(drawn, facts, reading.step, note)
 
 
 def _chart(
     view: View, reading: Reading, kind: str, part: str, column: int, bar: bool, every: list[Array]
 ) -> Chart:
-    """The overlap of a layer or (part 'all') of the whole network, without a title, in the range
-    of pairs of all these matrices, or from 0 to 1."""
+    """Draw the overlap of a layer, or of the whole network (part 'all'), without a title.
+
+    Colours span the off-diagonal range of all matrices in `every`, or 0 to 1.
+    """
     name = kind if part == "all" else f"{kind}_{part}"
     matrix = Matrix(
         name=kind,
@@ -136,16 +138,16 @@ def _unit(view: View) -> bool:
 
 
 def _pairs(values: Array) -> Array:
-    """The finite overlaps of two different examples."""
-    others = values[~np.eye(values.shape[0], dtype=bool)]
-    return others[np.isfinite(others)]
+    """Return the finite overlaps of pairs of different examples."""
+    entries = values[~np.eye(values.shape[0], dtype=bool)]
+    return entries[np.isfinite(entries)]
 
 
 def _mean(kind: str, name: str, values: Array, errors: Array | None) -> Fact:
     value = mean_in_words(_pairs(values), None if errors is None else _pairs(errors))
-    about = f"Mean {kind} overlap of two different examples."
+    about = f"Mean {kind} overlap of pairs of different examples."
     if errors is not None:
-        about += " An estimate: ± is at most one standard error."
+        about += " Estimated: ± is at most one standard error."
     return Fact(f"mean {name}", value, about)
 
 
@@ -164,9 +166,9 @@ PANEL = PanelSpec(
         text=(
             "Two examples overlap where the same paths are active for both. The left matrix "
             "counts shared active paths, the right one shared pairs of a path and a sensitive "
-            "gate on it, that is, a gate close to switching. Both are scaled to unit diagonal, "
-            "so that 1 means the same sub-network. Bright blocks along the diagonal: examples "
-            "of a class share their sub-network."
+            "gate on it, that is, a gate close to switching. Both are scaled to unit diagonal, so "
+            "1 means the same sub-network. Bright blocks along the diagonal: examples of a class "
+            "share their sub-network."
         ),
         formulas=(
             r"$\Lambda = \tau_1 \odot \cdots \odot \tau_{d-1}, \quad \tau_l = G_l G_l^\top$",
@@ -175,9 +177,9 @@ PANEL = PanelSpec(
             r"$D_l = 1\{|q_l| < \kappa\,\mathrm{rms}(q_l)\}$ (hard)",
         ),
         symbols=(
-            "$G_l$: gates of layer $l$, one row for each example; ⊙ and ∏: entry by entry; $d$: "
-            "layers of weights, of which $d-1$ have gates; $D_l$: how sensitive each gate is; "
-            "rms: root of the mean square; $κ$ = 0.1."
+            "$G_l$: gates of layer $l$, one row per example; ⊙ and ∏: entrywise products; $d$: "
+            "weight layers, of which $d-1$ have gates; $D_l$: sensitivity of each gate; rms: root "
+            "mean square; $κ$ = 0.1."
         ),
         source=(
             "Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, NeurIPS 2020, "
@@ -185,17 +187,17 @@ PANEL = PanelSpec(
             "counts pairs of a path and a sensitive layer, without cross terms between layers"
         ),
         computed=(
-            "Exactly where that fits: Λ of dense layers is a product of the layers' overlaps, of "
-            "convolutions it is counted from position to position. In large networks it is "
-            "estimated by random paths first; a hatched corner and ± say so until it is exact."
+            "Exact where feasible: for dense layers Λ is a product of the layers' overlaps, for "
+            "convolutions it is counted position by position. In large networks it is first "
+            "estimated from random paths; a hatched corner and ± mark it until it is exact."
         ),
         trials=(
             freeze_random_gates(
-                "The blocks along the diagonal fade: of random gates examples of a class share "
-                "hardly more paths than any others."
+                "The blocks along the diagonal fade: under random gates, examples of a class "
+                "share hardly more paths than any others."
             ),
             reverse_layers(
-                "Λ of a dense network stays as it is: a product does not depend on the order of "
+                "Λ of a dense network stays the same: a product does not depend on the order of "
                 "its factors."
             ),
         ),

@@ -1,4 +1,4 @@
-"""Paths: the active and the sensitive sub-network of one example, and what they add up to."""
+"""Paths: the active and sensitive sub-network of one example, and the sum over its paths."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ _MAPS = {
     "through": ("Active paths through each unit", "share of active paths"),
     "through_shared": ("Shared active paths through each unit", "share of shared paths"),
     "near": ("Sensitive gates on paths", "share of sensitive pairs"),
-    "contributed": ("Part of the output through each unit", "part of the output"),
+    "contributed": ("Output through each unit", "part of the output"),
 }
-_LEAST_SHARE = 1e-9  # percent; what is less lies below the axis
+_LEAST_SHARE = 1e-9  # percent; smaller shares are below the axis
 
 
 def _examples(view: View) -> Values:
-    """The probe examples, where the paths of one of them are shown."""
+    """List the probe examples where the paths of a single one are shown."""
     reading = view.readings.get("paths")
-    whole = _apart(reading) and reading is not None and "example" not in reading.facts
-    return () if whole else example_values(view)
+    by_sub_networks = _apart(reading) and reading is not None and "example" not in reading.facts
+    return () if by_sub_networks else example_values(view)
 
 
 def _apart(reading: Reading | None) -> bool:
-    """Whether it is of a residual network, by its sub-networks."""
+    """Return whether the reading shows a residual network by its sub-networks."""
     return reading is not None and "shares" in reading.arrays
 
 
 def _second(view: View) -> Values:
-    """Another example, beside the first one, of a chain."""
+    """List the second examples of a chain; none for a residual network."""
     if _apart(view.readings.get("paths")):
         return ()
     return (("none", "alone"), *((i, f"and {i}") for i, _ in _examples(view)))
@@ -65,17 +65,17 @@ def _maps(view: View) -> Values:
 
 
 def _pictures(view: View) -> Values:
-    """What the graph can show of this network."""
+    """List what the graph can show for this network."""
     reading = view.readings.get("paths")
-    found = reading.arrays if reading is not None else {}
-    if "gates" not in found:  # of a frame that an earlier version recorded
+    arrays = reading.arrays if reading is not None else {}
+    if "gates" not in arrays:  # recorded by an earlier version
         return ()
     offered = (
-        ("weights", "weights", any(name.startswith("weights_") for name in found)),
-        ("largest", "largest", "units" in found),
-        ("each", "φ, v", "feature" in found),
+        ("weights", "weights", any(name.startswith("weights_") for name in arrays)),
+        ("largest", "largest", "units" in arrays),
+        ("each", "φ, v", "feature" in arrays),
     )
-    return tuple((value, words) for value, words, there in offered if there)
+    return tuple((value, label) for value, label, available in offered if available)
 
 
 EXAMPLE = Option("example", "Example", _examples, True, ("example", 0))
@@ -84,9 +84,9 @@ GRAPH = Option("graph", "Right", _pictures)
 SHOW = Option("show", "Units", _maps)
 
 
-@draw_reading("paths", "The paths of one example: how many are active, and what they add up to.")
+@draw_reading("paths", "The paths of one example and their sum appear with a reading.")
 def draw(view: View, reading: Reading) -> Shown:
-    """Units by what passes them, and the largest paths; or the sub-networks of blocks."""
+    """Draw units by what passes through them, and the largest paths; or the sub-networks."""
     if _apart(reading):
         return Scene(_sub_networks(reading), _facts(reading), reading.step, _share_note(reading))
     charts = [_units(reading, choice(view, SHOW))]
@@ -114,27 +114,27 @@ def _units(reading: Reading, what: str) -> Chart:
 
 
 def _largest(reading: Reading) -> Chart:
-    """The paths with the largest contributions, through the units that are open or closed."""
+    """Draw the paths that contribute most, over the open and closed units."""
     gates, units = reading.arrays["gates"], reading.arrays["units"]
     layers, widest = gates.shape
-    at = np.arange(1, layers + 1, dtype=np.float64)
+    layer_axis_x = np.arange(1, layers + 1, dtype=np.float64)
     curves = [
         Curve(
-            f"{number(part, 2)}",
-            at,
-            units[place].astype(np.float64),
-            "value" if part >= 0 else "feature",
-            "solid" if part >= 0 else "dash",
-            thick=place == 0,
+            f"{number(contribution, 2)}",
+            layer_axis_x,
+            units[index].astype(np.float64),
+            "value" if contribution >= 0 else "feature",
+            "solid" if contribution >= 0 else "dash",
+            thick=index == 0,
         )
-        for place, part in enumerate(reading.arrays["parts"].tolist())
+        for index, contribution in enumerate(reading.arrays["parts"].tolist())
     ]
     kinds: tuple[tuple[str, Array, Role], ...] = (
         ("open", gates >= 0.5, "accent"),
         ("closed", gates < 0.5, "muted"),
     )
-    for name, mine, role in kinds:
-        rows, columns = np.nonzero(mine)
+    for name, selected, role in kinds:
+        rows, columns = np.nonzero(selected)
         if len(rows):
             curves.append(scattered(name, rows + 1, columns, role))
     return Chart(
@@ -149,18 +149,18 @@ def _largest(reading: Reading) -> Chart:
 
 
 def _each(reading: Reading) -> Chart:
-    """Every path by its feature and its value; their products sum to the output."""
+    """Plot every path by its feature and value; their products sum to the output."""
     feature, value = reading.arrays["feature"], reading.arrays["value"]
     active = np.abs(feature) > 0
     adds = feature * value > 0
     curves = [
-        scattered(name, feature[mine], value[mine], role)  # type: ignore[arg-type]  # a role
-        for name, mine, role in (
+        scattered(name, feature[selected], value[selected], role)  # type: ignore[arg-type]  # a role
+        for name, selected, role in (
             ("φ v > 0", active & adds, "value"),
             ("φ v < 0", active & ~adds, "feature"),
             ("not active", ~active, "muted"),
         )
-        if mine.any()
+        if selected.any()
     ]
     return Chart(
         key="each",
@@ -174,25 +174,25 @@ def _each(reading: Reading) -> Chart:
 
 
 def _distinct(curves: list[Curve]) -> tuple[Curve, ...]:
-    """Two paths of one contribution are told apart by their place."""
-    seen: dict[str, int] = {}
-    found = []
+    """Number paths with equal contributions, so that each curve has its own name."""
+    counts: dict[str, int] = {}
+    distinct = []
     for curve in curves:
-        seen[curve.name] = seen.get(curve.name, 0) + 1
-        again = f" ({seen[curve.name]})" if seen[curve.name] > 1 else ""
-        found.append(replace(curve, name=curve.name + again))
-    return tuple(found)
+        counts[curve.name] = counts.get(curve.name, 0) + 1
+        suffix = f" ({counts[curve.name]})" if counts[curve.name] > 1 else ""
+        distinct.append(replace(curve, name=curve.name + suffix))
+    return tuple(distinct)
 
 
 def _sub_networks(reading: Reading) -> tuple[Chart, ...]:
-    """The share of each in the path kernel and in the number of paths, and what it adds."""
+    """Draw each sub-network's share of the kernel and of the paths, and what it adds."""
     arrays = reading.arrays
     parts: tuple[tuple[str, str, Role], ...] = (
         ("paths", "of the paths", "muted"),
         ("shares", "of the path kernel", "value"),
     )
-    found = [(words, 100 * arrays[name], role) for name, words, role in parts if name in arrays]
-    y = _share_axis(np.concatenate([values for _, values, _ in found]))
+    series = [(label, 100 * arrays[name], role) for name, label, role in parts if name in arrays]
+    y = _share_axis(np.concatenate([values for _, values, _ in series]))
     low = y.limits[0] if y.limits is not None else 0.0
     shares = Chart(
         key="shares",
@@ -200,14 +200,14 @@ def _sub_networks(reading: Reading) -> tuple[Chart, ...]:
         x=_blocks(reading),
         y=y,
         curves=tuple(
-            curve for words, values, role in found for curve in _bars(words, values, role, low)
+            curve for label, values, role in series for curve in _bars(label, values, role, low)
         ),
     )
     if "outputs" not in arrays:
         return (shares,)
     outputs = Chart(
         key="outputs",
-        title=f"What each adds to logit {reading.facts.get('logit', '0')}",
+        title=f"Contribution to logit {reading.facts.get('logit', '0')}",
         x=shares.x,
         y=Axis(),
         curves=_bars("adds", arrays["outputs"], "feature"),
@@ -219,13 +219,16 @@ def _sub_networks(reading: Reading) -> tuple[Chart, ...]:
 
 def _blocks(reading: Reading) -> Axis:
     names = reading.facts.get("blocks", "").split(",")
-    every = -(-len(names) // 16)
-    ticks = tuple((float(p), names[p - 1] or "none") for p in range(1, len(names) + 1, every))
+    stride = -(-len(names) // 16)
+    ticks = tuple(
+        (float(position), names[position - 1] or "none")
+        for position in range(1, len(names) + 1, stride)
+    )
     return Axis("blocks kept", limits=(0.5, len(names) + 0.5), ticks=ticks, places=True)
 
 
 def _share_axis(percent: Array) -> Axis:
-    """In powers of ten: of the paths nearly all take every block, and the others differ too."""
+    """Return a logarithmic axis: nearly all paths use every block, but the others differ."""
     above = percent[percent > 0]
     if not above.size:
         return Axis()
@@ -234,42 +237,42 @@ def _share_axis(percent: Array) -> Axis:
 
 
 def _bars(name: str, values: Array, role: Role, low: float = 0.0) -> tuple[Curve, ...]:
-    """A point at each value, and a thin line to it from zero, or from the lowest shown."""
-    at = np.arange(1.0, len(values) + 1)
-    feet, heads = (np.stack([at, y], axis=1) for y in (np.full(len(at), low), values))
+    """Draw a point at each value with a thin stem from zero, or from the lowest shown."""
+    positions = np.arange(1.0, len(values) + 1)
+    feet, heads = (np.stack([positions, y], axis=1) for y in (np.full(len(positions), low), values))
     stems = replace(lines(f"{name} from zero", feet, heads, role), faint=True)
-    return stems, scattered(name, at, values, role, thick=True)
+    return stems, scattered(name, positions, values, role, thick=True)
 
 
 def _share_note(reading: Reading) -> str:
     facts = reading.facts
-    parts = ["Of the kernel: trace $H^J$/trace $H$."]
+    parts = ["Kernel share: trace $H^J$/trace $H$."]
     if "example" in facts:
-        parts.append(f"Right: example {facts['example']}; together they are its largest logit.")
+        parts.append(f"Right: example {facts['example']}; they sum to its largest logit.")
     else:
-        parts.append("With biases the output is no sum over sub-networks.")
+        parts.append("With biases the output is not such a sum.")
     return " ".join(parts)
 
 
 def _facts(reading: Reading) -> tuple[Fact, ...]:
-    found = reading.scalars
+    scalars = reading.scalars
     facts = []
     for name, title, about in (
-        ("total", "paths", "That end in one logit: inputs times units of each layer."),
+        ("total", "paths", "Paths to one logit: inputs times units of each layer."),
         ("active", "active", "Sum over paths of the product of their gates."),
         ("sensitive", "sensitive", "Pairs of a path and a sensitive gate on it."),
-        ("output", "output", "What all paths add up to: Σ_p x(p_0) A(x, p) v(p), the logit."),
-        ("active_second", "active of the second", "Sum over paths of the product of its gates."),
+        ("output", "output", "Sum over all paths, Σ_p x(p_0) A(x, p) v(p): the logit."),
+        ("active_second", "active, second", "The same sum for the second example."),
         ("shared", "shared", "Paths active for both, Λ(s, s'): the sum of products of activities."),
-        ("output_shared", "along these", "Part of the first's logit along the shared paths."),
+        ("output_shared", "via shared", "Part of the first logit that comes through shared paths."),
     ):
-        if name in found:
-            facts.append(Fact(title, _counted(found[name]), about))
+        if name in scalars:
+            facts.append(Fact(title, _counted(scalars[name]), about))
     return tuple(facts)
 
 
 def _counted(value: float) -> str:
-    """A count in full as far as it is known exactly, else four digits."""
+    """Format a count in full where it is exact, else in four digits."""
     if value.is_integer() and abs(value) < 1e12:
         return f"{int(value):,}"
     return number(value, 4)
@@ -278,15 +281,15 @@ def _counted(value: float) -> str:
 def _note(reading: Reading, graph: str) -> str:
     facts = reading.facts
     example, logit = facts.get("example", "0"), facts.get("logit", "0")
-    beside = f" beside example {facts['second']}" if "second" in facts else ""
-    parts = [f"Example {example}{beside}, logit {logit}, its largest."]
+    beside = f" with example {facts['second']}" if "second" in facts else ""
+    parts = [f"Example {example}{beside}, logit {logit}, the largest."]
     if graph == "weights":
         count = sum(v.size for n, v in reading.arrays.items() if n.startswith("weights_"))
         if count > MOST_LINES:
             parts.append(f"The {MOST_LINES} largest of {count:,} weights.")
-        parts.append("Thick: above ⅔ of the layer's largest; grey: no path of these runs there.")
+        parts.append("Thick: above ⅔ of the layer's largest; grey: on none of these paths.")
     elif graph == "largest":
-        parts.append("Paths from all inputs together; dashed: below zero.")
+        parts.append("Paths from all inputs combined; dashed: negative.")
     elif graph == "":
         parts.append("Too many paths to list; the sums are exact.")
     return " ".join(parts)
@@ -298,17 +301,17 @@ PANEL = PanelSpec(
     draw=draw,
     about=About(
         text=(
-            "A path goes from an input through one unit of each layer to the output. It is active "
-            "for an example where all its gates are open, and contributes the input times its "
-            "gates times its weights; the contributions of all paths sum to the output. The map "
-            "says how much of the active paths, of the paths with a gate about to switch, or of "
-            "the output passes each unit. Right a small network is drawn: units by their gates, "
-            "weights by sign and size, in colour where active paths run. Choose a second example: "
-            "colour and map then show the paths that are active for both, which Λ counts. Of very "
-            "small networks every path can be shown by its feature and its value. A residual "
-            "network is a sum of 2^b sub-networks, one for each choice of blocks: shown are their "
-            "shares in the path kernel, and what each adds to the output. Choose another example "
-            "and see which units its paths leave."
+            "A path runs from an input through one unit of each layer to the output. It is active "
+            "for an example if all its gates are open, and contributes the input times its gates "
+            "times its weights; the contributions of all paths sum to the output. The map shows "
+            "how much of the active paths, of the paths with a gate about to switch, or of the "
+            "output passes through each unit. On the right a small network is drawn: units by "
+            "their gates, weights by sign and size, in colour where active paths run. Choose a "
+            "second example: colour and map then show the paths active for both, which Λ counts. "
+            "In very small networks every path can be shown by its feature and value. A residual "
+            "network is a sum of 2^b sub-networks, one per choice of blocks: shown are their "
+            "shares of the path kernel and what each adds to the output. Choose another example "
+            "to see which units its paths avoid."
         ),
         formulas=(
             r"$\hat{y}(x) = \sum_p x(p_0) A(x,p) v(p) = \langle \varphi_x, v \rangle$",
@@ -316,7 +319,7 @@ PANEL = PanelSpec(
             r"$A(x,p) = \prod_l G_l(x, p_l), \quad v(p) = \prod_l \Theta(p_{l-1}, p_l)$",
         ),
         symbols=(
-            "$x(p_0)$: the input that path $p$ begins at; $A$: product of its gates; $v$: product "
+            "$x(p_0)$: the input where path $p$ starts; $A$: product of its gates; $v$: product "
             "of its weights $Θ$; $s$, $s'$: two examples; $H^J$: path kernel of the sub-network "
             "that keeps the blocks $J$."
         ),
@@ -326,12 +329,12 @@ PANEL = PanelSpec(
             "Composite Kernel Learning, Lemma 4.2"
         ),
         computed=(
-            "Exactly, by sums over the layers forwards and backwards; paths are written out one by "
-            "one where there are at most 4,096, the largest of them up to 200,000."
+            "Exact, by forward and backward sums over the layers; paths are listed one by one up "
+            "to 4,096, and the largest of them up to 200,000."
         ),
         trials=(
             freeze_random_gates(
-                "The active paths of an example stay the same from then on; only what they carry "
+                "An example's active paths stay the same from then on; only what they carry "
                 "changes."
             ),
         ),

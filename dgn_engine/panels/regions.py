@@ -1,4 +1,4 @@
-"""Regions: how the gates cut the plane, what the network says there, and the examples in it."""
+"""Regions: how the gates cut the plane, the decision there, and the examples in it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,9 @@ _ROLES: tuple[Role, ...] = ("value", "feature", "cross")
 _FEW = 12  # points that are drawn larger
 
 
-@draw_reading(
-    "regions", "How gates cut the plane, and the decision boundary, with the first frame."
-)
+@draw_reading("regions", "Gate cuts and decision boundary appear with the first frame.")
 def draw(view: View, reading: Reading) -> Shown:
-    """The cuts of the gates, the decision, and the examples with the boundary or a curve."""
+    """Draw where gates switch, the decision, and the examples with the boundary or a curve."""
     third = _points(view, reading) if choice(view, THIRD) == "points" else _over_steps(view)
     charts = (_cuts(view, reading), _decision(view, reading), third)
     return Scene(charts, _facts(reading), reading.step, _note(reading))
@@ -44,7 +42,7 @@ def _cuts(view: View, reading: Reading) -> Chart:
             low=0.0,
             high=float(layers),
             bar="gate layer, 0: none",
-            scale="the first gate layer that switches here",
+            scale="first gate layer that switches here",
         ),
         "cuts",
         "Where gates switch",
@@ -60,7 +58,7 @@ def _decision(view: View, reading: Reading) -> Chart:
         reading,
         Matrix(
             name="margin",
-            values=-margin if two else margin,  # the colours of the classes' points
+            values=-margin if two else margin,  # in the colours of the classes' points
             ramp="diverging" if two else "sequential",
             low=-1.0 if two else 0.0,
             high=1.0,
@@ -68,7 +66,7 @@ def _decision(view: View, reading: Reading) -> Chart:
             scale="difference of two probabilities",
         ),
         "decision",
-        "Decision" if two else "How sure the winning class is",
+        "Decision" if two else "Lead of the winning class",
         1,
     )
 
@@ -99,7 +97,7 @@ def _axis_labels(reading: Reading) -> tuple[str, str]:
 
 
 def _axis(label: str, at: Array) -> Axis:
-    """Of a map: the coordinates at the cells that they fall into."""
+    """Return the axis of a map, with its coordinates at the cells that they fall into."""
     values = _coordinates(at)
     order = np.argsort(at)
     cells = np.interp(values, at[order], order.astype(np.float64))
@@ -107,14 +105,14 @@ def _axis(label: str, at: Array) -> Axis:
 
 
 def _plane_axis(label: str, at: Array) -> Axis:
-    """Of the points: the same coordinates as beside the maps."""
+    """Return the axis of the points, with the same coordinates as beside the maps."""
     values = _coordinates(at)
     limits = float(at.min()), float(at.max())
     return Axis(label=label, limits=limits, ticks=_ticks(values, values))
 
 
 def _coordinates(at: Array) -> Array:
-    """Whole tenths or halves, none in a corner, where it would meet that of the other axis."""
+    """Return round coordinates, none in a corner, where they would meet the other axis's."""
     low, high = float(at.min()), float(at.max())
     step = next(s for s in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 1e9) if (high - low) / s <= 7)
     values = np.arange(np.ceil(low / step), np.floor(high / step) + 1) * step
@@ -124,8 +122,8 @@ def _coordinates(at: Array) -> Array:
 
 
 def _ticks(places: Array, values: Array) -> tuple[tuple[float, str], ...]:
-    words = (number(value, 6) for value in values)
-    return tuple(zip(places.tolist(), words, strict=True))
+    texts = (number(value, 6) for value in values)
+    return tuple(zip(places.tolist(), texts, strict=True))
 
 
 def _points(view: View, reading: Reading) -> Chart:
@@ -135,13 +133,15 @@ def _points(view: View, reading: Reading) -> Chart:
     x, y = reading.arrays["x"], reading.arrays["y"]
     few = len(labels) <= _FEW
     curves: list[Curve] = []
-    edge = boundary(reading)
-    if len(edge):
-        curves.append(scattered("boundary", edge[:, 0], edge[:, 1], "muted"))
-    for place, one in enumerate(np.unique(labels).tolist()):
-        mine = labels == one
-        role = _ROLES[place % len(_ROLES)]
-        curves.append(scattered(names[int(one)], points[mine, 0], points[mine, 1], role, few))
+    border = boundary(reading)
+    if len(border):
+        curves.append(scattered("boundary", border[:, 0], border[:, 1], "muted"))
+    for index, label in enumerate(np.unique(labels).tolist()):
+        selected = labels == label
+        role = _ROLES[index % len(_ROLES)]
+        curves.append(
+            scattered(names[int(label)], points[selected, 0], points[selected, 1], role, few)
+        )
     wrong = answers != labels
     if wrong.any():
         ringed = scattered("wrong", points[wrong, 0], points[wrong, 1], "text", few)
@@ -160,7 +160,7 @@ def _points(view: View, reading: Reading) -> Chart:
 
 
 def boundary(reading: Reading) -> Array:
-    """(m, 2): where the winning class changes between two neighbours of the grid."""
+    """Return the points (m, 2) where the winning class changes between grid neighbours."""
     winner, x, y = (reading.arrays[name] for name in ("winner", "x", "y"))
     rows, columns = np.nonzero(winner[:, 1:] != winner[:, :-1])
     across = np.stack([(x[columns] + x[columns + 1]) / 2, y[rows]], axis=1)
@@ -178,11 +178,15 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
     labels, answers = reading.arrays["labels"], reading.arrays["answers"]
     facts = []
     if (count := reading.scalars.get("regions")) is not None:
-        about = "Patterns of all gates that the points of the grid meet; finer regions are missed."
-        each = int(count) == reading.arrays["winner"].size  # point of the grid in one of its own
-        facts.append(Fact("regions", f"{'≥ ' if each else ''}{int(count):,}", about))
-    right = int((labels == answers).sum())
-    facts.append(Fact("right", f"{right} of {len(labels)}", "Of the examples that are shown."))
+        about = "Gate patterns met by the points of the grid; finer regions are missed."
+        all_distinct = (
+            int(count) == reading.arrays["winner"].size
+        )  # grid point lies in a region of its own
+        facts.append(Fact("regions", f"{'≥ ' if all_distinct else ''}{int(count):,}", about))
+    correct = int((labels == answers).sum())
+    facts.append(
+        Fact("right", f"{correct} of {len(labels)}", "Correct answers on the examples shown.")
+    )
     return tuple(facts)
 
 
@@ -199,35 +203,35 @@ PANEL = PanelSpec(
     draw=draw,
     about=About(
         text=(
-            "A network with hard gates is linear wherever no gate switches: its gates cut the "
-            "input space into regions, and on each of them one sub-network is active. Left the "
-            "cuts: the colour says which layer's gates switch there first. Cuts of the first "
-            "layer are straight lines; those of deeper layers bend where an earlier one is "
-            "crossed. In the middle what the network says, right the probe examples and the "
-            "decision boundary. Data of the plane (moons, circles, spirals, XOR) are shown as they "
-            "are, others on the plane through three probe examples. Compare FR-II, whose cuts "
-            "stand still while the values learn, with DL and ReLU, whose cuts move to the boundary."
+            "A network with hard gates is linear wherever no gate switches: the gates cut the "
+            "input space into regions, each with one active sub-network. Left: the cuts, coloured "
+            "by the first layer whose gates switch there. Cuts of the first layer are straight "
+            "lines; those of deeper layers bend where they cross an earlier one. Middle: the "
+            "network's decision; right: the probe examples and the decision boundary. Data in the "
+            "plane (moons, circles, spirals, XOR) are shown directly, others on the plane through "
+            "three probe examples. Compare FR-II, whose cuts stay fixed while the values learn, "
+            "with DL and ReLU, whose cuts move to the boundary."
         ),
         formulas=(
             r"$\hat{y}(x) = \sum_p x(p_0) A(x, p) v(p)$",
             r"$A(x, \cdot)$ constant $\Rightarrow \hat{y}$ linear",
         ),
         symbols=(
-            "$p$: a path, $x(p_0)$: the input that it begins at; $A$: 1 where all its gates are "
-            "open for $x$; $v$: the product of its weights."
+            "$p$: a path, $x(p_0)$: the input where it starts; $A$: 1 if all its gates are open "
+            "for $x$; $v$: the product of its weights."
         ),
         source=(
             "Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, NeurIPS 2020, "
-            "arXiv:2006.10529: active sub-networks; that they cut the plane into regions follows, "
-            "the count on a grid is ours"
+            "arXiv:2006.10529: active sub-networks; the regions follow from them, the count on a "
+            "grid is ours"
         ),
         computed=(
-            "On a grid of points of the plane: a region that lies between two of them is missed, "
-            "and each border is known to one cell."
+            "On a grid of points: a region that fits between two of them is missed, and each "
+            "border is known to within one cell."
         ),
         trials=(
             freeze_random_gates(
-                "The cuts stand still from then on, while the decision boundary goes on moving."
+                "The cuts stay fixed from then on, while the decision boundary keeps moving."
             ),
         ),
     ),

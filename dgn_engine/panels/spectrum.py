@@ -1,4 +1,4 @@
-"""NPK spectrum: the eigenvalues of the neural path kernel and how the labels lie in them."""
+"""NPK spectrum: eigenvalues of the neural path kernel and how the labels align with them."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ SHOWN = ("spectrum", "alignment", "kernel")
 SHOW = Option("show", "Show", always(*zip(SHOWN, SHOWN, strict=True)))
 
 
-@draw_reading("npk", "The spectrum of the neural path kernel, with the first frame.")
+@draw_reading("npk", "The spectrum of the NPK appears with the first frame.")
 def draw(view: View, reading: Reading) -> Shown:
-    """Eigenvalues on a logarithmic axis, and a second view of the same kernel."""
-    shown, other = choice(view, SHOW), compared_reading(view, "npk")
-    if other is not None and view.compared is not None:
-        return _with(view, reading, other, view.compared, shown)
+    """Draw the eigenvalues on a logarithmic axis, and a second view of the same kernel."""
+    shown_view, reading_of_b = choice(view, SHOW), compared_reading(view, "npk")
+    if reading_of_b is not None and view.compared is not None:
+        return _with(view, reading, reading_of_b, view.compared, shown_view)
     charts = (
         _over(_eigenvalues(reading), spectrum_curves(view.overlaid, "eigenvalues")),
-        _SECOND[shown](view, reading),
+        _SECOND[shown_view](view, reading),
     )
     note = as_note(_note(reading), why_not_compared(view, "npk"), spectrum_steps(view.overlaid))
     return Scene(charts, _facts(reading), reading.step, note)
 
 
 def _over(chart: Chart, others: Iterable[Curve]) -> Chart:
-    """The chart with other curves behind its own, in axes that reach as far as all of them."""
+    """Draw other curves behind the chart's own, with axes that reach as far as all of them."""
     behind = tuple(others)
     if not behind:
         return chart
@@ -72,42 +72,42 @@ def _over(chart: Chart, others: Iterable[Curve]) -> Chart:
 
 
 def _with(view: View, reading: Reading, other: Reading, compared: ComparedRun, shown: str) -> Scene:
-    """Both spectra in one chart; both kernels side by side, with one scale."""
+    """Draw both spectra in one chart, or both kernels side by side on one scale."""
     names = a, b = pair_labels(compared)
     charts: tuple[Chart, ...]
-    undone = ""
-    ours, theirs = (_SECOND[shown](view, one) for one in (reading, other))
-    matrices = [one.matrix for one in (ours, theirs) if one.matrix is not None]
+    reason = ""
+    ours, theirs = (_SECOND[shown](view, item) for item in (reading, other))
+    matrices = [item.matrix for item in (ours, theirs) if item.matrix is not None]
     if matrices:
-        high = max(one.high for one in matrices)
-        low = -high if any(one.low < 0 for one in matrices) else 0.0
+        high = max(item.high for item in matrices)
+        low = -high if any(item.low < 0 for item in matrices) else 0.0
         pair = []
-        for place, (title, chart) in enumerate(((a, ours), (b_name(compared), theirs))):
+        for index, (title, chart) in enumerate(((a, ours), (b_name(compared), theirs))):
             chart = with_matrix(
                 chart,
                 low=low,
                 high=high,
                 ramp="diverging" if low < 0 else "sequential",
-                bar=matrices[place].bar * place,
-                of_compared=place > 0,
+                bar=matrices[index].bar * index,
+                of_compared=index > 0,
             )
-            chart = replace(chart, key=f"kernel_{place}", title=f"{title}, $H$", column=place)
-            pair.append(replace(chart, narrow=(place, 0, 1, 1)))
-        charts, undone = with_difference(pair, "kernel_difference", compared)
+            chart = replace(chart, key=f"kernel_{index}", title=f"{title}, $H$", column=index)
+            pair.append(replace(chart, narrow=(index, 0, 1, 1)))
+        charts, reason = with_difference(pair, "kernel_difference", compared)
     else:
         charts = (
             overlaid(_eigenvalues(reading), _eigenvalues(other), names),
             overlaid(ours, theirs, names),
         )
-    which = "" if shown == "kernel" else b_in_words(compared)
-    note = as_note(which, _note(reading), undone)
+    legend = "" if shown == "kernel" else b_in_words(compared)
+    note = as_note(legend, _note(reading), reason)
     if other.error:
         note = f"{note} {b}: {other.facts.get('estimate', '')}. {estimate_note(other)}"
     return Scene(charts, _facts_of_both(reading, other), reading.step, note)
 
 
 def _facts_of_both(reading: Reading, other: Reading) -> tuple[Fact, ...]:
-    """Each number of A with that of B behind it."""
+    """Append B's number to each number of A."""
     theirs = {fact.name: fact.value for fact in _facts(other)}
     return tuple(
         Fact(fact.name, f"{fact.value} | {theirs.get(fact.name, '–')}", f"A | B. {fact.about}")
@@ -140,7 +140,7 @@ def _eigenvalues(reading: Reading) -> Chart:
 
 
 def _band(reading: Reading) -> tuple[Curve, ...]:
-    """Of an estimate, one standard error above and below the eigenvalues that stand above it."""
+    """Return curves one standard error above and below the eigenvalues of an estimate."""
     errors = errors_of(reading, "eigenvalues")
     if errors is None:
         return ()
@@ -150,7 +150,7 @@ def _band(reading: Reading) -> tuple[Curve, ...]:
 
 
 def _reach(values: Array, cutoff: float) -> tuple[float, float] | None:
-    """Around the eigenvalues that count: rounding noise below the cut-off is left out."""
+    """Return the range of eigenvalues above the cut-off; below it is rounding noise."""
     counted = values[values > max(cutoff, 0.0)]
     if counted.size == 0:
         return None
@@ -159,7 +159,7 @@ def _reach(values: Array, cutoff: float) -> tuple[float, float] | None:
 
 
 def _cumulative(view: View, reading: Reading) -> Chart:
-    others = () if view.compared is not None else spectrum_curves(view.overlaid, "cumulative")
+    recorded = () if view.compared is not None else spectrum_curves(view.overlaid, "cumulative")
     chart = Chart(
         key="cumulative",
         title="Cumulative energy",
@@ -172,11 +172,11 @@ def _cumulative(view: View, reading: Reading) -> Chart:
         column=1,
         narrow=(1, 0, 1, 1),
     )
-    return _over(chart, others)
+    return _over(chart, recorded)
 
 
 def _aligned(reading: Reading) -> tuple[Curve, ...]:
-    """Share of the labels' energy in the first i eigenvectors."""
+    """Return the share of label energy in the first i eigenvectors as a curve."""
     alignment = reading.arrays.get("alignment")
     if alignment is None or not 0 < float(np.sum(alignment)) < np.inf:
         return ()
@@ -222,12 +222,12 @@ _SECOND = {"spectrum": _cumulative, "alignment": _alignment, "kernel": _kernel}
 
 
 def _facts(reading: Reading) -> tuple[Fact, ...]:
-    wanted = (
+    rows = (
         ("ν", "nu", "ν = tr(Yᵀ Ĥ⁻¹ Y) / C with Ĥ = H / trace H: small where H fits the labels."),
         (
             "left out of ν",
             "outside",
-            "Share of the labels' energy along eigenvalues at or below the cut-off: not in ν.",
+            "Share of label energy along eigenvalues at or below the cut-off, which ν omits.",
         ),
         ("rank", "rank", "Number of eigenvalues above the cut-off."),
         ("effective rank", "effective_rank", "(Σρ)² / Σρ²"),
@@ -238,31 +238,33 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
     errors = errors_of(reading, "eigenvalues")
     if errors is not None:
         largest, error = float(reading.arrays["eigenvalues"][0]), float(errors[0])
-        shown = plus_minus(largest, error) if np.isfinite(largest) else "below its error"
-        about = "Largest eigenvalue of H / trace H; ± bounds one standard error (Weyl)."
+        text = plus_minus(largest, error) if np.isfinite(largest) else "not resolved yet"
+        about = "Largest eigenvalue of H / trace H; ± is at most one standard error (Weyl)."
         return (
-            Fact("$ρ$ max", shown, about),
-            Fact("ν", "not from an estimate", "ν and the rank hang on the smallest eigenvalues."),
+            Fact("$ρ$ max", text, about),
+            Fact(
+                "ν", "needs the exact kernel", "ν and the rank depend on the smallest eigenvalues."
+            ),
         )
     return tuple(
-        Fact(name, number(scalars[key], 3), about) for name, key, about in wanted if key in scalars
+        Fact(name, number(scalars[key], 3), about) for name, key, about in rows if key in scalars
     )
 
 
 def _note(reading: Reading) -> str:
     if reading.error:
-        seen = reading.facts.get("estimate", "")
-        return f"$H$ scaled to trace 1; {seen}. {estimate_note(reading)}"
+        estimate = reading.facts.get("estimate", "")
+        return f"$H$ scaled to trace 1; {estimate}. {estimate_note(reading)}"
     cutoff = reading.scalars.get("cutoff")
     text = "$H$ scaled to trace 1"
     if cutoff is not None:
-        text += f"; eigenvalues below {number(cutoff, 2)} are left out of ν"
+        text += f"; ν omits eigenvalues below {number(cutoff, 2)}"
     outside = reading.scalars.get("outside")
     if outside is not None:
-        text += f", with {percent(outside, 2)} of the labels' energy"
-    twice = int(reading.scalars.get("contradictory", 0))
-    if twice:
-        text += f"; {twice} examples have the input of an example with another label"
+        text += f" ({percent(outside, 2)} of the label energy)"
+    contradictory = int(reading.scalars.get("contradictory", 0))
+    if contradictory:
+        text += f"; {contradictory} examples share an input with one of another label"
     return text + "."
 
 
@@ -272,11 +274,10 @@ PANEL = PanelSpec(
     draw=draw,
     about=About(
         text=(
-            "The neural path kernel compares two examples by the paths that are active for both. "
-            "If few eigenvalues hold most of the energy, the gates see few kinds of examples. "
-            "ν measures how hard the labels are to fit with this kernel: it falls as the gates "
-            "learn. The dashed line is the share of the labels' energy that lies in the first i "
-            "eigenvectors."
+            "The neural path kernel compares two examples by the paths active for both. If few "
+            "eigenvalues hold most of the energy, the gates tell apart few kinds of examples. ν "
+            "measures how hard the labels are to fit with this kernel: it falls as the gates "
+            "learn. The dashed line is the share of label energy in the first i eigenvectors."
         ),
         formulas=(
             r"$H = \Sigma \odot \Lambda, \quad \hat{H} = H / \mathrm{tr}\,H$",
@@ -285,7 +286,7 @@ PANEL = PanelSpec(
             r"effective rank $= (\sum_i \rho_i)^2 / \sum_i \rho_i^2$",
         ),
         symbols=(
-            "$Σ$: inner products of the inputs; $Λ$: active paths that two examples share; $ρ_i$, "
+            "$Σ$: inner products of the inputs; $Λ$: active paths shared by two examples; $ρ_i$, "
             "$u_i$: eigenvalues and eigenvectors, with a hat those of Ĥ; $Y$: a column of ±1 for "
             "each of $C$ classes, $y$: one of them."
         ),
@@ -294,16 +295,14 @@ PANEL = PanelSpec(
             "arXiv:2006.10529, Figure 2: ν of the path kernel while a network trains"
         ),
         computed=(
-            "H is Λ, entry by entry times the inner products of the inputs, divided by its trace;"
-            " its eigenvalues are found in float64. ν leaves out what lies below the cut-off that"
-            " is named, and is not shown of an estimate."
+            "H is the entrywise product of Λ and the inner products of the inputs, divided by its "
+            "trace; eigenvalues are computed in float64. ν omits what lies below the stated "
+            "cut-off and is not shown for estimates."
         ),
         trials=(
-            freeze_random_gates(
-                "ν jumps up and then stands still: the kernel does not learn any more."
-            ),
+            freeze_random_gates("ν jumps up and then stays put: the kernel no longer learns."),
             blind_value_network(
-                "The kernel is then made of Λ alone, as all inputs are alike for the value network."
+                "The kernel is then Λ alone, since all inputs look alike to the value network."
             ),
         ),
     ),

@@ -21,14 +21,14 @@ SCALE = Option(
 
 
 def draw(view: View) -> Shown:
-    """Loss and accuracy; train thin, test thick; swaps are marked."""
+    """Draw loss and accuracy, train thin and test thick, with a mark for each event."""
     if view.run is not None and view.run.inspected:
-        why = f"{view.run.inspected} is inspected, not trained: it has no curves here."
+        why = f"{view.run.inspected} is inspected, not trained, so it has no curves."
         return Empty(why, "not-trained")
     loss, accuracy = _both(view, "loss", 1.0), _both(view, "accuracy", 100.0)
     if not loss and not accuracy:
         return Empty(
-            "Loss and accuracy on training batches and on the test set, from step 1 on.",
+            "Loss and accuracy on training batches and on the test set appear from step 1.",
             "no-reading",
         )
     x = step_axis((*loss, *accuracy), view)
@@ -57,19 +57,22 @@ def draw(view: View) -> Shown:
     )
     scores = (series for (source, _), series in view.series.items() if source == "training")
     scores = (series.until(view.cursor) for series in scores)
-    own = [int(series.steps[-1]) for series in scores if series.steps.size]
-    return Scene(charts, _facts(view), max(own, default=0), _note(view, loss, y))
+    last_steps = [int(series.steps[-1]) for series in scores if series.steps.size]
+    return Scene(charts, _facts(view), max(last_steps, default=0), _note(view, loss, y))
 
 
 def _both(view: View, quantity: str, scale: float) -> tuple[Curve, ...]:
-    """The curves of the run over those of other runs and of the compared one (B), all dashed."""
+    """Return the run's curves, over those of recorded runs and of B, which are dashed."""
     compared = compared_view(view)
-    others = () if compared is None else _curves(compared, quantity, scale)
+    curves_of_b = () if compared is None else _curves(compared, quantity, scale)
     b = "B" if view.compared is None else pair_labels(view.compared)[1]
     names = (f"test_{quantity}", f"train_{quantity}")
     return (
         *scalar_curves(view.overlaid, "training", names, scale),
-        *(replace(c, name=f"{b} {c.name}", role="compared", dash="dash") for c in others),
+        *(
+            replace(curve, name=f"{b} {curve.name}", role="compared", dash="dash")
+            for curve in curves_of_b
+        ),
         *_curves(view, quantity, scale),
     )
 
@@ -101,12 +104,12 @@ def _facts(view: View) -> tuple[Fact, ...]:
         if view.tested:
             facts.append(Fact("test", last, "Accuracy on the whole test set."))
         else:
-            facts.append(_no_test(view, f" The last one: {last}."))
+            facts.append(_no_test(view, f" Last: {last}."))
         finite = np.isfinite(accuracy.values)
         best = float(np.max(accuracy.values, initial=-np.inf, where=finite))
         best = best if finite.any() else np.nan
-        at = accuracy.steps[accuracy.values == best][:1].tolist()
-        where = f", at step {at[0]:,}" if at else ""
+        best_steps = accuracy.steps[accuracy.values == best][:1].tolist()
+        where = f", at step {best_steps[0]:,}" if best_steps else ""
         about = f"Best test accuracy of this run so far{where}."
         facts.append(Fact("best", percent(best, 2), about))
     elif not view.tested:
@@ -120,18 +123,18 @@ def _facts(view: View) -> tuple[Fact, ...]:
 
 
 def _until_now(view: View, name: str) -> Series | None:
-    """The score up to the step that is shown."""
+    """Return the score up to the step shown."""
     series = view.series.get(("training", name))
     return series.until(view.cursor) if series is not None else None
 
 
 def _no_test(view: View, last: str = "") -> Fact:
-    about = f"{view.regime} has gates for the training examples only: nothing is tested.{last}"
+    about = f"{view.regime} has gates for the training examples only, so there is no test.{last}"
     return Fact("test", f"none in {view.regime}", about)
 
 
 def _before(view: View, score: str) -> str:
-    """', before FR-II': the score is of the network as it was before this."""
+    """Return ', before FR-II' for a score of the network before that change; '' otherwise."""
     later = view.outdated.get(score)
     return f", before {later.label}" if later is not None else ""
 
@@ -147,13 +150,13 @@ def _note(view: View, losses: tuple[Curve, ...], axis: Axis) -> str:
 def _about_scores(view: View) -> str:
     assert view.run is not None
     which = view.run.config.training.loss.replace("-", " ")
-    note = f"{which.capitalize()} loss; train: mean over batches, test: the whole test set."
+    note = f"{which.capitalize()} loss; train: mean over batches, test: whole test set."
     if view.run.watched:
-        note = f"Losses and accuracies as {view.run.watched} gave them; train: mean over batches."
+        note = f"Scores as reported by {view.run.watched}; train: mean over batches."
     if view.compared is not None and view.compared.series:
         note += f" {b_in_words(view.compared, 'Dashed: ')}".rstrip()
     if view.overlaid:
-        note += " Named lines: recorded runs, on the test set where it was measured."
+        note += " Named lines: recorded runs, on the test set where available."
     return note
 
 
@@ -163,35 +166,34 @@ PANEL = PanelSpec(
     draw=draw,
     about=About(
         text=(
-            "The thin line is the mean over the training batches since the last measurement, "
-            "the thick line the whole test set. Each swap of the regime, each new wiring and each "
-            "dropped checkpoint stands as a labelled mark, so that its effect on the curves can "
-            "be seen."
+            "The thin line is the mean over the training batches since the last measurement, the "
+            "thick line the whole test set. Each regime swap, rewiring and dropped checkpoint is "
+            "marked and labelled, so that you can see its effect on the curves."
         ),
         formulas=(
             r"$L = \frac{1}{2}\sum_s (\hat{y}(x_s) - y_s)^2$ or "
             r"$L = -\sum_s \log\,\mathrm{softmax}(\hat{y}(x_s))_{y_s}$",
         ),
         symbols=(
-            "$x_s$, $y_s$: an example and its label; $ŷ$: the output of the network, one logit "
-            "for each class. Left the squared loss, right the cross entropy."
+            "$x_s$, $y_s$: an example and its label; $ŷ$: output of the network, one logit per "
+            "class. Left: squared loss; right: cross entropy."
         ),
         source=(
             "Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, NeurIPS 2020, "
             "arXiv:2006.10529, Table 2"
         ),
         computed=(
-            "The train score is the mean over the batches since the last point, as they were "
-            "before each update; the test score is of all test examples, as often as the allowed "
-            "viewer overhead permits, and at the end of every epoch. The loss axis is logarithmic "
-            "while the losses in view span more than three decades, or end far above the others; "
-            "your own choice of axis stays. A few losses far above all others lie beyond it, and "
-            "are counted below the charts."
+            "The train score is the mean over the batches since the last point, each taken before "
+            "its update; the test score covers all test examples, as often as the allowed viewer "
+            "overhead permits, and at the end of every epoch. The loss axis is logarithmic while "
+            "the losses in view span more than three decades, or end far above the rest; your own "
+            "choice of axis takes precedence. A few losses far above all others fall beyond the "
+            "axis and are counted below the charts."
         ),
         trials=(
             keep_gates(
-                "The accuracy falls to chance and comes back to about where it was: [NPF] Table "
-                "2, FLNPF."
+                "The accuracy drops to chance and recovers to about where it was: [NPF] Table 2, "
+                "FLNPF."
             ),
             freeze_random_gates(
                 "The accuracy stays below that of learnt gates: [NPF] Table 2, FRNPF."

@@ -1,4 +1,4 @@
-"""Gradients and updates: how large the gradient of each layer is, and how far its weights move."""
+"""Gradients and updates: the gradient norm of each layer, and how far its weights move."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Values, View, 
 from dgn_engine.scene.trials import train_gates_alone
 from dgn_engine.text.written_numbers import number, percent
 
-# Network, its role, its dash.
+# (network, role, dash)
 _NETWORKS: tuple[tuple[str, Role, Dash], ...] = (
     ("value", "value", "solid"),
     ("feature", "feature", "dash"),
 )
 _TITLES = {
     "gradient": "Gradient norm",
-    "update": "Relative update a step",
-    "moved": "Moved since the first reading",
+    "update": "Relative update per step",
+    "moved": "Moved since first reading",
 }
 
 
 def _networks(view: View) -> Values:
-    """Those that are trained."""
+    """List the networks that train."""
     readings = [view.readings.get(probe) for probe in ("updates", "gradients")]
-    known = {name for one in readings if one is not None for name in one.arrays}
-    found = [name for name, _, _ in _NETWORKS if {name, f"{name}_norm"} & known]
-    return tuple((name, f"{name} network") for name in found)
+    array_names = {name for reading in readings if reading is not None for name in reading.arrays}
+    trained = [name for name, _, _ in _NETWORKS if {name, f"{name}_norm"} & array_names]
+    return tuple((name, f"{name} network") for name in trained)
 
 
 OVER_STEPS = Option(
@@ -58,24 +58,29 @@ NETWORK = Option("network", "Network", _networks)
 
 
 def draw(view: View) -> Shown:
-    """Gradients and updates by layer, of both networks, and one of them over steps."""
+    """Draw gradients and updates by layer for both networks, and one of them over steps."""
     gradients, updates = view.readings.get("gradients"), view.readings.get("updates")
     if gradients is None and updates is None:
-        return Empty("Gradients and updates of each layer, with the first frame.", "no-reading")
-    there = [one for one in (gradients, updates) if one is not None and not one.absent]
-    if not there:
+        return Empty("Gradients and updates appear with the first frame.", "no-reading")
+    available = [
+        reading for reading in (gradients, updates) if reading is not None and not reading.absent
+    ]
+    if not available:
         absent = gradients or updates
         return Empty(absent.absent if absent is not None else "", "absent")
     count = max(
-        len(array) for one in there for name, array in one.arrays.items() if name != "labels"
+        len(array)
+        for reading in available
+        for name, array in reading.arrays.items()
+        if name != "labels"
     )
-    network, what = choice(view, NETWORK), choice(view, OVER_STEPS)
+    network, quantity = choice(view, NETWORK), choice(view, OVER_STEPS)
     charts = (
         _by_layer("gradient", _of(gradients, ""), count, 0),
         _by_layer("update", _of(updates, "_update"), count, 1),
-        _over_steps(view, network, what, count),
+        _over_steps(view, network, quantity, count),
     )
-    step = max(one.step for one in there)
+    step = max(reading.step for reading in available)
     return Scene(charts, _facts(gradients, updates), step, _note(gradients, updates, count))
 
 
@@ -87,7 +92,7 @@ def _of(reading: Reading | None, suffix: str) -> dict[str, Array]:
 
 
 def _by_layer(what: str, found: dict[str, Array], count: int, column: int) -> Chart:
-    """On a logarithmic axis, which has no place for what is zero."""
+    """Plot values by layer on a logarithmic axis, which leaves out zeros."""
     curves = [
         Curve(name, places(len(found[name])), _positive(found[name]), role, dash, marker=True)
         for name, role, dash in _NETWORKS
@@ -121,12 +126,12 @@ def _facts(gradients: Reading | None, updates: Reading | None) -> tuple[Fact, ..
     facts = []
     if gradients is not None and "loss" in gradients.scalars:
         value = number(gradients.scalars["loss"], 4)
-        facts.append(Fact("probe loss", value, "Mean loss of the probe examples."))
+        facts.append(Fact("probe loss", value, "Mean loss on the probe examples."))
     for name, gradient in _of(gradients, "").items():
         norm = number(float(np.linalg.norm(gradient)), 3)
-        about = f"Norm of the gradient by all weights of the {name} network."
+        about = f"Gradient norm over all weights of the {name} network."
         facts.append(Fact(f"‖∂L‖ {name}", norm, about))
-    about = "‖Θ - Θ_0‖/‖Θ_0‖ since the first reading, layers counted alike."
+    about = "‖Θ - Θ_0‖/‖Θ_0‖ since the first reading, averaged over layers."
     for name, moved in _of(updates, "_moved").items():
         if np.isfinite(moved).any():
             facts.append(Fact(f"moved {name}", percent(float(np.nanmean(moved)), 2), about))
@@ -134,14 +139,14 @@ def _facts(gradients: Reading | None, updates: Reading | None) -> tuple[Fact, ..
 
 
 def _note(gradients: Reading | None, updates: Reading | None, count: int) -> str:
-    parts = [one.absent for one in (gradients, updates) if one is not None]
+    parts = [reading.absent for reading in (gradients, updates) if reading is not None]
     if gradients is not None and not gradients.absent:
         parts.append("Gradients: recomputed on the probe examples.")
     if updates is not None and not updates.absent:
         k = int(updates.facts.get("steps", "0"))
-        over = {0: "", 1: ", of the last step"}.get(k, f", mean of {k:,} steps")
+        span = {0: "", 1: ", of the last step"}.get(k, f", mean over {k:,} steps")
         since = int(updates.facts.get("since", "0"))
-        parts.append(f"Updates: read from the weights{over}; first reading: step {since:,}.")
+        parts.append(f"Updates: from the weights{span}; first reading: step {since:,}.")
     return as_note(*parts, layers_note(count))
 
 
@@ -151,15 +156,15 @@ PANEL = PanelSpec(
     draw=draw,
     about=About(
         text=(
-            "Where the training pulls, and where the weights go. Left: the norm of the gradient of "
-            "the loss by the weights of each layer. It is computed anew on the probe examples, "
-            "because the gradients of the steps themselves are of another batch each time. Middle: "
-            "how far the weights of each layer moved since the reading before, relative to their "
-            "own size and divided by the steps between, read from the weights alone. Momentum and "
-            "Adam make a large update of a small gradient, so that both are worth a look. In wide "
-            "networks weights hardly move from where they began ('moved'): that is the regime in "
-            "which the tangent kernel stays what it was. Try a larger learning rate, or DL against "
-            "gates-only: a frozen network has no curve."
+            "Where the gradient pulls, and where the weights go. Left: the norm of the loss "
+            "gradient for the weights of each layer, recomputed on the probe examples because "
+            "every training step uses a different batch. Middle: how far the weights of each "
+            "layer moved since the previous reading, relative to their norm and per step, "
+            "computed from the weights alone. Momentum and Adam can turn a small gradient into a "
+            "large update, so both are worth watching. In wide networks weights hardly leave "
+            "their starting point ('moved'): that is the regime in which the tangent kernel stays "
+            "constant. Try a larger learning rate, or DL against gates-only: a frozen network has "
+            "no curve."
         ),
         formulas=(
             r"$\| \partial L / \partial \Theta_l \|_F$",
@@ -168,13 +173,15 @@ PANEL = PanelSpec(
         ),
         symbols=(
             "$L$: loss on the probe examples; $Θ_{l,t}$: weights of layer $l$ at step $t$; $k$: "
-            "steps since the reading before; ‖·‖ with F: root of the sum of squares."
+            "steps since the previous reading; ‖·‖ with F: Frobenius norm."
         ),
-        source="Our definition; that weights of wide networks stay near their start: "
-        "Jacot et al. 2018, arXiv:1806.07572",
+        source=(
+            "Our definition; weights of wide networks staying near their start: Jacot et al. "
+            "2018, arXiv:1806.07572"
+        ),
         computed=(
-            "Gradients are computed anew on the probe examples, apart from training, and are "
-            "given to no optimiser; updates are differences of the weights at two readings."
+            "Gradients are recomputed on the probe examples, separately from training, and no "
+            "optimiser sees them; updates are differences of the weights at two readings."
         ),
         trials=(
             train_gates_alone("The curves of the value network end: nothing moves it any more."),

@@ -67,7 +67,7 @@ def test_the_graph_has_weights_between_units_and_colours_those_that_paths_run_al
     )
     both = drawn("paths", replace(view, readings={"paths": pair}))
     assert {fact.name: fact.value for fact in both.facts}["shared"] == "3"
-    assert both.note.startswith("Example 2 beside example 4, logit 1")
+    assert both.note.startswith("Example 2 with example 4, logit 1")
     kinds = {c.name: c.y[::2].tolist() for c in chart(both, "graph").curves if c.marker}
     assert kinds == {
         "closed": [1.0],
@@ -171,11 +171,11 @@ def test_hidden_maps_stand_in_columns_of_layers_each_to_its_largest() -> None:
     scene = drawn("hidden_outputs", view)
     passes = ("as_is", "reversed", "ones")
     assert [one.key for one in scene.charts] == [f"maps_{name}" for name in passes]
-    assert [fact.value for fact in scene.facts] == ["50 % right", "0 %", "100 %"]
+    assert [fact.value for fact in scene.facts] == ["50 % correct", "0 %", "100 %"]
     assert scene.note.startswith("Example 1, class cat.")
     assert scene.note.endswith(" 2 1 3.")
     first = chart(scene, "maps_as_is")
-    assert first.title == "As it is: says dog"
+    assert first.title == "As is: predicts dog"
     assert [name for _, name in first.x.ticks or ()] == ["x", "1", "2"]
     assert [name for _, name in first.y.ticks or ()] == ["mean", "5"]
     assert first.matrix is not None
