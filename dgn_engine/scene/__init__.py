@@ -1,1 +1,1 @@
-"""What a panel shows, as plain data, and what screen and paper share of it. Free of Qt."""
+"""Panel content as plain data, shared by the screen and by figures. Free of Qt."""

@@ -1,4 +1,4 @@
-"""Axes of charts: how far they reach, axes of steps and of examples by class, thinned curves."""
+"""Axes of charts: ranges, axes of steps and of examples by class, and thinning of curves."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from dgn_engine.scene.elements import Array, Axis, Chart, Curve, Matrix, Scene, 
 from dgn_engine.scene.panel_spec import Values, View
 
 Range = tuple[float, float]
-LOG = " (log)"  # at the end of the title of a chart whose y axis may be either
-_SPAN = 1e3  # of values beyond which their axis is logarithmic
-_HUGE = 1e6  # times all others: what is so great would flatten the rest on either axis
-_EXPLODED = 100.0  # times the median: a curve that ends there has left the others
+LOG = " (log)"  # ends the title of a chart with a logarithmic y axis
+_SPAN = 1e3  # span of values beyond which their axis is logarithmic
+_HUGE = 1e6  # times all others: such a value would flatten the rest on any axis
+_EXPLODED = 100.0  # times the median: a curve that ends there has blown up
 _LEAST = 4.0  # steps, so that no tick falls on half a step
-_FEWEST = 8  # probe examples of the first picture of a reading that takes long
+_FEWEST = 8  # probe examples in the first estimate of a slow reading
 
 
 def chart_range(chart: Chart) -> tuple[Range, Range]:
-    """(x, y) of everything in the chart, in data units; positive where the axis is logarithmic."""
+    """Return the (x, y) ranges of everything in the chart, in data units.
+
+    The range of a logarithmic axis is positive.
+    """
     if chart.matrix is not None:
         rows, columns = chart.matrix.values.shape
         return (-0.5, columns - 0.5), (-0.5, rows - 0.5)
@@ -53,15 +56,15 @@ def _reach(axis: Axis, parts: list[Array], padding: float) -> Range:
 
 
 def spanning_axis(curves: Sequence[Curve], log: bool | None = None) -> Axis:
-    """Return an axis of values above 0 that is logarithmic where they ask for it.
+    """Return an axis for positive values, logarithmic where they call for it.
 
-    That is where they span more than three decades, or where a curve ends at a hundred times their
-    median. A few values (one, or 2 % of many) that are a million times all the others lie beyond
-    the axis; `beyond` counts them.
+    It is logarithmic if the values span more than three decades, or if a curve ends at a hundred
+    times their median. A few values (one, or 2 % of many) that are a million times all others lie
+    beyond the axis; `count_beyond` counts them.
 
     Args:
-        curves: All that the axis shows, raw values.
-        log: Whether it is logarithmic, where a user has chosen that: then nothing lies beyond it.
+        curves: All curves on the axis, with raw values.
+        log: The scale that the user chose, if any; then nothing lies beyond the axis.
     """
     if log is not None:
         return Axis(log=log)
@@ -69,17 +72,17 @@ def spanning_axis(curves: Sequence[Curve], log: bool | None = None) -> Axis:
     values = np.sort(np.concatenate(parts)) if parts else np.zeros(0)
     if values.size < 2:
         return Axis(by_span=True)
-    kept = values[: values.size - _lone(values)]
+    inside = values[: values.size - _lone(values)]
     ends = max((float(part[-1]) for part in parts if part.size), default=0.0)
-    exploded = _EXPLODED * float(np.median(kept)) < min(ends, float(kept[-1]))
-    axis = Axis(log=bool(kept[-1] > _SPAN * kept[0]) or exploded, by_span=True)
-    if kept.size < values.size:
-        axis = replace(axis, limits=_reach(axis, [kept], 0.05))
+    exploded = _EXPLODED * float(np.median(inside)) < min(ends, float(inside[-1]))
+    axis = Axis(log=bool(inside[-1] > _SPAN * inside[0]) or exploded, by_span=True)
+    if inside.size < values.size:
+        axis = replace(axis, limits=_reach(axis, [inside], 0.05))
     return axis
 
 
 def beyond(curves: Sequence[Curve], axis: Axis) -> tuple[int, float]:
-    """Return how many values lie above the axis, and the greatest of them (0.0 where none does)."""
+    """Return how many values lie above the axis, and the largest of them (0.0 if none does)."""
     if axis.limits is None:
         return 0, 0.0
     above = [curve.y[np.isfinite(curve.y) & (curve.y > axis.limits[1])] for curve in curves]
@@ -88,7 +91,7 @@ def beyond(curves: Sequence[Curve], axis: Axis) -> tuple[int, float]:
 
 
 def _lone(values: Array) -> int:
-    """How many of these ascending values, at the end, are far above all the others."""
+    """Return how many of these ascending values, at the end, are far above all others."""
     for count in range(1, max(1, values.size // 50) + 1):
         if values.size - count >= 2 and values[-count] > _HUGE * values[-count - 1]:
             return count
@@ -98,10 +101,10 @@ def _lone(values: Array) -> int:
 def thinned(
     x: Array, y: Array, low: float, high: float, most: int = 2000, log: bool = False
 ) -> tuple[Array, Array]:
-    """The part of an ascending curve seen in [low, high] in at most `most` points.
+    """Return the part of an ascending curve within [low, high] in at most `most` points.
 
-    Each bin keeps its least and its greatest value, so that no spike is lost. `log`: x is drawn
-    on a logarithmic axis, where its first points have more room: each doubling is thinned alone.
+    Each bin keeps its minimum and maximum, so that no spike is lost. With `log`, each doubling of
+    x is thinned separately, since a logarithmic axis gives its first points more room.
     """
     start = max(int(np.searchsorted(x, low, side="left")) - 1, 0)
     end = min(int(np.searchsorted(x, high, side="right")) + 1, len(x))
@@ -119,19 +122,19 @@ def _thinned_doublings(x: Array, y: Array, most: int) -> tuple[Array, Array]:
         return x[:0], y[:0]
     doublings = max(math.ceil(math.log2(float(x[-1]) / float(x[first]))), 1)
     edges = float(x[first]) * 2.0 ** np.arange(1, doublings)
-    places = [first, *np.searchsorted(x, edges).tolist(), len(x)]
-    pairs = max(most // doublings // 2 - 1, 1)  # and one more for what fills no bin
+    bounds = [first, *np.searchsorted(x, edges).tolist(), len(x)]
+    pairs = max(most // doublings // 2 - 1, 1)  # plus one for points that fill no bin
     parts: list[tuple[Array, Array]] = []
-    for start, end in pairwise(places):
+    for start, end in pairwise(bounds):
         size = max(math.ceil((end - start) / pairs), 1)
-        whole = end - (end - start) % size
-        parts.append(_in_bins(x[start:whole], y[start:whole], size))
-        parts.append(_in_bins(x[whole:end], y[whole:end], end - whole))
+        full = end - (end - start) % size
+        parts.append(_in_bins(x[start:full], y[start:full], size))
+        parts.append(_in_bins(x[full:end], y[full:end], end - full))
     return np.concatenate([part for part, _ in parts]), np.concatenate([part for _, part in parts])
 
 
 def _in_bins(x: Array, y: Array, size: int) -> tuple[Array, Array]:
-    """The least and the greatest of every `size` points, and the points that fill no bin."""
+    """Keep the minimum and maximum of every `size` points, and the points that fill no bin."""
     if size <= 2:
         return x, y
     bins = len(x) // size
@@ -142,25 +145,25 @@ def _in_bins(x: Array, y: Array, size: int) -> tuple[Array, Array]:
     pairs = np.stack(
         [np.minimum(lowest, highest) + offsets, np.maximum(lowest, highest) + offsets], axis=1
     )
-    kept = np.concatenate([pairs.ravel(), np.arange(bins * size, len(x))])
-    return x[kept], y[kept]
+    indices = np.concatenate([pairs.ravel(), np.arange(bins * size, len(x))])
+    return x[indices], y[indices]
 
 
 def step_axis(curves: Sequence[Curve], view: View | None = None) -> Axis:
-    """From step 0 to the last one; a first point lies inside the frame, where it is visible.
+    """Return an axis from step 0 to the last step; a single point lies inside the frame.
 
-    `view`: of the run whose epochs the lane of events shows.
+    `view`: provides the epochs that the lane of events shows.
     """
     last = max((float(curve.x[-1]) for curve in curves if curve.x.size), default=0.0)
-    if view is not None and view.diverged is not None:  # its mark is in sight, too
+    if view is not None and view.diverged is not None:  # keep its mark in view
         last = max(last, float(view.diverged))
-    alone = all(curve.x.size <= 1 for curve in curves)
+    single = all(curve.x.size <= 1 for curve in curves)
     epoch = view.run.steps_per_epoch if view is not None and view.run is not None else 0
-    return Axis(label="step", limits=(0.0, max(2 * last if alone else last, _LEAST)), epoch=epoch)
+    return Axis(label="step", limits=(0.0, max(2 * last if single else last, _LEAST)), epoch=epoch)
 
 
 def at_step(scene: Scene, step: int | None) -> Scene:
-    """The scene with the line of the step that is looked back at on its charts over steps."""
+    """Draw the cursor at the step that is looked back at on the charts over steps."""
     if step is None or not any(chart.timed for chart in scene.charts):
         return scene
     charts = (replace(c, cursor=float(step)) if c.timed else c for c in scene.charts)
@@ -168,25 +171,25 @@ def at_step(scene: Scene, step: int | None) -> Scene:
 
 
 def class_names(view: View, labels: Array) -> tuple[str, ...]:
-    """The name of each class that may occur in `labels`; its number where no name is known."""
-    known = view.run.probe_set.class_names if view.run is not None else ()
+    """Return the name of each class in `labels`, or its number if it has no known name."""
+    names = view.run.probe_set.class_names if view.run is not None else ()
     if view.pictures is not None:
-        known = view.pictures.probe_set.class_names  # another set, perhaps with drawn examples
+        names = view.pictures.probe_set.class_names  # another set, perhaps with drawn examples
     count = int(labels.max()) + 1 if labels.size else 0
-    return tuple(known[c] if c < len(known) else str(c) for c in range(count))
+    return tuple(names[label] if label < len(names) else str(label) for label in range(count))
 
 
 def example_values(view: View) -> Values:
-    """The values of an option that chooses a probe example."""
+    """List the probe examples as the values of an option."""
     if view.run is None:
         return ()
     labels = np.array(view.run.probe_set.labels)
     names = class_names(view, labels)
-    return tuple((str(i), f"example {i}, {names[int(one)]}") for i, one in enumerate(labels))
+    return tuple((str(i), f"example {i}, {names[int(label)]}") for i, label in enumerate(labels))
 
 
 def example_axis(labels: Array, names: Sequence[str], label: str = "example, by class") -> Axis:
-    """An axis over the examples: a thin line between classes, each class named at its middle."""
+    """Return an axis over examples, with a line between classes and a name at their middle."""
     n = int(labels.size)
     changes = np.flatnonzero(np.diff(labels)) + 1
     starts = np.concatenate([[0], changes]).astype(int) if n else np.zeros(0, dtype=int)
@@ -200,7 +203,7 @@ def example_axis(labels: Array, names: Sequence[str], label: str = "example, by 
 
 
 def example_labels(labels: Array, names: Sequence[str]) -> tuple[str, ...]:
-    """'example 12, class 3', one per example, for the cursor."""
+    """Return 'example 12, class 3' for each example, for the cursor."""
     return tuple(f"example {i}, class {names[int(c)]}" for i, c in enumerate(labels.tolist()))
 
 
@@ -213,9 +216,9 @@ def example_pairs(
     column: int,
     classes_named: bool = True,
 ) -> Chart:
-    """A square chart of `matrix`, whose rows and columns are the examples with these labels.
+    """Return a square chart of `matrix`, whose rows and columns are these examples.
 
-    `classes_named`: also along the y axis, as the leftmost of several charts has it.
+    `classes_named`: name the classes along y too, as the leftmost of several charts does.
     """
     names, rows = class_names(view, labels), example_rows(view, labels)
     tags, axis = example_labels(labels, names), example_axis(labels, names, "class")
@@ -239,10 +242,10 @@ def example_pairs(
 
 
 def example_rows(view: View, labels: Array) -> tuple[int, ...]:
-    """Which probe example each row of a reading with these labels is, counted from 0.
+    """Return which probe example each row of a reading is, counted from 0.
 
-    A reading of fewer examples takes each n-th. Empty where the probe examples are not known, or
-    it cannot be told which of them were read.
+    A reading of fewer examples takes every n-th. Empty if the probe examples are unknown, or it is
+    unclear which of them were read.
     """
     if view.pictures is None:
         return ()
@@ -253,13 +256,13 @@ def example_rows(view: View, labels: Array) -> tuple[int, ...]:
 def _rows(known: tuple[int, ...], seen: tuple[int, ...]) -> tuple[int, ...]:
     count = len(known)
     if seen and len(seen) < count and known[: len(seen)] == seen and known[len(seen)] > max(seen):
-        return tuple(range(len(seen)))  # all but the drawn ones, for which there are no gates
-    steps = {1 << place for place in range(count.bit_length())}  # halved as often as is needed
-    steps |= {max((count // _FEWEST) >> place, 1) for place in range(count.bit_length())}
-    found = {tuple(range(0, count, step)) for step in steps if known[::step] == seen}
-    return found.pop() if len(found) == 1 else ()
+        return tuple(range(len(seen)))  # all but the drawn ones, which have no gates
+    steps = {1 << shift for shift in range(count.bit_length())}  # halved repeatedly
+    steps |= {max((count // _FEWEST) >> shift, 1) for shift in range(count.bit_length())}
+    matches = {tuple(range(0, count, step)) for step in steps if known[::step] == seen}
+    return matches.pop() if len(matches) == 1 else ()
 
 
 def _short(name: str) -> str:
-    """Cut in the middle: what tells classes apart is often their ends."""
+    """Cut a long name in the middle: classes often differ at their ends."""
     return name if len(name) <= 10 else f"{name[:5]}…{name[-4:]}"

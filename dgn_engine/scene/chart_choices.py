@@ -1,6 +1,6 @@
-"""What can be set for a chart, as one table: rows of its menu, where they apply, what they change.
+"""The settings of a chart as one table of menu rows: where each applies and what it changes.
 
-Open it to add a choice: one row. A row that does not apply to a chart is absent from its menu.
+To add a setting, add one row. A row that does not apply to a chart is left out of its menu.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from dgn_engine.scene.matrix_difference import (
 )
 from dgn_engine.text.written_numbers import number
 
-Asked = Literal["", "y_range", "colour_range"]  # two numbers that a choice asks for first
+Asked = Literal["", "y_range", "colour_range"]  # two numbers to ask the user for first
 LAST = (200, 1000, 5000)  # steps
-WEIGHTS = (0.6, 0.9, 0.97, 0.99)  # of the past in smoothed lines
+WEIGHTS = (0.6, 0.9, 0.97, 0.99)  # weight of the past in smoothed lines
 
 
 @dataclass(frozen=True)
 class ChartRow:
-    """One row of the table. `group`: rows of a menu between two separators."""
+    """One row of the table; rows of one `group` are between two separators of the menu."""
 
     menu: str
     group: int
@@ -47,7 +47,7 @@ class ChartRow:
 
 @dataclass(frozen=True)
 class ChartChoice:
-    """A row as it stands in the menu of one chart: `after` are the settings that it leads to."""
+    """A row in the menu of one chart; `after` holds the settings it leads to, by chart key."""
 
     menu: str
     group: int
@@ -59,7 +59,7 @@ class ChartChoice:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A scene as the panel draws it, with what is set, and what the panel could draw instead.
+    """A scene as the panel draws it, its settings, and what the panel could draw instead.
 
     `others`: (option, value) of each other choice in the panel's header.
     """
@@ -71,44 +71,52 @@ class Drawn:
 
 
 def choices(drawn: Drawn, key: str) -> tuple[ChartChoice, ...]:
-    """Everything that can be set for a chart now, in the order of the menu."""
-    before = next((chart for chart in drawn.scene.charts if chart.key == key), None)
-    if before is None or before.small:
+    """List everything that can be set for a chart, in the order of the menu."""
+    panel_chart = next((chart for chart in drawn.scene.charts if chart.key == key), None)
+    if panel_chart is None or panel_chart.small:
         return ()
-    minus = {k: one.minus for k, one in drawn.settings.items() if one.minus is not None}
+    minus = {k: setting.minus for k, setting in drawn.settings.items() if setting.minus is not None}
     charts, _ = subtracted(drawn.scene.charts, minus, drawn.drawn_with)
-    chart = next(one for one in charts if one.key == key)
-    now = drawn.settings.get(key, PLAIN)
-    together = sharing(charts, key) if chart.matrix is not None else (key,)
-    found = []
+    chart = next(setting for setting in charts if setting.key == key)
+    current = drawn.settings.get(key, PLAIN)
+    group_keys = sharing(charts, key) if chart.matrix is not None else (key,)
+    result = []
     for row in _ROWS:
         if row.applies(chart):
-            keys = together if row.menu == "Colours" else (key,)
+            keys = group_keys if row.menu == "Colours" else (key,)
             after = {k: row.change(drawn.settings.get(k, PLAIN), chart) for k in keys}
-            chosen = row.chosen(now, chart)
-            found.append(ChartChoice(row.menu, row.group, row.text, chosen, after, row.asks))
-    return (*found, *_differences(drawn, before, now))
+            chosen = row.chosen(current, chart)
+            result.append(ChartChoice(row.menu, row.group, row.text, chosen, after, row.asks))
+    return (*result, *_differences(drawn, panel_chart, current))
 
 
 def asked_range(row: ChartChoice, reach: Range) -> dict[str, ChartSettings]:
-    """The settings of a choice that asks for two numbers, when they are known."""
+    """Return the settings of a choice that asks for two numbers, given these numbers."""
     if row.asks == "y_range":
-        return {key: replace(one, y_range=reach) for key, one in row.after.items()}
+        return {
+            key: replace(chart_settings, y_range=reach) for key, chart_settings in row.after.items()
+        }
     return {
-        key: replace(one, colours=replace(one.colours, span="fixed", fixed=reach))
-        for key, one in row.after.items()
+        key: replace(
+            chart_settings, colours=replace(chart_settings.colours, span="fixed", fixed=reach)
+        )
+        for key, chart_settings in row.after.items()
     }
 
 
 def typed_range(low: str, high: str, log: bool = False) -> Range:
-    """Two numbers as they were typed, the first below the second; raises `UserError`."""
+    """Parse two typed numbers, the first below the second.
+
+    Raises:
+        UserError: One is not a number, or they are no range for this axis.
+    """
     ends = _typed(low), _typed(high)
     if ends[0] >= ends[1]:
-        words = f"The upper end has to be above {low.strip()}."
-        raise UserError(words, kind="contradiction", value=low.strip())
+        message = f"The upper end must be above {low.strip()}."
+        raise UserError(message, kind="contradiction", value=low.strip())
     if log and ends[0] <= 0:
-        words = "A logarithmic axis begins above 0; type a positive lower end."
-        raise UserError(words, kind="out-of-bounds", value=low.strip())
+        message = "A logarithmic axis needs a positive lower end."
+        raise UserError(message, kind="out-of-bounds", value=low.strip())
     return ends
 
 
@@ -118,38 +126,40 @@ def _typed(text: str) -> float:
     except ValueError:
         value = float("nan")
     if not np.isfinite(value):
-        words = f"'{text.strip()}' is not a number; type one such as 0.5 or 1e-3."
-        raise UserError(words, kind="not-a-number", value=text.strip())
+        message = f"'{text.strip()}' is not a number; enter one such as 0.5 or 1e-3."
+        raise UserError(message, kind="not-a-number", value=text.strip())
     return value
 
 
 def _differences(drawn: Drawn, chart: Chart, now: ChartSettings) -> list[ChartChoice]:
-    """The other matrices of the panel of the same examples, here or under another choice."""
+    """List differences with the panel's other matrices of these examples, in any choice."""
     if chart.matrix is None:
         return []
-    found = [
-        (other.title, Subtrahend(other.key))
-        for other in drawn.scene.charts
-        if other.key != chart.key and not other.small and not why_not(chart, other)
+    candidates = [
+        (other_chart.title, Subtrahend(other_chart.key))
+        for other_chart in drawn.scene.charts
+        if other_chart.key != chart.key
+        and not other_chart.small
+        and not why_not(chart, other_chart)
     ]
-    if chart.matrix.row_name == chart.matrix.column_name:  # units of two layers are no pairs
+    if chart.matrix.row_name == chart.matrix.column_name:  # units of two layers are not paired
         for option, value in drawn.others:
-            wanted = Subtrahend(chart.key, option, value)
-            layer = operand((), wanted, drawn.drawn_with)
+            subtrahend = Subtrahend(chart.key, option, value)
+            layer = operand((), subtrahend, drawn.drawn_with)
             if layer is not None and layer.title != chart.title and not why_not(chart, layer):
-                found.append((layer.title, wanted))
-    if not found and now.minus is None:
+                candidates.append((layer.title, subtrahend))
+    if not candidates and now.minus is None:
         return []
     rows = [ChartChoice("Difference", 0, "None", now.minus is None, _minus(chart, now, None))]
-    for title, other in found:
+    for title, other_chart in candidates:
         text = f"{chart.title} − {title}"
-        after = _minus(chart, now, other)
-        rows.append(ChartChoice("Difference", 1, text, now.minus == other, after))
+        after = _minus(chart, now, other_chart)
+        rows.append(ChartChoice("Difference", 1, text, now.minus == other_chart, after))
     return rows
 
 
 def _minus(chart: Chart, now: ChartSettings, other: Subtrahend | None) -> dict[str, ChartSettings]:
-    """A difference begins with its own colours."""
+    """Set what is subtracted; a difference starts with its own colours."""
     return {chart.key: replace(now, minus=other, colours=ColourChoice())}
 
 
@@ -170,8 +180,8 @@ def _log_y(now: ChartSettings, chart: Chart) -> bool:
 
 
 def _other_log_y(now: ChartSettings, chart: Chart) -> ChartSettings:
-    wanted = not _log_y(now, chart)
-    return replace(now, log_y=None if wanted == chart.y.log else wanted)
+    log = not _log_y(now, chart)
+    return replace(now, log_y=None if log == chart.y.log else log)
 
 
 def _last(steps: int) -> ChartRow:
@@ -250,8 +260,8 @@ def _map(text: str, ramp: Ramp, applies: Callable[[Chart], bool] = _has_maps) ->
 
 
 def _with_map(ramp: Ramp, now: ChartSettings, chart: Chart) -> ChartSettings:
-    own = ramp == _own_ramp(chart)
-    return replace(now, colours=replace(now.colours, ramp="" if own else ramp))
+    is_default = ramp == _own_ramp(chart)
+    return replace(now, colours=replace(now.colours, ramp="" if is_default else ramp))
 
 
 _ROWS: tuple[ChartRow, ...] = (
@@ -261,22 +271,22 @@ _ROWS: tuple[ChartRow, ...] = (
              lambda now, chart: now.log_x or chart.x.log,
              lambda now, _: replace(now, log_x=not now.log_x)),
     ChartRow("Range", 1, "Logarithmic y", _has_log_y, _log_y, _other_log_y),
-    ChartRow("Range", 2, "All of y", _has_y,
+    ChartRow("Range", 2, "Full y range", _has_y,
              lambda now, _: now.y_range is None, lambda now, _: replace(now, y_range=None)),
-    ChartRow("Range", 2, "y from … to …", _has_y,
+    ChartRow("Range", 2, "Set y range…", _has_y,
              lambda now, _: now.y_range is not None, lambda now, _: now, "y_range"),
     _smoothing(0.0),
     *(_smoothing(weight) for weight in WEIGHTS),
-    _span("As the panel has it", ""),
+    _span("Panel default", ""),
     _span("All values", "whole"),
     _span("1st to 99th percentile", "middle_98"),
     _span("5th to 95th percentile", "middle_90"),
-    _span("Off the diagonal, 1st to 99th percentile", "pairs", _has_pairs),
+    _span("Off-diagonal, 1st to 99th percentile", "pairs", _has_pairs),
     _span("Symmetric about 0", "symmetric", _is_signed),
-    _span("From … to …", "fixed"),
+    _span("Set range…", "fixed"),
     _map("Cividis", "sequential"),
     _map("Black to white (CET-CBL1)", "cet_cbl1"),
     _map("White to blue (CET-L17)", "cet_l17"),
     _map("Grey", "grey"),
-    _map("Brown to teal about 0", "diverging", _has_diverging),
+    _map("Brown to teal, centred on 0", "diverging", _has_diverging),
 )  # fmt: skip

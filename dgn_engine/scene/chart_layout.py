@@ -1,4 +1,4 @@
-"""Layout of the charts of a scene: rows and columns to rectangles, for screen and paper alike."""
+"""Layout of the charts of a scene: rows and columns to rectangles, for screen and paper."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from dgn_engine.scene.elements import Chart
 
 GAP = 8.0
 NARROW = 440.0  # below this width charts are placed by `Chart.narrow`
-SMALL_ROW = (40.0, 76.0)  # least and most height of an overview's picture
-LEAST_CURVES = (160.0, 90.0)  # width and height of the data below which curves say nothing
-LOW_CURVES = 48.0  # height of the data of a chart that is alone: it would have to scroll otherwise
+SMALL_ROW = (40.0, 76.0)  # minimum and maximum height of an overview's data
+LEAST_CURVES = (160.0, 90.0)  # minimum width and height of the data of curves
+LOW_CURVES = 48.0  # minimum height of the data of a single chart, which would scroll
 LEAST_MATRIX = (96.0, 96.0)
 TAB_ROW = 20.0  # height of the charts' titles as tabs
-SCROLL = 8.0  # what a scroll bar takes
+SCROLL = 8.0  # width of a scroll bar
 
 
 @dataclass(frozen=True)
 class Margins:
-    """What a chart needs around its data: title, tick labels, axis labels, colour bar."""
+    """The room around a chart's data: title, tick labels, axis labels, colour bar."""
 
     left: float = 0.0
     top: float = 0.0
     right: float = 0.0
     bottom: float = 0.0
-    lane: float = 0.0  # of events, below all that; only under the lowest chart of a column
+    lane: float = 0.0  # height of the lane of events, below the lowest chart of a column only
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Box:
 
 @dataclass(frozen=True)
 class ChartPlace:
-    """The box of a chart's data, and the margins around it as aligned with its neighbours."""
+    """The box of a chart's data, and the margins around it, aligned with its neighbours."""
 
     box: Box
     room: Margins
@@ -49,10 +49,10 @@ class ChartPlace:
 def arrange(
     charts: Sequence[Chart], margins: Mapping[str, Margins], width: float, height: float
 ) -> dict[str, ChartPlace]:
-    """The place of each chart's data; square charts keep one datum one square.
+    """Return the place of each chart's data; a datum of a square chart stays square.
 
-    Where some charts offer a second place (`Chart.narrow`), a narrow room takes it, and a wide one
-    does when square charts become larger by it.
+    Where charts offer a second place (`Chart.narrow`), it is used in narrow space, and in wide
+    space if it makes square charts larger.
     """
     if not charts:
         return {}
@@ -68,12 +68,12 @@ def arrange(
 
 @dataclass(frozen=True)
 class Fitted:
-    """The charts that are shown in a room on the screen, and where."""
+    """The charts shown in some room on the screen, and where."""
 
     charts: tuple[Chart, ...] = ()
     places: dict[str, ChartPlace] = field(default_factory=dict)
-    tabs: tuple[str, ...] = ()  # keys of all charts where only one has room, below a row of tabs
-    width: float = 0.0  # what is laid out below the tabs: it scrolls where the room is smaller
+    tabs: tuple[str, ...] = ()  # keys of all charts, if only one fits, below a row of tabs
+    width: float = 0.0  # size of the layout below the tabs, which scrolls in less room
     height: float = 0.0
 
 
@@ -84,10 +84,17 @@ def fitted(
     height: float,
     chosen: str = "",
 ) -> Fitted:
-    """All large charts where each has its least size, else the chosen one below a row of tabs.
+    """Fit all large charts if each reaches its minimum size, else the chosen one below tabs.
 
-    `room`: what a chart needs around its data. One that is alone and does not fit scrolls.
-    Overviews (`Chart.small`) stand elsewhere. Figures on paper have room: they take `arrange`.
+    A single chart that does not fit scrolls. Overviews (`Chart.small`) are placed elsewhere.
+    Figures on paper have room: they use `arrange_charts`.
+
+    Args:
+        charts: All charts of the scene.
+        room: Returns the margins that a chart needs around its data.
+        width: Available width.
+        height: Available height.
+        chosen: Key of the chart whose tab is chosen.
     """
     large = _without_overviews(charts)
     if not large:
@@ -102,13 +109,13 @@ def fitted(
     if len(large) == 1:
         return _scrolled(large[0], margins[large[0].key], width, height)
     keys = tuple(chart.key for chart in large)
-    shown = _alone(large[keys.index(chosen) if chosen in keys else 0], large)
-    found = _scrolled(shown, room(shown), width, height - TAB_ROW)
-    return replace(found, tabs=keys)
+    only = _alone(large[keys.index(chosen) if chosen in keys else 0], large)
+    layout = _scrolled(only, room(only), width, height - TAB_ROW)
+    return replace(layout, tabs=keys)
 
 
 def _least(chart: Chart) -> tuple[float, float]:
-    """Of its data: width and height; a square datum needs as much area in its own shape."""
+    """Return the minimum width and height of the data; square data keep the area."""
     if chart.matrix is None and not chart.square:
         return LEAST_CURVES
     if not chart.square:
@@ -123,9 +130,9 @@ def _large_enough(chart: Chart, box: Box) -> bool:
 
 
 def _scrolled(chart: Chart, around: Margins, width: float, height: float) -> Fitted:
-    """One chart in the whole room, or in as much as it needs at least."""
+    """Lay one chart out in the whole room, or at its minimum size if that is larger."""
     wide, high = _least(chart)
-    if (wide, high) == LEAST_CURVES:  # what is below it, events included, stays in sight
+    if (wide, high) == LEAST_CURVES:  # keeps what is below it, events included, in view
         high = LOW_CURVES
     wide = wide + around.left + around.right
     high = high + around.top + around.bottom + around.lane
@@ -137,44 +144,47 @@ def _scrolled(chart: Chart, around: Margins, width: float, height: float) -> Fit
 
 
 def _alone(chart: Chart, charts: Sequence[Chart]) -> Chart:
-    """The chart below its tab, which has its title: with the scale and the names of the rows that
-    stood at a neighbour.
-    """
+    """Return the chart for a tab, which has its title, with a neighbour's bar and row names."""
     matrix, y = chart.matrix, chart.y
     if matrix is not None:
         scale = (matrix.ramp, matrix.low, matrix.high)
-        for other in charts:
-            near = other.matrix
-            if near is None or (near.ramp, near.low, near.high) != scale:
+        for neighbour in charts:
+            near_matrix = neighbour.matrix
+            if (
+                near_matrix is None
+                or (near_matrix.ramp, near_matrix.low, near_matrix.high) != scale
+            ):
                 continue
-            matrix = replace(matrix, bar=matrix.bar or near.bar)
-            if y.ticks == () and not y.label and other.x == chart.x:
-                y = other.y
+            matrix = replace(matrix, bar=matrix.bar or near_matrix.bar)
+            if y.ticks == () and not y.label and neighbour.x == chart.x:
+                y = neighbour.y
     return replace(
         chart, title="", y=y, matrix=matrix, row=0, column=0, row_span=1, column_span=1, narrow=None
     )
 
 
 def _without_overviews(charts: Sequence[Chart]) -> tuple[Chart, ...]:
-    """The large charts; rows and columns that only overviews began are closed up."""
+    """Return the large charts, and close up rows and columns of overviews."""
     large = tuple(chart for chart in charts if not chart.small)
     return large if len(large) == len(charts) else closed_up(large)
 
 
 def closed_up(charts: Sequence[Chart]) -> tuple[Chart, ...]:
-    """The charts in as few rows and columns as they need: what lies between the edges of two of
-    them becomes one."""
-    rows = sorted({at for one in charts for at in (one.row, one.row + one.row_span)})
-    columns = sorted({at for one in charts for at in (one.column, one.column + one.column_span)})
+    """Move the charts into as few rows and columns as they need."""
+    rows = sorted({edge for chart in charts for edge in (chart.row, chart.row + chart.row_span)})
+    columns = sorted(
+        {edge for chart in charts for edge in (chart.column, chart.column + chart.column_span)}
+    )
     return tuple(
         replace(
-            one,
-            row=rows.index(one.row),
-            row_span=rows.index(one.row + one.row_span) - rows.index(one.row),
-            column=columns.index(one.column),
-            column_span=columns.index(one.column + one.column_span) - columns.index(one.column),
+            chart,
+            row=rows.index(chart.row),
+            row_span=rows.index(chart.row + chart.row_span) - rows.index(chart.row),
+            column=columns.index(chart.column),
+            column_span=columns.index(chart.column + chart.column_span)
+            - columns.index(chart.column),
         )
-        for one in charts
+        for chart in charts
     )
 
 
@@ -212,24 +222,24 @@ def _placed(
 
 
 def _with_lanes(charts: Sequence[Chart], margins: Mapping[str, Margins]) -> dict[str, Margins]:
-    """A lane of events is shown once in each column: under the lowest of its charts over steps."""
-    found = dict(margins)
+    """Keep the lane of events only under the lowest chart over steps of each column."""
+    result = dict(margins)
     for chart in charts:
         own = margins[chart.key]
         if not own.lane:
             continue
         lower = any(
-            other.column == chart.column and other.row > chart.row
-            for other in charts
-            if margins[other.key].lane
+            below.column == chart.column and below.row > chart.row
+            for below in charts
+            if margins[below.key].lane
         )
         lane = 0.0 if lower else own.lane
-        found[chart.key] = replace(own, lane=lane, bottom=own.bottom + lane)
-    return found
+        result[chart.key] = replace(own, lane=lane, bottom=own.bottom + lane)
+    return result
 
 
 def in_narrow_room(chart: Chart) -> Chart:
-    """The chart in its second place, where it offers one."""
+    """Move the chart to its second place, if it offers one."""
     if chart.narrow is None:
         return chart
     row, column, row_span, column_span = chart.narrow
@@ -237,7 +247,7 @@ def in_narrow_room(chart: Chart) -> Chart:
 
 
 def aspect(chart: Chart) -> float:
-    """Width over height of the data of a square chart."""
+    """Return width over height of the data of a square chart."""
     if chart.matrix is None or 0 in chart.matrix.values.shape:
         return 1.0
     rows, columns = chart.matrix.values.shape
@@ -260,11 +270,11 @@ def _heights(charts: Sequence[Chart], margins: Mapping[str, Margins], all_: floa
 def _widths(
     charts: Sequence[Chart], margins: Mapping[str, Margins], heights: Sequence[float], all_: float
 ) -> list[float]:
-    """Columns of square charts are as wide as their height asks; the others share what is left."""
+    """Make columns of square charts as wide as high; the others share the remaining width."""
     count = max(chart.column + chart.column_span for chart in charts)
     free = all_ - GAP * (count - 1)
     around: dict[int, float] = {}  # margins left and right of the data of a column of squares
-    inside: dict[int, float] = {}  # how wide its data would be in full height
+    inside: dict[int, float] = {}  # width of its data at full height
     others: dict[int, float] = {}  # margins of a column of other charts
     for chart in charts:
         room, column = margins[chart.key], chart.column
@@ -277,43 +287,43 @@ def _widths(
         elif chart.column_span == 1:
             others[column] = max(others.get(column, 0.0), room.left + room.right)
     squares = [column for column in inside if column not in others]
-    rest = count - len(squares)
-    most = free if rest == 0 else free * len(squares) / (len(squares) + 1.25 * rest)
+    other_count = count - len(squares)
+    limit = free if other_count == 0 else free * len(squares) / (len(squares) + 1.25 * other_count)
     surround = sum(around[column] for column in squares)
     wanted = sum(inside[column] for column in squares)
-    # Squares side by side stay equally large when they have to shrink.
-    shrink = min(1.0, max(most - surround, 8.0) / wanted) if wanted else 1.0
+    # Squares side by side shrink equally.
+    shrink = min(1.0, max(limit - surround, 8.0) / wanted) if wanted else 1.0
     sizes = {column: around[column] + inside[column] * shrink for column in squares}
     left = free - sum(sizes.values())
-    if rest:  # their data are equally wide, whatever stands beside them
-        data = (left - sum(others.values())) / rest
-        each = {column: others.get(column, 0.0) + data for column in range(count)}
-        return [sizes.get(column, each[column]) for column in range(count)]
+    if other_count:  # their data are equally wide, whatever their margins
+        data = (left - sum(others.values())) / other_count
+        column_widths = {column: others.get(column, 0.0) + data for column in range(count)}
+        return [sizes.get(column, column_widths[column]) for column in range(count)]
     # A wide chart above or below squares takes the whole width; their columns share it.
     spanned = any(not chart.square and chart.column_span > 1 for chart in charts)
     return [sizes[column] + (left / count if spanned else 0.0) for column in range(count)]
 
 
 def _aligned(charts: Sequence[Chart], margins: Mapping[str, Margins]) -> dict[str, Margins]:
-    """Charts in one column start at one left edge, charts in one row stand on one base line."""
-    found = dict(margins)
+    """Align charts of a column on the left edge and charts of a row on the base line."""
+    result = dict(margins)
     large = [chart for chart in charts if not chart.small]
     for chart in large:
         own, columns = margins[chart.key], (chart.column, chart.column_span)
-        column = [margins[o.key] for o in large if (o.column, o.column_span) == columns]
-        row = [margins[o.key] for o in large if o.row == chart.row]
-        found[chart.key] = Margins(
+        column = [margins[peer.key] for peer in large if (peer.column, peer.column_span) == columns]
+        row = [margins[peer.key] for peer in large if peer.row == chart.row]
+        result[chart.key] = Margins(
             max(item.left for item in column),
             max(item.top for item in row),
             max(item.right for item in column),
             max(item.bottom for item in row),
             own.lane,
         )
-    return found
+    return result
 
 
 def _squared(chart: Chart, box: Box) -> Box:
-    """The largest rectangle with the data's aspect, at the left top of the box."""
+    """Return the largest rectangle of the data's aspect at the top left of the box."""
     ratio = aspect(chart)
     width = min(box.width, box.height * ratio)
     return Box(box.x, box.y, width, width / ratio)
@@ -327,7 +337,7 @@ def _starts(sizes: Sequence[float], first: float) -> list[float]:
 
 
 def spread(wanted: Sequence[float], size: float, low: float, high: float) -> list[float]:
-    """Centres near `wanted`, at least `size` apart and within [low, high] as far as they fit."""
+    """Return centres near `wanted`, at least `size` apart, within [low, high] if they fit."""
     order = sorted(range(len(wanted)), key=lambda index: wanted[index])
     places = [0.0] * len(wanted)
     last = low - size / 2

@@ -1,4 +1,4 @@
-"""What the user set for single charts, and the scene as it is shown with that."""
+"""The user's settings of single charts, and the scene with them applied."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from dgn_engine.scene.matrix_colours import ColourChoice, coloured
 from dgn_engine.scene.matrix_difference import DrawnWith, Subtrahend, as_it_is, subtracted
 from dgn_engine.text.written_numbers import number
 
-_NEGLIGIBLE = 1e-18  # a weight of the past that changes no double
-_LEAST_POINTS = 3  # of a curve that is smoothed
+_NEGLIGIBLE = 1e-18  # a weight of the past too small to change a double
+_LEAST_POINTS = 3  # minimum length of a smoothed curve
 
 
 @dataclass(frozen=True)
 class ChartSettings:
     """One chart's settings; the defaults leave it as its panel draws it.
 
-    `last`: steps shown at the end of a time axis, 0 for all; `smoothing`: weight of the past in
-    [0, 1); `log_y`: None leaves it to the panel.
+    `last`: number of last steps shown, 0 for all; `smoothing`: weight of the past in [0, 1);
+    `log_y`: None leaves the scale to the panel.
     """
 
     last: int = 0
@@ -44,10 +44,10 @@ PLAIN = ChartSettings()
 def adjusted(
     scene: Scene, settings: Mapping[str, ChartSettings], drawn_with: DrawnWith = as_it_is
 ) -> Scene:
-    """The scene as it is shown and exported with these settings (by chart key).
+    """Apply settings, by chart key, to a scene for display and export.
 
-    Curves keep their raw values: a smoothed line is one curve more, marked as such. The note begins
-    with what is not as the panel draws it: the end of a long one is cut on the screen.
+    Curves keep their raw values: a smoothed line is an extra curve, marked as such. The note starts
+    with what differs from the panel's own picture, since the end of a long note is cut on screen.
     """
     wanted = {
         chart.key: settings[chart.key]
@@ -56,15 +56,23 @@ def adjusted(
     }
     if not wanted:
         return scene
-    minus = {key: one.minus for key, one in wanted.items() if one.minus is not None}
-    charts, said = subtracted(scene.charts, minus, drawn_with)
-    charts, painted = coloured(charts, {key: one.colours for key, one in wanted.items()})
+    minus = {key: setting.minus for key, setting in wanted.items() if setting.minus is not None}
+    charts, difference_notes = subtracted(scene.charts, minus, drawn_with)
+    charts, colour_notes = coloured(
+        charts, {key: setting.colours for key, setting in wanted.items()}
+    )
     charts = tuple(
         _curved(chart, wanted[chart.key]) if chart.key in wanted else chart for chart in charts
     )
-    weights = {c.smoothed: "" for chart in charts for c in chart.curves if c.smoothed}
-    smooth = (f"Lines smoothed {number(one)}; pale lines and numbers are raw." for one in weights)
-    note = " ".join(dict.fromkeys(filter(None, (*said, *smooth, *painted, scene.note))))
+    weights = {curve.smoothed: "" for chart in charts for curve in chart.curves if curve.smoothed}
+    smoothing_notes = (
+        f"Lines smoothed {number(setting)}; pale lines and numbers are raw." for setting in weights
+    )
+    note = " ".join(
+        dict.fromkeys(
+            filter(None, (*difference_notes, *smoothing_notes, *colour_notes, scene.note))
+        )
+    )
     return replace(scene, charts=charts, note=note)
 
 
@@ -73,31 +81,38 @@ def is_over_steps(chart: Chart) -> bool:
 
 
 def has_positive(chart: Chart, which: str) -> bool:
-    """Whether a logarithmic axis x or y has anything to show."""
+    """Return whether a logarithmic x or y axis would have anything to show."""
     return any(bool((getattr(curve, which) > 0).any()) for curve in chart.curves)
 
 
 def smoothed(values: Array, weight: float) -> Array:
-    """The exponential moving average s_i = w s_(i-1) + (1 - w) v_i over 1 - w^i, from s_0 = 0.
+    """Return the moving average s_i = w s_(i-1) + (1 - w) v_i over 1 - w^i, with s_0 = 0.
 
-    The division takes out the bias of the start, as TensorBoard does it. Values that are not
-    finite stay where they are and are passed over. A sum of twice the length is made of two.
+    Dividing removes the bias of the start, as TensorBoard does. Values that are not finite are kept
+    and skipped. Each pass doubles the length of the sums.
+
+    Args:
+        values: Shape (n,).
+        weight: Weight w of the past, in [0, 1).
+
+    Returns:
+        Float64 array of shape (n,).
     """
-    found = np.array(values, dtype=np.float64)
-    finite = np.isfinite(found)
-    total = found[finite]
+    result = np.array(values, dtype=np.float64)
+    finite = np.isfinite(result)
+    total = result[finite]
     share = np.ones_like(total)
     reach, decay = 1, weight
     while reach < total.size and decay > _NEGLIGIBLE:
         total[reach:] += decay * total[:-reach]
         share[reach:] += decay * share[:-reach]
         reach, decay = 2 * reach, decay * decay
-    found[finite] = total / share
-    return found
+    result[finite] = total / share
+    return result
 
 
 def _curved(chart: Chart, wanted: ChartSettings) -> Chart:
-    """The chart with its axes and its smoothed lines."""
+    """Apply the settings of axes and smoothing to a chart of curves."""
     if chart.matrix is not None:
         return chart
     over_steps = is_over_steps(chart)
@@ -107,7 +122,7 @@ def _curved(chart: Chart, wanted: ChartSettings) -> Chart:
     if wanted.smoothing and over_steps:
         curves = tuple(line for curve in curves for line in _smooth(curve, wanted.smoothing))
     title = chart.title
-    if y.log != chart.y.log:  # it says so
+    if y.log != chart.y.log:  # the title says so
         title = title.removesuffix(LOG) + (LOG if y.log else "")
     return replace(chart, x=x, y=y, curves=curves, title=title)
 
@@ -126,7 +141,7 @@ def _across(chart: Chart, wanted: ChartSettings, over_steps: bool) -> Axis:
 
 
 def _along(chart: Chart, wanted: ChartSettings, narrowed: bool) -> Axis:
-    """The y axis; it reaches as far as what is visible does, where less than all of x is shown."""
+    """Return the y axis, fitted to the visible curves where not all of x is shown."""
     axis = chart.y
     log = axis.log if wanted.log_y is None else wanted.log_y and has_positive(chart, "y")
     if wanted.y_range is not None and (wanted.y_range[0] > 0 or not log):
@@ -135,10 +150,10 @@ def _along(chart: Chart, wanted: ChartSettings, narrowed: bool) -> Axis:
         return axis
     axis = replace(axis, log=log, limits=None)
     low, high = chart_range(chart)[0]
-    seen = tuple(_within(curve, low, high) for curve in chart.curves)
-    if axis.by_span and wanted.log_y is None:  # by what is in view
-        axis = spanning_axis(seen)
-    return replace(axis, limits=chart_range(replace(chart, y=axis, curves=seen))[1])
+    visible = tuple(_within(curve, low, high) for curve in chart.curves)
+    if axis.by_span and wanted.log_y is None:  # chosen again for what is in view
+        axis = spanning_axis(visible)
+    return replace(axis, limits=chart_range(replace(chart, y=axis, curves=visible))[1])
 
 
 def _within(curve: Curve, low: float, high: float) -> Curve:
@@ -147,7 +162,7 @@ def _within(curve: Curve, low: float, high: float) -> Curve:
 
 
 def _smooth(curve: Curve, weight: float) -> tuple[Curve, ...]:
-    """The raw values, pale, and the smoothed line over them."""
+    """Return the raw values, pale, and the smoothed line over them."""
     if curve.x.size < _LEAST_POINTS:
         return (curve,)
     raw = replace(curve, thick=False, marker=False, faint=True)

@@ -1,4 +1,4 @@
-"""Charts in words, for screen readers: title, what, and how far it reaches."""
+"""Descriptions of charts for screen readers: title, content and range."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dgn_engine.text.written_numbers import number
 
 
 def charts_in_words(charts: Iterable[Chart]) -> str:
-    """One sentence a chart: 'Accuracy, %: test over step 0 to 1,234, 11 to 97.'"""
+    """Describe charts: 'Accuracy, %: test over step 0 to 1,234, 11 to 97.'"""
     return " ".join(_chart(chart) for chart in charts if not chart.small)
 
 
@@ -24,7 +24,7 @@ def _chart(chart: Chart) -> str:
         of = f"{rows} {chart.matrix.row_name}s by {columns} {chart.matrix.column_name}s"
         return f"{title}: {of}, {number(low, 3)} to {number(high, 3)}."
     curves = "; ".join(_curve(chart, curve) for curve in chart.curves if curve.x.size)
-    return f"{title}: {curves}." if curves else f"{title}: no curve yet."
+    return f"{title}: {curves}." if curves else f"{title}: no curves yet."
 
 
 def _curve(chart: Chart, curve: Curve) -> str:
@@ -34,5 +34,5 @@ def _curve(chart: Chart, curve: Curve) -> str:
     name = f"{plain(curve.name)} " if curve.name else ""
     reach = f"{number(low, 3)} to {number(high, 3)}"
     finite = curve.y[np.isfinite(curve.y)]
-    now = f", {number(float(finite[-1]), 3)} at the end" if finite.size else ""
-    return f"{name}over {over} {number(first)} to {number(last)}, {reach}{now}"
+    end = f", {number(float(finite[-1]), 3)} at the end" if finite.size else ""
+    return f"{name}over {over} {number(first)} to {number(last)}, {reach}{end}"

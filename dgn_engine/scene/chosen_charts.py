@@ -1,4 +1,4 @@
-"""Some of a scene's charts by name, laid out as if they were all of it."""
+"""Some of a scene's charts, by name, laid out as if there were no others."""
 
 from __future__ import annotations
 
@@ -13,44 +13,52 @@ _OF_STEP = re.compile(r"(.+)_step\d+")
 
 
 def chart_names(scene: Scene) -> tuple[str, ...]:
-    """Names of the charts: their keys, and one name for the charts of two steps together."""
+    """Return the chart keys, and one common name for the charts of two steps."""
     keys = [chart.key for chart in scene.charts]
-    bases = (found[1] for key in keys if (found := _OF_STEP.fullmatch(key)))
+    bases = (match[1] for key in keys if (match := _OF_STEP.fullmatch(key)))
     return tuple(dict.fromkeys((*bases, *keys)))
 
 
 def choose_charts(scene: Scene, names: set[str]) -> Scene:
-    """Return the scene with the charts of these names alone; see `chart_names`."""
+    """Return the scene with only the charts of these names; see `chart_names`."""
     chosen = [chart for chart in scene.charts if names & _names_of(chart)]
-    whole = (replace(c, narrow=None, small=False, chosen=False) for c in closed_up(chosen))
+    whole = (
+        replace(chart_, narrow=None, small=False, chosen=False) for chart_ in closed_up(chosen)
+    )
     charts = [_with_names(chart) for chart in whole]
     return replace(scene, charts=tuple(_with_bars(scene.charts, charts)))
 
 
 def _names_of(chart: Chart) -> set[str]:
-    found = _OF_STEP.fullmatch(chart.key)
-    return {chart.key, found[1]} if found else {chart.key}
+    match = _OF_STEP.fullmatch(chart.key)
+    return {chart.key, match[1]} if match else {chart.key}
 
 
 def _with_names(chart: Chart) -> Chart:
-    """With the names of its rows, where a chart on its left had them."""
+    """Name the chart's rows if a chart on its left had the names."""
     if chart.square and chart.column == 0 and chart.y.ticks == ():
         return replace(chart, y=chart.x)
     return chart
 
 
 def _with_bars(every: Sequence[Chart], chosen: Sequence[Chart]) -> list[Chart]:
-    """With a colour bar for each scale, where another chart had it."""
-    bars = {_scale(m): m.bar for chart in every if (m := chart.matrix) is not None and m.bar}
-    shown = {_scale(m) for chart in chosen if (m := chart.matrix) is not None and m.bar}
-    found: list[Chart] = []
+    """Give each scale a colour bar if another chart had it."""
+    bars = {
+        _scale(matrix_): matrix_.bar
+        for chart in every
+        if (matrix_ := chart.matrix) is not None and matrix_.bar
+    }
+    shown = {
+        _scale(matrix_) for chart in chosen if (matrix_ := chart.matrix) is not None and matrix_.bar
+    }
+    result: list[Chart] = []
     for chart in reversed(chosen):
         matrix = chart.matrix
         if matrix is not None and _scale(matrix) in bars and _scale(matrix) not in shown:
             shown.add(_scale(matrix))
             chart = with_matrix(chart, bar=bars[_scale(matrix)])
-        found.append(chart)
-    return found[::-1]
+        result.append(chart)
+    return result[::-1]
 
 
 def _scale(matrix: Matrix) -> tuple[str, float, float]:

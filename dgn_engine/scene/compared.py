@@ -1,4 +1,4 @@
-"""The run (A) and what it is compared with (B): names, and the view of B alone."""
+"""The run (A) and what it is compared with (B): labels, and the view of B alone."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ _DASHES_OF_B: dict[Dash, Dash] = _DASH_OF_B | {"solid": "dot", "dash": "dashdot"
 
 
 def pair_labels(compared: ComparedRun) -> tuple[str, str]:
-    """What A and B are called before the names of curves: 'A' and 'B', 'step 0' and 'step 900'."""
+    """Return the labels of A and B before curve names: 'A' and 'B', 'step 0' and 'step 900'."""
     return compared.labels[0] or "A", compared.labels[1] or "B"
 
 
 def b_name(compared: ComparedRun) -> str:
-    """'B · resnet18.pth', a long name cut in its middle; its label where it has one."""
+    """Return 'B · resnet18.pth', cut in the middle if long; B's label if it has one."""
     if compared.labels[1]:
         return compared.labels[1]
     return f"B · {without_dollars(compared.name, _LONGEST)}"
 
 
 def b_in_words(compared: ComparedRun, how: str = "") -> str:
-    """'Dashed: B · resnet18.pth.', for a note; '' where each curve has the label of A or B."""
+    """Return 'Dashed: B · resnet18.pth.' for a note; '' if each curve has a label of A or B."""
     return "" if compared.labels[1] else f"{how}{b_name(compared)}."
 
 
 def overlaid(ours: Chart, theirs: Chart, names: tuple[str, str]) -> Chart:
-    """The curves of A and of B in one chart, whose axes reach as far as both do.
+    """Draw the curves of A and B in one chart, with axes that cover both.
 
-    B has the colour of what is compared, and no dashes that A has: the chart can be read in grey.
+    B has its own colour, and dashes that A does not use: the chart can be read in grey.
     """
     a, b = names
     dashes = _DASHES_OF_B if max(len(ours.curves), len(theirs.curves)) > 1 else _DASH_OF_B
@@ -60,7 +60,7 @@ def overlaid(ours: Chart, theirs: Chart, names: tuple[str, str]) -> Chart:
 
 
 def compared_view(view: View) -> View | None:
-    """The view as if B were the run; None where nothing is compared."""
+    """Return the view as if B were the run; None if nothing is compared."""
     compared = view.compared
     if compared is None:
         return None
@@ -83,13 +83,13 @@ def compared_view(view: View) -> View | None:
 
 
 def compared_reading(view: View, probe: str) -> Reading | None:
-    """B's reading of a probe, where there is something in it."""
+    """Return B's reading of a probe; None if it is missing or absent."""
     reading = view.compared.readings.get(probe) if view.compared is not None else None
     return None if reading is None or reading.absent else reading
 
 
 def compared_note(view: View, probe: str, how: str) -> str:
-    """'Dashed: B · resnet18.pth.' where B has such a reading, else why it is not shown."""
+    """Return 'Dashed: B · resnet18.pth.' if B has such a reading, else why it is not shown."""
     if view.compared is not None and compared_reading(view, probe) is not None:
         return b_in_words(view.compared, how)
     return why_not_compared(view, probe)
@@ -98,27 +98,30 @@ def compared_note(view: View, probe: str, how: str) -> str:
 def with_difference(
     pair: Sequence[Chart], key: str, compared: ComparedRun
 ) -> tuple[tuple[Chart, ...], str]:
-    """The matrices of A and of B with a third chart, A − B entry by entry, and ''; or the pair as
-    it is and why there is none, in one sentence."""
+    """Append a third chart, A − B entry by entry, to the matrices of A and of B.
+
+    Returns:
+        The charts, and why there is no difference in one sentence; '' if there is one.
+    """
     a, b = pair_labels(compared)
     if len(pair) != 2:
         return tuple(pair), ""
     ours, theirs = pair
     if why := why_not(ours, theirs):
         return (ours, theirs), f"No {a} − {b}: {why}."
-    made = with_matrix(difference(ours, theirs), name=f"{a} - {b}", bar=f"{a} − {b}")
+    result = with_matrix(difference(ours, theirs), name=f"{a} - {b}", bar=f"{a} − {b}")
     narrow = None
     if theirs.narrow is not None:
         row, column, *spans = theirs.narrow
         one_below = ours.narrow is not None and ours.narrow[0] < row
         narrow = (row + one_below, column + (not one_below), spans[0], spans[1])
-    y = replace(made.y, label="", ticks=())
-    made = replace(made, key=key, title=f"{a} − {b}", y=y, narrow=narrow)
-    return (ours, theirs, replace(made, column=theirs.column + 1)), ""
+    y = replace(result.y, label="", ticks=())
+    result = replace(result, key=key, title=f"{a} − {b}", y=y, narrow=narrow)
+    return (ours, theirs, replace(result, column=theirs.column + 1)), ""
 
 
 def why_not_compared(view: View, probe: str) -> str:
-    """Why B is not shown, in one sentence; '' where it is, or where there is no B."""
+    """Return why B is not shown, in one sentence; '' if it is, or if there is no B."""
     if view.compared is None:
         return ""
     reading = view.compared.readings.get(probe)

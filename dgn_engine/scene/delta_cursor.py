@@ -1,4 +1,4 @@
-"""The delta cursor: two marked steps, and what every curve over steps has done between them."""
+"""The delta cursor: two marked steps, and how every curve over steps changed between them."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from dgn_engine.text.written_numbers import number
 
 
 def with_delta(scene: Scene, marks: tuple[int, ...]) -> Scene:
-    """The scene with these marks on its charts over steps, and between two the differences in its
-    note: a figure has both, too."""
+    """Add marks to the charts over steps; between two, add the changes to the note."""
     if not marks or not any(chart.timed for chart in scene.charts):
         return scene
     delta = tuple(float(step) for step in marks)
-    charts = tuple(replace(c, delta=delta) if c.timed else c for c in scene.charts)
+    charts = tuple(
+        replace(chart_, delta=delta) if chart_.timed else chart_ for chart_ in scene.charts
+    )
     timed = [chart for chart in charts if chart.timed]
-    said = (": ".join((c.title, ", ".join(delta_lines(c)[1:]))) for c in timed)
-    words = f"{delta_lines(timed[0])[0]}. " if len(marks) == 2 else ""
-    note = f"{words}{'; '.join(said)}. {scene.note}" if words else scene.note
+    lines = (": ".join((chart_.title, ", ".join(delta_lines(chart_)[1:]))) for chart_ in timed)
+    summary = f"{delta_lines(timed[0])[0]}. " if len(marks) == 2 else ""
+    note = f"{summary}{'; '.join(lines)}. {scene.note}" if summary else scene.note
     return replace(scene, charts=charts, note=note.strip())
 
 
 def delta_lines(chart: Chart) -> tuple[str, ...]:
-    """'Δ step +360 (120 → 480)', and of each curve its difference; of one mark 'step 120 …'."""
+    """Return 'Δ step +360 (120 → 480)' and each curve's change; of one mark 'step 120 …'."""
     if len(chart.delta) == 1:
         return (f"step {number(chart.delta[0])} → mark another",)
     if len(chart.delta) != 2:
@@ -38,7 +39,7 @@ def delta_lines(chart: Chart) -> tuple[str, ...]:
         ends = value_at(curve, first), value_at(curve, second)
         name = curve.name or chart.title
         if ends[0] is None or ends[1] is None:
-            lines.append(f"{name}  no value at both")
+            lines.append(f"{name}  value missing")
             continue
         times = ends[1] / ends[0] if chart.y.log and ends[0] else None
         ratio = f" (×{number(times, 3)})" if times is not None else ""
@@ -47,8 +48,8 @@ def delta_lines(chart: Chart) -> tuple[str, ...]:
 
 
 def value_at(curve: Curve, step: float) -> float | None:
-    """The last value that was known at this step; None where there was none."""
-    known = np.isfinite(curve.y)
-    x, y = curve.x[known], curve.y[known]
-    place = int(np.searchsorted(x, step, side="right"))
-    return float(y[place - 1]) if place else None
+    """Return the last value known at this step; None if there was none."""
+    finite = np.isfinite(curve.y)
+    x, y = curve.x[finite], curve.y[finite]
+    count = int(np.searchsorted(x, step, side="right"))
+    return float(y[count - 1]) if count else None

@@ -1,7 +1,7 @@
-"""What differs between the run (A) and what it is compared with (B): settings, scores, scalars.
+"""Differences between the run (A) and what it is compared with (B): settings, scores, scalars.
 
-Every number is a `Measurement`, which says of which run and step it is; a row is made by `_row`
-alone, which leaves out a number that is not of what A or B stands for, and says why.
+Every number is a `Measurement` with its run and step. Rows are made by `_make_row` alone, which
+leaves out a number that does not belong to A or B, and says why.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _SCORES = {
 }
 _SCALARS = {
     ("npk", "nu"): "ν of the path kernel",
-    ("npk", "outside"): "labels outside its range",
+    ("npk", "outside"): "label energy not in ν",
     ("ntk", "trace_value"): "trace of K, value part",
     ("ntk", "trace_feature"): "trace of K, feature part",
     ("ntk", "trace_cross"): "trace of K, cross part",
-    ("gates", "churn"): "gates that switched",
+    ("gates", "churn"): "switched gates",
 }
 _WIRING = "gating.wiring"
 _PERCENT = ("train_accuracy", "test_accuracy", "churn")
-_PACE = "training.pace"  # changes no result
-_CHANGEABLE = (  # while a run trains: a configuration has them as they were at one step
+_PACE = "training.pace"  # does not affect results
+_CHANGEABLE = (  # while a run trains: a configuration has their values at one step
     *("gating.regime", _WIRING, "gating.rotation", "gating.shift", "gating.beta"),
     *("gating.value_input", "training.learning_rate", "probe_examples", "probe_set"),
 )
@@ -44,8 +44,10 @@ NONE = "–"
 
 @dataclass(frozen=True)
 class Measurement:
-    """A number with what it is of: `run` as in `Series.run`, `source` (TRAINING or a probe) and
-    name of its curve."""
+    """A number and its origin.
+
+    `run`: as in `Series.run`; `source`: TRAINING or a probe, and the name of the curve.
+    """
 
     value: float
     run: str
@@ -55,7 +57,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Side:
-    """What A or B stands for: a run, and a step of it. `at` None: the run as it is now."""
+    """A run and a step of it that A or B stands for; `at` None: its current state."""
 
     letter: str
     name: str
@@ -64,21 +66,23 @@ class Side:
 
     @property
     def in_words(self) -> str:
-        """'B: FR-II from step 300'; 'A: this run, as it is now'."""
+        """Letter and name: 'B: FR-II from step 300'; 'A: this run, current state'."""
         return f"{self.letter}: {self.name}"
 
     def reason_against(self, number: Measurement | None, words: str, until: int | None) -> str:
-        """Why this number is none of this side, in one sentence; '' where it is one of it.
-        `until`: up to which step one was sought; None: up to now."""
+        """Return why a number does not belong to this side, in one sentence; '' if it does.
+
+        `until`: the step up to which one was looked for; None: up to now.
+        """
         if number is None:
-            # The same sentence for all that was not measured: it stands once below its group.
+            # The same sentence for everything not measured: it appears once below its group.
             sought = "" if until is None else f" up to step {until:,}"
             return f"{self.letter} was not measured{sought}."
         if number.run != self.run:
-            return f"The {words} of {self.letter} is left out: it is of another run."
+            return f"The {words} of {self.letter} is omitted: it belongs to another run."
         if self.at is not None and number.step > self.at:
             return (
-                f"The {words} of {self.letter} is left out: it is of step {number.step:,}, and "
+                f"The {words} of {self.letter} is omitted: it is from step {number.step:,}, but "
                 f"{self.letter} is step {self.at:,}."
             )
         return ""
@@ -86,10 +90,10 @@ class Side:
 
 @dataclass(frozen=True)
 class Difference:
-    """One row: what it is, A, B and B - A in words; `where`: at which steps they were measured.
+    """One row: its name, and A, B and B - A as text.
 
-    `numbers`: the measurements of A and of B, None where there is none; `why`: why '–' stands in
-    the place of one, in one sentence.
+    `where`: the steps at which they were measured. `numbers`: the measurements of A and B, None if
+    missing; `why`: why '–' is shown instead of one, in one sentence.
     """
 
     name: str
@@ -103,10 +107,13 @@ class Difference:
 
 @dataclass(frozen=True)
 class Differences:
-    """`sides`: what A and B stand for. `settings`: what is set differently; `remark`: which are not
-    compared. `scores` and `scalars`: where B is the run as it is now at the newest common step, or
-    where there is none each at its newest, which `where` says; else each at its newest up to the
-    step that A and B stand for."""
+    """All differences between A and B.
+
+    `sides`: what A and B stand for. `settings`: settings that differ; `remark`: which of them are
+    not compared. `scores` and `scalars`: if B is the current state of a run, both at the newest
+    common step, or without one each at its newest, as `where` says; else each at its newest up to
+    the step that A and B stand for.
+    """
 
     settings: tuple[Difference, ...] = ()
     scores: tuple[Difference, ...] = ()
@@ -116,34 +123,37 @@ class Differences:
 
 
 def differences(view: View, a: RunConfig | None) -> Differences:
-    """Of a view with a comparison; `a`: the configuration of the run as it is at the step shown."""
+    """Return the differences in a view with a comparison.
+
+    `a`: the configuration of the run at the step shown.
+    """
     compared = view.compared
     if compared is None:
         return Differences()
     sides = sides_of(view)
     scores = {(TRAINING, name): words for name, words in _SCORES.items()}
-    known = a is not None and compared.config is not None
+    both_known = a is not None and compared.config is not None
     return Differences(
         tuple(_settings(view, a, compared.config)),
         tuple(_measured(view, sides, scores)),
         tuple(_measured(view, sides, _scalars(view))),
         sides,
-        _NOT_KNOWN if known and not compared.config_at else "",
+        _NOT_KNOWN if both_known and not compared.config_at else "",
     )
 
 
 _NOT_KNOWN = (
-    "Of what can be changed while a run trains, only the regime and the gate layers are compared "
-    "at an earlier step."
+    "At an earlier step, only the regime and the gate layers are compared among the settings that "
+    "can change during training."
 )
 
 
 def sides_of(view: View) -> tuple[Side, Side]:
-    """What A and B of a view with a comparison stand for."""
+    """Return what A and B stand for in a view with a comparison."""
     compared = view.compared
     assert compared is not None
     at = view.cursor
-    when = "as it is now" if at is None else f"at step {at:,}"
+    when = "current state" if at is None else f"at step {at:,}"
     ours = Side("A", f"this run, {when}", run_key(view.run), at)
     name = compared.name
     if compared.own and compared.at is not None:
@@ -152,19 +162,21 @@ def sides_of(view: View) -> tuple[Side, Side]:
 
 
 def _settings(view: View, a: RunConfig | None, b: RunConfig | None) -> Iterator[Difference]:
-    """Settings that differ, in the order of the form. Where `b` is not the configuration at the
-    step of B, regime and order are those of the view."""
+    """Yield the settings that differ, in the order of the form.
+
+    If `b` is not the configuration at the step of B, regime and order are those of the view.
+    """
     ours, theirs = ({}, {}) if a is None or b is None else (_flat(a), _flat(b))
     compared = view.compared
     assert compared is not None
     if not compared.config_at:
-        for one, regime, wiring in (
+        for flat, regime, wiring in (
             (ours, view.regime, view.wiring),
             (theirs, compared.regime, compared.wiring),
         ):
             for name in _CHANGEABLE:
-                one.pop(name, None)
-            one["gating.regime"], one[_WIRING] = regime, wiring
+                flat.pop(name, None)
+            flat["gating.regime"], flat[_WIRING] = regime, wiring
     for name in dict.fromkeys((*ours, *theirs)):
         word = _order if name == _WIRING else _word
         texts = word(ours.get(name)), word(theirs.get(name))
@@ -173,82 +185,82 @@ def _settings(view: View, a: RunConfig | None, b: RunConfig | None) -> Iterator[
 
 
 def _flat(config: RunConfig) -> dict[str, Any]:
-    """By place: 'training.learning_rate', 'net.options.width', 'seed'."""
-    found: dict[str, Any] = {}
+    """Flatten a configuration: 'training.learning_rate', 'net.options.width', 'seed'."""
+    flat: dict[str, Any] = {}
 
     def take(tree: Mapping[str, Any], path: str) -> None:
         for name, value in tree.items():
-            place = f"{path}.{name}" if path else name
+            key = f"{path}.{name}" if path else name
             if isinstance(value, Mapping):
-                take(value, place)
+                take(value, key)
             else:
-                found[place] = value
+                flat[key] = value
 
     take(config.to_dict(), "")
-    return found
+    return flat
 
 
 def _label(place: str) -> str:
     if place == _WIRING:
-        return "gate layers"  # as the form of a branch calls their order
+        return "gate layers"  # the name of their order in the form of a branch
     part, _, name = place.rpartition(".")
     setting = SETTINGS.get(part, {}).get(name)
     return (setting.label if setting is not None and setting.label else name).replace("_", " ")
 
 
 def _word(value: Any) -> str:
-    """As in the form: '0.01', '–' where there is nothing."""
+    """Format a setting as in the form: '0.01', '–' if it is empty."""
     if value is None or value == "" or value == [] or value == ():
         return NONE
     if isinstance(value, (list, tuple)):
-        return " ".join(str(one) for one in value)
+        return " ".join(str(item) for item in value)
     return number(value) if isinstance(value, float) else str(value)
 
 
 def _order(wiring: Sequence[int] | None) -> str:
-    """Counted from 1, as everywhere in the window."""
+    """Format a wiring counted from 1, as everywhere in the window."""
     if not wiring or list(wiring) == sorted(wiring):
         return "in order"
     return " ".join(str(layer + 1) for layer in wiring)
 
 
 def _scalars(view: View) -> dict[tuple[str, str], str]:
-    """Known scalars first, then the shares of open gates by layer."""
-    found = dict(_SCALARS)
+    """Return known scalars first, then the share of open gates by layer."""
+    names = dict(_SCALARS)
     for source, name in view.series:
         if source == "gates" and name.startswith("active_"):
             layer = int(name.removeprefix("active_")) + 1
-            found[source, name] = f"open gates, layer {layer}"
-    return found
+            names[source, name] = f"open gates, layer {layer}"
+    return names
 
 
 def _measured(
     view: View, sides: tuple[Side, Side], wanted: Mapping[tuple[str, str], str]
 ) -> Iterator[Difference]:
-    """A row for each curve of A and B: of a score also where one of them lacks it."""
+    """Yield a row for each curve of A and B; for a score also if one of them lacks it."""
     compared = view.compared
     assert compared is not None
-    for key, words in wanted.items():
+    for key, label in wanted.items():
         ours = view.series.get(key)
         theirs = ours if compared.own else compared.series.get(key)
         if ours is None and theirs is None:
             continue
         if key[0] != TRAINING and (ours is None or theirs is None):
-            continue  # a probe that nobody watches has no number, which is no fact about the run
+            continue  # a probe that nobody watches has no number: not a fact about the run
         until = sides[0].at, sides[1].at
         last = _last_of_both(until[0], ours, theirs) if until[1] is None else None
-        if last is not None:  # two runs that train are compared when they are equally far
+        if last is not None:  # compare two training runs at the same step
             until = last, last
         numbers = _pair(key, ours, theirs, until, common=last is not None)
         if any(number is not None for number in numbers):
-            yield _row(words, numbers, sides, until)
+            yield _row(label, numbers, sides, until)
 
 
 _Numbers = tuple[Measurement | None, Measurement | None]
 
 
 def _last_of_both(at: int | None, ours: Series | None, theirs: Series | None) -> int | None:
-    """The step up to which both have been measured, None where one has not; `at`: that of A."""
+    """Return the step up to which both were measured, None if one was not; `at`: A's step."""
     ends = (_newest(ours.until(at) if ours is not None else None), _newest(theirs))
     steps = [end[0] for end in ends if end is not None]
     return min(steps) if len(steps) == len(ends) else None
@@ -261,32 +273,32 @@ def _pair(
     until: tuple[int | None, int | None],
     common: bool,
 ) -> _Numbers:
-    """The newest of each up to a step; `common`: of the newest step that both have, if any."""
-    each = [
+    """Return the newest of each up to a step; with `common` at the newest step of both, if any."""
+    both = [
         None if series is None else series.until(step)
         for series, step in zip((ours, theirs), until, strict=True)
     ]
-    points = [_newest(series) for series in each]
-    a, b = each
+    points = [_newest(series) for series in both]
+    a, b = both
     if common and a is not None and b is not None:
         points = list(_at_common_step(a, b) or points)
-    found: list[Measurement | None] = []
-    for series, point in zip(each, points, strict=True):
+    measurements: list[Measurement | None] = []
+    for series, point in zip(both, points, strict=True):
         if series is None or point is None:
-            found.append(None)
+            measurements.append(None)
         else:
-            found.append(Measurement(point[1], series.run, point[0], key))
-    return found[0], found[1]
+            measurements.append(Measurement(point[1], series.run, point[0], key))
+    return measurements[0], measurements[1]
 
 
 def _row(
     words: str, numbers: _Numbers, sides: tuple[Side, Side], until: tuple[int | None, int | None]
 ) -> Difference:
-    """The only maker of a row of numbers: '–' in the place of one that is not of its side."""
-    each = zip(sides, numbers, until, strict=True)
-    reasons = [side.reason_against(one, words, step) for side, one, step in each]
-    name = next(one.source[1] for one in numbers if one is not None)
-    a, b = (None if why else one for one, why in zip(numbers, reasons, strict=True))
+    """Make a row of numbers, with '–' for a number that does not belong to its side."""
+    triples = zip(sides, numbers, until, strict=True)
+    reasons = [side.reason_against(measurement, words, step) for side, measurement, step in triples]
+    name = next(measurement.source[1] for measurement in numbers if measurement is not None)
+    a, b = (None if why else measurement for measurement, why in zip(numbers, reasons, strict=True))
     percent = name in _PERCENT or name.startswith("active_")
     change, where = "", ""
     if a is not None and b is not None:
@@ -294,13 +306,16 @@ def _row(
         where = f"A {a.step:,} · B {b.step:,}" if a.step != b.step else f"step {a.step:,}"
     elif (only := a or b) is not None:
         where = f"{'A' if b is None else 'B'} {only.step:,}"
-    texts = [NONE if one is None else _number(one.value, percent) for one in (a, b)]
+    texts = [
+        NONE if measurement is None else _number(measurement.value, percent)
+        for measurement in (a, b)
+    ]
     why = next(filter(None, reasons), "")
     return Difference(words, texts[0], texts[1], change, where, (a, b), why)
 
 
 def _at_common_step(a: Series, b: Series) -> tuple[tuple[int, float], tuple[int, float]] | None:
-    """Step and value of each at the newest step that both have; None where there is none."""
+    """Return step and value of each at the newest step of both; None if there is none."""
     both = np.intersect1d(a.steps[np.isfinite(a.values)], b.steps[np.isfinite(b.values)])
     if not both.size:
         return None
@@ -309,7 +324,7 @@ def _at_common_step(a: Series, b: Series) -> tuple[tuple[int, float], tuple[int,
 
 
 def _newest(series: Series | None) -> tuple[int, float] | None:
-    """Step and value at its newest step; None where it has nothing."""
+    """Return step and value at its newest step; None if there is nothing."""
     if series is None:
         return None
     last = np.flatnonzero(np.isfinite(series.values))[-1:]
@@ -317,9 +332,9 @@ def _newest(series: Series | None) -> tuple[int, float] | None:
 
 
 def _at(series: Series, step: int) -> float:
-    """The newest finite value of this step."""
-    found = series.values[(series.steps == step) & np.isfinite(series.values)]
-    return float(found[-1])
+    """Return the newest finite value of this step."""
+    values = series.values[(series.steps == step) & np.isfinite(series.values)]
+    return float(values[-1])
 
 
 def _number(value: float, percent: bool) -> str:

@@ -1,4 +1,4 @@
-"""What a panel shows, as plain data: the screen, the figures, the exported numbers are made of it.
+"""What a panel shows, as plain data for the screen, for figures and for exported numbers.
 
 A panel returns a `Scene`; `dgn_viewer.plots` draws it with pyqtgraph, `figures` with matplotlib,
 and the data export writes it as CSV or NPZ, so that all of them show the same numbers.
@@ -18,8 +18,8 @@ from dgn_engine.protocol.watching import ProbeExamples
 
 Array = NDArray[Any]
 
-# Names and labels may set mathematics between dollars, Greek as itself: 'trace $K^V$', '$ρ_i$';
-# `typeset` reads it for the screen, matplotlib's mathtext for figures.
+# Names and labels may contain mathematics between dollars, with plain Greek letters: 'trace $K^V$',
+# '$ρ_i$'; `typeset` parses it for the screen, matplotlib's mathtext for figures.
 
 # One meaning, one colour; resolved by `theme` for light, dark and paper.
 Role = Literal[
@@ -50,14 +50,14 @@ MarkKind = Literal[
 
 @dataclass(frozen=True)
 class Subjects:
-    """What stands along an axis: things of one kind ('layer', 'unit', 'example'), counted from 0.
+    """Things of one kind along an axis ('layer', 'unit', 'example'), counted from 0.
 
-    `ids[i]` is at `first + i * pitch` and `wide` across, in data units. Who declares them takes
-    part in all links: what is under the cursor is lit wherever it stands (`scene.selection`).
+    `ids[i]` is at `first + i * pitch` and `wide` across, in data units. An axis with subjects is
+    linked: what is under the cursor is highlighted wherever it appears (`scene.selection`).
     """
 
     kind: str
-    ids: range | tuple[int, ...]  # a range is compared at once, however long it is
+    ids: range | tuple[int, ...]  # a range compares in constant time
     first: float = 0.0
     pitch: float = 1.0
     wide: float = 1.0
@@ -65,17 +65,17 @@ class Subjects:
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis: what it measures, in which unit, and how far it reaches (None: as the data do)."""
+    """An axis: its label, unit and scale, and its limits (None: those of the data)."""
 
     label: str = ""
     unit: str = ""
     log: bool = False
-    by_span: bool = False  # `spanning_axis` chose linear or logarithmic, and chooses again
+    by_span: bool = False  # `spanning_axis` chose linear or logarithmic, and may choose again
     limits: tuple[float, float] | None = None
-    ticks: tuple[tuple[float, str], ...] | None = None  # None: chosen by the drawer
-    lines: tuple[float, ...] = ()  # thin lines across the chart: boundaries of classes
-    places: bool = False  # its ticks are names of places, between which there is nothing
-    epoch: int | None = None  # of an axis of steps: how many an epoch takes, 0 where not known
+    ticks: tuple[tuple[float, str], ...] | None = None  # None: chosen when it is drawn
+    lines: tuple[float, ...] = ()  # thin lines across the chart: class boundaries
+    places: bool = False  # its ticks name places with nothing in between
+    epoch: int | None = None  # steps per epoch of an axis of steps, 0 if unknown
     subjects: Subjects | None = None
 
 
@@ -90,12 +90,12 @@ class Curve:
     dash: Dash = "solid"
     thick: bool = False
     marker: bool = False
-    ring: bool = False  # its markers are rings, around those of another curve
-    faint: bool = False  # the raw values behind a smoothed line: thin, pale, without a name
-    smoothed: float = 0.0  # the weight of the past; drawn, but neither read out nor exported
-    segments: bool = False  # lines between any two points, NaN after each: drawn, not read out
-    filled: bool = False  # (x, y) is the outline of an area that is filled pale, without a line
-    layer: int | None = None  # that all of it is of
+    ring: bool = False  # markers are rings around those of another curve
+    faint: bool = False  # raw values behind a smoothed line: thin, pale, unnamed
+    smoothed: float = 0.0  # weight of the past; drawn, but not read out or exported
+    segments: bool = False  # separate lines with NaN after each: drawn, not read out
+    filled: bool = False  # (x, y) outlines an area filled pale, without a line
+    layer: int | None = None  # that the curve belongs to
 
 
 @dataclass(frozen=True)
@@ -113,17 +113,17 @@ class Matrix:
     row_labels: tuple[str, ...] = ()  # shown on hover, one per row
     column_labels: tuple[str, ...] = ()
     dead_columns: tuple[int, ...] = ()  # drawn hatched
-    tile: tuple[int, int] | None = None  # a montage: size of a tile; one empty pixel between two
+    tile: tuple[int, int] | None = None  # of a montage: tile size; one empty pixel between tiles
     scale: str = ""  # how the values are normalised: 'unit diagonal', 'as computed'
     estimated: bool = False  # drawn with a hatched corner
-    error: Array | None = None  # of an estimate one standard error of each entry, where it is known
-    # Whether there are values below `low`, above `high`: arrows on the bar.
+    error: Array | None = None  # standard error of each entry of an estimate, if known
+    # Values exist below `low`, above `high`: arrows on the bar.
     beyond: tuple[bool, bool] = (False, False)
-    # Which probe examples the rows and columns are (of a montage: the tiles); empty: not examples.
+    # Probe examples in the rows and columns (of a montage: the tiles); empty: not examples.
     row_examples: tuple[int, ...] = ()
     column_examples: tuple[int, ...] = ()
-    layer: int | None = None  # that it is of, where not of the whole network
-    of_compared: bool = False  # it is of B
+    layer: int | None = None  # that the matrix belongs to; None: the whole network
+    of_compared: bool = False  # it shows B
 
 
 @dataclass(frozen=True)
@@ -133,58 +133,58 @@ class Mark:
     x: float  # its step
     label: str
     kind: MarkKind = "swap"
-    sentence: str = ""  # all of it, as the event says it
-    time: str = field(default="", compare=False)  # of the day, where it was seen happening
+    sentence: str = ""  # the event's full sentence
+    time: str = field(default="", compare=False)  # time of day, if it was seen live
 
 
 @dataclass(frozen=True)
 class Chart:
     """One pair of axes: curves or one matrix."""
 
-    key: str  # stable while the panel lives, so that zoom and items are kept
+    key: str  # stable for the panel's lifetime, to keep zoom and items
     title: str
     x: Axis
     y: Axis
     curves: tuple[Curve, ...] = ()
     matrix: Matrix | None = None
     marks: tuple[Mark, ...] = ()
-    cursor: float | None = None  # of a chart over steps: the step that is looked back at
-    delta: tuple[float, ...] = ()  # of a chart over steps: marked steps, at most two
+    cursor: float | None = None  # over steps only: the step looked back at
+    delta: tuple[float, ...] = ()  # over steps only: marked steps, at most two
     row: int = 0
     column: int = 0
     row_span: int = 1
     column_span: int = 1
     square: bool = False  # one datum, one square
     small: bool = False  # an overview: no axis labels, no ticks
-    chosen: bool = False  # outlined: the one that is shown large
+    chosen: bool = False  # outlined: the one shown large
     click: tuple[str, str] | None = None  # clicking sets this option of the panel to this value
     pick: str = ""  # clicking a column of the matrix sets this option to the column's index
-    narrow: tuple[int, int, int, int] | None = None  # row, column, spans where room is narrow
-    named_above: bool = False  # in figures curves are named above it, not at their ends
-    pictures: ProbeExamples | None = None  # drawn beside the rows, which are examples of these
+    narrow: tuple[int, int, int, int] | None = None  # row, column, spans in narrow space
+    named_above: bool = False  # in figures, name curves above it, not at their ends
+    pictures: ProbeExamples | None = None  # drawn beside the rows, which are these examples
 
     @property
     def timed(self) -> bool:
-        """Whether it is drawn over steps, and so has a lane of events below it."""
+        """True for a chart over steps, which has a lane of events below it."""
         return self.x.epoch is not None
 
 
 @dataclass(frozen=True)
 class Fact:
-    """A number or word shown above the charts: 'ν' '12.4'."""
+    """A number or word above the charts: 'ν' '12.4'."""
 
     name: str
     value: str
-    about: str = ""  # tooltip: the formula and its place
+    about: str = ""  # tooltip: formula or meaning
 
 
 @dataclass(frozen=True)
 class Scene:
-    """All that a panel shows at one moment."""
+    """Everything a panel shows at one moment."""
 
     charts: tuple[Chart, ...]
     facts: tuple[Fact, ...] = ()
-    step: int = 0  # the step that the data belong to
+    step: int = 0  # step of the data
     note: str = ""  # one muted line below: normalisation, ridge, definition
 
 
@@ -192,7 +192,7 @@ class Scene:
 class Empty:
     """Nothing to show, and why: what will appear and when, or which regime shows it.
 
-    `kind`: a short id of the reason where a panel has several: 'no-gates'.
+    `kind`: a short id of the reason if a panel has several: 'no-gates'.
     """
 
     reason: str
@@ -203,14 +203,14 @@ Shown = Scene | Empty
 
 
 def with_matrix(chart: Chart, **changes: Any) -> Chart:
-    """The chart with these fields of its matrix changed; as it is where it has none."""
+    """Change fields of the chart's matrix; without a matrix, return the chart unchanged."""
     if chart.matrix is None:
         return chart
     return replace(chart, matrix=replace(chart.matrix, **changes))
 
 
 def finite_range(values: Array) -> tuple[float, float]:
-    """Smallest and largest finite value; (0, 0) where there is none."""
+    """Return the smallest and largest finite value; (0, 0) if there is none."""
     finite = values[np.isfinite(values)]
     if finite.size == 0:
         return 0.0, 0.0
@@ -218,7 +218,7 @@ def finite_range(values: Array) -> tuple[float, float]:
 
 
 def reach_of(values: Array) -> float:
-    """The largest finite size; 1 where there is none above 0."""
+    """Return the largest finite magnitude; 1 if there is none above 0."""
     return max(map(abs, finite_range(values))) or 1.0
 
 
@@ -227,14 +227,17 @@ _PLAIN = (str, float, int, bool, type(None))
 
 @cache
 def _field_names(kind: type) -> tuple[str, ...] | None:
-    """Of a dataclass; None for other types. Scenes are compared at each drawing."""
+    """Return the field names of a dataclass, None for other types.
+
+    Cached, since scenes are compared on every drawing.
+    """
     if not dataclasses.is_dataclass(kind):
         return None
-    return tuple(one.name for one in dataclasses.fields(kind))
+    return tuple(field_.name for field_ in dataclasses.fields(kind))
 
 
 def same(one: object, other: object) -> bool:
-    """Equality that looks into arrays and takes NaN for equal to NaN."""
+    """Return whether two objects are equal, looking into arrays, with NaN equal to NaN."""
     if one is other:
         return True
     if type(one) is not type(other):

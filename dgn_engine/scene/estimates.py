@@ -1,4 +1,4 @@
-"""How an estimate looks: a hatched corner, errors under the cursor, ± in facts and notes."""
+"""Estimates on display: a hatched corner, errors under the cursor, ± in facts and notes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dgn_engine.text.written_numbers import number, plus_minus
 
 
 def marked(chart: Chart, reading: Reading, name: str, error: str = "") -> Chart:
-    """The chart of the array `name` with its errors, where the reading has any: it is an estimate.
+    """Mark the chart of the array `name` as an estimate if the reading has errors for it.
 
-    `error`: the array that has the errors of what is drawn, unless that is `name` itself.
+    `error`: the array with the errors of what is drawn, if not those of `name`.
     """
     if f"{name}_error" not in reading.arrays:
         return chart
@@ -21,7 +21,7 @@ def marked(chart: Chart, reading: Reading, name: str, error: str = "") -> Chart:
 
 
 def mean_in_words(values: Array, errors: Array | None) -> str:
-    """The mean of some entries; its standard error is at most the mean of theirs."""
+    """Format the mean of some entries; its standard error is at most the mean of theirs."""
     if not values.size:
         return "–"
     mean = float(values.mean())
@@ -31,15 +31,15 @@ def mean_in_words(values: Array, errors: Array | None) -> str:
 
 
 def estimate_note(*readings: Reading) -> str:
-    """What the hatched corner means; nothing where every reading is exact."""
+    """Explain the hatched corner; '' if every reading is exact."""
     error = max((reading.error for reading in readings), default=0.0)
     if not error > 0.0:
         return ""
     share = number(100 * error, 2)
-    return f"Hatched corner: an estimate, one standard error ± {share} % of the kernel."
+    return f"Hatched corner: estimated, standard error ± {share} % of the kernel."
 
 
 def errors_of(reading: Reading, name: str) -> Array | None:
-    """One standard error of each entry of an array, where it is an estimate."""
-    found = reading.arrays.get(f"{name}_error")
-    return None if found is None else np.asarray(found)
+    """Return one standard error of each entry of an array; None if it is exact."""
+    errors = reading.arrays.get(f"{name}_error")
+    return None if errors is None else np.asarray(errors)

@@ -1,4 +1,4 @@
-"""What is told of one or two probe examples under the cursor: pictures, gates, shared paths."""
+"""The readout of one or two probe examples under the cursor: pictures, gates, shared paths."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from dgn_engine.scene.run_text import is_conv, layers_in
 from dgn_engine.scene.typeset import plain
 from dgn_engine.text.written_numbers import number
 
-EXACT = 1e6  # paths that are counted one by one; of more four digits are told
+EXACT = 1e6  # paths shown as a whole number; above, in four digits
 
 
 @dataclass(frozen=True)
 class ShownExample:
-    """One probe example: its place in the set (from 0), its name, and its picture.
+    """One probe example: its index in the set, its name, and its picture.
 
     `image` (H, W) or (H, W, 3) uint8; `point`: (x, y) of two-dimensional data among all `points`
-    (n, 2); `why`: in a few words, why there is neither.
+    (n, 2); `why`: briefly, why there is neither.
     """
 
     place: int
@@ -41,8 +41,10 @@ class ShownExample:
 
 @dataclass(frozen=True)
 class GateRows:
-    """The gates of one layer for the examples: `rows` (1 or 2, w) in [0, 1]; `agree` (w,) where
-    both are open or both closed, None where that cannot be told."""
+    """The gates of one layer for the examples.
+
+    `rows` (1 or 2, w) in [0, 1]; `agree` (w,): both open or both closed, None if unknown.
+    """
 
     name: str
     rows: Array
@@ -52,7 +54,7 @@ class GateRows:
 
 @dataclass(frozen=True)
 class ExampleReadout:
-    """Everything about the examples under the cursor; `lines` say values and counts."""
+    """Everything about the examples under the cursor; `lines` are values and counts."""
 
     examples: tuple[ShownExample, ...]
     gates: tuple[GateRows, ...] = ()
@@ -60,46 +62,48 @@ class ExampleReadout:
 
     @property
     def in_words(self) -> str:
-        """For a screen reader, in one breath."""
-        named = " and ".join(one.name for one in self.examples)
+        """The readout as one text, for a screen reader."""
+        names = " and ".join(example.name for example in self.examples)
         gates = (f"{rows.name}: {rows.words}" for rows in self.gates if rows.words)
-        return ". ".join((named, *map(plain, self.lines), *gates)) + "."
+        return ". ".join((names, *map(plain, self.lines), *gates)) + "."
 
 
 def example_readout(view: View, chart: Chart, x: float, y: float) -> ExampleReadout | None:
-    """What is told at (x, y) of a chart of a panel that was drawn with this view; None where no
-    probe example is."""
+    """Return the readout at (x, y) of a chart; None if there is no probe example.
+
+    `view`: the view that the panel was drawn from.
+    """
     places = selection_at(chart, x, y).examples
     if view.pictures is None or chart.matrix is None or not places:
         return None
-    told = describe(chart, x, y)
-    named = 2 if chart.matrix.column_examples else 1
-    shown = tuple(shown_example(view.pictures, place) for place in places)
-    seen = (compared_view(view) or view) if chart.matrix.of_compared else view
-    gates, missing = gate_rows(seen, places, chart.matrix.layer)
-    value = ": ".join(told[named:])
-    lines = [f"{chart.title}: {value}" if named == 2 else value] if value else []
+    description = describe(chart, x, y)
+    label_lines = 2 if chart.matrix.column_examples else 1
+    shown_examples = tuple(shown_example(view.pictures, place) for place in places)
+    owner_view = (compared_view(view) or view) if chart.matrix.of_compared else view
+    gates, missing = gate_rows(owner_view, places, chart.matrix.layer)
+    value = ": ".join(description[label_lines:])
+    lines = [f"{chart.title}: {value}" if label_lines == 2 else value] if value else []
     if len(places) == 2 and chart.matrix.layer is None:
-        lines.extend(shared_paths(seen, places, chart))
+        lines.extend(shared_paths(owner_view, places, chart))
     lines.extend(filter(None, (*missing, view.pictures.missing)))
-    return ExampleReadout(shown, gates, tuple(lines))
+    return ExampleReadout(shown_examples, gates, tuple(lines))
 
 
 def shown_example(pictures: ProbeExamples, place: int) -> ShownExample:
-    """One example of the set by its place."""
-    known = pictures.probe_set
-    label = known.labels[place]
-    kind = known.class_names[label] if label < len(known.class_names) else str(label)
-    own = place >= len(known.labels) - known.drawn
-    name = f"example {place}, drawn" if own else f"example {place}, class {kind}"
-    row = f"no. {known.indices[place]:,} of the training data"
-    detail = "your own: it has no label" if own else row
+    """Return one example of the set by its index."""
+    probe_set = pictures.probe_set
+    label = probe_set.labels[place]
+    kind = probe_set.class_names[label] if label < len(probe_set.class_names) else str(label)
+    is_drawn = place >= len(probe_set.labels) - probe_set.drawn
+    name = f"example {place}, drawn" if is_drawn else f"example {place}, class {kind}"
+    origin = f"training example {probe_set.indices[place]:,}"
+    detail = "your own, without a label" if is_drawn else origin
     images, vectors = pictures.images, pictures.vectors
     if images is not None:
         return ShownExample(place, name, detail, images[place])
     if vectors is None:
         return ShownExample(place, name, detail, why="no picture")
-    varying = np.flatnonzero(np.ptp(vectors, axis=0) > 0)  # plane data have a constant beside
+    varying = np.flatnonzero(np.ptp(vectors, axis=0) > 0)  # plane data have a constant column too
     if len(varying) != 2:
         return ShownExample(place, name, detail, why=f"{vectors.shape[1]:,} numbers")
     points = vectors[:, varying]
@@ -112,26 +116,30 @@ def shown_example(pictures: ProbeExamples, place: int) -> ShownExample:
 def gate_rows(
     view: View, places: tuple[int, ...], layer: int | None
 ) -> tuple[tuple[GateRows, ...], tuple[str, ...]]:
-    """The gates of these examples in one layer, or (None) in all, and what is missing, in words."""
+    """Return the gates of these examples in one layer (None: all), and what is missing."""
     reading = view.readings.get("gates")
     if reading is None:
-        return (), ("Gate maps shows their gates: open it.",)
+        return (), ("Open Gate maps to see their gates.",)
     if reading.absent or "labels" not in reading.arrays:
-        return (), ("Their gates are not read in this regime.",)
+        return (), ("This regime has no gates for them.",)
     rows = example_rows(view, reading.arrays["labels"])
     if any(place not in rows for place in places):
-        return (), ("Their gates were read of fewer examples.",)
-    at = [rows.index(place) for place in places]
-    wanted = layers_in(reading.arrays, "layer")
-    found = [_rows_of(view, reading, one, at) for one in wanted if layer in (None, one)]
-    behind = (f"Gates of step {reading.step:,}.",) if reading.step != _newest(view) else ()
-    return tuple(found), behind
+        return (), ("Gates were read on fewer examples.",)
+    rows_read = [rows.index(place) for place in places]
+    layers = layers_in(reading.arrays, "layer")
+    result = [
+        _rows_of(view, reading, read_layer, rows_read)
+        for read_layer in layers
+        if layer in (None, read_layer)
+    ]
+    step_note = (f"Gates from step {reading.step:,}.",) if reading.step != _newest(view) else ()
+    return tuple(result), step_note
 
 
 def _newest(view: View) -> int:
-    """The step of the newest reading that a pair is told of."""
-    found = [view.readings[name].step for name in ("gates", "overlap") if name in view.readings]
-    return max(found, default=0)
+    """Return the step of the newest reading that a pair's readout uses."""
+    steps = [view.readings[name].step for name in ("gates", "overlap") if name in view.readings]
+    return max(steps, default=0)
 
 
 def _rows_of(view: View, reading: Reading, layer: int, at: list[int]) -> GateRows:
@@ -150,8 +158,10 @@ def _rows_of(view: View, reading: Reading, layer: int, at: list[int]) -> GateRow
 
 
 def shared_paths(view: View, places: tuple[int, ...], chart: Chart) -> tuple[str, ...]:
-    """'Shared active paths: 120 of 400 and 350'; nothing where Λ is no number of paths, or is not
-    read."""
+    """Return 'Shared active paths: 120 of 400 and 350'.
+
+    Empty if Λ is not a number of paths, or was not read.
+    """
     reading = view.readings.get("overlap")
     if reading is None or reading.absent or "paths" not in reading.arrays:
         return ()
@@ -159,17 +169,17 @@ def shared_paths(view: View, places: tuple[int, ...], chart: Chart) -> tuple[str
     if any(place not in rows for place in places):
         return ()
     a, b = (rows.index(place) for place in places)
-    own = reading.arrays["paths"]
+    counts = reading.arrays["paths"]
     cosine = float(reading.arrays["active"][a, b])
-    shared = 0.0 if math.isnan(cosine) else cosine * math.sqrt(float(own[a]) * float(own[b]))
-    words = f"Shared active paths: {_count(shared)} of {_count(own[a])} and {_count(own[b])}"
+    shared = 0.0 if math.isnan(cosine) else cosine * math.sqrt(float(counts[a]) * float(counts[b]))
+    words = f"Shared active paths: {_count(shared)} of {_count(counts[a])} and {_count(counts[b])}"
     kernel = chart.matrix.name if chart.matrix is not None else ""
-    late = f" (step {reading.step:,})" if kernel not in ("active", "sensitive") else ""
-    return (words + late,)
+    step_note = f" (step {reading.step:,})" if kernel not in ("active", "sensitive") else ""
+    return (words + step_note,)
 
 
 def _count(paths: float) -> str:
-    """A whole number, or four digits of one that has more than six."""
+    """Format a whole number, or four digits of one with more than six."""
     if paths < EXACT:
         return f"{round(paths):,}"
     digits, _, power = f"{paths:.3e}".partition("e")

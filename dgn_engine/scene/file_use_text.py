@@ -1,4 +1,4 @@
-"""What can be done with a file, in words: on the zones of a drop and on the page of the file."""
+"""The uses of a file in words, for the drop zones and for the page of the file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dgn_engine.protocol.files import FileListed, FileUseCheck, Purpose
 
 @dataclass(frozen=True)
 class FileUse:
-    """One use: what it is called, where the file goes, what will happen, and its button."""
+    """One use: its title, where the file goes, what happens, and its button."""
 
     purpose: Purpose
     title: str
@@ -24,8 +24,8 @@ USES = (
         "gates",
         "Copy its gates",
         "into the feature network (FL)",
-        "The regime becomes FL: the gates are those of the file and stand still, the value "
-        "network learns with them.",
+        "Switches to FL: the gates come from the file and stay fixed while the value network "
+        "learns with them.",
         "Copy gates (FL)",
         "lock",
     ),
@@ -33,32 +33,31 @@ USES = (
         "weights",
         "Copy its weights",
         "into the value network",
-        "Training goes on from the weights of the file; the gates stay as they are.",
+        "Training continues from the file's weights; the gates stay the same.",
         "Copy weights",
         "layers",
     ),
     FileUse(
         "compare",
         "Compare",
-        "beside the current run",
-        "Opened as B: gates, overlap and spectra of both on the same examples. The run goes on.",
+        "with the current run",
+        "Opens as B: gates, overlap and spectra of both on the same examples. The run keeps going.",
         "Compare",
         "panels",
     ),
     FileUse(
         "network",
-        "Open as a network",
-        "in the place of the run",
-        "Every panel shows the network of the file as it is. Nothing is trained; the current "
-        "run ends.",
-        "Open as a network",
+        "Open on its own",
+        "ends the current run",
+        "Every panel shows the file's network. Nothing is trained, and the current run ends.",
+        "Open on its own",
         "search",
     ),
 )
 
 
 def offer_of(listed: FileListed, purpose: Purpose) -> FileUseCheck:
-    """Whether the file can be used so, and the layers that it would go to."""
+    """Return whether the file can be used this way, and the layers it would go to."""
     if purpose == "gates":
         return FileUseCheck(listed.fits, listed.verdict, listed.matches, listed.with_biases)
     if purpose == "weights":
@@ -67,7 +66,7 @@ def offer_of(listed: FileListed, purpose: Purpose) -> FileUseCheck:
 
 
 def first_use(listed: FileListed) -> Purpose:
-    """What it was opened for, else the first use that is possible, else one with other data."""
+    """Return what it was opened for, else the first possible use, else 'network'."""
     if listed.purpose:
         return listed.purpose
     possible = (use.purpose for use in USES if offer_of(listed, use.purpose).fits)

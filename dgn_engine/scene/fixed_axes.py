@@ -10,17 +10,17 @@ from dgn_engine.scene.elements import Chart, Scene, finite_range, with_matrix
 
 
 def with_fixed_axes(scenes: Sequence[Scene]) -> list[Scene]:
-    """These scenes with axes that reach as far as those of all of them together.
+    """Give these scenes axes that cover the data of all of them.
 
-    Charts are told apart by their keys. Colours of a matrix that is in several scenes reach from
-    its least `low` to its greatest `high`.
+    Charts are matched by key. The colours of a matrix in several scenes range from its smallest
+    `low` to its largest `high`.
     """
-    known: dict[str, list[Chart]] = {}
+    charts_by_key: dict[str, list[Chart]] = {}
     for scene in scenes:
         for chart in scene.charts:
-            known.setdefault(chart.key, []).append(chart)
-    reaches = {key: _reach(charts) for key, charts in known.items()}
-    colours = {key: _colours(charts) for key, charts in known.items()}
+            charts_by_key.setdefault(chart.key, []).append(chart)
+    reaches = {key: _reach(charts) for key, charts in charts_by_key.items()}
+    colours = {key: _colours(charts) for key, charts in charts_by_key.items()}
     return [
         replace(scene, charts=tuple(_fixed(chart, reaches, colours) for chart in scene.charts))
         for scene in scenes
@@ -28,8 +28,8 @@ def with_fixed_axes(scenes: Sequence[Scene]) -> list[Scene]:
 
 
 def _reach(charts: Sequence[Chart]) -> tuple[Range, Range]:
-    found = [chart_range(chart) for chart in charts]
-    return _union([x for x, _ in found]), _union([y for _, y in found])
+    ranges = [chart_range(chart) for chart in charts]
+    return _union([x for x, _ in ranges]), _union([y for _, y in ranges])
 
 
 def _union(ranges: Sequence[Range]) -> Range:
@@ -46,8 +46,8 @@ def _fixed(
 ) -> Chart:
     ends, matrix = colours[chart.key], chart.matrix
     if matrix is not None and ends is not None:
-        least, greatest = finite_range(matrix.values)
-        beyond = matrix.beyond[0] and least < ends[0], matrix.beyond[1] and greatest > ends[1]
+        smallest, largest = finite_range(matrix.values)
+        beyond = matrix.beyond[0] and smallest < ends[0], matrix.beyond[1] and largest > ends[1]
         return with_matrix(chart, low=ends[0], high=ends[1], beyond=beyond)
     x, y = reaches[chart.key]
     return replace(chart, x=replace(chart.x, limits=x), y=replace(chart.y, limits=y))

@@ -1,6 +1,6 @@
-"""The gates of A against those of B, from what two readings of the gates hold.
+"""The gates of A against those of B, computed from two readings of gates.
 
-The engine compares networks, gate by gate; where one of the two is a recorded step there is no
+The engine compares networks gate by gate; where one of the two is a recorded step there is no
 network, and the recorded gates are compared. `docs/kernels.md` has the definitions.
 """
 
@@ -13,8 +13,8 @@ from dgn_engine.protocol.training import LayerInfo
 
 AGREEMENT = "agreement"
 MEANS = "means over positions"  # the fact 'differences' where no layer has single gates
-_NO_LAYER = "No gate layer of A and B has the same shape."
-_OTHER_EXAMPLES = "The gates of A and of B were read on different probe examples."
+_NO_LAYER = "A and B have no gate layers of the same shape."
+_OTHER_EXAMPLES = "The gates of A and B were read on different probe examples."
 
 
 def gate_agreement(
@@ -22,18 +22,23 @@ def gate_agreement(
     theirs: Reading | None,
     layers: tuple[tuple[LayerInfo, ...], tuple[LayerInfo, ...]],
 ) -> Reading:
-    """The reading that the probe 'agreement' would make, as far as recorded gates say it.
+    """Return the reading of the probe 'agreement', as far as recorded gates allow it.
 
-    `ours`, `theirs`: readings of 'gates' of A and B; `layers`: of their networks. Arrays: `equal`
-    and `chance` (L,), NaN where a layer cannot be compared or is a convolution, of which a reading
-    holds the mean over positions; `difference_{l}` (n, w), A - B, of those means for a
-    convolution. Scalars: `equal` over all gates that are compared, `equal_{l}`. Its step is that of
-    A, as in every panel: the name of B says the other.
+    Args:
+        ours: Reading of 'gates' of A.
+        theirs: Reading of 'gates' of B.
+        layers: Gate layers of A and of B.
+
+    Returns:
+        A reading at the step of A. Arrays: `equal` and `chance` (L,), NaN for a layer that cannot
+        be compared and for a convolution, whose reading has means over positions;
+        `difference_{l}` (n, w), A - B, of these means for a convolution. Scalars: `equal` over all
+        gates compared, `equal_{l}`.
     """
     for reading, name in ((ours, "A"), (theirs, "B")):
         if reading is None or reading.absent:
             why = "not read yet." if reading is None else reading.absent
-            return _absent(f"The gates of {name}: {why}")
+            return _absent(f"Gates of {name}: {why}")
     assert ours is not None
     assert theirs is not None
     if not np.array_equal(ours.arrays["labels"], theirs.arrays["labels"]):
@@ -42,22 +47,22 @@ def gate_agreement(
     equal, chance = np.full(count, np.nan), np.full(count, np.nan)
     arrays: dict[str, Array] = {"labels": ours.arrays["labels"], "equal": equal, "chance": chance}
     scalars: dict[str, float] = {}
-    agreeing = gates = 0
+    equal_gates = gates = 0
     means = False
-    for layer, (mine, other) in enumerate(zip(*layers, strict=False)):
+    for layer, (layer_a, layer_b) in enumerate(zip(*layers, strict=False)):
         name = f"layer_{layer}"
-        if (mine.kind, mine.shape) != (other.kind, other.shape):
+        if (layer_a.kind, layer_a.shape) != (layer_b.kind, layer_b.shape):
             continue
         if name not in ours.arrays or name not in theirs.arrays:
             continue
         a, b = ours.arrays[name], theirs.arrays[name]
-        if mine.kind == "conv":
+        if layer_a.kind == "conv":
             means = True
             arrays[f"difference_{layer}"] = a.astype(np.float32) - b
             continue
         a_open, b_open = a >= 0.5, b >= 0.5
         same = a_open == b_open
-        agreeing, gates = agreeing + int(same.sum()), gates + same.size
+        equal_gates, gates = equal_gates + int(same.sum()), gates + same.size
         equal[layer] = scalars[f"equal_{layer}"] = float(same.mean())
         p, q = a_open.mean(axis=0), b_open.mean(axis=0)
         chance[layer] = float((p * q + (1 - p) * (1 - q)).mean())
@@ -65,7 +70,7 @@ def gate_agreement(
     if not any(name.startswith("difference_") for name in arrays):
         return _absent(_NO_LAYER)
     if gates:
-        scalars["equal"] = agreeing / gates
+        scalars["equal"] = equal_gates / gates
     facts = {"differences": MEANS} if means else {}
     return Reading(AGREEMENT, ours.step, arrays=arrays, scalars=scalars, facts=facts)
 

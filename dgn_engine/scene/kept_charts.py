@@ -1,6 +1,6 @@
-"""Settings of charts as plain JSON: in the user's settings and in session files.
+"""Chart settings as plain JSON, in the user's settings and in session files.
 
-A session file may come from a stranger: what makes no sense is left out.
+A session file may come from a stranger: invalid values are dropped.
 """
 
 from __future__ import annotations
@@ -21,25 +21,29 @@ _RAMPS = ("", *get_args(Ramp))
 
 
 def charts_as_json(settings: Mapping[str, ChartSettings]) -> dict[str, Any]:
-    """Chart key → what is not as it is by default."""
-    return {key: _as_json(one) for key, one in settings.items() if one != PLAIN}
+    """Return the settings that differ from the defaults, by chart key."""
+    return {
+        key: _as_json(chart_settings)
+        for key, chart_settings in settings.items()
+        if chart_settings != PLAIN
+    }
 
 
 def charts_of_json(untrusted: Any) -> dict[str, ChartSettings]:
-    """The settings that make sense; nothing is raised."""
+    """Return the valid settings; nothing is raised."""
     if not isinstance(untrusted, dict):
         return {}
-    found = {
-        key: _of_json(one)
-        for key, one in list(untrusted.items())[:_MOST]
-        if _is_name(key) and isinstance(one, dict)
+    parsed = {
+        key: _of_json(entry)
+        for key, entry in list(untrusted.items())[:_MOST]
+        if _is_name(key) and isinstance(entry, dict)
     }
-    return {key: one for key, one in found.items() if one != PLAIN}
+    return {key: entry for key, entry in parsed.items() if entry != PLAIN}
 
 
 def _as_json(one: ChartSettings) -> dict[str, Any]:
     minus, colours = one.minus, one.colours
-    every = {
+    entries = {
         "last": one.last or None,
         "log_x": one.log_x or None,
         "log_y": one.log_y,
@@ -50,7 +54,7 @@ def _as_json(one: ChartSettings) -> dict[str, Any]:
         "ramp": colours.ramp or None,
         "minus": None if minus is None else [minus.chart, minus.option, minus.value],
     }
-    return {name: value for name, value in every.items() if value is not None}
+    return {name: value for name, value in entries.items() if value is not None}
 
 
 def _of_json(tree: dict[str, Any]) -> ChartSettings:

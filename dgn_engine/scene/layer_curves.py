@@ -1,4 +1,4 @@
-"""Charts over steps and over layers: curves, a row for each layer, an overview of each."""
+"""Charts over steps and over layers: curves, a row per layer, an overview of each."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def recorded_curve(
     if series is None or not series.steps.size:
         return ()
     values = series.values if scale == 1.0 else scale * series.values
-    alone = bool(series.steps.size == 1)
-    return (Curve(name, series.steps, values, role, dash, thick=thick, marker=alone),)
+    single = bool(series.steps.size == 1)
+    return (Curve(name, series.steps, values, role, dash, thick=thick, marker=single),)
 
 
 def chart_over_steps(
@@ -53,7 +53,7 @@ def chart_over_steps(
     column: int = 0,
     log: bool = False,
 ) -> Chart:
-    """Return the chart of curves over steps that stands beside what is drawn of a reading."""
+    """Return the chart of curves over steps, placed beside the charts of a reading."""
     return Chart(
         key="over_steps",
         title=title,
@@ -67,14 +67,14 @@ def chart_over_steps(
 
 
 def chosen_layers(count: int) -> tuple[int, ...]:
-    """At most `MOST` of so many layers, evenly from the first to the last."""
+    """Return at most `MOST` of `count` layers, evenly from the first to the last."""
     if count <= MOST:
         return tuple(range(count))
-    return tuple(round(place * (count - 1) / (MOST - 1)) for place in range(MOST))
+    return tuple(round(index * (count - 1) / (MOST - 1)) for index in range(MOST))
 
 
 def layers_note(count: int) -> str:
-    """Which layers have a line over steps, where that is not all of them; 1-based."""
+    """Return which layers have a line over steps (1-based), if not all of them do."""
     if count <= MOST:
         return ""
     named = ", ".join(str(layer + 1) for layer in chosen_layers(count))
@@ -84,22 +84,24 @@ def layers_note(count: int) -> str:
 def over_steps(
     view: View, probe: str, prefix: str, count: int, scale: float = 1.0, log: bool = False
 ) -> tuple[Curve, ...]:
-    """The recorded scalars 'prefix_l' of the chosen layers; `log`: what is not positive is left
-    out, because a logarithmic axis has no place for it."""
-    found: list[Curve] = []
-    for place, layer in enumerate(chosen_layers(count)):
+    """Return the recorded scalars 'prefix_l' of the chosen layers.
+
+    With `log`, values that are not positive are left out, as a logarithmic axis requires.
+    """
+    curves: list[Curve] = []
+    for index, layer in enumerate(chosen_layers(count)):
         source, name = (probe, f"{prefix}_{layer}"), f"layer {layer + 1}"
-        for curve in recorded_curve(view, source, name, OVERLAYS[place], scale=scale):
+        for curve in recorded_curve(view, source, name, OVERLAYS[index], scale=scale):
             y = np.where(curve.y > 0, curve.y, np.nan) if log else curve.y
             if not log or np.isfinite(y).any():
-                found.append(replace(curve, y=y, layer=layer))
-    return tuple(found)
+                curves.append(replace(curve, y=y, layer=layer))
+    return tuple(curves)
 
 
 def compared_layers(
     view: View, probe: str, array: str, name: str, scale: float = 1.0
 ) -> tuple[Curve, ...]:
-    """B's array of one value a layer, times `scale`, as a curve over layers; none without B."""
+    """Return B's array of one value per layer, times `scale`, as a curve; none without B."""
     reading = compared_reading(view, probe)
     if reading is None or view.compared is None:
         return ()
@@ -109,23 +111,23 @@ def compared_layers(
 
 
 def layer_axis(count: int, names: Sequence[str] = ()) -> Axis:
-    """One place a layer, 1-based, at most about eight of them named."""
-    every = max(1, -(-count // 8))
+    """Return an axis with one place per layer, 1-based, at most about eight of them named."""
+    stride = max(1, -(-count // 8))
     ticks = tuple(
-        (float(place), names[place - 1] if names else str(place))
-        for place in range(1, count + 1, every)
+        (float(position), names[position - 1] if names else str(position))
+        for position in range(1, count + 1, stride)
     )
     layers = Subjects("layer", range(count), 1.0)
     return Axis(label="layer", limits=(0.5, count + 0.5), ticks=ticks, subjects=layers)
 
 
 def places(count: int) -> Array:
-    """1 … count, where the layers stand on `layer_axis`."""
+    """Return 1 … count, the positions of the layers on `layer_axis`."""
     return np.arange(1, count + 1)
 
 
 def layer_rows(layers: range | tuple[int, ...]) -> Axis:
-    """A row a layer, 1-based, at most about eight of them named."""
+    """Return an axis with one row per layer, 1-based, at most about eight of them named."""
     count = len(layers)
     ticks = tuple((float(row), str(layers[row] + 1)) for row in range(0, count, -(-count // 8)))
     subjects = Subjects("layer", layers)
@@ -133,7 +135,7 @@ def layer_rows(layers: range | tuple[int, ...]) -> Axis:
 
 
 def layers_by_units(title: str, layers: range | tuple[int, ...], matrix: Matrix) -> Chart:
-    """The chart of a matrix that has a row for each layer and a column for each unit."""
+    """Return the chart of a matrix with a row per layer and a column per unit."""
     units = range(matrix.values.shape[1])
     return Chart(
         key="units",
@@ -153,22 +155,23 @@ def layers_by_units(title: str, layers: range | tuple[int, ...], matrix: Matrix)
 def overviews(
     charts: Mapping[int, Chart], chosen: int, option: str
 ) -> tuple[list[Chart], int, int]:
-    """Charts of several layers as overviews, of which a click sets the option to the layer.
+    """Make overviews of several layers, in which a click sets the option to the layer.
 
-    Returns them, how many rows they take, and how many stand in one; of a single layer none.
+    Returns:
+        The overviews (none for a single layer), the rows that they take, and how many are in a row.
     """
     rows = math.ceil(len(charts) / _IN_A_ROW) if len(charts) > 1 else 0
     across = math.ceil(len(charts) / rows) if rows else 1
-    found = [
+    result = [
         replace(
             chart,
             key=f"overview_{layer}",
-            row=place // across,
-            column=place % across,
+            row=index // across,
+            column=index % across,
             small=True,
             chosen=layer == chosen,
             click=(option, str(layer)),
         )
-        for place, (layer, chart) in enumerate(charts.items())
+        for index, (layer, chart) in enumerate(charts.items())
     ]
-    return found if rows else [], rows, across
+    return result if rows else [], rows, across

@@ -1,7 +1,7 @@
-"""What stands at a place of a chart, and where a chart has what is selected.
+"""Links between charts: what is at a position, and where a chart shows what is selected.
 
-A panel says with `Subjects` what stands along its axes, and with `layer` what a matrix or a curve
-is of; all the rest follows from that, for every panel and every kind.
+A panel declares with `Subjects` what lies along its axes, and with `layer` what a matrix or a
+curve belongs to; the rest follows from that, for every panel and every kind.
 """
 
 from __future__ import annotations
@@ -17,63 +17,65 @@ Box = tuple[float, float, float, float]  # from x, from y, to x, to y, in data u
 
 
 def selection_at(chart: Chart, x: float, y: float) -> Selection:
-    """What stands at (x, y) of a chart, in data units; along its curves see `curve_at`."""
+    """Return what is at (x, y) of a chart, in data units; for curves see `curve_at`."""
     matrix = chart.matrix
     if matrix is not None:
         rows, columns = matrix.values.shape
         if not (0 <= round(y) < rows and 0 <= round(x) < columns):
             return NOTHING
-    found: dict[str, tuple[int, ...]] = {}
+    ids: dict[str, tuple[int, ...]] = {}
     if matrix is not None and matrix.layer is not None:
-        found["layer"] = (matrix.layer,)
+        ids["layer"] = (matrix.layer,)
     if matrix is not None and matrix.tile is not None and matrix.row_examples:
         tile = tile_at(matrix, round(y), round(x))
         if tile is not None:
-            found["example"] = (matrix.row_examples[tile],)
-        return selected(**found)
+            ids["example"] = (matrix.row_examples[tile],)
+        return selected(**ids)
     across, along = _axes(chart)
     for subjects, place in ((along, y), (across, x)):
-        at = None if subjects is None else _at(subjects, place)
-        if subjects is not None and at is not None:
-            before = found.get(subjects.kind, ())
-            found[subjects.kind] = tuple(dict.fromkeys((*before, at)))
+        subject_id = None if subjects is None else _at(subjects, place)
+        if subjects is not None and subject_id is not None:
+            previous = ids.get(subjects.kind, ())
+            ids[subjects.kind] = tuple(dict.fromkeys((*previous, subject_id)))
     for part, whole in PART_OF.items():
-        if whole not in found:
-            found.pop(part, None)
-    return selected(**found)
+        if whole not in ids:
+            ids.pop(part, None)
+    return selected(**ids)
 
 
 def curve_at(
     chart: Chart, x: float, place: float, along: Callable[[float], float], near: float
 ) -> Selection:
-    """The layer of the curve that passes nearest to a place, at most `near` from it. `along` is the
-    pixel of a y, the place and `near` are pixels."""
-    best, found = near, None
+    """Return the layer of the curve nearest to a point, at most `near` pixels away.
+
+    `along` maps y to pixels; `place` is the point's pixel.
+    """
+    best, layer = near, None
     for curve in chart.curves:
         index = nearest(curve, x) if curve.layer is not None else None
-        if index is not None and (away := abs(along(float(curve.y[index])) - place)) <= best:
-            best, found = away, curve.layer
-    return selected(layer=found)
+        if index is not None and (distance := abs(along(float(curve.y[index])) - place)) <= best:
+            best, layer = distance, curve.layer
+    return selected(layer=layer)
 
 
 def boxes(chart: Chart, selection: Selection) -> tuple[Box, ...]:
-    """Where a chart shows what is selected: rows, columns, entries, tiles, all of an overview."""
+    """Return where a chart shows what is selected: rows, columns, entries, tiles, overviews."""
     matrix = chart.matrix
-    found: tuple[Box, ...] = ()
+    result: tuple[Box, ...] = ()
     if matrix is not None and selection.examples:
-        found = _examples(matrix, selection.examples)
+        result = _examples(matrix, selection.examples)
     layer = selection.one("layer")
     if matrix is not None and matrix.layer is not None and layer is not None:
         if matrix.layer != layer:
-            return found
+            return result
         if chart.small:
             rows, columns = matrix.values.shape
-            return (*found, _entries(0, 0, columns, rows))
-    return found + _crossed(chart, selection)
+            return (*result, _entries(0, 0, columns, rows))
+    return result + _crossed(chart, selection)
 
 
 def _crossed(chart: Chart, selection: Selection) -> tuple[Box, ...]:
-    """Rows and columns of all kinds but examples; a part of a whole where both cross."""
+    """Return rows and columns of all kinds but examples; for parts of a whole, both crossed."""
     across, along = _axes(chart)
     (x0, y0), (x1, y1) = _corners(chart)
     columns, rows = _spans(across, selection), _spans(along, selection)
@@ -89,13 +91,13 @@ def _crossed(chart: Chart, selection: Selection) -> tuple[Box, ...]:
                 break
             return tuple((x, y, to_x, to_y) for x, to_x in columns for y, to_y in rows)
         if not whole_inside:
-            columns, rows = [], []  # of which layer the units are is not known
+            columns, rows = [], []  # the layer of these units is unknown
     upright = tuple((x, y0, to_x, y1) for x, to_x in columns)
     return upright + tuple((x0, y, x1, to_y) for y, to_y in rows)
 
 
 def _axes(chart: Chart) -> tuple[Subjects | None, Subjects | None]:
-    """What stands along x and y; examples are declared by the matrix."""
+    """Return the subjects along x and y; examples are declared by the matrix."""
     across, along, matrix = chart.x.subjects, chart.y.subjects, chart.matrix
     if matrix is not None and matrix.tile is None:
         if matrix.column_examples:
@@ -109,22 +111,22 @@ def _at(subjects: Subjects, place: float) -> int | None:
     index = math.floor((place - subjects.first) / subjects.pitch + 0.5)
     if not 0 <= index < len(subjects.ids):
         return None
-    away = abs(place - subjects.first - index * subjects.pitch)
-    return subjects.ids[index] if away <= subjects.wide / 2 + 1e-9 else None
+    distance = abs(place - subjects.first - index * subjects.pitch)
+    return subjects.ids[index] if distance <= subjects.wide / 2 + 1e-9 else None
 
 
 def _spans(subjects: Subjects | None, selection: Selection) -> list[tuple[float, float]]:
-    """From where to where along an axis stands what is selected there."""
+    """Return the intervals along an axis that are selected."""
     if subjects is None or subjects.kind == "example":
         return []
     ids = selection.of(subjects.kind)
-    places = (subjects.ids.index(one) for one in ids if one in subjects.ids)
-    middles = (subjects.first + at * subjects.pitch for at in places)
+    positions = (subjects.ids.index(subject_id) for subject_id in ids if subject_id in subjects.ids)
+    middles = (subjects.first + position * subjects.pitch for position in positions)
     return [(middle - subjects.wide / 2, middle + subjects.wide / 2) for middle in middles]
 
 
 def _corners(chart: Chart) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Of all that a chart shows; without a matrix it has no end."""
+    """Return the corners of what a chart shows; without a matrix it has no end."""
     if chart.matrix is None:
         return (-math.inf, -math.inf), (math.inf, math.inf)
     rows, columns = chart.matrix.values.shape
@@ -135,7 +137,7 @@ def _corners(chart: Chart) -> tuple[tuple[float, float], tuple[float, float]]:
 
 
 def tile_at(matrix: Matrix, row: int, column: int) -> int | None:
-    """The tile of a montage that an entry lies in; None between two tiles."""
+    """Return the tile of a montage that an entry is in; None between two tiles."""
     assert matrix.tile is not None
     high, wide = matrix.tile
     across = (matrix.values.shape[1] + 1) // (wide + 1)
@@ -146,25 +148,25 @@ def tile_at(matrix: Matrix, row: int, column: int) -> int | None:
 
 def _examples(matrix: Matrix, lit: tuple[int, ...]) -> tuple[Box, ...]:
     rows, columns = matrix.values.shape
-    at = {place: index for index, place in enumerate(matrix.row_examples) if place in lit}
+    row_of = {example: index for index, example in enumerate(matrix.row_examples) if example in lit}
     if matrix.tile is not None:
         high, wide = matrix.tile
         across = (columns + 1) // (wide + 1)
         return tuple(
             _entries(index % across * (wide + 1), index // across * (high + 1), wide, high)
-            for index in at.values()
+            for index in row_of.values()
         )
     if not matrix.column_examples:
-        return tuple(_entries(0, row, columns, 1) for row in at.values())
+        return tuple(_entries(0, row, columns, 1) for row in row_of.values())
     if len(lit) == 1:
         return tuple(
             box
-            for row in at.values()
+            for row in row_of.values()
             for box in (_entries(0, row, columns, 1), _entries(row, 0, 1, rows))
         )
-    if len(at) < len(lit):
+    if len(row_of) < len(lit):
         return ()
-    a, b = (at[place] for place in lit)
+    a, b = (row_of[example] for example in lit)
     return _entries(b, a, 1, 1), _entries(a, b, 1, 1)
 
 

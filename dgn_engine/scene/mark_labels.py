@@ -1,4 +1,4 @@
-"""The lane of events below a time axis: chips on the screen, names on paper; none overlap."""
+"""The lane of events below a time axis: chips on screen, names on paper, without overlaps."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dgn_engine.scene.elements import Mark
 GAP = 4.0
 LANE = 18.0  # height of the lane
 _PAD = 4.0  # inside a chip, left and right of its text
-_SPARSE = 12  # epochs that are named, where there is room
-_NEAREST = 5.0  # between two epoch ticks
-LINE = 74  # letters of a sentence in one line, its indent counted
-_SHORTEST = 20  # letters of a line in the narrowest panel
+_SPARSE = 12  # most epochs that are named, if there is room
+_NEAREST = 5.0  # minimum distance of two epoch ticks
+LINE = 74  # characters of a sentence per line, including its indent
+_SHORTEST = 20  # characters per line in the narrowest panel
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class MarkName:
 
 @dataclass(frozen=True)
 class Chip:
-    """One event in the lane, or the events whose chips would touch: then `text` counts them."""
+    """One event in the lane, or several whose chips would touch: then `text` counts them."""
 
     left: float
     width: float
@@ -40,13 +40,13 @@ class Chip:
 
     @property
     def steps(self) -> tuple[float, float]:
-        """The first and the last step of its events."""
+        """The first and last step of its events."""
         return self.marks[0].x, self.marks[-1].x
 
 
 @dataclass(frozen=True)
 class EpochTick:
-    """The end of an epoch in the lane; `text`: '' where there is no room for it."""
+    """The end of an epoch in the lane; `text` is '' if there is no room for it."""
 
     place: float
     text: str = ""
@@ -55,10 +55,10 @@ class EpochTick:
 def mark_names(
     marks: Sequence[tuple[float, str]], width_of: Callable[[str], float], room: float
 ) -> list[MarkName]:
-    """Place the labels of (position, label) within 0…room; lengths in the drawer's own unit.
+    """Place the labels of (position, label) within 0…room, in the drawer's own unit.
 
-    Where two would overlap they are joined, oldest first: 'FR-II, π'. For paper, where nothing can
-    be pointed at: of a crowd the oldest become an ellipsis only where all have no room.
+    Labels that would overlap are joined, oldest first: 'FR-II, π'. This is for paper, which cannot
+    be pointed at: the oldest of a crowd become an ellipsis only if there is no room for all.
     """
     placed: list[MarkName] = []
     names: list[str] = []
@@ -78,7 +78,7 @@ def mark_names(
 
 
 def _joined(names: Sequence[str], width_of: Callable[[str], float], room: float) -> str:
-    """As many of the names as have room, the newest in any case."""
+    """Join as many of the names as fit, always including the newest."""
     text = ", ".join(names)
     for dropped in range(1, len(names)):
         if width_of(text) <= room:
@@ -88,23 +88,23 @@ def _joined(names: Sequence[str], width_of: Callable[[str], float], room: float)
 
 
 def _left(position: float, wide: float, end: float, room: float) -> float:
-    """Centred on its mark, but within the frame and left of the name that is there already."""
+    """Centre a name on its mark, but within the frame and left of the name already there."""
     return max(min(position - wide / 2, room - wide, end - wide), 0.0)
 
 
 def lane_chips(
     marks: Sequence[tuple[float, Mark]], width_of: Callable[[str], float], room: float
 ) -> list[Chip]:
-    """A chip for each (position, mark) within 0…room, centred on it as far as the lane reaches.
+    """Return a chip for each (position, mark) within 0…room, centred on it if possible.
 
     Chips that would touch become one that counts its events: '3'.
     """
     placed: list[tuple[Chip, float, float]] = []  # with the first and the last position
-    for position, mark in sorted(marks, key=lambda one: one[0]):
+    for position, mark in sorted(marks, key=lambda chip_a: chip_a[0]):
         placed.append((_chip((mark,), position, width_of, room), position, position))
         while len(placed) > 1 and placed[-2][0].right + GAP > placed[-1][0].left:
-            (one, first, _), (other, _, last) = placed[-2:]
-            joined = _chip((*one.marks, *other.marks), (first + last) / 2, width_of, room)
+            (chip_a, first, _), (chip_b, _, last) = placed[-2:]
+            joined = _chip((*chip_a.marks, *chip_b.marks), (first + last) / 2, width_of, room)
             placed[-2:] = [(joined, first, last)]
     return [chip for chip, _, _ in placed]
 
@@ -125,10 +125,18 @@ def epoch_ticks(
     width_of: Callable[[str], float],
     room: float,
 ) -> list[EpochTick]:
-    """Ends of epochs within the steps that are `seen`, `across` their places in 0…room.
+    """Return the ends of epochs within the visible steps.
 
-    They are named where they are few and no chip is in the way; where they are many, only each
-    2nd, 5th, 10th, … has a tick.
+    They are named if they are few and no chip is in the way; if they are many, only every 2nd, 5th,
+    10th, … has a tick.
+
+    Args:
+        epoch: Steps per epoch.
+        seen: First and last visible step.
+        across: Maps a step to its position in 0…room.
+        chips: Chips that are in the lane already.
+        width_of: Measures a text.
+        room: Width of the lane.
     """
     low, high = max(seen[0], 0.0), seen[1]
     if epoch <= 0 or high <= low:
@@ -137,18 +145,20 @@ def epoch_ticks(
     count = last - first + 1
     if count < 1:
         return []
-    every = next(
+    stride = next(
         n * 10**power
         for power in range(20)
         for n in (1, 2, 5)
         if room / count * n * 10**power >= _NEAREST
     )
-    numbers = range(-(-first // every) * every, last + 1, every)
-    places = [(across(float(one * epoch)), f"epoch {one:,}") for one in numbers]
+    numbers = range(-(-first // stride) * stride, last + 1, stride)
+    positions = [
+        (across(float(epoch_number * epoch)), f"epoch {epoch_number:,}") for epoch_number in numbers
+    ]
     taken = [(chip.left, chip.right) for chip in chips]
-    named = every == 1 and count <= _SPARSE
+    named = stride == 1 and count <= _SPARSE
     ticks: list[EpochTick] = []
-    for place, text in places:
+    for place, text in positions:
         left, right = place + 3.0, place + 3.0 + width_of(text)
         free = all(right + GAP <= begin or left >= end + GAP for begin, end in taken)
         fits = named and free and right <= room
@@ -159,28 +169,31 @@ def epoch_ticks(
 
 
 def chip_lines(chip: Chip, letters: int = LINE) -> tuple[str, ...]:
-    """What a chip says to the pointer: step, time and the whole sentence of each of its events.
+    """Return the hover text of a chip: step, time and full sentence of each of its events.
 
     Args:
         chip: The chip pointed at.
-        letters: How many letters of a sentence have room in one line.
+        letters: Number of characters that fit in one line.
     """
     letters = max(min(letters, LINE), _SHORTEST)
     lines: list[str] = []
     for mark in chip.marks:
         when = f" · {mark.time}" if mark.time else ""
-        words = f"step {int(mark.x):,}{when} · {mark.label}"
+        heading = f"step {int(mark.x):,}{when} · {mark.label}"
         if mark.sentence:
             lines.extend(
-                (words, *(f"  {one}" for one in textwrap.wrap(mark.sentence, letters - 2)))
+                (
+                    heading,
+                    *(f"  {wrapped}" for wrapped in textwrap.wrap(mark.sentence, letters - 2)),
+                )
             )
         else:
-            lines.append(words)
+            lines.append(heading)
     return tuple(lines)
 
 
 def steps_around(steps: tuple[float, float], full: tuple[float, float]) -> tuple[float, float]:
-    """The steps to show for events at these: they lie in the middle, with some room beside them.
+    """Return the steps to show for events at these steps, centred with some margin.
 
     Within the `full` range; never fewer than 20 steps.
     """

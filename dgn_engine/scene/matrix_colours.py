@@ -1,4 +1,4 @@
-"""Which values the colours of a matrix reach from and to, and matrices that share one scale."""
+"""Value ranges of the colours of matrices, and matrices that share one scale."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from dgn_engine.scene.elements import Array, Chart, Matrix, Ramp
 # '': as the panel draws it; 'pairs': off the diagonal of a square matrix.
 Span = Literal["", "whole", "middle_98", "middle_90", "pairs", "symmetric", "fixed"]
 SPANS: Mapping[Span, str] = {
-    "whole": "least to greatest value",
+    "whole": "smallest to largest value",
     "middle_98": "1st to 99th percentile",
     "middle_90": "5th to 95th percentile",
     "pairs": "1st to 99th percentile off the diagonal",
     "symmetric": "symmetric about 0",
-    "fixed": "fixed by hand",
+    "fixed": "custom range",
 }
 _SHARES = {"middle_98": (1.0, 99.0), "pairs": (1.0, 99.0), "middle_90": (5.0, 95.0)}
 
 
 @dataclass(frozen=True)
 class ColourChoice:
-    """What the user chose for one matrix; '' leaves it to the panel. `fixed` goes with its span."""
+    """The user's choice for one matrix; '' leaves it to the panel. `fixed` is for its span."""
 
     span: Span = ""
     fixed: Range = (0.0, 1.0)
@@ -34,9 +34,9 @@ class ColourChoice:
 
 
 def span_range(matrices: Sequence[Array], span: Span) -> Range | None:
-    """(low, high) of all these matrices together, low < high; None where no value is finite.
+    """Return (low, high) of all matrices together, low < high; None if no value is finite.
 
-    Percentiles lie between two values where need be, in proportion. 'fixed' and '' have none.
+    Percentiles are interpolated. 'fixed' and '' have no range.
     """
     parts = [_pairs(values) if span == "pairs" else np.ravel(values) for values in matrices]
     values = np.concatenate(parts).astype(np.float64) if parts else np.zeros(0)
@@ -50,17 +50,18 @@ def span_range(matrices: Sequence[Array], span: Span) -> Range | None:
             reach = float(np.abs(values).max()) or 1.0
             return -reach, reach
         case "middle_98" | "middle_90" | "pairs":
-            low, high = (float(one) for one in np.percentile(values, _SHARES[span]))
+            low, high = (float(end) for end in np.percentile(values, _SHARES[span]))
         case _:
             return None
-    # Of one value alone: from 0 to it, so that an overlap of 1 everywhere is bright, below no 1.1.
+    # A single value: from 0 to it, so that an overlap of 1 everywhere is bright.
     return (low, high) if low < high else (min(low, 0.0), max(low, 0.0 if low else 1.0))
 
 
 def ranged(matrix: Matrix, low: float, high: float, seen: Sequence[Array] = ()) -> Matrix:
-    """The matrix in colours from `low` to `high`; which of `seen`, or of its values, lie beyond.
+    """Return the matrix in colours from `low` to `high`, and whether values lie beyond.
 
-    A diverging scale is centred on 0, so it reaches as far to both sides.
+    `seen`: the values to check instead of the matrix's own. A diverging scale is centred on 0, so
+    it reaches equally far to both sides.
     """
     if matrix.ramp == "diverging":
         high = max(abs(low), abs(high))
@@ -73,53 +74,53 @@ def ranged(matrix: Matrix, low: float, high: float, seen: Sequence[Array] = ()) 
 
 
 def sharing(charts: Sequence[Chart], key: str) -> tuple[str, ...]:
-    """The keys of the charts whose matrices share one scale and one colour bar with this one."""
-    own = next((chart.matrix for chart in charts if chart.key == key), None)
-    if own is None:
+    """Return the keys of the charts that share one scale and one colour bar with this one."""
+    matrix = next((chart.matrix for chart in charts if chart.key == key), None)
+    if matrix is None:
         return ()
-    same = [chart for chart in charts if _scale(chart) == (own.ramp, own.low, own.high)]
+    same = [chart for chart in charts if _scale(chart) == (matrix.ramp, matrix.low, matrix.high)]
     bars = [chart for chart in same if chart.matrix is not None and chart.matrix.bar]
-    together = len(bars) <= 1 and any(chart.key == key for chart in same)
-    return tuple(chart.key for chart in same) if together else (key,)
+    shared = len(bars) <= 1 and any(chart.key == key for chart in same)
+    return tuple(chart.key for chart in same) if shared else (key,)
 
 
 def coloured(
     charts: Sequence[Chart], wanted: Mapping[str, ColourChoice]
 ) -> tuple[tuple[Chart, ...], tuple[str, ...]]:
-    """The charts in the chosen colours, and a sentence for each range that was chosen.
+    """Apply colour choices, and return a sentence about each range that was chosen.
 
-    Matrices that share a scale and were given the same choice go on sharing it.
+    Matrices that share a scale and have the same choice keep sharing it.
     """
-    found = {chart.key: chart for chart in charts}
-    words: list[str] = []
-    left = [chart.key for chart in charts if chart.key in wanted and _scale(chart)]
-    while left:
-        choice = wanted[left[0]]
-        group = [key for key in sharing(charts, left[0]) if wanted.get(key) == choice]
-        left = [key for key in left if key not in group]
+    result = {chart.key: chart for chart in charts}
+    sentences: list[str] = []
+    pending = [chart.key for chart in charts if chart.key in wanted and _scale(chart)]
+    while pending:
+        choice = wanted[pending[0]]
+        group = [key for key in sharing(charts, pending[0]) if wanted.get(key) == choice]
+        pending = [key for key in pending if key not in group]
         matrices = {
             key: replace(matrix, ramp=choice.ramp or matrix.ramp)
             for key in group
-            if (matrix := found[key].matrix)
+            if (matrix := result[key].matrix)
         }
-        seen = [matrix.values for matrix in matrices.values()]
-        reach = choice.fixed if choice.span == "fixed" else span_range(seen, choice.span)
+        values = [matrix.values for matrix in matrices.values()]
+        reach = choice.fixed if choice.span == "fixed" else span_range(values, choice.span)
         for key, matrix in matrices.items():
-            shown = ranged(matrix, *reach, seen) if reach and choice.span else matrix
-            found[key] = replace(found[key], matrix=shown)
+            recoloured = ranged(matrix, *reach, values) if reach and choice.span else matrix
+            result[key] = replace(result[key], matrix=recoloured)
         if reach and choice.span:
-            words.append(f"Colours{_of(charts, group)}: {SPANS[choice.span]}.")
-    return tuple(found[chart.key] for chart in charts), tuple(words)
+            sentences.append(f"Colours{_of(charts, group)}: {SPANS[choice.span]}.")
+    return tuple(result[chart.key] for chart in charts), tuple(sentences)
 
 
 def _of(charts: Sequence[Chart], group: Sequence[str]) -> str:
-    """' of Active Λ' where the panel has matrices in other colours."""
+    """Return ' of Active Λ' if the panel has matrices in other colours, else ''."""
     scaled = {chart.key: chart.title for chart in charts if _scale(chart)}
     return "" if set(group) == set(scaled) else f" of {' and '.join(scaled[k] for k in group)}"
 
 
 def _scale(chart: Chart) -> tuple[Ramp, float, float] | None:
-    """What two matrices have in common that share a colour bar; None for what has no scale."""
+    """Return what matrices that share a colour bar have in common; None without a scale."""
     matrix = chart.matrix
     if matrix is None or chart.small:
         return None
@@ -127,6 +128,6 @@ def _scale(chart: Chart) -> tuple[Ramp, float, float] | None:
 
 
 def _pairs(values: Array) -> Array:
-    """The entries of two different rows of a square matrix; all where it is not square."""
+    """Return the off-diagonal entries of a square matrix; all entries if it is not square."""
     rows, columns = values.shape
     return values[~np.eye(rows, dtype=bool)] if rows == columns else np.ravel(values)

@@ -1,4 +1,4 @@
-"""Curves of recorded runs drawn over those of the current one: each run has its colour and dash."""
+"""Curves of recorded runs over those of the current one: each run has one colour and dash."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _DASHES: tuple[Dash, ...] = ("dash", "dot", "dashdot")
 
 
 def overlaid_runs(runs: Iterable[RunCurves]) -> tuple[OverlaidRun, ...]:
-    """As many as there are colours; no two have one name."""
-    found: list[OverlaidRun] = []
-    for place, (run, role) in enumerate(zip(runs, OVERLAYS, strict=False)):
-        name, taken = short_name(run.name), {one.name for one in found}
-        again = 2
+    """Return as many runs as there are colours, each with a name of its own."""
+    result: list[OverlaidRun] = []
+    for index, (run, role) in enumerate(zip(runs, OVERLAYS, strict=False)):
+        name, taken = short_name(run.name), {overlaid_run.name for overlaid_run in result}
+        copy = 2
         while name in taken:
-            name = f"{short_name(run.name)} {again}"
-            again += 1
-        found.append(
+            name = f"{short_name(run.name)} {copy}"
+            copy += 1
+        result.append(
             OverlaidRun(
                 name=name,
                 role=role,
-                dash=_DASHES[place % len(_DASHES)],
+                dash=_DASHES[index % len(_DASHES)],
                 series={key: Series(*curve) for key, curve in run.scalars.items()},
                 spectrum=run.spectrum,
                 spectrum_step=run.spectrum_step,
@@ -39,21 +39,21 @@ def overlaid_runs(runs: Iterable[RunCurves]) -> tuple[OverlaidRun, ...]:
                 examples=run.examples,
             )
         )
-    return tuple(found)
+    return tuple(result)
 
 
 def short_name(name: str) -> str:
-    """'FL-cnn4 10:15' of a folder's name; a long one is cut in its middle."""
-    found = _FOLDER.fullmatch(name)
-    if found is not None:
-        name = f"{found[3].rpartition('-')[0] or found[3]} {found[1]}:{found[2]}"
+    """Return 'FL-cnn4 10:15' for a run's folder; a long name is cut in the middle."""
+    match = _FOLDER.fullmatch(name)
+    if match is not None:
+        name = f"{match[3].rpartition('-')[0] or match[3]} {match[1]}:{match[2]}"
     return without_dollars(name, _LONGEST)
 
 
 def scalar_curves(
     runs: Iterable[OverlaidRun], source: str, names: tuple[str, ...], scale: float = 1.0
 ) -> Iterator[Curve]:
-    """Of each run the first of these scalars that it has, called as the run."""
+    """Yield the first available of these scalars for each run, named after the run."""
     for run in runs:
         for name in names:
             series = run.series.get((source, name))
@@ -65,7 +65,7 @@ def scalar_curves(
 def kernel_curves(
     runs: Iterable[OverlaidRun], measure: str, parts: Iterable[tuple[str, str]]
 ) -> Iterator[Curve]:
-    """Of each run the sizes of the parts of its tangent kernel, for a logarithmic axis."""
+    """Yield the magnitudes of each run's tangent kernel parts, for a logarithmic axis."""
     parts = tuple(parts)
     for run in runs:
         for part, title in parts:
@@ -79,7 +79,7 @@ def kernel_curves(
 
 
 def spectrum_curves(runs: Iterable[OverlaidRun], name: str) -> Iterator[Curve]:
-    """Of each run what was recorded last: 'eigenvalues' or 'cumulative', by index from 1."""
+    """Yield each run's last recorded 'eigenvalues' or 'cumulative', by index from 1."""
     for run in runs:
         values = run.spectrum.get(name)
         if values is not None and values.size:
@@ -87,28 +87,33 @@ def spectrum_curves(runs: Iterable[OverlaidRun], name: str) -> Iterator[Curve]:
 
 
 def spectrum_steps(runs: Iterable[OverlaidRun]) -> str:
-    """'Drawn over it: a at step 300, b at step 1,200.'; '' where there is none."""
-    words = [
+    """Return 'Drawn over it: a at step 300, b at step 1,200.'; '' if there is none."""
+    parts = [
         f"{run.name} at step {run.spectrum_step:,}"
         f"{f' ({literal(run.spectrum_remark)})' if run.spectrum_remark else ''}"
         for run in runs
         if run.spectrum
     ]
-    return f"Drawn over it: {', '.join(words)}." if words else ""
+    return f"Drawn over it: {', '.join(parts)}." if parts else ""
 
 
 def alike(view: View, probe: str) -> tuple[tuple[OverlaidRun, ...], str]:
-    """The runs whose scalars of a probe are of as many examples as those on show (a trace is a sum
-    over them), and a sentence about the others."""
-    now = view.traced.get(probe, 0)
-    others = {
+    """Return the runs with as many probe examples as shown, and a sentence about the others.
+
+    A trace is a sum over examples, so only traces of equally many can be compared.
+    """
+    shown_count = view.traced.get(probe, 0)
+    other_counts = {
         run.name: run.examples[probe]
         for run in view.overlaid
-        if now and run.examples.get(probe, now) != now
+        if shown_count and run.examples.get(probe, shown_count) != shown_count
     }
-    same = tuple(run for run in view.overlaid if run.name not in others)
-    words = ", ".join(f"{name} ({count:,})" for name, count in others.items())
-    return same, f"Not drawn, of other numbers of probe examples: {words}." if others else ""
+    matching = tuple(run for run in view.overlaid if run.name not in other_counts)
+    listing = ", ".join(f"{name} ({count:,})" for name, count in other_counts.items())
+    return (
+        matching,
+        f"Not drawn (other number of probe examples): {listing}." if other_counts else "",
+    )
 
 
 def _curve(run: OverlaidRun, name: str, x: Array, y: Array) -> Curve:

@@ -1,4 +1,4 @@
-"""The readings that a panel is made of, and what they say of themselves: below it, in figures."""
+"""The readings behind a panel, and what is noted about them below it and in figures."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from dgn_engine.scene.compared import pair_labels
 from dgn_engine.scene.elements import Empty, Scene, Shown
 from dgn_engine.scene.panel_spec import PanelSpec, View
 
-SCORES = ("train_loss",)  # that is measured last, of a panel without probes
+SCORES = ("train_loss",)  # the score measured last, for a panel without probes
 
 
 def readings_of(spec: PanelSpec, view: View) -> tuple[Reading, ...]:
-    """The readings that the panel is made of, as far as they have come."""
+    """Return the panel's readings that have arrived so far."""
     return tuple(view.readings[probe] for probe in spec.probes if probe in view.readings)
 
 
 def draw_reading(
     probe: str, before: str
 ) -> Callable[[Callable[[View, Reading], Shown]], Callable[[View], Shown]]:
-    """Return a decorator for what draws the reading of one probe.
+    """Return a decorator for a function that draws the reading of one probe.
 
     Args:
         probe: The probe, whose reading is passed as the second argument.
-        before: What is said until there is one; of one that is absent its own words are.
+        before: Text shown until there is a reading; an absent one shows its own text.
     """
 
     def decorate(draw: Callable[[View, Reading], Shown]) -> Callable[[View], Shown]:
@@ -45,43 +45,43 @@ def draw_reading(
 
 
 def as_note(*sentences: str) -> str:
-    """The line below the charts: what there is to say of these."""
+    """Join the sentences that are not empty into the line below the charts."""
     return " ".join(filter(None, sentences))
 
 
 def compared_readings(spec: PanelSpec, view: View) -> tuple[Reading, ...]:
-    """The readings of B that the panel is made of."""
+    """Return B's readings for the panel."""
     known = view.compared.readings if view.compared is not None else {}
     return tuple(known[probe] for probe in spec.probes if probe in known)
 
 
 def before(spec: PanelSpec, view: View) -> str:
-    """'before FR-II': the picture is of the network as it was before this; '' where it is not."""
+    """Return 'before FR-II' if the picture shows the network before that change; else ''."""
     later = [view.outdated[name] for name in spec.probes or SCORES if name in view.outdated]
     return f"before {later[0].label}" if later else ""
 
 
 def diverged(view: View) -> str:
-    """'diverged at step 3,007'; '' where the run has not."""
+    """Return 'diverged at step 3,007'; '' if the run has not diverged."""
     return "" if view.diverged is None else f"diverged at step {view.diverged:,}"
 
 
 def left_out(spec: PanelSpec, view: View, scene: Scene) -> tuple[str, ...]:
-    """What of the curves and marks of a scene is not drawn, because there were too many."""
+    """Return how many points and marks of a scene are drawn, if there were too many."""
     if not any(chart.timed for chart in scene.charts):
         return ()
-    said = []
+    parts = []
     for source in spec.probes or (TRAINING,):
         if source in view.left_out and any(chart.curves for chart in scene.charts):
-            drawn, every = view.left_out[source]
-            said.append(f"{drawn:,} of {every:,} points drawn")
+            point_count, total = view.left_out[source]
+            parts.append(f"{point_count:,} of {total:,} points drawn")
     if "" in view.left_out:
-        said.append("{:,} of {:,} events marked".format(*view.left_out[""]))
-    return tuple(said)
+        parts.append("{:,} of {:,} events marked".format(*view.left_out[""]))
+    return tuple(parts)
 
 
 def remarks(spec: PanelSpec, view: View) -> tuple[str, ...]:
-    """Of how many probe examples, exact or ±; of B, where it is not what is said of A."""
+    """Return the remarks on probe examples, exact or ±; and B's where they differ."""
     ours = [reading.remark for reading in readings_of(spec, view)]
     theirs = [reading.remark for reading in compared_readings(spec, view)]
     b = "B" if view.compared is None else pair_labels(view.compared)[1]

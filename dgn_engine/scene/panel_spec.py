@@ -1,4 +1,4 @@
-"""What a panel is given and what it declares: `View`, `Option`, `PanelSpec`."""
+"""Input and declaration of a panel: `View`, `Option`, `PanelSpec`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dgn_engine.scene.selection import Selection
 class Series:
     """A recorded scalar over steps: `steps` int64, `values` float64, same length.
 
-    `run`: which run measured it (`run_key`, or the folder of another run); '' where nobody asks.
+    `run`: the run that measured it (`run_key`, or the folder of another run); '' if irrelevant.
     """
 
     steps: Array
@@ -31,7 +31,7 @@ class Series:
     run: str = ""
 
     def until(self, step: int | None) -> Series:
-        """Its points up to a step, that one included; all of them where it is None."""
+        """Return its points up to and including a step; all of them if it is None."""
         if step is None or not self.steps.size or self.steps[-1] <= step:
             return self
         count = int(np.searchsorted(self.steps, step, side="right"))
@@ -39,21 +39,21 @@ class Series:
 
 
 def run_key(run: RunStarted | None) -> str:
-    """Return what the curves of the run on show carry as their `run`."""
+    """Return the `run` of curves that belong to the run on show."""
     return "" if run is None else f"run {run.run}"
 
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """What the run is compared with (B): a network of a file or a recorded run, and its readings.
+    """What the run is compared with (B): a network from a file or a recorded run.
 
-    Its readings are of the same probe examples as those of the run (A). `own`: it is another step
-    of the run itself; their curves are the same ones, and `series` is empty. `labels`: what titles
-    and legends call A and B, where that is not 'A' and 'B'.
+    Its readings use the same probe examples as those of the run (A). `own`: B is another step of
+    the run itself; the curves are the same, and `series` is empty. `labels`: what titles and
+    legends call A and B, if not 'A' and 'B'.
 
-    `run`: which run it is, as its `series` carry it. `at`: the step that B is to be; None: as it is
-    now. `config`: its configuration, where that is known; `config_at`: whether it is that of `at`,
-    so that it counts for what can be changed while a run trains, too.
+    `run`: which run it is, as in its `series`. `at`: the step of B; None: its current state.
+    `config`: its configuration, if known; `config_at`: whether that is the configuration at `at`,
+    so that it also covers what can be changed while a run trains.
     """
 
     name: str
@@ -75,8 +75,8 @@ class ComparedRun:
 class OverlaidRun:
     """A recorded run whose curves are drawn over those of the run, in one colour and dash.
 
-    `examples[probe]`: of how many probe examples its scalars are. `spectrum`: 'eigenvalues' and
-    'cumulative' of its path kernel, recorded at `spectrum_step`, of what `spectrum_remark` says.
+    `examples[probe]`: number of probe examples of its scalars. `spectrum`: 'eigenvalues' and
+    'cumulative' of its path kernel, recorded at `spectrum_step`; see `spectrum_remark`.
     """
 
     name: str
@@ -91,19 +91,19 @@ class OverlaidRun:
 
 @dataclass(frozen=True)
 class View:
-    """What a panel is given: live, looking back, comparing and exporting use the same.
+    """Everything a panel draws from, whether live, looking back, comparing or exporting.
 
-    `series[(source, name)]`: recorded scalars, source 'training' (train_loss, train_accuracy,
-    test_loss, test_accuracy) or a probe's id. `choices`: the panel's options as they are now.
-    `outdated[probe or score]`: what changed the network after its newest reading or value was
-    measured; that is of another network than the one on show. `gaps[probe]`: from which step to
-    which nobody watched it, so that its traces are broken there. `traced[probe]`: of how many
-    probe examples its traces are. `left_out[source]`: where a long curve is thinned, how many of
-    its points are drawn, and how many there were; of marks that of ''.
+    `series[(source, name)]`: recorded scalars; the source is 'training' (train_loss,
+    train_accuracy, test_loss, test_accuracy) or a probe's id. `choices`: the panel's options as
+    they are set. `outdated[probe or score]`: the change of the network since its newest reading or
+    value, which is thus of an earlier network. `gaps[probe]`: intervals of steps in which nobody
+    watched it, so its traces are broken there. `traced[probe]`: number of probe examples of its
+    traces. `left_out[source]`: for a thinned curve, points drawn and points recorded; '' is for
+    marks.
 
-    `cursor`: the step that is looked back at; None: live. Readings, regime, wiring and step are
-    then those of that step, while series and marks are of the whole run: the newest number of a
-    series is the last of `series.until(view.cursor)`.
+    `cursor`: the step looked back at; None: live. Readings, regime, wiring and step are then those
+    of that step, while series and marks cover the whole run: the newest number of a series is the
+    last of `series.until(view.cursor)`.
     """
 
     run: RunStarted | None = None
@@ -116,19 +116,19 @@ class View:
     last: Measured | None = None
     choices: Mapping[str, str] = field(default_factory=dict)
     paused: bool = False
-    trains: bool = True  # steps are being made: no run that ended, and the engine answers
+    trains: bool = True  # steps are being taken: the run goes on and the engine responds
     diverged: int | None = None  # the step at which the loss was no longer finite
     compared: ComparedRun | None = None
     overlaid: tuple[OverlaidRun, ...] = ()
-    probe_examples: int = 0  # that were asked for; 0 where they cannot be chosen
+    probe_examples: int = 0  # number requested; 0 if it cannot be chosen
     outdated: Mapping[str, Mark] = field(default_factory=dict)  # see above
     gaps: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     traced: Mapping[str, int] = field(default_factory=dict)  # see above
     left_out: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # see above
-    pictures: ProbeExamples | None = None  # the probe examples, where they are known
+    pictures: ProbeExamples | None = None  # the probe examples, if known
     cursor: int | None = None  # see above
-    regimes: tuple[RegimeEntry, ...] = ()  # that a run can be put into
-    tested: bool = True  # whether the regime has gates for test examples
+    regimes: tuple[RegimeEntry, ...] = ()  # that a run can be swapped to
+    tested: bool = True  # the regime has gates for test examples
 
 
 Values = tuple[tuple[str, str], ...]
@@ -136,10 +136,11 @@ Values = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Option:
-    """A choice in a panel's header. `values(view)` lists (value, label); the first is the default.
-    `engine`: the choice is sent with the probe request (a chosen unit costs the engine work).
-    An option with fewer than two values is hidden. `follows`: while something of this kind is
-    pinned in any panel, the n-th of it (from 0) is what is chosen, where it is offered.
+    """A choice in a panel's header.
+
+    `values(view)` lists (value, label), the default first; with fewer than two it is hidden.
+    `engine`: sent with the probe request (another unit costs the engine work). `follows`: while
+    something of this kind is pinned in any panel, its n-th item (from 0) is chosen, if offered.
     """
 
     id: str
@@ -149,17 +150,17 @@ class Option:
     follows: tuple[str, int] | None = None
 
     def following(self, pinned: Selection) -> str:
-        """The value that what is pinned asks for; '' where it asks for none."""
-        kind, place = self.follows or ("", 0)
+        """Return the value that the pinned items ask for; '' if they ask for none."""
+        kind, index = self.follows or ("", 0)
         ids = pinned.of(kind)
-        return str(ids[place]) if place < len(ids) else ""
+        return str(ids[index]) if index < len(ids) else ""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What to try next: a button that does it, and in a sentence what to watch then.
+    """A thing to try next: a button that does it, and a sentence on what to watch.
 
-    `commands(view)`: what the button asks the engine for; nothing where it cannot be tried now.
+    `commands(view)`: the commands that the button sends; none if it cannot be tried now.
     """
 
     label: str
@@ -169,10 +170,10 @@ class Trial:
 
 @dataclass(frozen=True)
 class About:
-    """'What am I seeing': a paragraph, formulas in TeX (mathtext), and where they come from.
+    """The text of 'What am I seeing': a paragraph, formulas in TeX (mathtext), their source.
 
-    `symbols`: what each letter of the formulas means. `computed`: how the numbers are come by here:
-    exactly, or estimated and from what.
+    `symbols`: the meaning of each letter in the formulas. `computed`: how the numbers are obtained,
+    exactly or by an estimate.
     """
 
     text: str
@@ -185,7 +186,7 @@ class About:
 
 @dataclass(frozen=True)
 class PanelSpec:
-    """One panel: its title, the probes that feed it, its options and the function that draws it."""
+    """A panel: its title, the probes that feed it, its options and its drawing function."""
 
     title: str
     probes: tuple[str, ...]
@@ -194,26 +195,26 @@ class PanelSpec:
     options: tuple[Option, ...] = ()
     area: Literal["left", "right"] = "right"
     order: int = 0  # within its area, from the top
-    compares: bool = False  # opened with a comparison and closed with it
-    opened: bool = True  # at first; others by View, Panels, or a layout that names them
-    prompt: bool = False  # drawn as soon as it changes; others wait their turn where time is short
+    compares: bool = False  # opens and closes with a comparison
+    opened: bool = True  # by default; others via View, Panels, or a layout
+    prompt: bool = False  # drawn as soon as it changes; others wait if time is short
 
 
 def always(*values: tuple[str, str]) -> Callable[[View], Values]:
-    """The values of an option that offers the same in every view."""
+    """Return the values of an option that offers the same in every view."""
     return lambda view: values
 
 
 def choice(view: View, option: Option) -> str:
-    """The chosen value of an option, or its default where nothing valid is chosen."""
+    """Return the chosen value of an option, or its default if that is not valid."""
     values = [value for value, _ in option.values(view)]
-    wanted = view.choices.get(option.id, "")
-    return wanted if wanted in values else (values[0] if values else "")
+    selected = view.choices.get(option.id, "")
+    return selected if selected in values else (values[0] if values else "")
 
 
 def all_panels() -> dict[str, PanelSpec]:
-    """Every panel by id (its file name), in the order of the menus: those open at first lead."""
-    found = discover("dgn_engine.panels", "PANEL", PanelSpec)
-    order = ((not one.opened, one.area, one.order) for one in found.values())
-    placed = dict(zip(found, order, strict=True))
-    return {name: found[name] for name in sorted(found, key=placed.__getitem__)}
+    """Return every panel by id (its file name) in menu order: open by default first."""
+    panels = discover("dgn_engine.panels", "PANEL", PanelSpec)
+    order = ((not panel.opened, panel.area, panel.order) for panel in panels.values())
+    order_by_name = dict(zip(panels, order, strict=True))
+    return {name: panels[name] for name in sorted(panels, key=order_by_name.__getitem__)}

@@ -44,7 +44,7 @@ _DIVERGING_DARK = (
 
 @lru_cache(maxsize=32)
 def table(ramp: Ramp, theme: Theme) -> NDArray[np.uint8]:
-    """(256, 4) RGBA: entries 0…254 from low to high, entry 255 transparent."""
+    """Return (256, 4) RGBA: entries 0…254 from low to high, entry 255 transparent."""
     colours = np.zeros((256, 4), dtype=np.uint8)
     rgb = [[*bytes.fromhex(colour[1:])] for colour in _anchors(ramp, theme)]
     anchors = np.array(rgb, dtype=np.float64)
@@ -59,13 +59,13 @@ def table(ramp: Ramp, theme: Theme) -> NDArray[np.uint8]:
 
 @lru_cache(maxsize=32)
 def colour_table(ramp: Ramp, theme: Theme) -> list[int]:
-    """The same as 256 numbers 0xAARRGGBB."""
+    """Return the same table as 256 numbers 0xAARRGGBB."""
     red, green, blue, alpha = table(ramp, theme).astype(np.uint32).T
     return [int(entry) for entry in (alpha << 24) | (red << 16) | (green << 8) | blue]
 
 
 def indices(matrix: Matrix) -> NDArray[np.uint8]:
-    """Each value's place in the table (0…254), 255 where it is not a number."""
+    """Return each value's index in the table (0…254), 255 for NaN."""
     values = matrix.values
     span = matrix.high - matrix.low
     if values.dtype == np.uint8 and (matrix.low, matrix.high) == (0.0, 1.0):
@@ -73,9 +73,9 @@ def indices(matrix: Matrix) -> NDArray[np.uint8]:
     with np.errstate(invalid="ignore"):
         scaled = (values.astype(np.float64) - matrix.low) / (span if span > 0 else 1.0)
         placed = np.clip(np.nan_to_num(scaled, nan=0.0), 0.0, 1.0) * (EMPTY - 1)
-    found = np.round(placed).astype(np.uint8)
-    found[np.isnan(values)] = EMPTY
-    return found
+    result = np.round(placed).astype(np.uint8)
+    result[np.isnan(values)] = EMPTY
+    return result
 
 
 def _anchors(ramp: Ramp, theme: Theme) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The values under the cursor, in words."""
+"""Text for the values under the cursor."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dgn_engine.text.written_numbers import number, plus_minus
 
 
 def describe(chart: Chart, x: float, y: float, near: float = 0.0) -> tuple[str, ...]:
-    """What stands at (x, y) of a chart (data units), a line each; empty where nothing does.
+    """Return what is at (x, y) of a chart (data units), a line each; empty if nothing is.
 
-    Marks within `near` of x are named too: not all of them have room for their label.
+    Marks within `near` of x are named too, as not all of their labels fit.
     """
     if chart.matrix is not None:
         return _entry(chart.matrix, round(y), round(x))
@@ -21,15 +21,15 @@ def describe(chart: Chart, x: float, y: float, near: float = 0.0) -> tuple[str, 
 
 
 def nearest(curve: Curve, x: float) -> int | None:
-    """Index of the curve's point nearest to x; None where it has none near."""
+    """Return the index of the curve's point nearest to x; None if the curve is empty."""
     if curve.x.size == 0:
         return None
     after = int(np.clip(np.searchsorted(curve.x, x), 0, curve.x.size - 1))
     before = max(after - 1, 0)
     closer_before = abs(curve.x[before] - x) <= abs(curve.x[after] - x)
-    found = before if closer_before else after
-    broken = found > 0 and curve.x[found - 1] == curve.x[found] and np.isnan(curve.y[found])
-    return found - 1 if broken else found  # the break behind a single point
+    index = before if closer_before else after
+    broken = index > 0 and curve.x[index - 1] == curve.x[index] and np.isnan(curve.y[index])
+    return index - 1 if broken else index  # skip the break behind a single point
 
 
 def _entry(matrix: Matrix, row: int, column: int) -> tuple[str, ...]:
@@ -44,14 +44,14 @@ def _entry(matrix: Matrix, row: int, column: int) -> tuple[str, ...]:
         inside_row, inside_column = row % (high + 1), column % (wide + 1)
         if inside_row == high or inside_column == wide or tile >= len(matrix.row_labels):
             return ()
-        place = f"row {inside_row}, column {inside_column}"
-        return (matrix.row_labels[tile], f"{place}: {number(value)}")
+        position = f"row {inside_row}, column {inside_column}"
+        return (matrix.row_labels[tile], f"{position}: {number(value)}")
     first = _named(matrix.row_name, row, matrix.row_labels)
     second = _named(matrix.column_name, column, matrix.column_labels)
-    shown = "undefined (zero diagonal)" if np.isnan(value) else number(value)
+    value_text = "undefined (zero diagonal)" if np.isnan(value) else number(value)
     if matrix.error is not None and np.isfinite(value):
-        shown = plus_minus(value, float(matrix.error[row, column]))
-    return (first, second, shown)
+        value_text = plus_minus(value, float(matrix.error[row, column]))
+    return (first, second, value_text)
 
 
 def _named(name: str, index: int, labels: tuple[str, ...]) -> str:
@@ -60,11 +60,11 @@ def _named(name: str, index: int, labels: tuple[str, ...]) -> str:
 
 def _values(chart: Chart, x: float) -> tuple[str, ...]:
     lines: list[str] = []
-    at: float | None = None
+    nearest_x: float | None = None
     named = any(curve.name for curve in chart.curves if curve.x.size)
     weights = sorted({curve.smoothed for curve in chart.curves if curve.smoothed})
     for curve in chart.curves:
-        if curve.smoothed:  # it is the raw values that are told
+        if curve.smoothed:  # only raw values are read out
             continue
         if named and not curve.name:  # the edges of a band or of a box
             continue
@@ -73,18 +73,24 @@ def _values(chart: Chart, x: float) -> tuple[str, ...]:
         index = nearest(curve, x)
         if index is None:
             continue
-        found = float(curve.x[index])
-        at = found if at is None or abs(found - x) < abs(at - x) else at
+        curve_x = float(curve.x[index])
+        nearest_x = (
+            curve_x if nearest_x is None or abs(curve_x - x) < abs(nearest_x - x) else nearest_x
+        )
         name = curve.name or chart.title
         lines.append(f"{name}  {number(float(curve.y[index]))}")
-    if at is None:
+    if nearest_x is None:
         return ()
-    raw = f" · raw; lines smoothed {', '.join(f'{number(w)}' for w in weights)}" if weights else ""
-    return (f"{_place(chart.x, at)}{raw}", *lines)
+    raw = (
+        f" · raw; lines smoothed {', '.join(f'{number(weight)}' for weight in weights)}"
+        if weights
+        else ""
+    )
+    return (f"{_place(chart.x, nearest_x)}{raw}", *lines)
 
 
 def _place(axis: Axis, at: float) -> str:
-    """'step 40', or the name of the tick that stands nearest, where the ticks are named places."""
+    """Return 'step 40', or the name of the nearest tick if ticks name places."""
     if axis.places and axis.ticks:
         return min(axis.ticks, key=lambda tick: abs(tick[0] - at))[1]
     return f"{axis.label or 'x'} {number(at)}"

@@ -1,4 +1,4 @@
-"""Points without a line between them, and single lines, as curves that are broken everywhere."""
+"""Points without lines between them, and separate lines, as curves with breaks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dgn_engine.scene.elements import Array, Curve, Dash, Role
 
 
 def scattered(name: str, x: Array, y: Array, role: Role, thick: bool = False) -> Curve:
-    """A marker at each (x, y), from left to right: curves are searched by their x."""
+    """Return a marker at each (x, y), sorted by x because curves are searched by x."""
     order = np.argsort(x, kind="stable")
     doubled_x = np.repeat(np.asarray(x, dtype=np.float64)[order], 2)
     doubled_y = np.full(doubled_x.size, np.nan)
@@ -17,12 +17,12 @@ def scattered(name: str, x: Array, y: Array, role: Role, thick: bool = False) ->
 
 
 def is_scattered(curve: Curve) -> bool:
-    """Whether it is markers alone."""
+    """Return whether the curve has markers only."""
     return curve.marker and curve.y.size > 1 and bool(np.isnan(curve.y[1::2]).all())
 
 
 def lines(name: str, starts: Array, ends: Array, role: Role, dash: Dash = "solid") -> Curve:
-    """A line from each point (x, y) of `starts` (m, 2) to that of `ends` (m, 2)."""
+    """Return a line from each point (x, y) of `starts` (m, 2) to that of `ends` (m, 2)."""
     points = np.full((3 * len(starts), 2), np.nan)
     points[::3], points[1::3] = starts, ends
     return Curve(name, points[:, 0], points[:, 1], role, dash, segments=True)

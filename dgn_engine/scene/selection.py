@@ -1,25 +1,24 @@
-"""What is under the cursor or pinned, by its kind; a frozen value that all panels are given."""
+"""Items under the cursor or pinned, by kind, as a frozen value that all panels share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# A unit is one of a layer: it is lit only where its layer is known.
+# A unit belongs to a layer, and is highlighted only where its layer is known.
 PART_OF = {"unit": "layer"}
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Things by kind, each counted from 0: one or two probe examples (their places in the set), a
-    gate layer, a unit of it."""
+    """Items by kind, counted from 0: one or two probe examples, a gate layer, a unit of it."""
 
     parts: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     def of(self, kind: str) -> tuple[int, ...]:
-        return next((ids for one, ids in self.parts if one == kind), ())
+        return next((ids for part, ids in self.parts if part == kind), ())
 
     def one(self, kind: str) -> int | None:
-        """The only one of its kind."""
+        """Return the id of a kind if there is exactly one."""
         ids = self.of(kind)
         return ids[0] if len(ids) == 1 else None
 
@@ -28,21 +27,26 @@ class Selection:
         return self.of("example")
 
     def over(self, other: Selection) -> Selection:
-        """This one, and of the other the kinds that are missing here; parts of something only
-        where that is the same."""
-        mine = dict(self.parts)
+        """Add kinds from another selection that are missing in this one.
+
+        Parts of a whole are added only if the whole is the same.
+        """
+        merged = dict(self.parts)
         for kind, ids in other.parts:
             whole = PART_OF.get(kind)
-            if kind not in mine and (whole is None or mine.get(whole) == other.of(whole)):
-                mine[kind] = ids
-        return Selection(tuple(sorted(mine.items())))
+            if kind not in merged and (whole is None or merged.get(whole) == other.of(whole)):
+                merged[kind] = ids
+        return Selection(tuple(sorted(merged.items())))
 
 
 NOTHING = Selection()
 
 
 def selected(**kinds: int | tuple[int, ...] | None) -> Selection:
-    """`selected(layer=2, unit=5, example=(3, 14))`; None and () are left out."""
+    """Make a selection: `make_selection(layer=2, unit=5, example=(3, 14))`.
+
+    None and () are left out.
+    """
     parts = (
         (kind, ids if isinstance(ids, tuple) else (ids,))
         for kind, ids in kinds.items()

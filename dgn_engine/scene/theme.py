@@ -9,7 +9,7 @@ from importlib.resources import files
 from dgn_engine.scene.elements import Role
 
 PALE = 0.16  # opacity of a filled area
-DIMMED = 0.45  # opacity of what is not of the network as it is
+DIMMED = 0.45  # opacity of data from an earlier network
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Theme:
     value: str  # value network, K^V
     feature: str  # feature network, K^F
     cross: str  # K^X
-    compared: str  # what is compared with (B)
+    compared: str  # compared run or network (B)
     overlay_1: str  # recorded runs whose curves are drawn over those of the run
     overlay_2: str
     overlay_3: str
@@ -44,7 +44,7 @@ class Theme:
 
 
 def _theme(name: str) -> Theme:
-    """From the resources, where the reports of `dgn reproduce` find the same colours."""
+    """Load a theme from the resources, which the reports of `dgn reproduce` use too."""
     text = (files("dgn_resources") / "tokens.json").read_text(encoding="utf-8")
     return Theme(name=name, **json.loads(text)[name])
 

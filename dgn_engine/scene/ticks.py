@@ -1,4 +1,4 @@
-"""Ticks and labels of axes: few ticks, round values, SI prefixes; for screen and figures alike."""
+"""Ticks and labels of axes: few, round values, SI prefixes; for screen and figures."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from dgn_engine.text.written_numbers import decimals, number, power_of_ten
 
 Tick = tuple[float, str]
 
-_REGULAR = 0.6  # of the labels that fit: with fewer, every second or third is no gain
+_REGULAR = 0.6  # least share of fitting labels worth a regular spacing
 _FACTORS = ((1, 2, 5), (1, 3), (1, 2, 3, 5), (1, 1.5, 2, 3, 4, 6, 8))  # of each decade
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def linear_ticks(low: float, high: float, most: int = 5) -> tuple[Tick, ...]:
-    """At most `most` round values within [low, high], each with its label."""
+    """Return at most `most` round values within [low, high], each with its label."""
     span = high - low
     if not (math.isfinite(span) and span > 0) or most < 1:
         return ()
     step = _round_step(low, high, most)
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
-    values = [place * step for place in range(first, last + 1)]
+    values = [index * step for index in range(first, last + 1)]
     return tuple(zip(values, _labels(values, step), strict=True))
 
 
 def log_ticks(low: float, high: float, most: int = 5) -> tuple[Tick, ...]:
-    """Ticks of a logarithmic axis from `low` to `high` (both positive): decades where they fit."""
+    """Return ticks of a logarithmic axis from `low` to `high` (positive), decades if they fit."""
     if not (0 < low < high < math.inf) or most < 1:
         return ()
     first = math.ceil(math.log10(low) - 1e-9)
@@ -50,19 +50,19 @@ def log_ticks(low: float, high: float, most: int = 5) -> tuple[Tick, ...]:
 
 
 def spaced(ticks: Sequence[Tick], places: Sequence[float], gap: Sequence[float]) -> list[int]:
-    """Which ticks to keep so that labels of half-size `gap` around `places` do not touch.
+    """Return which ticks to keep so that labels of half-size `gap` do not touch.
 
-    Keeps the first and then every second, third …, or every one that still fits where that keeps
-    many more; `places` ascend or descend.
+    Keeps the first and then every second, third …, or every one that still fits if that keeps many
+    more; `places` ascend or descend.
     """
-    kept = _greedy(places, gap)
+    greedy = _greedy(places, gap)
     for stride in range(1, len(ticks)):
         regular = range(0, len(ticks), stride)
-        if len(regular) < _REGULAR * len(kept):
+        if len(regular) < _REGULAR * len(greedy):
             break
-        if all(_apart(places, gap, one, other) for one, other in pairwise(regular)):
+        if all(_apart(places, gap, first, second) for first, second in pairwise(regular)):
             return list(regular)
-    return kept
+    return greedy
 
 
 def _greedy(places: Sequence[float], gap: Sequence[float]) -> list[int]:
@@ -87,8 +87,11 @@ def _round_step(low: float, high: float, most: int) -> float:
 
 
 def _prefix(largest: float) -> tuple[float, str]:
-    """The unit of an axis up to `largest` and its prefix: thousands stand as '8,000' up to 10k,
-    and no label has more than three figures before its point from there on."""
+    """Return the unit of an axis up to `largest` and its SI prefix.
+
+    Thousands are written out ('8,000') up to 10k; from there on no label has more than three digits
+    before the point.
+    """
     for unit, prefix in _PREFIXES:
         if largest >= (unit if prefix != "k" else 10 * unit):
             return unit, prefix
@@ -96,7 +99,7 @@ def _prefix(largest: float) -> tuple[float, str]:
 
 
 def _short(value: float) -> str:
-    """'50k' where a prefix is shorter."""
+    """Format a value with a prefix if that is shorter: '50k'."""
     unit, prefix = _prefix(value)
     return number(value / unit) + prefix
 
@@ -115,12 +118,12 @@ def _labels(values: Sequence[float], step: float) -> list[str]:
     if largest >= 1e15:
         return [number(value) for value in values]
     digits = _decimals(step / unit)
-    words = [decimals(value / unit, digits) for value in values]
-    if prefix:  # '5k' beside '7.5k'
-        words = [word.rstrip("0").rstrip(".") if "." in word else word for word in words]
+    texts = [decimals(value / unit, digits) for value in values]
+    if prefix:  # '5k' next to '7.5k'
+        texts = [text.rstrip("0").rstrip(".") if "." in text else text for text in texts]
     return [
-        "0" if abs(value) < step / 2 else word + prefix
-        for value, word in zip(values, words, strict=True)
+        "0" if abs(value) < step / 2 else text + prefix
+        for value, text in zip(values, texts, strict=True)
     ]
 
 
@@ -136,12 +139,12 @@ def _decade(exponent: int) -> str:
 
 
 def axis_label(axis: Axis) -> str:
-    """'loss' or 'time (s)'."""
+    """Return 'loss' or 'time (s)'."""
     return f"{axis.label} ({axis.unit})" if axis.unit else axis.label
 
 
 def axis_ticks(axis: Axis, drawn: Range, most: int) -> tuple[Tick, ...]:
-    """Ticks of the visible part in drawn coordinates."""
+    """Return the ticks of the visible part, in drawn coordinates."""
     low, high = min(drawn), max(drawn)
     if axis.ticks is not None:
         inside = [(value, text) for value, text in axis.ticks if value > 0 or not axis.log]
@@ -154,7 +157,7 @@ def axis_ticks(axis: Axis, drawn: Range, most: int) -> tuple[Tick, ...]:
 
 
 def bar_ticks(chart: Chart) -> tuple[Tick, ...]:
-    """Ticks of the colour bar; an end that values lie beyond is marked as such: '≥ 0.95'."""
+    """Return ticks of the colour bar, with '≥ 0.95' at an end that values lie beyond."""
     matrix = chart.matrix
     if matrix is None or not matrix.bar:
         return ()

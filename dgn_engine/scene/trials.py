@@ -1,4 +1,4 @@
-"""What 'What am I seeing' offers to try next on the live run; each can be undone."""
+"""Things to try next on the live run, offered in 'What am I seeing'; each can be undone."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dgn_engine.scene.panel_spec import Trial, View
 
 
 def freeze_random_gates(watch: str) -> Trial:
-    """Into the first regime whose gates are those of a random network that stands still."""
+    """Swap to the first regime whose gates come from a frozen random network."""
     return _swap("Freeze random gates", watch, lambda entry: entry.frozen_noise)
 
 
 def keep_gates(watch: str) -> Trial:
-    """Into the regime that copied gates are used in, with the gates of now and new values."""
+    """Swap to the regime for copied gates, with the current gates and new values."""
     label = "Keep gates, draw new values"
     return _swap(label, watch, lambda entry: entry.for_copied_gates)
 
@@ -26,19 +26,19 @@ def train_gates_alone(watch: str) -> Trial:
 
 
 def _swap(label: str, watch: str, wanted: Callable[[RegimeEntry], bool]) -> Trial:
-    """Nothing where it is in force, or where there is no run that can change."""
+    """Return a trial that swaps the regime, unless it is in force or no run can change."""
 
     def commands(view: View) -> tuple[Command, ...]:
-        found = [entry.id for entry in view.regimes if wanted(entry)]
-        if not found or not _trains(view) or view.regime == found[0]:
+        regimes = [entry.id for entry in view.regimes if wanted(entry)]
+        if not regimes or not _trains(view) or view.regime == regimes[0]:
             return ()
-        return (SwapRegime(found[0]),)
+        return (SwapRegime(regimes[0]),)
 
     return Trial(label, watch, commands)
 
 
 def reverse_layers(watch: str) -> Trial:
-    """Let the value layers use the gate layers in reverse order."""
+    """Make the value layers use the gate layers in reverse order."""
 
     def commands(view: View) -> tuple[Command, ...]:
         sizes = {layer.shape for layer in view.run.layers} if view.run is not None else set()
@@ -50,7 +50,7 @@ def reverse_layers(watch: str) -> Trial:
 
 
 def blind_value_network(watch: str) -> Trial:
-    """Give the value network ones instead of images: what it knows then comes through gates."""
+    """Feed the value network ones instead of images, leaving it only the gates."""
 
     def commands(view: View) -> tuple[Command, ...]:
         return (SetValueInput("ones"),) if _trains(view) and view.wiring else ()
@@ -59,5 +59,5 @@ def blind_value_network(watch: str) -> Trial:
 
 
 def _trains(view: View) -> bool:
-    """Whether there is a run whose network changes: not one that is inspected or looked back at."""
+    """Return whether there is a run that can change: neither inspected nor looked back at."""
     return view.run is not None and not view.run.inspected and view.cursor is None

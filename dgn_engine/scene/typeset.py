@@ -1,4 +1,4 @@
-r"""Mathematics in labels: 'trace $K^V$' as runs of letters that a painter or HTML can set."""
+"""Mathematics in labels: 'trace $K^V$' as runs of letters for a painter or HTML."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ class TextRun:
 
 
 def runs(label: str) -> tuple[TextRun, ...]:
-    r"""Split a label into runs; between dollars letters lean, ^ raises and _ lowers.
+    r"""Split a label into runs; between dollars letters are italic, ^ raises and _ lowers.
 
     '\$' is the letter itself.
     """
-    found: list[TextRun] = []
-    for place, part in enumerate(re.split(r"(?<!\\)\$", printable(label, lines=True))):
-        if part and place % 2 == 0:
-            found.append(TextRun(part.replace(r"\$", "$")))
+    result: list[TextRun] = []
+    for index, part in enumerate(re.split(r"(?<!\\)\$", printable(label, lines=True))):
+        if part and index % 2 == 0:
+            result.append(TextRun(part.replace(r"\$", "$")))
         elif part:
-            found.extend(_formula(part))
-    return tuple(found)
+            result.extend(_formula(part))
+    return tuple(result)
 
 
 def plain(label: str) -> str:
-    """The label without marks, for files and screen readers: 'trace K^V'."""
+    """Return the label without markup, for files and screen readers: 'trace K^V'."""
     parts = re.split(r"(?<!\\)\$", printable(label, lines=True))
     inside = (re.sub("[{}]", "", part) for part in parts[1::2])
     outside = (part.replace(r"\$", "$") for part in parts[::2])
@@ -50,7 +50,7 @@ def plain(label: str) -> str:
 
 
 def formula_in_letters(tex: str) -> str:
-    r"""A formula in TeX as one line that can be read aloud: 'K^V = Ψ_V^T Ψ_V', '(1)/(C)'."""
+    """Return a TeX formula as one readable line: 'K^V = Ψ_V^T Ψ_V', '(1)/(C)'."""
     text = tex.replace("$", "")
     for _ in range(text.count("{")):  # from the innermost group outwards
         text = re.sub(r"\\frac\s*" + 2 * _GROUP, r"(\1)/(\2)", text)
@@ -59,12 +59,12 @@ def formula_in_letters(tex: str) -> str:
         text = re.sub(r"([\^_])\{(\w|[^\x00-\x7f])\}", r"\1\2", text)
         text = re.sub(r"([\^_])" + _GROUP, r"\1(\2)", text)
     text = re.sub(r"\\([A-Za-z]+)", _letter, text)
-    text = re.sub(r"\\(\W)", lambda found: {",": " ", "|": "‖"}.get(found[1], found[1]), text)
+    text = re.sub(r"\\(\W)", lambda match: {",": " ", "|": "‖"}.get(match[1], match[1]), text)
     return " ".join(text.split())
 
 
 def _letter(command: re.Match[str]) -> str:
-    """What a command of TeX stands for: a Greek letter, a sign, or its own name."""
+    """Return the Greek letter or sign of a TeX command, or the command's own name."""
     name = command[1]
     if name in _SIGNS:
         return _SIGNS[name]
@@ -76,49 +76,49 @@ def _letter(command: re.Match[str]) -> str:
 
 
 def literal(name: str) -> str:
-    """A name as a label that shows these letters: its dollars begin no mathematics."""
+    """Escape the dollars of a name, so that a label shows them as letters."""
     return name.replace("$", r"\$")
 
 
 def html(label: str) -> str:
-    """The label as rich text for Qt's own labels."""
-    words = []
+    """Return the label as rich text for Qt labels."""
+    parts = []
     for run in runs(label):
         text = escape(run.text)
         text = f"<i>{text}</i>" if run.italic else text
         tag = {1: "sup", -1: "sub"}.get(run.level)
-        words.append(f"<{tag}>{text}</{tag}>" if tag else text)
-    return "".join(words)
+        parts.append(f"<{tag}>{text}</{tag}>" if tag else text)
+    return "".join(parts)
 
 
 def _formula(text: str) -> list[TextRun]:
-    found: list[TextRun] = []
+    result: list[TextRun] = []
     level = 0
-    place = 0
-    while place < len(text):
-        letter = text[place]
+    index = 0
+    while index < len(text):
+        letter = text[index]
         if letter in "^_":
             level = 1 if letter == "^" else -1
-            place += 1
-            if text[place : place + 1] == "{":
-                end = text.find("}", place)
+            index += 1
+            if text[index : index + 1] == "{":
+                end = text.find("}", index)
                 end = end if end > 0 else len(text)
-                body, place = text[place + 1 : end], end + 1
+                body, index = text[index + 1 : end], end + 1
             else:
-                body, place = text[place : place + 1], place + 1
-            found.append(TextRun(body, level, body.isalpha()))
+                body, index = text[index : index + 1], index + 1
+            result.append(TextRun(body, level, body.isalpha()))
             continue
-        found.append(TextRun(letter, 0, letter.isalpha()))
-        place += 1
-    return _joined(found)
+        result.append(TextRun(letter, 0, letter.isalpha()))
+        index += 1
+    return _joined(result)
 
 
 def _joined(found: list[TextRun]) -> list[TextRun]:
-    together: list[TextRun] = []
+    merged: list[TextRun] = []
     for run in found:
-        last = together[-1] if together else None
+        last = merged[-1] if merged else None
         if last and (last.level, last.italic) == (run.level, run.italic):
-            together[-1] = TextRun(last.text + run.text, run.level, run.italic)
+            merged[-1] = TextRun(last.text + run.text, run.level, run.italic)
         else:
-            together.append(run)
-    return together
+            merged.append(run)
+    return merged

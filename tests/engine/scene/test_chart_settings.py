@@ -279,7 +279,7 @@ def test_what_does_not_apply_is_absent() -> None:
 def test_a_choice_leads_to_settings_and_says_whether_it_is_chosen() -> None:
     drawn = _set(_line(), last=200, smoothing=0.9)
     chosen = [row.text for row in choices(drawn, "loss") if row.chosen]
-    assert chosen == ["Last 200 steps", "All of y", "0.9"]
+    assert chosen == ["Last 200 steps", "Full y range", "0.9"]
     after = _row(drawn, "loss", "All steps").after["loss"]
     assert after == ChartSettings(smoothing=0.9)
     assert _row(drawn, "loss", "Logarithmic y").after["loss"].log_y is True
@@ -337,10 +337,10 @@ def test_a_difference_begins_with_colours_of_its_own() -> None:
 def test_typed_ends_make_a_range() -> None:
     assert typed_range(" 1e-3", "1000 ") == (0.001, 1000.0)
     assert typed_range("−2", "3") == (-2.0, 3.0)
-    y = _row(Drawn(Scene((_line(),)), {}), "loss", "y from … to …")
+    y = _row(Drawn(Scene((_line(),)), {}), "loss", "Set y range…")
     assert asked_range(y, (0.0, 2.0)) == {"loss": ChartSettings(y_range=(0.0, 2.0))}
     scene = Scene((_pairs("a", np.eye(3)), _pairs("b", np.eye(3), "overlap")))
-    colours = asked_range(_row(Drawn(scene, {}), "a", "From … to …"), (0.0, 2.0))
+    colours = asked_range(_row(Drawn(scene, {}), "a", "Set range…"), (0.0, 2.0))
     assert colours["a"] == ChartSettings(colours=ColourChoice("fixed", (0.0, 2.0)))
     assert set(colours) == {"a", "b"}
 

@@ -92,7 +92,7 @@ def test_the_diagonal_is_one_example_and_one_without_an_active_path_shares_none(
 def test_a_row_of_the_gate_maps_is_one_example_with_its_unit() -> None:
     readout = told("gate_maps", "large", 3, 2)
     assert readout.lines == ("unit 3: 1",)
-    assert readout.examples[0].detail.startswith("no. 0 ")
+    assert readout.examples[0].detail.endswith("example 0")
     assert [rows.name for rows in readout.gates] == ["G1"]
     assert drawn("gate_maps", "large").pictures is PICTURES
 
@@ -123,7 +123,7 @@ def test_what_is_missing_is_said() -> None:
     assert readout.lines[-1] not in (missing, told("overlap", "active", 2, 1).lines[-1])
     late = replace(VIEW, readings={"overlap": OVERLAP, "gates": replace(GATES, step=3)})
     readout = told("overlap", "active", 2, 1, late)
-    assert readout.lines[-1] == "Gates of step 3."
+    assert readout.lines[-1] == "Gates from step 3."
     unknown = replace(VIEW, pictures=None)
     assert example_readout(unknown, drawn("overlap", "active", unknown), 2, 1) is None
 

@@ -56,7 +56,7 @@ def test_a_run_in_words_counts_the_weights_of_both_networks() -> None:
     assert run_in_words(started, 450) == "digits · fc 64×5 · 21,450 weights"
     assert weights_in_words(started, 0) == "Value network 21,000"
     assert weights_in_words(started, 1450) == "Value network 21,000, feature network 1,450"
-    assert weights_in_words(started, 1450, aside=True).endswith("1,450 (kept aside)")
+    assert weights_in_words(started, 1450, aside=True).endswith("1,450 (not in use)")
 
 
 def test_data_in_words(recorded: Recorded) -> None:

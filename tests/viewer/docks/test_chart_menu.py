@@ -223,7 +223,7 @@ def _popup(host: PanelDock) -> RangePopup:
 
 def test_a_fixed_range_is_typed_and_checked(make_host: MakeHost) -> None:
     host = make_host("training")
-    _choose(_on(host, "loss"), "Range", "y from … to …")
+    _choose(_on(host, "loss"), "Range", "Set y range…")
     popup = _popup(host)
     assert host.isEnabled()  # nothing waits for it
     popup.low.setText("2")
@@ -238,7 +238,7 @@ def test_a_fixed_range_is_typed_and_checked(make_host: MakeHost) -> None:
     QTest.keyClick(popup.high, Qt.Key.Key_Return)
     assert not popup.isVisible()
     assert visible_range(host.charts.view, "loss")[1] == (2.0, 3.5)
-    _choose(_on(host, "loss"), "Range", "y from … to …")
+    _choose(_on(host, "loss"), "Range", "Set y range…")
     again = _popup(host)
     assert (again.low.text(), again.high.text()) == ("2", "3.5")
     QTest.keyClick(again.low, Qt.Key.Key_Escape)
@@ -249,7 +249,7 @@ def test_a_fixed_range_is_typed_and_checked(make_host: MakeHost) -> None:
 def test_one_range_is_asked_for_at_a_time(make_host: MakeHost) -> None:
     host = make_host("training")
     for key in ("loss", "accuracy"):
-        _choose(_on(host, key), "Range", "y from … to …")
+        _choose(_on(host, key), "Range", "Set y range…")
     open_ = [one for one in host.window().findChildren(RangePopup) if one.isVisible()]
     assert [one.accessibleName() for one in open_] == ["Accuracy, %, y"]
     open_[0].close()
@@ -329,7 +329,7 @@ def test_settings_that_no_longer_fit_are_said_and_harmless(
 ) -> None:
     host = make_host("overlap")
     host.charts.put({"active": ChartSettings(minus=Subtrahend("gone"))})
-    assert "Nothing is subtracted" in host.footer()
+    assert "No difference from" in host.footer()
     host.show_view(replace(make_view("absent"), regime="ReLU"))
     host.show_view(make_view("hard"))
     assert host.charts.settings == {"active": replace(PLAIN, minus=Subtrahend("gone"))}

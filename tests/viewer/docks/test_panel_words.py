@@ -144,7 +144,7 @@ FEW = Reading("npk", 1234, remark="8 of 64")
             seeing(NPK, view=replace(VIEW, run=replace(run((2,)), inspected="x", assuming="ReLU"))),
             SCENE,
             0.0,
-            "not training · reading: ReLU, as you said · step 1,234 · every 0.25 s · a note",
+            "not training · ReLU assumed · step 1,234 · every 0.25 s · a note",
         ),
         (
             "paused",

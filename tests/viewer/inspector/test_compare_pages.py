@@ -221,7 +221,7 @@ def test_the_page_follows_the_branch(page: ComparePage, sent: list[Command]) -> 
     assert not page.compare.isEnabled()  # nothing of it is there
     assert page.stop.isEnabled()
     assert not page.start.isEnabled()
-    assert "regime FL, learning rate 0.01 · starts" in page.status.text()
+    assert "regime FL, learning rate 0.01 · starting" in page.status.text()
     assert page.sharing.text()
     QTest.mouseClick(page.stop, LEFT)
     assert sent[-1] == StopBranch()

@@ -123,7 +123,7 @@ def test_a_chart_in_words_has_title_what_and_range() -> None:
     assert charts_in_words(charts()) == (
         "Accuracy, %: test over step 0 to 1,234, 11 to 97, 96 at the end. "
         "Active Λ: 2 examples by 2 examples, 0.25 to 1. "
-        "Loss: no curve yet."
+        "Loss: no curves yet."
     )
 
 

@@ -118,7 +118,7 @@ def test_going_to_fl_may_keep_the_value_network(
 def test_a_feature_network_kept_aside_is_counted(live: RunToolbar) -> None:
     tell(live, RegimeSwapped(9, "DL", "ReLU", (), (), (), (), parameters_feature=11_450))
     assert "21,450 weights" in live.summary.text()
-    assert "feature network 11,450 (kept aside)" in live.summary.toolTip()
+    assert "feature network 11,450 (not in use)" in live.summary.toolTip()
 
 
 def test_arrows_and_the_wheel_choose_no_regime(live: RunToolbar, sent: list[Command]) -> None:
