@@ -1,1 +1,1 @@
-"""What is known of a run and was seen of it: the View of a panel; notices, paces, layouts."""
+"""From a run's events and frames to the view that panels draw; notices, drawing pace, layouts."""

@@ -1,4 +1,4 @@
-"""A and B where one of them is a recorded step: what is shown as B, or why it is not."""
+"""Comparisons in which A or B is a recorded step, or the reason why they are not comparable."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from dgn_engine.views.past_view import Past
 
 @dataclass(frozen=True)
 class ComparedStep:
-    """A recorded step of the run that is compared with: B is what was recorded then.
+    """A recorded step of the compared run: B is what was recorded then.
 
-    `own`: it is the run on show itself.
+    `own`: it is a step of the run on show.
     """
 
     frames: ComparedFrames
@@ -31,7 +31,7 @@ class ComparedStep:
 
     @property
     def examples(self) -> str:
-        """The digest of the probe set that it was read on; '' where that is not known."""
+        """Digest of the probe set of its readings; '' if unknown."""
         frame = self.past.frame
         if frame is not None and frame.probe_digest:
             return frame.probe_digest
@@ -39,15 +39,21 @@ class ComparedStep:
 
 
 class Pairing:
-    """Puts B beside A in a view. It keeps the last agreement of gates: all panels ask for it."""
+    """Adds B to a view; caches the last gate agreement, which all panels ask for."""
 
     def __init__(self) -> None:
         self._of: tuple[object, ...] = ()
         self._agreement = Reading(AGREEMENT, 0)
 
     def paired(self, view: View, step: ComparedStep | None, examples: tuple[str, str]) -> View:
-        """`step`: that is shown as B; None: the network that the engine reads, on the examples of
-        now. `examples`: digests of the probe sets that A was read on, and of that of now."""
+        """Add B and the gate agreement to a view.
+
+        Args:
+            view: The view of A.
+            step: The recorded step shown as B; None: the network that the engine reads, on the
+                current probe examples.
+            examples: Digests of the probe set that A was read on, and of the current one.
+        """
         if view.compared is None or (step is None and view.cursor is None):
             return view
         compared = view.compared
@@ -65,50 +71,57 @@ class Pairing:
     def _read(self, view: View, compared: ComparedRun) -> Reading:
         ours, theirs = view.readings.get("gates"), compared.readings.get("gates")
         layers = () if view.run is None else view.run.layers
-        of = (ours, theirs, layers, compared.layers)
-        if len(of) != len(self._of) or any(a is not b for a, b in zip(of, self._of, strict=True)):
-            found = gate_agreement(ours, theirs, (layers, compared.layers))
-            self._of, self._agreement = of, found
+        inputs = (ours, theirs, layers, compared.layers)
+        if len(inputs) != len(self._of) or any(
+            a is not b for a, b in zip(inputs, self._of, strict=True)
+        ):
+            agreement = gate_agreement(ours, theirs, (layers, compared.layers))
+            self._of, self._agreement = inputs, agreement
         return self._agreement
 
 
 def _at(compared: ComparedRun, step: ComparedStep, run: str) -> ComparedRun:
-    """B as it was recorded at a step, with its curves up to there; `run`: which one it is."""
+    """Return B as recorded at a step, with its curves up to there; `run`: which run it is."""
     past, frames = step.past, step.frames
     frame = past.frame
-    then = past.state_in(RunChanges(frames.started, frames.changes))
-    known, now = compared.config, then.current_config()
-    series = {key: one.until(past.step) for key, one in compared.series.items()}
+    state = past.state_in(RunChanges(frames.started, frames.changes))
+    config, config_then = compared.config, state.current_config()
+    series = {key: curve.until(past.step) for key, curve in compared.series.items()}
     if past.trouble:
         readings = {name: Reading(name, past.step, absent=past.trouble) for name in past.probes}
     else:
         readings = readings_at(frame, past.asked, past.probes)
     return ComparedRun(
         name=step.name,
-        regime=then.regime,
+        regime=state.regime,
         layers=frames.started.layers,
-        wiring=then.wiring,
+        wiring=state.wiring,
         step=past.step,
         readings=readings,
-        series={} if step.own else series,  # A draws its own curves
+        series={} if step.own else series,  # the curves of A are the same
         own=step.own,
         run=run,
         at=past.step,
-        config=None if known is None or now is None else known.with_changes_of(now),
-        config_at=bool(frames.folder),  # else the changes of the run are not known
+        config=None
+        if config is None or config_then is None
+        else config.with_changes_of(config_then),
+        config_at=bool(frames.folder),  # else the run's changes are unknown
     )
 
 
 def _why_not(ours: str, theirs: str, view: View) -> str:
-    """Why the two are not compared, in one sentence; '' where they are."""
+    """Return why the two are not compared, in one sentence; '' if they are."""
     if ours and theirs and ours == theirs:
         return ""
     where = f"A at step {view.step:,}" if view.cursor is not None else "A"
     if not (ours and theirs):
-        return f"It is not known whether {where} and B were read on the same probe examples."
+        return (
+            f"{where} and B may have been read on different probe examples, so they are not "
+            "compared."
+        )
     return (
-        f"B was read on other probe examples than {where}: both have to be read on the same "
-        "examples of the same data."
+        f"B and {where} were read on different probe examples: both must use the same examples of "
+        "the same data."
     )
 
 

@@ -1,4 +1,4 @@
-"""A panel as it is set, drawn from one view after the other, and only where it would change."""
+"""A panel with its settings, drawn from one view after another, and only if it would change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BY_SOURCE = ("readings", "series")
 
 @dataclass(frozen=True)
 class NotedView(View):
-    """A view that notes which of its fields are read."""
+    """A view that records which of its fields are read."""
 
     noted: set[str] = field(default_factory=set)
 
@@ -35,23 +35,23 @@ class DrawnPanel:
 
     Args:
         spec: The panel.
-        choices: Options of its header that are chosen.
+        choices: Chosen options of its header.
     """
 
     def __init__(self, spec: PanelSpec, choices: Mapping[str, str] | None = None) -> None:
         self.spec = spec
-        self.view = View()  # with the choices
+        self.view = View()  # including the choices
         self.choices: Mapping[str, str] = choices or {}
-        self._by_hand: set[str] = set()  # options chosen since something was pinned
-        self._noted: set[str] = set()  # fields of the view that the picture was made of
+        self._by_hand: set[str] = set()  # options that the user chose since something was pinned
+        self._noted: set[str] = set()  # fields of the view that the picture depends on
         self._made_of = View()
         self._shown: Shown | None = None
 
     def draw(self, view: View) -> Shown:
         """Return what the panel shows of the view, which becomes `view`.
 
-        Where all that it has read is as it was, it is not asked again: the result is the object
-        that was returned last.
+        If nothing that it read has changed, it is not drawn again, and the previous object is
+        returned.
         """
         self.view = view
         if self._shown is None or not self._is_drawn(view):
@@ -60,13 +60,13 @@ class DrawnPanel:
         return self._shown
 
     def draw_with(self, option: str, value: str) -> Scene | None:
-        """Return what the panel would draw with another choice; None where that is nothing."""
+        """Return what the panel would draw with another choice; None if that is nothing."""
         view = dataclasses.replace(self.view, choices={**self.view.choices, option: value})
         shown = self.spec.draw(NotedView(**vars(view), noted=self._noted))
         return shown if isinstance(shown, Scene) else None
 
     def other_choices(self) -> list[tuple[str, str]]:
-        """Return what could be drawn instead without asking the engine: option and value."""
+        """Return the (option, value) pairs that can be drawn without asking the engine."""
         return [
             (option.id, value)
             for option in self.spec.options
@@ -75,7 +75,7 @@ class DrawnPanel:
         ]
 
     def requests(self) -> tuple[ProbeRequest, ...]:
-        """Return what the engine has to measure for this panel as it is set now."""
+        """Return what the engine has to measure for this panel with its current settings."""
         options: list[tuple[str, OptionValue]] = []
         for option in self.spec.options:
             if option.engine and (value := choice(self.view, option)):
@@ -83,7 +83,7 @@ class DrawnPanel:
         return tuple(ProbeRequest(probe, tuple(options)) for probe in self.spec.probes)
 
     def choose(self, option: str, value: str) -> bool:
-        """Choose by hand; returns whether that is another choice than before."""
+        """Set an option for the user; return whether the choice has changed."""
         self._by_hand.add(option)
         if self.choices.get(option, "") == self.view.choices.get(option, "") == value:
             return False
@@ -91,14 +91,14 @@ class DrawnPanel:
         return True
 
     def follow_pin(self) -> None:
-        """Let what is pinned choose again, whatever was chosen by hand."""
+        """Let pinned items set options again, whatever the user chose."""
         self._by_hand.clear()
 
     def with_choices(self, view: View, pinned: Selection = NOTHING) -> View:
         """Return the view with this panel's choices.
 
-        What is pinned is chosen where an option follows it, it is offered, and nothing else was
-        chosen by hand since.
+        A pinned item is chosen if an option follows it, it is offered, and the user has chosen
+        nothing else since.
         """
         view = dataclasses.replace(view, choices=dict(self.choices))
         for option in self.spec.options:
@@ -108,14 +108,14 @@ class DrawnPanel:
         return view
 
     def _is_drawn(self, view: View) -> bool:
-        """Whether the picture that is there was made of the same things."""
+        """Return whether the current picture was made from the same inputs."""
         return all(
             _is_same(self._input(self._made_of, name), self._input(view, name))
             for name in self._noted
         )
 
     def _input(self, view: View, name: str) -> object:
-        """A field of a view; of readings and curves those that feed the panel."""
+        """Return a field of a view; for readings and curves, those that feed the panel."""
         value = getattr(view, name)
         if name not in _BY_SOURCE:
             return value
@@ -128,9 +128,9 @@ class DrawnPanel:
 
 
 def _is_same(one: object, other: object) -> bool:
-    """Whether two inputs are the same object, or plain values or collections that hold the same.
+    """Return whether two inputs are the same object, or equal plain values or collections.
 
-    Readings and curves are never looked into: new ones are other objects.
+    Readings and curves are never compared by content: new ones are other objects.
     """
     if one is other:
         return True

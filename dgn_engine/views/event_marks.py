@@ -1,4 +1,4 @@
-"""What an event of a run becomes on a time axis: its marks, each with its whole sentence."""
+"""The marks of events on a time axis, each with the event's full sentence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from dgn_engine.text.written_numbers import number
 
 
 def marks_of(event: Event, before: RunState) -> tuple[Mark, ...]:
-    """The marks of an event that happened to a run in this state; the pace changes no curve."""
+    """Return the marks of an event, given the run's state before it.
+
+    A change of pace gets none: it changes no curve.
+    """
     match event:
         case RegimeSwapped():
             return (_swap(event),)
@@ -31,17 +34,19 @@ def marks_of(event: Event, before: RunState) -> tuple[Mark, ...]:
         case BranchStatus(from_step=step) if (
             before.branch is None or before.branch.folder != event.folder
         ):
-            words = f"A branch begins here: {', '.join(event.changes.in_words()) or 'the same'}."
-            return (Mark(float(step), "branch", "run", literal(words)),)
+            sentence = (
+                f"A branch starts here: {', '.join(event.changes.in_words()) or 'no changes'}."
+            )
+            return (Mark(float(step), "branch", "run", literal(sentence)),)
         case RunContinued(step=step):
-            words = f"The recorded run goes on from step {step:,}."
-            return (Mark(float(step), "resumed", "run", words),)
+            sentence = f"The recorded run continues from step {step:,}."
+            return (Mark(float(step), "resumed", "run", sentence),)
         case _:
             return ()
 
 
 def changes_network(mark: Mark) -> bool:
-    """Whether what was measured before is of another network than what is measured afterwards."""
+    """Return whether the network measured before the mark differs from the one after it."""
     if mark.kind == "dial":
         return not mark.label.startswith("lr ")
     return mark.kind not in ("run", "diverged")
@@ -62,13 +67,13 @@ def _swap(event: RegimeSwapped) -> Mark:
 def _rewiring(event: Rewired, before: RunState) -> Mark:
     if event.order != before.wiring:
         order = " ".join(f"G{source + 1}" for source in event.order)
-        words = f"The value layers use the gate layers in the order {order}."
-        return Mark(float(event.step), "π", "permutation", words)
+        sentence = f"The value layers use the gate layers in this order: {order}."
+        return Mark(float(event.step), "π", "permutation", sentence)
     turns = ", ".join(f"{units}" for units in event.rotation)
     shifts = ", ".join(f"{places}" for places in event.shift)
-    words = f"The gates of the value layers are rotated by {turns or 'no'} units"
-    words += f" and shifted by {shifts} positions." if shifts else "."
-    return Mark(float(event.step), "↻", "rotation", words)
+    sentence = f"The value layers' gates are rotated by {turns or 'no'} units"
+    sentence += f" and shifted by {shifts} positions." if shifts else "."
+    return Mark(float(event.step), "↻", "rotation", sentence)
 
 
 def _dials(before: SettingChanged | None, now: SettingChanged) -> tuple[Mark, ...]:
@@ -76,8 +81,8 @@ def _dials(before: SettingChanged | None, now: SettingChanged) -> tuple[Mark, ..
     marks: list[Mark] = []
 
     def change(label: str, name: str, was: str, becomes: str) -> None:
-        words = f"{name} {was} → {becomes}." if was else f"{name} {becomes}."
-        marks.append(Mark(step, label, "dial", words))
+        sentence = f"{name} {was} → {becomes}." if was else f"{name} {becomes}."
+        marks.append(Mark(step, label, "dial", sentence))
 
     if old is None or now.beta != old.beta:
         change(f"β {number(now.beta)}", "β", number(old.beta) if old else "", number(now.beta))

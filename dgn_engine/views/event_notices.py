@@ -1,4 +1,4 @@
-"""What a notice says of an event, in one sentence, and what can be done about it."""
+"""The notice of an event: one sentence, and what can be done about it."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from dgn_engine.scene.run_text import in_form_words
 from dgn_engine.text.printable import printable
 
 Kind = Literal["info", "refused", "failed"]
-INFO = 12.0  # seconds that an info is shown
-REFUSED = 30.0  # … a refusal, unless something succeeds before
+INFO = 12.0  # seconds that an info notice is shown
+REFUSED = 30.0  # … a refusal, unless something succeeds first
 OTHER_RUN = (training.RunStarted, runs.RunShown, runs.RunContinued)
 
 
 @dataclass(frozen=True)
 class NoticeButton:
-    """A button of a notice; the notice goes when it is pressed.
+    """A button of a notice, which closes when it is pressed.
 
-    `possible`: whether it would still do what it says; where not, it is not shown.
+    `possible`: whether it would still do what it says; if not, it is hidden.
     """
 
-    text: str  # made printable, as the texts of a notice are
+    text: str  # made printable, like the texts of a notice
     do: Callable[[], object]
     possible: Callable[[], bool] = lambda: True
 
@@ -37,18 +37,19 @@ class NoticeButton:
 
 @dataclass(frozen=True)
 class Notice:
-    """One sentence, and details (a traceback) one click away.
+    """One sentence, with details (a traceback) one click away.
 
-    `asks`: something waits for the answer, so that it stands in a row of its own. `listed`: in the
-    list of notices, too; not what is only said again. `until`: what it says is so until one of
-    these events; it stays as long. `about`: what it is of, a short id ('out-of-bounds'); '' where
-    nobody tells it from others.
+    `asks`: something waits for the answer, so it gets a row of its own. `listed`: appears in the
+    list of notices; False for a repetition. `until`: events that end what it reports, before which
+    it stays. `about`: short id of its subject ('out-of-bounds'); '' if it needs none.
     """
 
     kind: Kind
     text: str
     details: str = ""
-    offers: tuple[NoticeButton, ...] = ()  # what can be done about it; it stays until one is taken
+    offers: tuple[
+        NoticeButton, ...
+    ] = ()  # what can be done about it; it stays until one is pressed
     asks: bool = False
     listed: bool = True
     until: tuple[type[messages.Event], ...] = ()
@@ -56,7 +57,7 @@ class Notice:
 
     @property
     def seconds(self) -> float:
-        """That it is shown by itself; 0: until it is closed, answered, or no longer so."""
+        """Seconds before it closes itself; 0: only when closed, answered, or no longer true."""
         if self.offers or self.asks or self.until or self.kind == "failed":
             return 0.0
         return INFO if self.kind == "info" else REFUSED
@@ -67,21 +68,21 @@ class Notice:
 
 
 def time_of_day() -> str:
-    """'14:03:20', by the clock of this machine."""
+    """Return '14:03:20', the local time."""
     return time.strftime("%H:%M:%S")
 
 
 def refusal_in_words(what: str, reason: str) -> str:
-    """One sentence of what cannot be done and why, which names a file once."""
+    """Return one sentence on what cannot be done and why, naming a file only once."""
     words = what.split(" ")
-    names = [PurePath(" ".join(words[place:])).name for place in range(1, len(words))]
+    names = [PurePath(" ".join(words[index:])).name for index in range(1, len(words))]
     if any("." in name and name in reason for name in names):
         return reason
     return f"Cannot {what}: {reason}" if what else reason
 
 
 def notice_of(event: messages.Event) -> Notice | None:
-    """What an event says to the user, if anything."""
+    """Return the notice of an event, if it has one."""
     match event:
         case messages.Refused(what=what, reason=reason, kind=kind):
             return Notice("refused", refusal_in_words(what, in_form_words(reason)), about=kind)
@@ -102,24 +103,24 @@ def notice_of(event: messages.Event) -> Notice | None:
         case messages.EngineRestarted():
             return Notice("failed", event.sentence)
         case training.Finished(step=step):
-            return Notice("info", f"The run is finished at step {step:,}. Run goes on for more.")
+            return Notice("info", f"Run finished at step {step:,}. Press Run to continue.")
         case runs.RunExported(what=what):
             return Notice("info", what)
         case runs.RunsThinned(what=what, trouble=each):
             return Notice("info", what, each)
         case runs.RecordingPaused(reason=reason):
             until = (runs.RecordingResumed, *OTHER_RUN)
-            return Notice("refused", f"{reason} Training goes on.", until=until)
+            return Notice("refused", f"{reason} Training continues.", until=until)
         case runs.RecordingResumed(step=step, lost=lost):
-            gap = f"; {lost:,} lines of its log are lost" if lost else ""
-            return Notice("info", f"The run is recorded again from step {step:,}{gap}.")
+            gap = f"; {lost:,} log lines were lost" if lost else ""
+            return Notice("info", f"Recording resumed at step {step:,}{gap}.")
         case runs.RecordingMended(remark=remark):
             return Notice("refused", remark)
         case runs.RecordThinned():
             return Notice("refused", event.sentence)
         case runs.RunContinued(step=step, remark=remark):
             exact = f" It may differ in the last bits: {remark}." if remark else ""
-            return Notice("info", f"The recorded run goes on at step {step:,}.{exact}")
+            return Notice("info", f"The recorded run continues at step {step:,}.{exact}")
         case _:
             return None
 
@@ -129,22 +130,22 @@ def step_words(change: training.ListedChange) -> str:
 
 
 def capitalised(words: str) -> str:
-    """The first letter as a sentence has it; β stays β."""
+    """Capitalise the first letter of a sentence; β stays β."""
     return words[:1].upper() + words[1:] if words[:1].isascii() else words
 
 
 @dataclass(eq=False)
 class Told:
-    """A notice that was given: when, at which step of which run, and what became of it."""
+    """A notice that was shown: when, at which step of which run, and its state since."""
 
     notice: Notice
     time: str
     run: int = 0
     step: int | None = None  # None: there was no run
     left: float = 0.0  # seconds until it goes; 0: when it is closed
-    open: bool = True  # not closed, not gone, not answered
+    open: bool = True  # not closed, expired or answered
     answered: bool = False
-    change: int = 0  # number of the change that Undo (or Redo) would take back; 0: of none
+    change: int = 0  # number of the change that Undo or Redo would revert; 0: none
 
     @property
     def stays(self) -> bool:

@@ -1,4 +1,4 @@
-"""Where the recorded frames of a run lie."""
+"""The place where a run's recorded frames are: a folder, or memory."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ from dgn_engine.storage.session_file.untrusted_run import plain_frame
 
 @dataclass(frozen=True)
 class Source:
-    """Where the frames of a run lie: in a folder, or in memory. `foreign`: others wrote them."""
+    """Recorded frames of a run in a folder or in memory; `foreign`: written by others."""
 
     folder: str = ""
     foreign: bool = False
     held: HeldFrames | None = None
 
     def frames(self) -> RecordedSteps | HeldFrames:
-        """For one thread. Raises `UserError` where the folder cannot be read."""
+        """Open the frames for one thread.
+
+        Raises:
+            UserError: The folder cannot be read.
+        """
         if self.held is not None:
             return self.held
         folder = Path(self.folder)

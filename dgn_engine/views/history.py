@@ -1,4 +1,4 @@
-"""What is known of the current run: recorded scalars, marks, newest readings."""
+"""The state of the current run in the window: recorded scalars, marks, newest readings."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ from dgn_engine.views.event_marks import changes_network, marks_of
 from dgn_engine.views.past_view import Past, PastViews
 
 MOST_MARKS = 2000
-ALL: ReadOn = (0, 0, "")  # all probe examples with which the run began
-MOST_GAPS = 100  # of each probe
+ALL: ReadOn = (0, 0, "")  # all probe examples that the run began with
+MOST_GAPS = 100  # per probe
 
 
 class RecordedSeries(ThinnedCurve):
-    """A curve as views are given it: the same object until there are more points."""
+    """A curve as given to views: the same object until there are more points."""
 
     def __init__(self, run: str) -> None:
         """`run`: which run measures it, for `Series.run`."""
@@ -60,7 +60,7 @@ class RecordedSeries(ThinnedCurve):
         self._series: Series | None = None
 
     def series(self) -> Series:
-        """All points that are held, read-only."""
+        """Return all points as a read-only series."""
         steps, values = self.points()
         if self._series is None or self._series.steps is not steps:
             self._series = Series(steps, values, self._run)
@@ -68,11 +68,10 @@ class RecordedSeries(ThinnedCurve):
 
 
 class History:
-    """Folds events and frames into what a `View` needs; a new run starts from nothing.
+    """Folds events and frames into what a `View` needs; a new run starts from scratch.
 
-    `state`: the state of engine and run after the events so far; the window has no other.
-    `revision(source)` counts what has changed: a panel is drawn again when a revision of one of
-    its sources moved.
+    `state`: the state of engine and run after all events so far; the window has no other.
+    `revision(source)` counts changes: a panel is redrawn when the revision of a source changes.
     """
 
     def __init__(self, clock: Callable[[], str] = lambda: "") -> None:
@@ -80,37 +79,39 @@ class History:
         self._clock = clock
         self.state = RunState()
         self._runs = 0
-        self._overlaid: tuple[OverlaidRun, ...] = ()  # they outlive the run
-        self._pictures: ProbeExamples | None = None  # perhaps of another probe set than that of now
+        self._overlaid: tuple[OverlaidRun, ...] = ()  # kept when the run ends
+        self._pictures: ProbeExamples | None = (
+            None  # perhaps of another probe set than the current one
+        )
         self._forget()
 
     def _forget(self) -> None:
         self.step = 0
         self.readings: dict[str, Reading] = {}
         self._recorded: dict[tuple[str, str, ReadOn], RecordedSeries] = {}
-        self._left: set[str] = set()  # probes that nobody has watched since their last value
+        self._left: set[str] = set()  # probes not watched since their last value
         self._gaps: dict[str, tuple[tuple[int, int], ...]] = {}
-        self._examples: dict[str, ReadOn] = {}  # that its newest scalars were read on
-        self.marks: tuple[Mark, ...] = ()  # the same object until there is another
-        self._marked = 0  # of all marks so far
-        self._replayed: dict[str, tuple[int, int]] = {}  # what was left out of a recorded run
-        self._changes = 0  # of the network
-        self._change: Mark | None = None  # the newest of them
-        self._measured: dict[str, int] = {}  # probe or score → how many of these came before it
+        self._examples: dict[str, ReadOn] = {}  # probe examples of its newest scalars
+        self.marks: tuple[Mark, ...] = ()  # the same object until a mark is added
+        self._marked = 0  # number of all marks so far
+        self._replayed: dict[str, tuple[int, int]] = {}  # points left out of a recorded run
+        self._changes = 0  # number of changes of the network
+        self._change: Mark | None = None  # the newest change
+        self._measured: dict[str, int] = {}  # probe or score → number of changes before it
         self._last: Measured | None = None
         self._compared: ComparedRun | None = None
-        self._folder = ""  # of the run on show, where it is recorded
-        self._opened: ComparisonOpened | None = None  # whence `_compared` comes
-        self.past: Past | None = None  # what all views show instead of the newest; None: live
-        self._step_of_b: ComparedStep | None = None  # that is shown as B; None: its network
+        self._folder = ""  # of the run on show, if it is recorded
+        self._opened: ComparisonOpened | None = None  # the event that opened `_compared`
+        self.past: Past | None = None  # the step that all views show; None: live
+        self._step_of_b: ComparedStep | None = None  # the step shown as B; None: its network
         self._pairing = Pairing()
         self._chosen: list[ProbeSetChanged] = []
-        self._began: RunStarted | None = None  # before all changes
+        self._began: RunStarted | None = None  # its first event, before all changes
         self._made: list[Change] = []
         self._shown: tuple[tuple[RunState, int, Past | None], RunState] = (
             (self.state, 0, None),
             self.state,
-        )  # what the shown state was made of, and it
+        )  # inputs of the shown state, and the state
         self._curves_of_b: dict[tuple[str, str], RecordedSeries] = {}
         self._revisions: dict[str, int] = {}
         self._revisions_of_b: dict[str, int] = {}
@@ -118,13 +119,13 @@ class History:
 
     @property
     def shown_state(self) -> RunState:
-        """The state with what was in force at the step that is looked back at; live: `state`."""
+        """The state at the step looked back at; live: `state`."""
         if self.past is None:
             return self.state
-        known, count, past = self._shown[0]
-        if known is not self.state or past is not self.past or count != len(self._made):
-            then = self.state.looking_back(self.past.state_in(self._run_changes()))
-            self._shown = (self.state, len(self._made), self.past), then
+        state, count, past = self._shown[0]
+        if state is not self.state or past is not self.past or count != len(self._made):
+            shown = self.state.looking_back(self.past.state_in(self._run_changes()))
+            self._shown = (self.state, len(self._made), self.past), shown
         return self._shown[1]
 
     def _run_changes(self) -> RunChanges | None:
@@ -133,29 +134,28 @@ class History:
         return RunChanges(self._began, tuple(self._made), self.state.catalogue)
 
     def look_back(self, past: Past | None) -> None:
-        """Let all views show what was recorded then; None: what is there now. Events and frames
-        are taken in as before."""
+        """Make all views show a recorded step; None: live. Events are taken in as before."""
         if past is not self.past:
             self.past = past
             self._common += 1
 
     def show_as_b(self, step: ComparedStep | None) -> None:
-        """Let all views show this recorded step as B; None: the network that is read."""
+        """Make all views show this recorded step as B; None: the network that is read."""
         if step is not self._step_of_b:
             self._step_of_b = step
             self._common += 1
 
     def revision(self, source: str) -> tuple[int, int, int]:
-        """Changes when the source ('training' or a probe) or what concerns all panels changes.
+        """Return a value that changes with the source ('training' or a probe) or with all panels.
 
-        While one looks back, what a probe has read since of A changes nothing.
+        While looking back, new readings of A change nothing.
         """
         stands = self.past is not None and source != TRAINING
         revisions = self._revisions_of_b if stands else self._revisions
         return self._runs, self._common, revisions.get(source, 0)
 
     def on_event(self, event: Event, replayed: bool = False) -> None:
-        """`replayed`: it happened when the run was recorded; when that was is not known."""
+        """Take in an event; `replayed`: it is from the record, so its time of day is unknown."""
         before, self.state = self.state, self.state.after(event)
         if isinstance(event, Change):
             self._made.append(event)
@@ -168,7 +168,7 @@ class History:
                 self.on_samples((event,))
             case ProbesLeft(probes=probes):
                 self._left.update(probes)
-            case RunContinued():  # who watches what is not known from before
+            case RunContinued():  # which probes were watched before is unknown
                 self._left.update({probe for probe, _, _ in self._recorded})
             case ComparisonOpened():
                 self._step_of_b = None
@@ -201,7 +201,7 @@ class History:
             self._mark(mark if replayed else replace(mark, time=self._clock()))
 
     def on_samples(self, samples: Iterable[Event]) -> None:
-        """Take in scores and scalars of probes, which are many and change no state."""
+        """Take in scores and probe scalars, which are many and change no state."""
         for sample in samples:
             if isinstance(sample, Measured):
                 self._measure(sample)
@@ -209,14 +209,14 @@ class History:
                 self._trace(sample)
 
     def note_left_out(self, history: HistoryReplayed) -> None:
-        """Know how the run began, and that there was more than the events that were taken in."""
+        """Store the run's first event, and how much was left out of the events taken in."""
         self._replayed = dict(history.left_out)
         if history.began is not None:
             self._began = history.began
         self._common += 1
 
     def on_frame(self, frame: Frame) -> bool:
-        """Take in the newest frame; False where it is of an earlier run, and is ignored."""
+        """Take in the newest frame; return False for one of an earlier run, which is ignored."""
         if self.state.run is None or frame.run != self.state.run.run:
             return False
         self.state = self.state.at(frame.step)
@@ -229,16 +229,16 @@ class History:
                 self._touch(probe, frame.step)
         for probe in [name for name in self.readings if name not in frame.readings]:
             del self.readings[probe]
-            self._measured.pop(probe, None)  # of a network, or of examples, that are no more
+            self._measured.pop(probe, None)  # of a network or of examples that are gone
             self._touch(probe, frame.step)
-        # A frame may come late: from before B was another one.
+        # A late frame may be from before B changed.
         opened = self._opened
         if self._compared is not None and opened is not None and opened.number == frame.comparison:
             self._read_compared(self._compared, frame)
         return True
 
     def view(self, choices: Mapping[str, str]) -> View:
-        """What a panel is given, with these choices; nothing in it changes afterwards."""
+        """Return the view of a panel with these choices; nothing in it changes afterwards."""
         if self.past is None:
             shown = self._live(choices)
         else:
@@ -247,7 +247,7 @@ class History:
         return self._pairing.paired(shown, self._step_of_b, examples)
 
     def past_views(self) -> PastViews:
-        """What views of any step of A alone are made of, as it is known now."""
+        """Return the source of views of any step of A alone, as known now."""
         return self._past_views(replace(self._live({}), compared=None))
 
     def _past_views(self, live: View) -> PastViews:
@@ -255,7 +255,7 @@ class History:
         return PastViews(live, self._run_changes(), chose)
 
     def _probe_digest(self) -> str:
-        """Of the probe set that A was read on; '' where that is not known."""
+        """Return the digest of the probe set that A was read on; '' if unknown."""
         run, past = self.state.run, self.past
         if past is None or run is None:
             return self.state.probe_digest
@@ -264,8 +264,10 @@ class History:
         return probe_digest_at(run, tuple(self._chosen), past.step)
 
     def _forget_agreement(self) -> None:
-        """The share of equal gates over steps was that with another B."""
-        self._recorded = {k: one for k, one in self._recorded.items() if k[0] != AGREEMENT}
+        """Drop the share of equal gates over steps, which was that with another B."""
+        self._recorded = {
+            key: curve for key, curve in self._recorded.items() if key[0] != AGREEMENT
+        }
 
     def _live(self, choices: Mapping[str, str]) -> View:
         entry = self.state.regime_entry
@@ -295,37 +297,40 @@ class History:
         )
 
     def _shown_pictures(self) -> ProbeExamples | None:
-        """Those of the probe set that is read now: of a recorded run they may come before it."""
-        found = self._pictures
-        known = found is not None and found.probe_set.digest == self.state.probe_digest
-        return found if known else None
+        """Return the pictures of the probe set that is read now.
+
+        In a recorded run they may arrive before the set does.
+        """
+        pictures = self._pictures
+        is_current = pictures is not None and pictures.probe_set.digest == self.state.probe_digest
+        return pictures if is_current else None
 
     def _outdated(self) -> dict[str, Mark]:
-        """What was measured of another network than the one that is there now."""
+        """Return the probes and scores measured on an earlier network, with its last change."""
         newest = self._change
         if newest is None:
             return {}
-        read = {name for name, reading in self.readings.items() if reading.step < newest.x}
+        older = {name for name, reading in self.readings.items() if reading.step < newest.x}
         return {
             name: newest
             for name, before in self._measured.items()
-            if before < self._changes or name in read
+            if before < self._changes or name in older
         }
 
     def _left_out(self) -> dict[str, tuple[int, int]]:
-        """Of the sources whose longest curve is thinned, and of marks ('')."""
-        found: dict[str, tuple[int, int]] = {}
+        """Return points drawn and points recorded of thinned sources, and of marks ('')."""
+        left_out: dict[str, tuple[int, int]] = {}
         for (source, _, examples), curve in self._recorded.items():
             if examples == self._examples.get(source, ALL):
-                before = self._replayed.get(source, (0, 0))
-                drawn, all_of_them = curve.drawn, curve.count + before[1] - before[0]
-                if drawn < all_of_them > found.get(source, (0, 0))[1]:
-                    found[source] = drawn, all_of_them
-        before = self._replayed.get("", (0, 0))
-        marked = self._marked + before[1] - before[0]
+                replayed = self._replayed.get(source, (0, 0))
+                drawn, all_of_them = curve.drawn, curve.count + replayed[1] - replayed[0]
+                if drawn < all_of_them > left_out.get(source, (0, 0))[1]:
+                    left_out[source] = drawn, all_of_them
+        replayed = self._replayed.get("", (0, 0))
+        marked = self._marked + replayed[1] - replayed[0]
         if len(self.marks) < marked:
-            found[""] = len(self.marks), marked
-        return found
+            left_out[""] = len(self.marks), marked
+        return left_out
 
     def _traced(self) -> dict[str, int]:
         run = self.state.run
@@ -333,7 +338,7 @@ class History:
         return {probe: examples or at_first for probe, (examples, _, _) in self._examples.items()}
 
     def _series(self) -> dict[tuple[str, str], Series]:
-        """Of a probe those of as many examples as it reads now: a trace of others is another."""
+        """Return curves on the current number of probe examples: other traces differ."""
         return {
             (source, name): recorded.series()
             for (source, name, examples), recorded in self._recorded.items()
@@ -344,12 +349,12 @@ class History:
         """Begin B from what opened it: as another run, or as a step of the run on show."""
         assert self._opened is not None
         opened = self._opened
-        # Of a run that is not recorded only its own steps can be B: whoever shows it holds them.
+        # Only a run's own steps can be B if it is not recorded: they are held in memory.
         named = bool(opened.folder) or opened.at_step is not None
-        own = named and is_same_folder(opened.folder, self._folder)
-        self._curves_of_b = {} if own else compared_curves(opened)
+        is_own = named and is_same_folder(opened.folder, self._folder)
+        self._curves_of_b = {} if is_own else compared_curves(opened)
         compared = replace(compared_run(opened, self._curves_of_b), readings=readings)
-        if own:
+        if is_own:
             compared = replace(
                 compared,
                 own=True,
@@ -361,17 +366,19 @@ class History:
         self._common += 1
 
     def _read_compared(self, compared: ComparedRun, frame: Frame) -> None:
-        """The compared network does not train: all of its readings are those of the frame."""
-        known, now = compared.readings, frame.compared
-        changed = [p for p in {*known, *now} if known.get(p) is not now.get(p)]
+        """Take B's readings from a frame, which has all of them: B does not train."""
+        previous, current = compared.readings, frame.compared
+        changed = [
+            name for name in {*previous, *current} if previous.get(name) is not current.get(name)
+        ]
         if changed:
-            self._compared = replace(compared, readings=dict(now))
+            self._compared = replace(compared, readings=dict(current))
         for probe in changed:
             self._revisions_of_b[probe] = self._revisions_of_b.get(probe, 0) + 1
             self._touch(probe, frame.step)
 
     def _move_compared(self, event: ComparedMoved) -> None:
-        """What is compared with trains elsewhere: its curves grow, its network is a newer one."""
+        """Extend the curves of B, which trains elsewhere, and note its newer network."""
         if self._compared is None:
             return
         for sample in event.samples:
@@ -413,7 +420,7 @@ class History:
         self._touch(event.probe, event.step)
 
     def _break(self, event: ProbeScalars) -> None:
-        """Break the traces of a probe that was not watched for longer than it takes to be read."""
+        """Break the traces of a probe that went unwatched for longer than one reading takes."""
         if event.probe not in self._left:
             return
         self._left.discard(event.probe)
@@ -426,9 +433,9 @@ class History:
             if event.step - last > max(2 * usual, 1):
                 recorded.append((last + event.step) // 2, math.nan)
                 gap = (last, event.step)
-                known = self._gaps.get(probe, ())
-                if known[-1:] != (gap,):
-                    self._gaps[probe] = (*known, gap)[-MOST_GAPS:]
+                gaps = self._gaps.get(probe, ())
+                if gaps[-1:] != (gap,):
+                    self._gaps[probe] = (*gaps, gap)[-MOST_GAPS:]
 
     def _append(self, key: tuple[str, str, ReadOn], step: int, value: float) -> None:
         curve = self._recorded.get(key)
@@ -454,12 +461,12 @@ class History:
 
 
 def _is_same(reading: Reading, known: Reading | None) -> bool:
-    """Whether it was made once: what is being refined is another object with each better one."""
+    """Return whether it was made at once: a refined reading is a new object each time."""
     return known is not None and (reading.step, reading.seconds) == (known.step, known.seconds)
 
 
 def compared_curves(event: ComparisonOpened) -> dict[tuple[str, str], RecordedSeries]:
-    """The scores that its own run recorded."""
+    """Return the scores that the compared run recorded itself."""
     run = event.folder or event.name
     recorded: dict[tuple[str, str], RecordedSeries] = {}
     for score in event.scores:
@@ -472,7 +479,7 @@ def compared_run(
     event: ComparisonOpened,
     curves: Mapping[tuple[str, str], RecordedSeries] | None = None,
 ) -> ComparedRun:
-    """The compared network, with these curves; None: the scores that its own run recorded."""
+    """Return the compared network with these curves; None: the scores it recorded itself."""
     curves = compared_curves(event) if curves is None else curves
     return ComparedRun(
         name=event.name,
@@ -480,7 +487,7 @@ def compared_run(
         layers=event.layers,
         wiring=event.wiring,
         step=event.step,
-        series={key: one.series() for key, one in curves.items()},
+        series={key: curve.series() for key, curve in curves.items()},
         run=event.folder or event.name,
         at=event.at_step,
         config=event.config,

@@ -9,47 +9,47 @@ from typing import Any
 from dgn_engine.scene.panel_spec import PanelSpec
 
 LEAST_PANEL = 216  # pixels of height below which panels of a column become tabs
-ROOMY = 300  # … above which one that needs less leaves some to its neighbours
+ROOMY = 300  # … above which a panel may leave height to its neighbours
 OVERVIEW = "overview"
 
 Groups = tuple[tuple[str, ...], ...]  # panels of a column from the top; tabs in one place together
-Node = dict[str, Any]  # as `dock_layout.described` gives it
+Node = dict[str, Any]  # as returned by `dock_layout.described`
 
 
 @dataclass(frozen=True)
 class LayoutPreset:
     """Columns from left to right, each with its share of the width in percent.
 
-    No columns: the panels that are open at first, in the column and the order that they declare.
+    Without columns: the panels open by default, in the column and order that they declare.
     """
 
     title: str
     about: str
     columns: tuple[tuple[int, Groups], ...] = ()
-    # Of panels that need less, against 1.
+    # Relative heights of panels that need less than 1.
     heights: Mapping[str, float] = field(default_factory=dict)
 
 
 PRESETS: Mapping[str, LayoutPreset] = {
-    OVERVIEW: LayoutPreset("Overview", "The main panels in their places, as at first"),
+    OVERVIEW: LayoutPreset("Overview", "The main panels in their default places"),
     "kernels": LayoutPreset(
         "Kernels",
-        "Overlap and NTK beside the NPK spectrum",
+        "Overlap and NTK next to the NPK spectrum",
         ((50, (("overlap",), ("ntk",))), (50, (("spectrum",), ("training",)))),
     ),
     "gates": LayoutPreset(
         "Gates",
-        "Gate maps large, overlap and training beside them",
+        "Large gate maps with overlap and training",
         ((62, (("gate_maps",),)), (38, (("overlap",), ("training",)))),
     ),
     "curves": LayoutPreset(
         "Curves",
-        "Training large, NTK and NPK spectrum beside it",
+        "Large training curves with NTK and NPK spectrum",
         ((60, (("training",),)), (40, (("ntk",), ("spectrum",)))),
     ),
     "teach": LayoutPreset(
         "Teach",
-        "What gates do on data of the plane: regions and paths, gate maps, NPK and training",
+        "Gates on data in the plane: regions and paths, gate maps, NPK and training",
         (
             (56, (("regions",), ("paths",))),
             (44, (("gate_maps",), ("spectrum",), ("training",))),
@@ -58,7 +58,7 @@ PRESETS: Mapping[str, LayoutPreset] = {
     ),
     "compare": LayoutPreset(
         "Compare",
-        "What a comparison shows: gates of A and B, where they differ, and their scores",
+        "A comparison: gates of A and B, where they differ, and their scores",
         (
             (54, (("gate_maps",), ("agreement",))),
             (46, (("training",), ("overlap",), ("spectrum", "ntk"))),
@@ -71,22 +71,28 @@ _AREAS = {"left": 56, "right": 44}  # percent of the width
 def preset_tree(
     preset: LayoutPreset, specs: Mapping[str, PanelSpec], shown: Collection[str], height: float
 ) -> Node | None:
-    """The layout of a preset in docks of this height, as `dock_layout.arranged` takes it.
+    """Return the layout of a preset for docks of this height, for `dock_layout.arranged`.
 
-    `shown`: the panels that are to be seen; one of the preset that is not keeps its place for when
-    it is opened. Panels that no preset names (plug-ins) stay, as tabs behind their area's last.
-    None: there is no panel at all.
+    Args:
+        preset: The layout.
+        specs: All panels, by id.
+        shown: Panels to show; a hidden one of the preset keeps its place for when it is opened.
+        height: Height of the docks in pixels.
+
+    Returns:
+        The layout, or None if there are no panels. Panels that no preset names (plug-ins) become
+        tabs behind the last of their area.
     """
     columns = _columns(preset, specs, shown)
     rows = max(1, int(height // LEAST_PANEL))
     parts, shares = [], []
     for share, groups in columns:
-        seen = [group for group in groups if not set(group).isdisjoint(shown)]
+        visible = [group for group in groups if not set(group).isdisjoint(shown)]
         hidden = [group for group in groups if set(group).isdisjoint(shown)]
-        stacked = [*fitting(seen, rows), *hidden]
+        stacked = [*fitting(visible, rows), *hidden]
         if stacked:
-            of = preset.heights if height / len(stacked) > ROOMY else {}
-            heights = [max(of.get(name, 1.0) for name in group) for group in stacked]
+            relative = preset.heights if height / len(stacked) > ROOMY else {}
+            heights = [max(relative.get(name, 1.0) for name in group) for group in stacked]
             parts.append(_node(False, heights, [{"tabs": [*g]} for g in stacked]))
             shares.append(float(share))
     return _node(True, shares, parts) if parts else None
@@ -95,27 +101,27 @@ def preset_tree(
 def tree_like(
     node: Node | None, preset: LayoutPreset, specs: Mapping[str, PanelSpec], shown: Collection[str]
 ) -> Node | None:
-    """The layout of a preset, for whatever height, that this one is; None where there is none."""
-    now = outline(node, shown)
+    """Return the preset's layout, for any height, that matches this one; None if none does."""
+    wanted = outline(node, shown)
     for rows in range(1, len(specs) + 1):
         tree = preset_tree(preset, specs, shown, rows * LEAST_PANEL)
-        if outline(tree, shown) == now:
+        if outline(tree, shown) == wanted:
             return tree
     return None
 
 
 def fitting(groups: Sequence[tuple[str, ...]], rows: int) -> list[tuple[str, ...]]:
-    """At most `rows` places: the neighbours with the fewest panels share one, the upper first."""
-    found = list(groups)
-    while len(found) > max(rows, 1):
-        sizes = [len(found[at]) + len(found[at + 1]) for at in range(len(found) - 1)]
-        at = sizes.index(min(sizes))
-        found[at : at + 2] = [(*found[at], *found[at + 1])]
-    return found
+    """Merge neighbours with the fewest panels until at most `rows` places are left."""
+    merged = list(groups)
+    while len(merged) > max(rows, 1):
+        sizes = [len(merged[index]) + len(merged[index + 1]) for index in range(len(merged) - 1)]
+        index = sizes.index(min(sizes))
+        merged[index : index + 2] = [(*merged[index], *merged[index + 1])]
+    return merged
 
 
 def outline(node: Node | None, names: Collection[str]) -> Any:
-    """What two layouts have in common that differ in sizes and in which tab is in front.
+    """Return what two layouts have in common if only sizes and front tabs differ.
 
     Only these panels count.
     """
@@ -135,13 +141,13 @@ def _columns(
 ) -> list[tuple[int, list[tuple[str, ...]]]]:
     if not preset.columns:
         return [
-            (share, [(n,) for n, one in specs.items() if one.area == area and one.opened])
+            (share, [(n,) for n, panel in specs.items() if panel.area == area and panel.opened])
             for area, share in _AREAS.items()
         ]
     columns: list[tuple[int, list[tuple[str, ...]]]] = []
     for share, named in preset.columns:
-        known = [tuple(name for name in group if name in specs) for group in named]
-        if groups := [group for group in known if group]:
+        existing = [tuple(name for name in group if name in specs) for group in named]
+        if groups := [group for group in existing if group]:
             columns.append((share, groups))
     for name, spec in specs.items():
         if name not in _named() and name in shown:

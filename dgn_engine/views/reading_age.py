@@ -1,4 +1,4 @@
-"""How far the readings of a panel are behind the run, and from when on they look stale."""
+"""How far a panel's readings lag behind the run, and when they count as stale."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-FRESH = 2.0  # seconds: a reading of a step since then is new, however short the run is
-INTERVALS = 2  # between its readings, and …
-SHARE = 0.2  # … of the steps of the run, that a reading may be behind
-# On a busy machine readings come every ten seconds or more, and early in a run that is a fifth of
-# it: panels would pale and clear between any two. So a reading is left alone until its next one
-# is overdue by half of the longest time between the last few.
+FRESH = 2.0  # seconds: a reading of a later step is fresh, however short the run
+INTERVALS = 2  # between readings, and …
+SHARE = 0.2  # … share of the run's steps that a reading may lag behind
+# On a busy machine readings come every ten seconds or more, which early on is a fifth of the run:
+# panels would fade and recover between any two. So a reading counts as fresh until the next one
+# is overdue by half of the longest recent time between readings.
 OVERDUE = 1.5
-_GAPS = 4  # times between readings that are remembered
-PATIENCE = 15.0  # seconds for the next reading of a probe that was read once
-_CAME = 256  # steps of readings whose time is known; what is older is overdue
-_STEP = 10.0  # seconds: a longer one is a pause, or the machine slept
+_GAPS = 4  # recent times between readings that are kept
+PATIENCE = 15.0  # seconds to wait for the second reading of a probe
+_CAME = 256  # steps with a known reading time; older ones are overdue
+_STEP = 10.0  # seconds: a longer step is a pause, or the machine slept
 
 
 @dataclass(frozen=True)
@@ -33,22 +33,21 @@ class Age:
 
     @property
     def short(self) -> str:
-        """Where there is no room for the step."""
+        """The lag alone, if there is no room for the step."""
         return f"{self.behind:,} behind"
 
 
 def is_stale(
     step: int, newest: int, interval: int | None, recent: int | None, overdue: bool = True
 ) -> bool:
-    """Return whether a reading is too far behind a run that trains.
+    """Return whether a reading lags too far behind a run that trains.
 
     Args:
         step: Step of the reading.
-        newest: Step of the run, which is as long as that.
-        interval: Steps between the last two readings of the slowest probe; None: there was no
-            second one.
-        recent: A step of the run at least `FRESH` seconds ago; None: it has not trained so long.
-        overdue: The next reading should have come by now, as readings of this run usually do.
+        newest: Newest step of the run.
+        interval: Steps between the last two readings of the slowest probe; None: only one so far.
+        recent: A step of the run at least `FRESH` seconds ago; None: it has not trained that long.
+        overdue: The next reading should have come by now, judging by earlier ones.
     """
     if recent is None or step >= recent or not overdue:
         return False
@@ -58,25 +57,25 @@ def is_stale(
 
 
 class ReadingAges:
-    """The steps of a run and of its readings, as they come one after the other.
+    """The steps of a run and of its readings, in the order in which they come.
 
-    All panels share one: whether a reading is stale follows from its step alone, by the slowest of
-    the probes that are watched, so that panels whose readings are of the same step look the same.
+    All panels share one: staleness depends on the step alone, judged by the slowest watched probe,
+    so that panels with readings of the same step look the same.
     """
 
     def __init__(self) -> None:
         self._run: object = None
-        self._steps: deque[tuple[float, int]] = deque()  # when the run was at which step
+        self._steps: deque[tuple[float, int]] = deque()  # (time, step of the run)
         self._read: dict[str, int] = {}  # step of the newest reading of each probe
         self._intervals: dict[str, int] = {}  # steps between that and the one before it
-        self._trained = 0.0  # seconds that the run has trained
-        self._progress: float | None = None  # when it made its newest step
-        self._taken: dict[str, float] = {}  # seconds trained when the newest reading came
-        self._gaps: dict[str, deque[float]] = {}  # seconds trained between the last readings
-        self._came: dict[int, float] = {}  # seconds trained when the first reading of a step came
+        self._trained = 0.0  # training time of the run in seconds
+        self._progress: float | None = None  # time of its newest step
+        self._taken: dict[str, float] = {}  # training time at the newest reading
+        self._gaps: dict[str, deque[float]] = {}  # training time between recent readings
+        self._came: dict[int, float] = {}  # training time at the first reading of a step
 
     def follow(self, run: object) -> None:
-        """Forget the readings of another run than this one."""
+        """Forget all readings if this is another run."""
         if run is not self._run:
             self._run = run
             self.forget()
@@ -88,14 +87,14 @@ class ReadingAges:
         self.watch(())
 
     def watch(self, probes: Iterable[str]) -> None:
-        """Forget how often probes are read that are none of these."""
-        kept = set(probes)
-        for known in (self._read, self._intervals, self._taken, self._gaps):
-            for probe in known.keys() - kept:
-                del known[probe]
+        """Forget the reading intervals of all other probes."""
+        watched = set(probes)
+        for table in (self._read, self._intervals, self._taken, self._gaps):
+            for probe in table.keys() - watched:
+                del table[probe]
 
     def reach(self, step: int, now: float) -> None:
-        """The run is at this step, at this time in seconds."""
+        """Record the run's step at a time in seconds."""
         if self._steps and step < self._steps[-1][1]:
             self.forget()
         if not self._steps or step > self._steps[-1][1]:
@@ -107,13 +106,13 @@ class ReadingAges:
             self._steps.popleft()
 
     def take(self, read: Mapping[str, int]) -> None:
-        """Take in the steps of readings; of a probe that has a newer one by now nothing changes."""
+        """Record the steps of readings; older ones than known are ignored."""
         for probe, step in read.items():
-            before = self._read.get(probe)
-            if before is not None and step <= before:
+            previous = self._read.get(probe)
+            if previous is not None and step <= previous:
                 continue
-            if before is not None:
-                self._intervals[probe] = step - before
+            if previous is not None:
+                self._intervals[probe] = step - previous
                 gaps = self._gaps.setdefault(probe, deque(maxlen=_GAPS))
                 gaps.append(self._trained - self._taken[probe])
             self._read[probe], self._taken[probe] = step, self._trained
@@ -122,9 +121,9 @@ class ReadingAges:
             del self._came[next(iter(self._came))]
 
     def age(self, read: Iterable[int], now: float, paused: bool = False) -> Age | None:
-        """The age of the oldest of these steps of readings that is stale; None where none is.
+        """Return the age of the oldest stale reading among these steps; None if none is stale.
 
-        Of a run that is paused none is overdue, and what is behind its last step is stale at once.
+        In a paused run nothing is overdue, and any reading behind its last step is stale at once.
         """
         if not self._steps:
             return None
@@ -132,14 +131,14 @@ class ReadingAges:
         recent = step if when <= now - FRESH else None
         interval = max(self._intervals.values(), default=None)
         stale = [
-            one
-            for one in read
-            if is_stale(one, newest, interval, recent, paused or self._is_overdue(one))
+            step_read
+            for step_read in read
+            if is_stale(step_read, newest, interval, recent, paused or self._is_overdue(step_read))
         ]
         return Age(min(stale), newest - min(stale)) if stale else None
 
     def _is_overdue(self, step: int) -> bool:
-        """Whether a newer reading should have come by now, by the slowest of all probes."""
+        """Return whether a newer reading is due, judging by the slowest probe."""
         waits = (
             OVERDUE * max(self._gaps[probe]) if probe in self._gaps else PATIENCE
             for probe in self._read

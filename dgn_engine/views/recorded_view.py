@@ -1,4 +1,4 @@
-"""The view of a recorded run without a window: folded by the same history as in the window."""
+"""The view of a recorded run without a window, folded by the same history as in the window."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from dgn_engine.views.compared_step import ComparedStep, Pairing
 from dgn_engine.views.history import History
 from dgn_engine.views.past_view import Past
 
-_NUMBER = 1  # of the run: there is no other
+_NUMBER = 1  # of the only run
 
 
 def recorded_history(loaded: LoadedRun, probes: Iterable[str]) -> History:
-    """What the window knows once it shows this run, and watches these probes."""
+    """Return the history of the window when it shows this run and watches these probes."""
     history = History()
     for event in loaded.events_as(_NUMBER, ""):
-        for one in event.events if isinstance(event, HistoryReplayed) else (event,):
-            history.on_event(one)
+        for replayed in event.events if isinstance(event, HistoryReplayed) else (event,):
+            history.on_event(replayed)
         if isinstance(event, HistoryReplayed):
             history.note_left_out(event)
     history.on_frame(loaded.frame_for(_NUMBER, [ProbeRequest(probe) for probe in probes]))
@@ -31,22 +31,22 @@ def recorded_history(loaded: LoadedRun, probes: Iterable[str]) -> History:
 
 
 def views_of_two(first: LoadedRun, second: LoadedRun, probes: Sequence[str]) -> tuple[View, View]:
-    """Return what a panel is given of two steps of one run.
+    """Return the views of a panel for two steps of one run.
 
     Args:
         first: The run as it was at one step.
-        second: The run as it was at the other.
-        probes: Of the panel.
+        second: The run as it was at the other step.
+        probes: Probes of the panel.
 
     Returns:
         The view of the first step with the second as B, as in the window, and that of the second
         alone. Curves reach to the later step.
     """
-    later = max(first, second, key=lambda one: one.step)
+    later = max(first, second, key=lambda loaded: loaded.step)
     history = recorded_history(later, probes)
-    changes = tuple(one for one in later.events.events if isinstance(one, Change))
+    changes = tuple(loaded for loaded in later.events.events if isinstance(loaded, Change))
     frames = ComparedFrames(later.name, str(later.folder), later.started, changes)
-    a, b = (_past(one, tuple(probes)) for one in (first, second))
+    a, b = (_past(loaded, tuple(probes)) for loaded in (first, second))
     history.look_back(b)
     theirs = history.view({})
     history.look_back(a)

@@ -1,4 +1,4 @@
-"""What the layers strip shows of the state of the run."""
+"""The state of the layer strip, derived from the state of the run."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ Order = tuple[int, ...]  # value layer l uses gate layer order[l], 0-based
 
 
 def identity(count: int) -> Order:
-    """Every value layer uses the gate layer of its own place."""
+    """Return the order in which every value layer uses its own gate layer."""
     return tuple(range(count))
 
 
 def exchanged(order: Order, first: int, second: int) -> Order:
-    """The order in which value layers `first` and `second` have swapped their gates."""
+    """Return the order with the gates of value layers `first` and `second` swapped."""
     result = list(order)
     result[first], result[second] = result[second], result[first]
     return tuple(result)
 
 
 def why_not(layers: Sequence[LayerInfo], order: Order, origin: int, target: int) -> str:
-    """Why the gates of value layers `origin` and `target` cannot be swapped; empty if they can."""
-    moved, there = layers[order[origin]], layers[target]
-    if moved.shape == there.shape and layers[order[target]].shape == layers[origin].shape:
+    """Return why the gates of two value layers cannot be swapped; '' if they can."""
+    moved, target_layer = layers[order[origin]], layers[target]
+    if moved.shape == target_layer.shape and layers[order[target]].shape == layers[origin].shape:
         return ""
-    has, needs = shape_in_words(moved.shape), shape_in_words(there.shape)
-    if len(moved.shape) == len(there.shape) == 3:
+    has, needs = shape_in_words(moved.shape), shape_in_words(target_layer.shape)
+    if len(moved.shape) == len(target_layer.shape) == 3:
         needs = needs.replace(" channels", "")
-    elif len(moved.shape) == len(there.shape):
+    elif len(moved.shape) == len(target_layer.shape):
         needs = needs.replace(" units", "")
     return f"G{moved.index + 1} has {has}, layer {target + 1} needs {needs}"
 
 
 def shape_in_words(shape: tuple[int, ...]) -> str:
-    """'64 units', or '128 channels of 16×16'."""
+    """Return '64 units', or '128 channels of 16×16'."""
     if len(shape) == 1:
         return f"{shape[0]} units"
     return f"{shape[0]} channels of " + "×".join(str(side) for side in shape[1:])
@@ -54,15 +54,15 @@ class StripState:
     layers: tuple[LayerInfo, ...] = ()
     order: Order = ()
     regime: str = ""
-    entry: RegimeEntry | None = None  # the regime as the catalogue describes it
-    source: str = ""  # the file that the gates came from
+    entry: RegimeEntry | None = None  # the regime's entry in the catalogue
+    source: str = ""  # the file that the gates come from
     value_input: str = "image"
     turns: tuple[Turn, ...] = ()  # by feature layer; empty: none is turned
-    past: int | None = None  # the step that is looked back at; None: live
+    past: int | None = None  # the step looked back at; None: live
 
     @property
     def own_gates(self) -> bool:
-        """The network makes its own gates: nothing to wire."""
+        """The network makes its own gates, so there is nothing to wire."""
         return self.entry is not None and self.entry.own_gates
 
     @property
@@ -86,7 +86,7 @@ class StripState:
 
     @property
     def wired(self) -> bool:
-        """The gates are those of other layers where that is wanted."""
+        """The gates of another layer can be used, if the step is live."""
         return len(self.layers) > 1 and not self.own_gates
 
     @property
@@ -106,18 +106,20 @@ class StripState:
         return self.turns[feature] if feature < len(self.turns) else (0, 0)
 
     def with_turns(self, turns: Mapping[int, Turn]) -> StripState:
-        """With the gates of some feature layers turned so."""
-        every = [turns.get(f, self.turn_of(f)) for f in range(len(self.layers))]
-        return replace(self, turns=tuple(every)) if turns else self
+        """Return the state with the gates of some feature layers turned."""
+        all_turns = [
+            turns.get(feature, self.turn_of(feature)) for feature in range(len(self.layers))
+        ]
+        return replace(self, turns=tuple(all_turns)) if turns else self
 
     def whole_turn(self, feature: int, turn: Turn) -> Turn:
-        """The same turn in the fewest steps: 63 of 64 units onwards is one back."""
+        """Return the same turn in the fewest steps: 63 of 64 units forward is one back."""
         shape = self.layers[feature].shape
         side = min(shape[1:]) if len(shape) > 1 else 1
         return _nearest(turn[0], shape[0]), _nearest(turn[1], side)
 
     def turn_in_words(self, feature: int) -> str:
-        """'↻3', '↺2 ↘1'; empty where it is not turned."""
+        """Return '↻3' or '↺2 ↘1'; '' if it is not turned."""
         units, pixels = self.turn_of(feature)
         parts = [f"{'↻' if units > 0 else '↺'}{abs(units)}"] if units else []
         parts += [f"{'↘' if pixels > 0 else '↖'}{abs(pixels)}"] if pixels else []
@@ -125,37 +127,37 @@ class StripState:
 
     @property
     def input_name(self) -> str:
-        """What enters the value network, as short as can be."""
+        """Shortest name of the value network's input."""
         return "x" if self.own_gates or self.value_input == "image" else self.value_input
 
     def headline(self) -> str:
-        """The gates in a few words."""
+        """Return the kind of gates in a few words."""
         if not self.layers:
             return ""
         if self.own_gates:
             return f"{self.regime}: {'open gates' if self.open_gates else 'own gates'}"
         if self.drawn_gates:
-            return "Gates of coins"
+            return "Random gates"
         if self.source:
             return f"Gates of {self.source}"
         return "Frozen gates" if self.frozen else "Gates in training"
 
     def sentence(self) -> str:
-        """What can be done, or why nothing can."""
+        """Return what can be done, or why nothing can."""
         if not self.layers:
             return ""
         words = self._what_can_be_done()
-        return words if self.past is None else f"As at step {self.past:,}. {words}"
+        return words if self.past is None else f"At step {self.past:,}. {words}"
 
     def _what_can_be_done(self) -> str:
         if self.own_gates:
-            others = [entry.id for entry in self.regimes if not entry.own_gates]
-            reason = "Every gate stands open" if self.open_gates else "Each unit gates itself"
+            wirable = [entry.id for entry in self.regimes if not entry.own_gates]
+            reason = "All gates are open" if self.open_gates else "Each unit gates itself"
             if self.past is not None:
                 return f"{reason}."
-            return f"{reason}: nothing to wire. {_listed(others)} can be wired."
+            return f"{reason}: nothing to wire. {_listed(wirable)} can be wired."
         if not self.wired:
-            return "One gate layer: nothing to exchange."
+            return "One gate layer: nothing to swap."
         if self.permuted or self.turned:
             return self._wiring_in_words()
         if self.past is not None:
@@ -163,7 +165,7 @@ class StripState:
         return "Drag a gate onto another layer, or press Ctrl+← or Ctrl+→; right-click to turn it."
 
     def about_gates(self, feature: int, column: int) -> str:
-        """What the gates of a feature layer are, and what can be done with them."""
+        """Return what the gates of a feature layer are, and what can be done with them."""
         if self.own_gates:
             return f"{self.regime}: layer {column + 1} makes its own gates; nothing to wire."
         name, layer = f"G{feature + 1}", feature + 1
@@ -174,7 +176,7 @@ class StripState:
             parts.append(f"Turned {turn}.")
         if self.movable:
             parts.append("Drag it onto another layer, or press Ctrl+← or Ctrl+→; Home resets.")
-            parts.append("Turn it with Ctrl+↑, Ctrl+↓, Ctrl+wheel or the right button.")
+            parts.append("Turn it with Ctrl+↑, Ctrl+↓, Ctrl+wheel or a right-click.")
         elif self.past is not None:
             parts.append(BACK_TO_LIVE)
         return " ".join(parts)
@@ -182,15 +184,15 @@ class StripState:
     def _wiring_in_words(self) -> str:
         parts: list[str] = []
         if self.permuted:
-            parts.append("Order of the gates: " + " ".join(str(i + 1) for i in self.order))
-        turns = [(f, self.turn_in_words(f)) for f in range(len(self.layers))]
-        if words := [f"G{f + 1}\N{NO-BREAK SPACE}{turn}" for f, turn in turns if turn]:
+            parts.append("Gate order: " + " ".join(str(i + 1) for i in self.order))
+        turns = [(feature, self.turn_in_words(feature)) for feature in range(len(self.layers))]
+        if words := [f"G{feature + 1}\N{NO-BREAK SPACE}{turn}" for feature, turn in turns if turn]:
             parts.append("Turned: " + ", ".join(words))
         return ". ".join(parts)
 
 
 def strip_state(state: RunState, past: int | None = None) -> StripState:
-    """What the strip shows of `state`; nothing without a run. `past`: as in `StripState`."""
+    """Return the strip of `state`, empty without a run; `past`: as in `StripState`."""
     if state.run is None or state.settings is None:
         return StripState()
     order = state.wiring or identity(len(state.run.layers))
@@ -208,7 +210,7 @@ def strip_state(state: RunState, past: int | None = None) -> StripState:
 
 
 def _by_feature(order: Order, rotation: Sequence[int], shift: Sequence[int]) -> tuple[Turn, ...]:
-    """Turns by feature layer, of lists by value layer."""
+    """Convert turns from lists by value layer to a tuple by feature layer."""
     if not (rotation or shift):
         return ()
     none = (0,) * len(order)
@@ -218,13 +220,13 @@ def _by_feature(order: Order, rotation: Sequence[int], shift: Sequence[int]) -> 
 
 
 def _nearest(steps: int, whole: int) -> int:
-    """-whole/2 < result ≤ whole/2, the same steps around a circle of `whole`."""
-    rest = steps % whole
-    return rest - whole if rest > whole // 2 else rest
+    """Return the same rotation of a circle of `whole` steps, -whole/2 < result ≤ whole/2."""
+    remainder = steps % whole
+    return remainder - whole if remainder > whole // 2 else remainder
 
 
 def _listed(names: list[str]) -> str:
-    """All of a few names, and the first of many."""
+    """Join a few names, or the first of many and 'others'."""
     if len(names) > 4:
         names = [*names[:3], "others"]
     return " and ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else "".join(names)

@@ -44,7 +44,7 @@ DIALS = SettingChanged(7, 1e-3, 4.0, "image", 0.0)
             "continues from step 9",
         ),
         (WeightsTaken(4, "x.pt", 2), "drop", "weights", "weights of x.pt in 2 layers"),
-        (Rewired(3, (1, 0, 2)), "permutation", "π", "in the order G2 G1 G3."),
+        (Rewired(3, (1, 0, 2)), "permutation", "π", "in this order: G2 G1 G3."),
         (Rewired(3, (0, 1, 2), (0, 5, 0)), "rotation", "↻", "rotated by 0, 5, 0 units."),
         (
             Rewired(3, (0, 1, 2), (0, 5, 0), (1, 2)),
@@ -53,7 +53,7 @@ DIALS = SettingChanged(7, 1e-3, 4.0, "image", 0.0)
             "rotated by 0, 5, 0 units and shifted by 1, 2 positions.",
         ),
         (Diverged(8), "diverged", "diverged", "step 8: the loss is no longer finite"),
-        (RunContinued(1200), "run", "resumed", "goes on from step 1,200"),
+        (RunContinued(1200), "run", "resumed", "continues from step 1,200"),
     ],
 )
 def test_an_event_has_a_mark_of_its_kind_with_its_whole_sentence(

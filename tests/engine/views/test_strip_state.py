@@ -158,7 +158,7 @@ def test_one_layer_has_nothing_to_exchange() -> None:
         (FL, "x.pt", "Gates of x.pt"),
         (RELU, "", "ReLU: own gates"),
         (LINEAR, "x.pt", "linear: open gates"),
-        (BERNOULLI, "x.pt", "Gates of coins"),
+        (BERNOULLI, "x.pt", "Random gates"),
     ],
 )
 def test_the_gates_in_a_few_words(entry: RegimeEntry, source: str, headline: str) -> None:
