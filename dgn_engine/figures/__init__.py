@@ -1,1 +1,1 @@
-"""Scenes on paper: PNG, SVG, PDF and films by matplotlib, CSV and NPZ; panels of recorded runs."""
+"""Scenes on paper: PNG, SVG, PDF and animations by matplotlib, CSV and NPZ; recorded panels."""

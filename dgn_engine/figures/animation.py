@@ -1,4 +1,4 @@
-"""Saves pages of panels, one a step, as an animation: GIF, or MP4 where ffmpeg is installed."""
+"""Pages of panels, one per step, as an animation: GIF, or MP4 if ffmpeg is installed."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from dgn_engine.scene.fixed_axes import with_fixed_axes
 from dgn_engine.text.written_numbers import duration
 
 MOST_FRAMES = 1000
-MOST_PIXELS = 1 << 21  # of one page: more does not move smoothly anywhere
-_WAIT = 600.0  # seconds that ffmpeg may take
-_LOOK = 0.1  # seconds between two looks at it
-_COLOURS = 255  # of a GIF; one is kept for what does not change
+MOST_PIXELS = 1 << 21  # of one page: more does not play smoothly anywhere
+_WAIT = 600.0  # time limit of ffmpeg in seconds
+_LOOK = 0.1  # seconds between two checks of it
+_COLOURS = 255  # of a GIF; one is reserved for unchanged pixels
 
 Page = Sequence[FigurePanel]
 Told = Callable[[int, int], object]  # pages done, of how many
@@ -40,7 +40,7 @@ def save_animation(
     per_second: float,
     told: Told = lambda done, of: None,
 ) -> Path:
-    """Write `film` of these pages under this name, which ends in .gif or .mp4."""
+    """Write the animation of these pages to a file that ends in .gif or .mp4."""
     check_format(path)
     write_export(path, film(pages, path.suffix, style, per_second, told))
     return path
@@ -55,24 +55,34 @@ def film(
 ) -> bytes:
     """Draw every page with the same axes and colours, in order, as '.gif' or '.mp4'.
 
-    `per_second`: pages a second. `told`: pages drawn, of how many, again and again until the film
-    is made; what it raises ends the work. Raises `UserError` where there are too few or too many
-    pages. The film's comment says where the data come from.
+    Args:
+        pages: The panels of each page.
+        kind: '.gif' or '.mp4'.
+        style: Look of each page.
+        per_second: Pages per second.
+        told: Called with (pages drawn, all pages) until the animation is done; what it raises ends
+            the work.
+
+    Returns:
+        The bytes of the file, whose comment has the origin of the data.
+
+    Raises:
+        UserError: There are too few or too many pages.
     """
     if not 2 <= len(pages) <= MOST_FRAMES:
         raise UserError(
-            f"{len(pages):,} recorded steps make no animation; choose a range with 2 to "
-            f"{MOST_FRAMES:,} of them.",
+            f"An animation needs 2 to {MOST_FRAMES:,} recorded steps, not {len(pages):,}; choose "
+            "another range.",
             kind="out-of-bounds",
             value=len(pages),
         )
     if not 0.1 <= per_second <= 50.0:
-        words = f"{per_second} pages a second cannot be seen; choose 0.1 to 50."
+        words = f"{per_second} pages per second is out of range; choose 0.1 to 50."
         raise UserError(words, kind="out-of-bounds", value=per_second)
     style = _moving(style)
     drawn = []
     for page in _fixed(pages):
-        drawn.append(page_bytes(page, "png", style))  # a fraction of its pixels
+        drawn.append(page_bytes(page, "png", style))  # compressed, a fraction of its pixels
         told(len(drawn), len(pages))
     make = _gif if kind.lower() == ".gif" else _mp4
     times = waits(len(drawn), per_second)
@@ -82,7 +92,7 @@ def film(
 
 
 def _about(pages: Sequence[Page]) -> dict[str, object]:
-    """Where the data come from: the captions of the first page, and the steps of all."""
+    """Return the origin of the data: the captions of the first page, and all steps."""
     panels = [panel.context.as_dict() for panel in pages[0]]
     steps = [max(panel.context.step for panel in page) for page in pages]
     title = "; ".join(panel.context.caption for panel in pages[-1])
@@ -90,7 +100,7 @@ def _about(pages: Sequence[Page]) -> dict[str, object]:
 
 
 def _moving(style: FigureStyle) -> FigureStyle:
-    """A screen's resolution, so that a page is no larger than a screen."""
+    """Limit the resolution, so that a page is no larger than a screen."""
     dots = min(style.dpi, 150)
     height = style.height or style.width
     while dots > 50 and style.width * height * dots**2 > MOST_PIXELS:
@@ -99,7 +109,7 @@ def _moving(style: FigureStyle) -> FigureStyle:
 
 
 def _fixed(pages: Sequence[Page]) -> list[list[FigurePanel]]:
-    """All pages with the axes of each panel fixed over them."""
+    """Fix the axes of each panel over all pages."""
     columns = [
         with_fixed_axes([page[place].scene for page in pages]) for place in range(len(pages[0]))
     ]
@@ -110,8 +120,11 @@ def _fixed(pages: Sequence[Page]) -> list[list[FigurePanel]]:
 
 
 class _Pictures:
-    """Drawn pages as pictures of one size. Captions of other lengths make pages of other heights:
-    white is added below, and numbers of pixels are made even, as films need."""
+    """Drawn pages as pictures of the same, even size.
+
+    Captions of different length make pages of different height: white is added below. Videos need
+    even numbers of pixels.
+    """
 
     def __init__(self, drawn: Sequence[bytes]) -> None:
         self._drawn = drawn
@@ -134,7 +147,7 @@ def _gif(
     about: Mapping[str, object],
     told: Callable[[], object],
 ) -> bytes:
-    """One palette for all, of the first, middle and last page, so that no colour flickers."""
+    """Encode with one palette of the first, middle and last page, so that no colour flickers."""
     sample = (0, len(pictures) // 2, len(pictures) - 1)
     wide, high = pictures.size
     strip = Image.new("RGB", (wide, high * len(sample)))
@@ -168,7 +181,7 @@ def _mp4(
     about: Mapping[str, object],
     told: Callable[[], object],
 ) -> bytes:
-    """H.264 by ffmpeg, which is given the pages as files."""
+    """Encode as H.264 by ffmpeg, which is given the pages as files."""
     with tempfile.TemporaryDirectory() as place:
         listed = []
         try:
@@ -176,11 +189,13 @@ def _mp4(
                 told()
                 pictures[number].save(Path(place) / f"{number}.png")
                 listed += [f"file {number}.png", f"duration {wait / 1000.0}"]
-            listed.append(f"file {len(pictures) - 1}.png")  # or the last is not shown for its time
+            listed.append(
+                f"file {len(pictures) - 1}.png"
+            )  # otherwise the last page is not shown for its duration
             (Path(place) / "pages.txt").write_text("\n".join(listed), "utf-8")
         except OSError as error:
             raise UserError(
-                f"The pages of the film cannot be kept in {place}: {error.strerror}; nothing was "
+                f"Cannot write the animation's pages to {place}: {error.strerror}; nothing was "
                 "exported."
             ) from None
         command = [
@@ -194,24 +209,24 @@ def _mp4(
         said = _run_program(tied_command(command), place, told)
         made = Path(place) / "film.mp4"
         if said or not made.exists():
-            words = f"ffmpeg could not write the film: {said or 'it wrote nothing'}."
+            words = f"ffmpeg could not write the animation: {said or 'it wrote nothing'}."
             raise UserError(words, kind="program-failed", value=said)
         return made.read_bytes()
 
 
 def _run_program(command: Sequence[str], place: str, told: Callable[[], object]) -> str:
-    """Return why a program failed, in the last line of its stderr; '' where it did not."""
+    """Return why a program failed, from the last line of its stderr; '' if it did not."""
     try:
         with ChildProcess(
             command,
             folder=Path(place),
             stdout=DEVNULL,
             keep_errors=True,
-            own_group=False,  # it ends with the group of whoever draws
+            own_group=False,  # it ends with the process group that draws
         ) as program:
             for _ in range(round(_WAIT / _LOOK)):
                 if (code := program.wait(_LOOK)) is not None:
-                    said = program.last_error_line() or f"it ended with {code}"
+                    said = program.last_error_line() or f"exit code {code}"
                     return said if code else ""
                 told()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What the charts of a figure need around their data, by the measured width of their words."""
+"""The margins of charts in a figure, from the measured width of their text."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from dgn_engine.scene.ticks import Tick, axis_label, axis_ticks, bar_ticks, spac
 from dgn_engine.text.written_numbers import number
 
 BAR = 6.0  # points: width of a colour bar
-PAD = 3.0  # between an axis and its words
-KEY = 14.0  # of the line before a name in a key
-_NAMES = 0.35  # share of a chart that names at its line ends may take; else they stand above it
-_DEEPEST = 110.0  # points of an upright name below a chart
-_TURNS = 4  # layouts until nothing changes any more
+PAD = 3.0  # between an axis and its labels
+KEY = 14.0  # width of the line before a name in a key
+_NAMES = 0.35  # share of a chart for names at its line ends; wider ones go above it
+_DEEPEST = 110.0  # points of an upright name below a chart, at most
+_TURNS = 4  # most layouts until nothing changes
 
 
 @dataclass(frozen=True)
 class ChartFit:
-    """How the words of a chart fit: title in lines, class names upright or turned, a key above.
+    """The layout of a chart's text: title lines, upright class names, a key above.
 
-    A kernel whose columns would have turned names has none: its rows are the same examples.
+    A kernel with upright names along its columns leaves them out: its rows are the same examples.
     """
 
     title: tuple[str, ...]
@@ -39,12 +39,12 @@ class ChartFit:
 
 
 def named_curves(chart: Chart) -> list[str]:
-    """Names that are written; the raw values behind a smoothed line have none."""
+    """Return the names that are written; the raw values behind a smoothed line have none."""
     return [curve.name for curve in chart.curves if curve.name and not curve.faint]
 
 
 def drawn_range(chart: Chart) -> tuple[Range, Range]:
-    """What the chart shows, in drawn coordinates (powers of ten on logarithmic axes)."""
+    """Return the chart's ranges in drawn coordinates (powers of ten on logarithmic axes)."""
     x, y = chart_range(chart)
     return _powers(x, chart.x), _powers(y, chart.y)
 
@@ -56,28 +56,28 @@ def _powers(reach: Range, axis: Axis) -> Range:
 def laid_out(
     charts: Sequence[Chart], width: float, height: float, style: FigureStyle
 ) -> tuple[dict[str, ChartPlace], dict[str, ChartFit]]:
-    """Places of the charts within (width, height) points, and how their words fit there."""
+    """Lay the charts out within (width, height) points, with their text."""
     fits = {chart.key: ChartFit((chart.title,)) for chart in charts}
     places: dict[str, ChartPlace] = {}
     for _ in range(_TURNS):
         margins = {chart.key: _margins(chart, fits[chart.key], style) for chart in charts}
         places = arrange(charts, margins, width, height)
-        found = {
+        new_fits = {
             chart.key: _fit(chart, places[chart.key], fits[chart.key], style) for chart in charts
         }
-        if found == fits:
+        if new_fits == fits:
             break
-        fits = found
+        fits = new_fits
     return places, fits
 
 
 def x_ticks(chart: Chart, box: Box, style: FigureStyle, turned: bool) -> list[Tick]:
-    """The ticks of the x axis whose labels do not touch."""
+    """Return the ticks of the x axis whose labels do not touch."""
     if turned and _named_by_rows(chart):
         return []
     reach, _ = drawn_range(chart)
     ticks = axis_ticks(chart.x, reach, max(2, min(5, int(box.width / (5 * style.small)))))
-    if chart.matrix is not None and chart.x.ticks is None:  # there is no unit 2.5
+    if chart.matrix is not None and chart.x.ticks is None:  # no ticks between columns
         ticks = tuple((value, number(value)) for value, _ in ticks if value.is_integer())
     gaps = [_half(text, style, turned) for _, text in ticks]
     places = [(value - reach[0]) / (reach[1] - reach[0]) * box.width for value, _ in ticks]
@@ -86,14 +86,16 @@ def x_ticks(chart: Chart, box: Box, style: FigureStyle, turned: bool) -> list[Ti
 
 
 def names_depth(chart: Chart, style: FigureStyle) -> float:
-    """Return how many points upright names below the chart take downwards."""
+    """Return the height in points of upright names below the chart."""
     names = axis_ticks(chart.x, drawn_range(chart)[0], 5)
     return max((min(width_of(name, style.small), _DEEPEST) for _, name in names), default=0.0)
 
 
 def _named_by_rows(chart: Chart) -> bool:
-    """Whether rows and columns are the same examples: the rows of this chart, or of one left of it,
-    have the names."""
+    """Return whether rows and columns are the same examples, named along the rows.
+
+    The rows may be those of a chart on the left.
+    """
     return chart.square and chart.y.ticks in ((), chart.x.ticks) and bool(chart.x.ticks)
 
 
@@ -110,17 +112,17 @@ def _half(text: str, style: FigureStyle, turned: bool) -> float:
 
 
 def _fit(chart: Chart, place: ChartPlace, before: ChartFit, style: FigureStyle) -> ChartFit:
-    box, room = place.box, place.room
-    across = room.left + box.width + room.right
+    box, margins = place.box, place.room
+    across = margins.left + box.width + margins.right
     if chart.small:
         return ChartFit((fitting(chart.title, style.small, box.width),))
-    named = chart.x.ticks is not None  # classes: each wants its name
+    named = chart.x.ticks is not None  # classes, each of which needs its name
     reach, _ = drawn_range(chart)
-    wanted = axis_ticks(chart.x, reach, 5) if named else ()
-    turned = before.turned or len(x_ticks(chart, box, style, turned=False)) < len(wanted)
+    ticks = axis_ticks(chart.x, reach, 5) if named else ()
+    turned = before.turned or len(x_ticks(chart, box, style, turned=False)) < len(ticks)
     names = named_curves(chart)
     if chart.named_above and names and not before.key:
-        turned = False  # in the next turn the names of the curves take nothing from the width
+        turned = False  # on the next pass the curve names no longer take any width
     widest = max((width_of(name, style.small) for name in names), default=0.0)
     key = before.key
     if names and (key or chart.named_above or widest > _NAMES * across):
@@ -130,8 +132,8 @@ def _fit(chart: Chart, place: ChartPlace, before: ChartFit, style: FigureStyle) 
         turned,
         key,
         fitting(axis_label(chart.x), style.size, across),
-        fitting(axis_label(chart.y), style.size, box.height + room.bottom),
-        _bar_lines(chart, box.height + 2 * min(room.top, room.bottom), style),
+        fitting(axis_label(chart.y), style.size, box.height + margins.bottom),
+        _bar_lines(chart, box.height + 2 * min(margins.top, margins.bottom), style),
     )
 
 

@@ -1,4 +1,4 @@
-"""Saves the numbers behind a scene, all of them, bit for bit: NPZ, or CSV a chart."""
+"""Export of the numbers behind a scene, bit for bit: NPZ, or a CSV per chart."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ FORMATS = (".npz", ".csv")
 
 
 def save_numbers(shown: Shown, path: Path, context: Provenance) -> tuple[Path, ...]:
-    """Write one NPZ, or one CSV for each chart (`NAME.CHART.csv`); returns what was written."""
+    """Write one NPZ, or one CSV per chart (`NAME.CHART.csv`); return the files."""
     if isinstance(shown, Empty):
-        words = f"{context.title} shows nothing to export: {shown.reason}"
-        raise UserError(words, kind="empty", value=shown.reason)
+        message = f"{context.title} has nothing to export: {shown.reason}"
+        raise UserError(message, kind="empty", value=shown.reason)
     match path.suffix.lower():
         case ".npz":
             write_export(path, npz_bytes(arrays(shown, context)))
@@ -40,51 +40,51 @@ def save_numbers(shown: Shown, path: Path, context: Provenance) -> tuple[Path, .
                 write_export(file, csv_text(chart).encode("utf-8"))
                 written.append(file)
             return tuple(written)
-    words = f"{path.name} holds no numbers; end its name in {' or '.join(FORMATS)}."
-    raise UserError(words, kind="unknown-format", value=path.name)
+    message = f"{path.name} is not a data file; use a name ending in {' or '.join(FORMATS)}."
+    raise UserError(message, kind="unknown-format", value=path.name)
 
 
 def npz_bytes(named: dict[str, Array]) -> bytes:
-    """Arrays as a compressed NPZ that loads without pickle."""
+    """Return arrays as a compressed NPZ that loads without pickle."""
     content = io.BytesIO()
     np.savez_compressed(content, allow_pickle=False, **named)
     return content.getvalue()
 
 
 def arrays(scene: Scene, context: Provenance) -> dict[str, Array]:
-    """Every array of the scene under its chart's name.
+    """Return every array of the scene under its chart's name.
 
-    A curve: `CHART.CURVE.x` and `.y`; a matrix: `CHART.values` with `CHART.rows` and
-    `CHART.columns`, what each stands for, and of an estimate `CHART.values_error`; `CHART.axes`:
-    names of x and y; `about`: JSON.
+    Curves are `CHART.CURVE.x` and `.y`. A matrix is `CHART.values` with its headings `CHART.rows`
+    and `CHART.columns`, and for an estimate `CHART.values_error`. `CHART.axes` has the names of x
+    and y; `about` is JSON.
     """
-    about = context.as_dict() | {"facts": {plain(f.name): f.value for f in scene.facts}}
+    about = context.as_dict() | {"facts": {plain(fact.name): fact.value for fact in scene.facts}}
     if scene.note:
         about |= {"note": scene.note.replace("$", "")}  # 'K = K^F, over Θ^f.'
-    found: dict[str, Array] = {"about": np.array(json.dumps(about, ensure_ascii=False))}
+    arrays_by_name: dict[str, Array] = {"about": np.array(json.dumps(about, ensure_ascii=False))}
     for chart in scene.charts:
-        found[f"{chart.key}.axes"] = np.array([_name(chart, "x"), _name(chart, "y")])
+        arrays_by_name[f"{chart.key}.axes"] = np.array([_name(chart, "x"), _name(chart, "y")])
         for index, curve in enumerate(raw_curves(chart)):
             name = _curve_name(curve, index)
-            found[f"{chart.key}.{name}.x"] = curve.x
-            found[f"{chart.key}.{name}.y"] = curve.y
+            arrays_by_name[f"{chart.key}.{name}.x"] = curve.x
+            arrays_by_name[f"{chart.key}.{name}.y"] = curve.y
         if chart.matrix is not None:
             rows, columns = _headings(chart.matrix)
-            found[f"{chart.key}.values"] = chart.matrix.values
+            arrays_by_name[f"{chart.key}.values"] = chart.matrix.values
             if chart.matrix.error is not None:
-                found[f"{chart.key}.values_error"] = chart.matrix.error
-            found[f"{chart.key}.rows"] = np.array(rows)
-            found[f"{chart.key}.columns"] = np.array(columns)
-    return found
+                arrays_by_name[f"{chart.key}.values_error"] = chart.matrix.error
+            arrays_by_name[f"{chart.key}.rows"] = np.array(rows)
+            arrays_by_name[f"{chart.key}.columns"] = np.array(columns)
+    return arrays_by_name
 
 
 def raw_curves(chart: Chart) -> tuple[Curve, ...]:
-    """The curves whose numbers are exported: smoothed lines are for the eye."""
+    """Return the curves to export; smoothed lines are for the eye only."""
     return tuple(curve for curve in chart.curves if not curve.smoothed)
 
 
 def csv_text(chart: Chart, between: str = ",") -> str:
-    """A matrix with its headings, or curves one after the other: name, x, y."""
+    """Return a matrix with its headings, or curves one after another: name, x, y."""
     text = io.StringIO()
     table = csv.writer(text, delimiter=between, lineterminator="\n")
     if chart.matrix is not None:
@@ -96,10 +96,12 @@ def csv_text(chart: Chart, between: str = ",") -> str:
             _rows(table, rows, ["standard error", *columns], chart.matrix.error)
         return text.getvalue()
     weights = sorted({curve.smoothed for curve in chart.curves if curve.smoothed})
-    shown = (
-        f" (raw; shown smoothed {', '.join(f'{number(w)}' for w in weights)})" if weights else ""
+    smoothed_note = (
+        f" (raw; shown smoothed {', '.join(f'{number(weight)}' for weight in weights)})"
+        if weights
+        else ""
     )
-    _row(table, ["curve", _name(chart, "x"), f"{_name(chart, 'y')}{shown}"])
+    _row(table, ["curve", _name(chart, "x"), f"{_name(chart, 'y')}{smoothed_note}"])
     for index, curve in enumerate(raw_curves(chart)):
         name = _curve_name(curve, index)
         for x, y in zip(curve.x.tolist(), curve.y.tolist(), strict=True):
@@ -109,8 +111,8 @@ def csv_text(chart: Chart, between: str = ",") -> str:
 
 def _rows(table: Any, headings: list[str], first: list[str], values: Array) -> None:
     _row(table, first)
-    for heading, each in zip(headings, values.tolist(), strict=True):
-        _row(table, [heading, *each])
+    for heading, values_of_row in zip(headings, values.tolist(), strict=True):
+        _row(table, [heading, *values_of_row])
 
 
 def _row(table: Any, cells: Sequence[object]) -> None:
@@ -143,7 +145,11 @@ def _name(chart: Chart, which: str) -> str:
 def write_export(
     path: Path, content: bytes, write: Callable[[Path, bytes], None] = write_file
 ) -> None:
-    """Write a file whole or not at all; raises `UserError` that says why it could not."""
+    """Write a file completely or not at all.
+
+    Raises:
+        UserError: The file could not be written, with the reason.
+    """
     try:
         write(path, content)
     except OSError as error:
@@ -153,16 +159,24 @@ def write_export(
 def _refusal(path: Path, error: OSError) -> UserError:
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
-            kind, why, what = "disk-full", "the disk is full", "Make room or choose another folder"
+            kind, why, advice = (
+                "disk-full",
+                "the disk is full",
+                "Free some space or choose another folder",
+            )
         case errno.EACCES | errno.EPERM | errno.EROFS:
-            kind, what = "not-writable", "Choose another folder"
+            kind, advice = "not-writable", "Choose another folder"
             why = f"the folder {path.parent} is not writable"
         case errno.ENOENT | errno.ENOTDIR:
-            kind, what = "no-folder", "Choose another folder"
-            why = f"there is no folder {path.parent}"
+            kind, advice = "no-folder", "Choose another folder"
+            why = f"the folder {path.parent} does not exist"
         case errno.EISDIR:
-            kind, why, what = "is-a-folder", "it is a folder", "Choose another name"
+            kind, why, advice = "is-a-folder", "it is a folder", "Choose another name"
         case _:
-            kind, why, what = "not-writable", error.strerror or str(error), "Choose another place"
-    words = f"Cannot write {path.name}: {why}. {what}; nothing was exported."
-    return UserError(words, kind=kind, value=str(path))
+            kind, why, advice = (
+                "not-writable",
+                error.strerror or str(error),
+                "Choose another folder",
+            )
+    message = f"Cannot write {path.name}: {why}. {advice}; nothing was exported."
+    return UserError(message, kind=kind, value=str(path))

@@ -1,4 +1,4 @@
-"""Draws one chart of a scene on paper with matplotlib."""
+"""Drawing of one chart of a scene on paper with matplotlib."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from dgn_engine.scene.theme import LIGHT, PALE
 from dgn_engine.scene.ticks import Tick, bar_ticks
 from dgn_engine.scene.typeset import plain
 
-_POINTS = 4000  # of a curve on paper; exported numbers hold all of them
-_FAINT = 0.4  # opacity of raw values behind a smoothed line
+_POINTS = 4000  # most points of a curve on paper; exports have all of them
+_FAINT = 0.4  # opacity of the raw values behind a smoothed line
 _DASHES = {"solid": "-", "dash": (0, (4, 2)), "dot": (0, (1, 1.5)), "dashdot": "-."}
 
-CORNER = 9.0  # points: the hatched corner of an estimate
+CORNER = 9.0  # points: size of the hatched corner of an estimate
 
 
 def draw_chart(paper: Paper, name: str, chart: Chart, place: ChartPlace, fit: ChartFit) -> None:
-    """Draw at a place measured from the paper's left top; `name`: of its axes in the file."""
+    """Draw at a place measured from the top left; `name`: of its axes in the file."""
     box, style = place.box, paper.style
     axes = paper.axes(box, name)
     _draw_title(paper, chart, place, fit)
@@ -62,11 +62,13 @@ def _draw_title(paper: Paper, chart: Chart, place: ChartPlace, fit: ChartFit) ->
 
 
 def _draw_key(paper: Paper, chart: Chart, place: ChartPlace, fit: ChartFit) -> None:
-    """Names of curves above the frame, each behind a piece of its line; a row that is wider begins
-    further left, at most where the title does."""
+    """Draw curve names above the frame, each after a piece of its line.
+
+    A row wider than the frame begins further left, at most where the title does.
+    """
     box, room, small = place.box, place.room, paper.style.small
     curves = {curve.name: curve for curve in chart.curves if not curve.faint}
-    most = room.left + box.width + room.right - KEY  # of a name that has a row of its own
+    most = room.left + box.width + room.right - KEY  # width of a name with a row of its own
     y = box.y - room.top + len(fit.title) * paper.style.size * LINE + small
     widest = max(sum(KEY + width_of(name, small) + 8.0 for name in row) - 8.0 for row in fit.key)
     left = min(box.x, max(box.x - room.left, box.x + box.width + room.right - widest))
@@ -139,7 +141,7 @@ def _draw_matrix(
     room = Box(box.x + box.width + 6.0, box.y + above, BAR, tall)
     bar = paper.axes(room, f"{axes.get_gid()}.bar")
     for size, base, tip, value in ((above, 1.0, 1.0, 1.0), (below, 0.0, -1.0, 0.0)):
-        if size:  # values lie beyond this end
+        if size:  # there are values beyond this end
             corners = ((0.0, base), (1.0, base), (0.5, base + tip * size / tall))
             bar.add_patch(
                 Polygon(
@@ -190,7 +192,9 @@ def _draw_curves(axes: Axes, chart: Chart) -> None:
             axes.fill(x, y, color=LIGHT.role(curve.role), alpha=PALE, linewidth=0, gid=name)
             continue
         if chart.y.log:
-            y = np.where(y > 0, y, np.nan)  # a gap, as on the screen, and no fall out of the frame
+            y = np.where(
+                y > 0, y, np.nan
+            )  # a gap, as on screen, rather than a drop out of the frame
         axes.plot(x, y, **_line(curve), gid=name)  # type: ignore[arg-type]  # matplotlib's Line2D properties
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
@@ -227,7 +231,7 @@ def _fix_ticks(
 
 
 def _draw_marks(axes: Axes, chart: Chart, place: ChartPlace, style: FigureStyle) -> None:
-    """Upright lines, named once in the lane of events below."""
+    """Draw upright lines, each named once in the lane of events below."""
     (low, high), _ = drawn_range(chart)
     span = (high - low) or 1.0
     placed = [(_drawn_x(mark.x, chart.x), mark) for mark in chart.marks]
@@ -240,19 +244,21 @@ def _draw_marks(axes: Axes, chart: Chart, place: ChartPlace, style: FigureStyle)
         if low <= _drawn_x(step, chart.x) <= high:
             axes.axvline(
                 step, color=LIGHT.text, linewidth=0.7, linestyle=(0, (5, 2)), clip_on=False
-            )  # at an end of the axis, too
+            )  # visible even at an end of the axis
     box, room = place.box, place.room
     if not room.lane:
         return
     inside = [((x - low) / span * box.width, mark.label) for x, mark in marks]
     end = box.width
-    for name in mark_names(inside, lambda words: width_of(words, style.small), box.width):
-        words = fitting(name.text, style.small, end - name.left)  # a crowd may be wider
+    for name in mark_names(inside, lambda text: width_of(text, style.small), box.width):
+        text = fitting(
+            name.text, style.small, end - name.left
+        )  # many names may be wider than the lane
         end = name.left - 4.0
         axes.text(
             name.left / box.width,
             (3.0 - room.bottom) / box.height,
-            settable(words),
+            settable(text),
             transform=axes.transAxes,
             size=style.small,
             color=LIGHT.text,
@@ -261,14 +267,14 @@ def _draw_marks(axes: Axes, chart: Chart, place: ChartPlace, style: FigureStyle)
 
 
 def _drawn_x(x: float, axis: Axis) -> float:
-    """A place on the axis as drawn; NaN where a logarithmic axis has none for it."""
+    """Return a position on the axis as drawn; NaN if a logarithmic axis has none for it."""
     if not axis.log:
         return x
     return float(np.log10(x)) if x > 0 else float("nan")
 
 
 def _draw_ends(axes: Axes, chart: Chart, y: Range, box: Box, style: FigureStyle) -> None:
-    """Names of curves at the right of the frame instead of a legend."""
+    """Name the curves at the right of the frame instead of in a legend."""
     ends: list[tuple[Curve, float]] = []
     for curve in chart.curves:
         finite = curve.y[np.isfinite(curve.y) & ((curve.y > 0) | (not chart.y.log))]
@@ -280,11 +286,13 @@ def _draw_ends(axes: Axes, chart: Chart, y: Range, box: Box, style: FigureStyle)
     if not ends:
         return
     half = style.small / 2
-    places = spread([place for _, place in ends], style.small * LINE, half, box.height - half)
-    for (curve, _), place in zip(ends, places, strict=True):
+    positions = spread(
+        [position for _, position in ends], style.small * LINE, half, box.height - half
+    )
+    for (curve, _), position in zip(ends, positions, strict=True):
         axes.text(
             1.0 + 4.0 / box.width,
-            place / box.height,
+            position / box.height,
             settable(curve.name),
             transform=axes.transAxes,
             size=style.small,

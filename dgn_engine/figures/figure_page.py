@@ -1,4 +1,4 @@
-"""Panels on one page: their charts, letters, headings and caption at the figure's final size."""
+"""Panels on one page: charts, letters, headings and caption at the figure's final size."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ from dgn_engine.text.written_numbers import number
 
 EDGE = 3.0  # points around everything
 _GAP = 10.0  # between two panels
-_LEAST = 24.0  # points of a chart's data, upwards and sideways
-_LEGIBLE = 0.17  # share of the width, where they can be laid out otherwise
-_SHRINK = tuple(share / 20 for share in range(20, 9, -1))  # of the height, while squares keep
+_LEAST = 24.0  # minimum points of a chart's data in both directions
+_LEGIBLE = 0.17  # share of the width below which another layout is tried
+_SHRINK = tuple(
+    share / 20 for share in range(20, 9, -1)
+)  # shares of the height to try while squares keep their size
 
 
 @dataclass(frozen=True)
 class _PanelPlace:
-    """One panel in its place: how high it is, and its charts from its own left top."""
+    """A panel laid out: its height, and its charts measured from its own top left."""
 
     panel: FigurePanel
     heading: tuple[str, ...]
@@ -41,25 +43,31 @@ class _PanelPlace:
 
 
 def draw_page(panels: Sequence[FigurePanel], style: FigureStyle) -> Figure:
-    """The figure of these panels; call inside `print_style`, in which it has to be saved as well.
+    """Return the figure of these panels.
 
-    Raises `UserError` where they do not fit into the size asked for.
+    Call it, and save the figure, inside `print_style`.
+
+    Raises:
+        UserError: The panels do not fit the requested size.
     """
     check_legend(style.legend)
-    panels = _lettered([replace(one, scene=renamed(one.scene, style)) for one in panels], style)
+    panels = _lettered(
+        [replace(page_panel, scene=renamed(page_panel.scene, style)) for page_panel in panels],
+        style,
+    )
     width = style.width * INCH - 2 * EDGE
     across = style.columns(len(panels))
-    each = (width - _GAP * (across - 1)) / across
+    panel_width = (width - _GAP * (across - 1)) / across
     caption = _caption(panels, style, width)
     below = len(caption) * style.small * LINE + (4.0 if caption else 0.0)
     free = style.height * INCH - 2 * EDGE - below if style.height else None
-    rows = _rows(panels, across, each, free, style)
+    rows = _rows(panels, across, panel_width, free, style)
     tops = list(itertools.accumulate((_high(row) + _GAP for row in rows), initial=EDGE))
     height = style.height * INCH if style.height else tops[-1] - _GAP + below + EDGE
     paper = Paper(style.width * INCH, height, style)
     for top, row in zip(tops, rows, strict=False):
         for place, block in enumerate(row):
-            _draw_block(paper, block, EDGE + place * (each + _GAP), top, len(panels) > 1)
+            _draw_block(paper, block, EDGE + place * (panel_width + _GAP), top, len(panels) > 1)
     for index, line in enumerate(caption):
         y = height - below - EDGE + 4.0 + style.small + index * style.small * LINE
         paper.text(EDGE, y, line, style.small, LIGHT.muted)
@@ -67,13 +75,15 @@ def draw_page(panels: Sequence[FigurePanel], style: FigureStyle) -> Figure:
 
 
 def _lettered(panels: Sequence[FigurePanel], style: FigureStyle) -> list[FigurePanel]:
-    """Letters before the headings of several panels, or before the charts of one."""
+    """Put letters before the headings of several panels, or the chart titles of one."""
     if not style.letters:
         return list(panels)
     if len(panels) > 1:
         return [
-            replace(one, context=replace(one.context, title=f"{letter} {one.context.title}"))
-            for one, letter in zip(panels, _letters(), strict=False)
+            replace(
+                panel_, context=replace(panel_.context, title=f"{letter} {panel_.context.title}")
+            )
+            for panel_, letter in zip(panels, _letters(), strict=False)
         ]
     (panel,) = panels
     letters = _letters()
@@ -85,23 +95,23 @@ def _lettered(panels: Sequence[FigurePanel], style: FigureStyle) -> list[FigureP
 
 
 def _letters() -> itertools.chain[str]:
-    """(a), (b) … (z), (aa) …"""
+    """Return (a), (b) … (z), (aa) …"""
     alphabet = string.ascii_lowercase
     pairs = (first + second for first in alphabet for second in alphabet)
-    return itertools.chain(f"({one})" for one in itertools.chain(alphabet, pairs))
+    return itertools.chain(f"({letter})" for letter in itertools.chain(alphabet, pairs))
 
 
 def _caption(panels: Sequence[FigurePanel], style: FigureStyle, width: float) -> list[str]:
-    """Where each panel's data come from, its facts and its note, in lines of this width."""
+    """Return each panel's origin, facts and note, in lines of this width."""
     if not style.caption:
         return []
     parts: list[str] = []
     for panel in panels:
         facts = ", ".join(f"{fact.name} = {fact.value}" for fact in panel.scene.facts)
-        said = literal(panel.context.caption)
+        origin = literal(panel.context.caption)
         if len(panels) > 1:
-            said = literal(panel.context.picture)
-        parts.extend(part for part in (said, facts, panel.scene.note) if part)
+            origin = literal(panel.context.picture)
+        parts.extend(part for part in (origin, facts, panel.scene.note) if part)
     if len(panels) > 1:
         runs = (literal(panel.context.run) for panel in panels if panel.context.run)
         parts.extend(dict.fromkeys(runs))
@@ -115,7 +125,7 @@ def _rows(
     free: float | None,
     style: FigureStyle,
 ) -> list[list[_PanelPlace]]:
-    """The panels in rows; with `free` points of height all of it is theirs, in proportion."""
+    """Lay the panels out in rows, which share `free` points of height if it is given."""
     lines = [panels[first : first + across] for first in range(0, len(panels), across)]
     headed = len(panels) > 1
     rows = [[_block(panel, width, None, headed, style) for panel in line] for line in lines]
@@ -138,7 +148,7 @@ def _high(row: Sequence[_PanelPlace]) -> float:
 def _block(
     panel: FigurePanel, width: float, height: float | None, headed: bool, style: FigureStyle
 ) -> _PanelPlace:
-    """Lay a panel out, as high as its charts need where no height is given."""
+    """Lay out a panel, as high as its charts need if no height is given."""
     heading = (
         tuple(wrapped(panel.context.title, style.size + 1, width, bold=True)) if headed else ()
     )
@@ -155,41 +165,46 @@ def _block(
 def _placed(
     charts: Sequence[Chart], width: float, height: float | None, style: FigureStyle
 ) -> tuple[dict[str, ChartPlace], dict[str, ChartFit], float]:
-    """Places, fits and height: as the scene has its charts, else side by side (in a height that
-    is given), else three, two or one in a row; the first of these in which all are legible, else
-    the first in which all have room.
+    """Return places, fits and height of the first layout in which all charts are legible.
+
+    Tried are the scene's own layout, side by side (if a height is given), and three, two or one
+    per row; failing that, the first in which all have room.
     """
     squares = sum(chart.square for chart in charts)
-    across = [most for most in (3, 2) if most <= squares and not any(c.small for c in charts)]
-    ways = [charts, *(_in_rows(charts, most) for most in (*across, 1))]
+    across = [
+        count for count in (3, 2) if count <= squares and not any(chart_.small for chart_ in charts)
+    ]
+    candidates = [charts, *(_in_rows(charts, count) for count in (*across, 1))]
     if height is not None:
-        ways.insert(1, [replace(chart, narrow=None) for chart in charts])
-    found = []
-    for way in ways:
+        candidates.insert(1, [replace(chart, narrow=None) for chart in charts])
+    layouts = []
+    for layout in candidates:
         inner = height
         if inner is None:
-            inner = _tight(way, width, _natural(way, width, style), style)
-        places, fits = laid_out(way, width, inner, style)
-        if height is None and (more := _words_height(way, fits, style)):
-            places, fits = laid_out(way, width, inner + more, style)
+            inner = _tight(layout, width, _natural(layout, width, style), style)
+        places, fits = laid_out(layout, width, inner, style)
+        if height is None and (more := _words_height(layout, fits, style)):
+            places, fits = laid_out(layout, width, inner + more, style)
         if height is None:
             inner = max((_bottom(place) for place in places.values()), default=0.0)
-        found.append((places, fits, inner))
+        layouts.append((places, fits, inner))
         if all(
-            _has_room(chart, places[chart.key], width, inner, _LEGIBLE * width) for chart in way
+            _has_room(chart, places[chart.key], width, inner, _LEGIBLE * width) for chart in layout
         ):
-            return found[-1]
-    for places, fits, inner in found:
+            return layouts[-1]
+    for places, fits, inner in layouts:
         if all(_has_room(chart, places[chart.key], width, inner) for chart in charts):
             return places, fits, inner
-    return found[0]
+    return layouts[0]
 
 
 def _words_height(
     charts: Sequence[Chart], fits: Mapping[str, ChartFit], style: FigureStyle
 ) -> float:
-    """Return the points that the longest key above a chart takes beyond its second row, and
-    upright names of places below it beyond one line."""
+    """Return the points that long keys above and upright names below a chart add.
+
+    Keys count beyond their second row, names of places beyond one line.
+    """
     rows = max((len(fits[chart.key].key) for chart in charts if chart.named_above), default=0)
     turned = [chart for chart in charts if chart.x.places and fits[chart.key].turned]
     deep = max((names_depth(chart, style) - style.small for chart in turned), default=0.0)
@@ -197,7 +212,7 @@ def _words_height(
 
 
 def _in_rows(charts: Sequence[Chart], most: int) -> list[Chart]:
-    """At most so many charts side by side, below the overviews; wide ones have their own row."""
+    """Put at most `most` charts side by side, below the overviews; wide ones alone."""
     small = [chart.column + chart.column_span for chart in charts if chart.small]
     across = max([most, *small])
     row, column = max((chart.row + 1 for chart in charts if chart.small), default=0), 0
@@ -210,8 +225,8 @@ def _in_rows(charts: Sequence[Chart], most: int) -> list[Chart]:
         if column and column + span > most:
             row, column = row + 1, 0
         y = chart.x if chart.square and column == 0 and chart.y.ticks == () else chart.y
-        spot = {"row": row, "column": column, "row_span": 1, "column_span": span}
-        placed.append(replace(chart, narrow=None, y=y, **spot))  # type: ignore[arg-type]  # whole numbers
+        position = {"row": row, "column": column, "row_span": 1, "column_span": span}
+        placed.append(replace(chart, narrow=None, y=y, **position))  # type: ignore[arg-type]  # whole numbers
         column += span
         if column >= most:
             row, column = row + 1, 0
@@ -230,15 +245,15 @@ def _has_room(
 def _too_small(what: str, style: FigureStyle) -> UserError:
     high = f" × {number(style.height)}" if style.height else ""
     return UserError(
-        f"{number(style.width)}{high} in leaves no room for {what}; make the figure larger, or "
-        f"its words smaller than {number(style.size)} pt.",
+        f"{number(style.width)}{high} in has no room for {what}; make the figure larger, or its "
+        f"text smaller than {number(style.size)} pt.",
         kind="no-room",
         value=what,
     )
 
 
 def _natural(charts: Sequence[Chart], width: float, style: FigureStyle) -> float:
-    """Points of height that suit the charts: curves lie, squares stand."""
+    """Return a suitable height in points: curves are low, squares high."""
     narrow = width < NARROW
     charts = [in_narrow_room(chart) for chart in charts] if narrow else charts
     low = {chart.row for chart in charts if chart.small}
@@ -246,12 +261,12 @@ def _natural(charts: Sequence[Chart], width: float, style: FigureStyle) -> float
     share = 200.0 if not narrow else min(200.0, max(0.62 * width, 110.0))
     if narrow and any(chart.square for chart in charts):
         share = max(share, min(0.9 * width, 200.0))
-    words = (style.size - 9.0) * 5
-    return (share + words) * max(count, 1) + 70.0 * len(low)
+    text_height = (style.size - 9.0) * 5
+    return (share + text_height) * max(count, 1) + 70.0 * len(low)
 
 
 def _tight(charts: Sequence[Chart], width: float, height: float, style: FigureStyle) -> float:
-    """The least height at which square charts are as large as in this one."""
+    """Return the least height at which square charts are as large as at this height."""
     if not any(chart.square for chart in charts):
         return height
     areas = []
@@ -260,8 +275,8 @@ def _tight(charts: Sequence[Chart], width: float, height: float, style: FigureSt
         areas.append(
             sum(places[c.key].box.width * places[c.key].box.height for c in charts if c.square)
         )
-    kept = [share for share, area in zip(_SHRINK, areas, strict=True) if area >= 0.97 * areas[0]]
-    return height * min(kept)
+    shares = [share for share, area in zip(_SHRINK, areas, strict=True) if area >= 0.97 * areas[0]]
+    return height * min(shares)
 
 
 def _bottom(place: ChartPlace) -> float:

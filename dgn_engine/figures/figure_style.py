@@ -1,4 +1,4 @@
-"""How a figure is to look: size, type, legend, caption; what is shown stays that of its scene."""
+"""The look of a figure: size, type, legend, caption; the content comes from its scene."""
 
 from __future__ import annotations
 
@@ -10,22 +10,25 @@ from dgn_engine.errors import UserError
 from dgn_engine.scene.elements import Scene, Shown
 from dgn_engine.text.written_numbers import number
 
-COLUMN, TEXT = 3.25, 6.75  # inches: one of two columns, and the whole width of a page
+COLUMN, TEXT = 3.25, 6.75  # inches: one of two columns, and the full text width
 LEAST_WIDTH, MOST_WIDTH = 1.5, 20.0  # inches
 LEAST_HEIGHT, MOST_HEIGHT = 0.8, 30.0
-LEAST_FONT, MOST_FONT = 6.0, 24.0  # points; below 6 nobody reads a printed word
+LEAST_FONT, MOST_FONT = 6.0, 24.0  # points; print below 6 is illegible
 LEAST_DPI, MOST_DPI = 50, 1200
 MOST_PIXELS = 1 << 27  # of a PNG: half a gigabyte in memory
-_NARROW = 5.0  # inches below which the words are those of a column
+_NARROW = 5.0  # inches below which text is sized for a column
 
 
 @dataclass(frozen=True)
 class FigureStyle:
-    """The look of a figure at its final size. Raises `UserError` where it makes no sense.
+    """The look of a figure at its final size.
 
-    `height` 0: as high as its charts and words need; `font` 0: 8 points in a column, else 9;
-    `across` 0: as many panels side by side as the width suits. `legend`: (name of a curve, what
-    it is called in the figure), mathematics between dollars as in TeX; '' leaves the name out.
+    `height` 0: as high as its charts and text need; `font` 0: 8 points in a column, else 9;
+    `across` 0: as many panels side by side as fit the width. `legend`: (name of a curve, its name
+    in the figure), with mathematics between dollars as in TeX; '' leaves the name out.
+
+    Raises:
+        UserError: A value is out of bounds.
     """
 
     width: float = TEXT  # inches
@@ -46,7 +49,7 @@ class FigureStyle:
         _check("resolution", self.dpi, LEAST_DPI, MOST_DPI, "dpi")
         if not 0 <= self.across <= 8:
             raise UserError(
-                f"{self.across} panels side by side are too many; choose 1 to 8.",
+                f"{self.across} panels do not fit side by side; choose 1 to 8.",
                 kind="out-of-bounds",
                 value=self.across,
             )
@@ -58,11 +61,11 @@ class FigureStyle:
 
     @property
     def small(self) -> float:
-        """Points of the smallest words: ticks, names of curves, the caption."""
+        """Points of the smallest text: ticks, curve names, the caption."""
         return max(self.size - 1.0, LEAST_FONT)
 
     def columns(self, panels: int) -> int:
-        """How many of so many panels stand side by side."""
+        """Return how many of this many panels are placed side by side."""
         wanted = self.across or (1 if self.width < _NARROW else 2)
         return max(1, min(wanted, panels))
 
@@ -71,27 +74,27 @@ def _check(what: str, value: float, least: float, most: float, unit: str) -> Non
     if not (math.isfinite(value) and least <= value <= most):
         given = str(value).removesuffix(".0")
         raise UserError(
-            f"A {what} of {given} {unit} makes no figure; choose {number(least)} to "
-            f"{number(most)} {unit}.",
+            f"A {what} of {given} {unit} is out of range; choose {number(least)} to {number(most)} "
+            f"{unit}.",
             kind="out-of-bounds",
             value=value,
         )
 
 
 def curve_names(shown: Iterable[Shown]) -> tuple[str, ...]:
-    """The names that a legend may rename, in the order in which they are drawn."""
-    scenes = [one for one in shown if isinstance(one, Scene)]
+    """Return the names that a legend may change, in drawing order."""
+    scenes = [scene_ for scene_ in shown if isinstance(scene_, Scene)]
     curves = [curve.name for scene in scenes for chart in scene.charts for curve in chart.curves]
     return tuple(dict.fromkeys(name for name in curves if name))
 
 
 def renamed(scene: Scene, style: FigureStyle) -> Scene:
-    """The scene with its curves called as the legend says."""
+    """Rename the scene's curves as the legend says."""
     names = dict(style.legend)
     if not names:
         return scene
     charts = []
     for chart in scene.charts:
-        curves = (replace(one, name=names.get(one.name, one.name)) for one in chart.curves)
+        curves = (replace(curve, name=names.get(curve.name, curve.name)) for curve in chart.curves)
         charts.append(replace(chart, curves=tuple(curves)))
     return replace(scene, charts=tuple(charts))

@@ -1,7 +1,7 @@
-"""The process that draws an animation: a pickled `FilmOrder` on its standard input, on its output
-a line of JSON for each thing done, and at last the bytes of the film.
+"""The process that draws an animation.
 
-It ends with the thread that started it.
+It reads a pickled `FilmOrder` from standard input and writes a line of JSON per event, then the
+bytes of the animation, to standard output. It ends with the thread that started it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ from dgn_engine.scene.panel_spec import all_panels
 
 
 def made(order: FilmOrder, told: Told) -> Film:
-    """Draw it here, as `dgn figure --animate` does. Raises `UserError`."""
+    """Draw the animation in this process, as `dgn figure --animate` does.
+
+    Raises:
+        UserError: It cannot be drawn.
+    """
     specs = all_panels()
     panels = {
         name: PagePanel(specs[name], panel.choices, panel.charts)
@@ -32,19 +36,23 @@ def made(order: FilmOrder, told: Told) -> Film:
         told(f"Reading step {done + 1:,} of {of:,} …", 0, of)
 
     def drawing(done: int, of: int) -> None:
-        words = "Writing the film …" if done == of else f"Drawing page {done + 1:,} of {of:,} …"
+        words = (
+            "Encoding the animation …"
+            if done == of
+            else f"Rendering frame {done + 1:,} of {of:,} …"
+        )
         told(words, done, of)
 
     frames = order.source.frames()
-    found = recorded_pages(
+    pages = recorded_pages(
         order.run, order.views, frames, panels, order.reach, order.pages, reading
     )
-    content = film(found.pages, order.kind, order.style, order.per_second, drawing)
-    return Film(content, found.words)
+    content = film(pages.pages, order.kind, order.style, order.per_second, drawing)
+    return Film(content, pages.words)
 
 
 def serve(orders: IO[bytes], answers: IO[bytes]) -> None:
-    """Carry out one order; whatever goes wrong is said in the last line."""
+    """Carry out one order; any failure is reported in the last line."""
 
     def say(**told: Any) -> None:
         answers.write(json.dumps(told).encode() + b"\n")
@@ -57,8 +65,8 @@ def serve(orders: IO[bytes], answers: IO[bytes]) -> None:
     except UserError as refusal:
         say(refused=str(refusal))
     except MemoryError:
-        say(refused="There is not enough memory for this animation; choose fewer pages.")
-    except Exception as error:  # a bug, which belongs to the window
+        say(refused="Not enough memory for this animation; choose fewer frames.")
+    except Exception as error:  # a bug, to be reported in the window
         say(fault=f"{type(error).__name__}: {error}", trace=traceback.format_exc())
     else:
         say(film=len(drawn.content), words=drawn.words)

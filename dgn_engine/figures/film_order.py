@@ -1,4 +1,4 @@
-"""What an animation is to show, as data that another process can be given."""
+"""The content of an animation, as data that can be sent to another process."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dgn_engine.scene.chart_settings import ChartSettings
 from dgn_engine.views.frame_source import Source
 from dgn_engine.views.past_view import PastViews
 
-Told = Callable[[str, int, int], object]  # what is done, in words; pages done; of how many
+Told = Callable[[str, int, int], object]  # what is being done, pages done, all pages
 
 
 @dataclass(frozen=True)
 class FilmPanel:
-    """A panel of each page. `choices`: of its header; `charts`: as they are set, by key."""
+    """A panel of each page. `choices`: of its header; `charts`: chart settings by key."""
 
     choices: Mapping[str, str]
     charts: Mapping[str, ChartSettings]
@@ -23,9 +23,9 @@ class FilmPanel:
 
 @dataclass(frozen=True)
 class FilmOrder:
-    """Panels, by id, at the recorded steps from `reach[0]` to `reach[1]`, on `pages` pages at most.
+    """Panels, by id, at recorded steps from `reach[0]` to `reach[1]`, at most `pages` pages.
 
-    `kind`: '.gif' or '.mp4'; `per_second`: pages a second; `run`: what the run is called.
+    `kind`: '.gif' or '.mp4'; `per_second`: pages per second; `run`: name of the run.
     """
 
     run: str
@@ -41,7 +41,7 @@ class FilmOrder:
 
 @dataclass(frozen=True)
 class Film:
-    """The bytes of a file, and in words what it shows."""
+    """The bytes of a file, and a description of what it shows."""
 
     content: bytes
     words: str

@@ -1,4 +1,4 @@
-"""Has an animation drawn by a child process, and hears how far it is. Blocks: for a thread."""
+"""Drawing of an animation in a child process, with progress. Blocks: call it in a thread."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from dgn_engine.confinement.child_process import (
 from dgn_engine.errors import UserError
 from dgn_engine.figures.film_order import Film, FilmOrder, Told
 
-_NICENESS = 10  # beside the training
+_NICENESS = 10  # training goes first
 
 
 class FilmCancelledError(Exception):
-    """Nobody wants the film any more."""
+    """The animation was cancelled."""
 
 
 class FilmFaultError(Exception):
-    """A fault of ours in the child; its traceback is a note."""
+    """A bug in the child process; its traceback is a note."""
 
 
 class FilmProcess:
-    """Draws one film; `stop` ends it from any thread, and nothing is left of it."""
+    """Draws one animation; `stop` ends it from any thread and leaves nothing behind."""
 
     def __init__(
         self, command: Callable[[str], list[str]] = module_command, place: str | None = None
     ) -> None:
-        """`command`: that runs a module; `place`: for its files, else that of temporary ones."""
+        """`command`: runs a module; `place`: folder for its files, else a temporary one."""
         self.stopped = False
         self._command, self._place = command, place
 
@@ -42,12 +42,18 @@ class FilmProcess:
         self.stopped = True
 
     def make(self, order: FilmOrder, told: Told) -> Film:
-        """The film, once it is drawn. Raises `UserError`, and `FilmCancelledError` once `stop` was
-        called."""
+        """Return the animation once it is drawn.
+
+        Raises:
+            UserError: It cannot be drawn.
+            FilmCancelledError: `stop` was called.
+        """
         if self.stopped:
             raise FilmCancelledError
         with tempfile.TemporaryDirectory(dir=self._place) as place:
-            folders = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), place)  # its own files go with ours
+            folders = dict.fromkeys(
+                ("TMPDIR", "TEMP", "TMP"), place
+            )  # its temporary files are removed with ours
             try:
                 with tempfile.TemporaryFile(dir=place) as content:
                     pickle.dump(order, content, protocol=5)
@@ -60,7 +66,7 @@ class FilmProcess:
                     )
             except OSError as error:
                 raise UserError(
-                    f"The animation cannot be drawn: {error.strerror}; nothing was written.",
+                    f"Cannot draw the animation: {error.strerror}; nothing was written.",
                     kind="no-process",
                     value=error.strerror,
                 ) from None
@@ -87,8 +93,8 @@ class FilmProcess:
             raise FilmCancelledError
         end = describe_end(child.wait())
         raise UserError(
-            f"The process that draws the animation ended early ({end}); "
-            "nothing was written. Try again, with fewer pages where memory is short.",
+            f"The process that draws the animation stopped early ({end}); nothing was written. Try "
+            "again, with fewer frames if memory is short.",
             kind="ended-early",
             value=end,
         )

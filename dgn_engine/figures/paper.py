@@ -1,4 +1,4 @@
-"""The sheet that a figure is drawn on: light on white, measured in points from its left top."""
+"""The sheet that a figure is drawn on: light on white, in points from the top left."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ WHITE = "#FFFFFF"
 FRAME = "#9AA1AC"
 INCH = 72.0
 SETTINGS: dict[str, Any] = {
-    "pdf.fonttype": 42,  # fonts stay text: embedded as TrueType in PDF, as letters in SVG
+    "pdf.fonttype": 42,  # keep text as text: TrueType in PDF, letters in SVG
     "svg.fonttype": "none",
     "svg.hashsalt": "dgn-viewer",
     "font.family": FAMILY,
     "mathtext.fontset": "dejavusans",
     "hatch.linewidth": 0.5,
     "path.simplify": False,
-    "pgf.rcfonts": False,  # the fonts of the document
-    "text.usetex": False,  # no LaTeX is started, whatever the user's own settings say
+    "pgf.rcfonts": False,  # use the document's fonts
+    "text.usetex": False,  # never start LaTeX, whatever the user's settings
 }
-_one_at_a_time = threading.RLock()  # matplotlib's settings are those of the whole process
+_one_at_a_time = threading.RLock()  # matplotlib's settings are global to the process
 
 
 @contextmanager
 def print_style() -> Iterator[None]:
-    """The settings of figures, in which they are drawn and saved; one thread at a time."""
+    """Apply the settings in which figures are drawn and saved; one thread at a time."""
     with _one_at_a_time, rc_context(SETTINGS):  # type: ignore[arg-type]  # a literal type of 300 names
         yield
 
 
 class Paper:
-    """A figure of so many points; `style` says how large its words are."""
+    """A figure of a size in points; `style` sets the size of its text."""
 
     def __init__(self, width: float, height: float, style: FigureStyle) -> None:
         self.width, self.height, self.style = width, height, style
         self.figure = Figure(figsize=(width / INCH, height / INCH), facecolor=WHITE)
 
     def axes(self, box: Box, name: str) -> Axes:
-        """Axes whose data area is this box."""
+        """Add axes whose data area is this box."""
         share = (
             box.x / self.width,
             1.0 - (box.y + box.height) / self.height,
@@ -64,6 +64,6 @@ class Paper:
         return axes
 
     def text(self, x: float, y: float, words: str, size: float, colour: str, **more: str) -> None:
-        """Words on the page, their base line at y."""
+        """Add text to the page, with its base line at y."""
         place = x / self.width, 1.0 - y / self.height
         self.figure.text(*place, settable(words), size=size, color=colour, **more)  # type: ignore[arg-type]  # matplotlib's Text properties

@@ -1,7 +1,7 @@
-r"""A figure as PGF for \input in a LaTeX document; written without LaTeX, set in its fonts.
+r"""A figure as PGF for \input in a LaTeX document, written without LaTeX and set in its fonts.
 
-matplotlib asks LaTeX how wide words are; here the same measure serves as in the other formats, so
-that a `.pgf` is written where no LaTeX is installed. Matrices become PNG files beside it.
+matplotlib asks LaTeX for the width of text; here it is measured as for the other formats, so
+that a `.pgf` can be written without LaTeX installed. Matrices become PNG files beside it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _WORDS = {"…": r"\ldots{}", "–": "--", "’": "'"}
 
 
 class _Renderer(RendererPgf):
-    """Measures words without LaTeX, and writes what every LaTeX can set."""
+    """Measures text without LaTeX, and writes what every LaTeX can set."""
 
     def __init__(self, figure: Any, file: Any) -> None:
         super().__init__(figure, file)  # type: ignore[no-untyped-call]  # matplotlib's
@@ -53,12 +53,12 @@ class _Renderer(RendererPgf):
     def get_text_width_height_descent(
         self, s: str, prop: Any, ismath: Any
     ) -> tuple[float, float, float]:
-        found = self._paths.get_text_width_height_descent(s, prop, ismath)
-        wide, high, deep = (value * self.dpi / 72.0 for value in found)
+        sizes = self._paths.get_text_width_height_descent(s, prop, ismath)
+        wide, high, deep = (value * self.dpi / 72.0 for value in sizes)
         return wide, high, deep
 
     def draw_image(self, gc: Any, x: float, y: float, im: Any, transform: Any = None) -> None:
-        """A PNG beside the file: one pixel a value, which the viewer of the page must not blur."""
+        """Write a PNG beside the file, one pixel per value, for viewers not to blur."""
         high, wide = im.shape[:2]
         if not (wide and high):
             return
@@ -70,7 +70,7 @@ class _Renderer(RendererPgf):
         if transform is None:
             size = wide * inch, high * inch
             place = rf"\pgfsys@transformshift{{{x * inch:f}in}}{{{y * inch:f}in}}"
-        else:  # it holds the size
+        else:  # the transform includes the size
             size = 1.0, 1.0
             a, b, c, d, e, f = (inch * value for value in transform.frozen().to_values())
             e, f = e + x * inch, f + y * inch
@@ -102,7 +102,7 @@ class _Renderer(RendererPgf):
 def pgf_files(
     panels: Sequence[FigurePanel], style: FigureStyle, stem: str
 ) -> list[tuple[str, bytes]]:
-    """(name, content) of the PGF file and of its images."""
+    """Return (name, content) of the PGF file and of its images."""
     with tempfile.TemporaryDirectory() as folder, print_style():
         figure = draw_page(panels, style)
         wide, high = figure.get_size_inches()
@@ -116,21 +116,21 @@ def pgf_files(
             figure.draw(_Renderer(figure, file))
             file.write(_FOOTER)
         names = [path, *sorted(Path(folder).glob("*.png"))]
-        return [(one.name, one.read_bytes()) for one in names]
+        return [(file_path.name, file_path.read_bytes()) for file_path in names]
 
 
 def tex(words: str) -> str:
-    """Words with their Greek and their signs as every LaTeX knows them."""
+    """Encode Greek letters and signs in a form that every LaTeX knows."""
     parts = re.split(r"(?<!\\)\$", words)
     if len(parts) % 2 == 0:  # an odd number of dollars: no formula
         parts = [words]
     return "$".join(
-        _formula(part) if place % 2 else _plain(part) for place, part in enumerate(parts)
+        _formula(part) if index % 2 else _plain(part) for index, part in enumerate(parts)
     )
 
 
 def _plain(words: str) -> str:
-    words = re.sub("[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+", lambda found: f"$^{{{found[0].translate(_RAISED)}}}$", words)
+    words = re.sub("[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+", lambda match: f"$^{{{match[0].translate(_RAISED)}}}$", words)
     return "".join(_WORDS.get(letter) or _math(letter) for letter in words)
 
 
@@ -140,7 +140,8 @@ def _math(letter: str) -> str:
 
 
 def _formula(words: str) -> str:
-    found = (_GREEK.get(letter) or _SIGNS.get(letter) or "" for letter in words)
+    commands = (_GREEK.get(letter) or _SIGNS.get(letter) or "" for letter in words)
     return "".join(
-        rf"\{command} " if command else letter for command, letter in zip(found, words, strict=True)
+        rf"\{command} " if command else letter
+        for command, letter in zip(commands, words, strict=True)
     )

@@ -1,4 +1,4 @@
-"""What a figure must say about itself: where its data come from."""
+"""The origin of a figure's data: its caption and metadata."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Provenance:
     network: str = ""
     seed: int | None = None
     step: int = 0
-    before: str = ""  # 'before FR-II': it is of the network as it was before this
-    diverged: str = ""  # 'diverged at step 3,007': it is the last finite picture
+    before: str = ""  # 'before FR-II': it shows the network before that change
+    diverged: str = ""  # 'diverged at step 3,007': it shows the last finite state
     examples: str = ""  # '64 probe examples, exact'
-    steps: tuple[int, ...] = ()  # both, of a figure of two
+    steps: tuple[int, ...] = ()  # both steps, of a figure of two
 
     @property
     def caption(self) -> str:
@@ -32,16 +32,16 @@ class Provenance:
 
     @property
     def picture(self) -> str:
-        """What panels of one run do not have in common: title, step and probe examples."""
-        said = f"step {self.step:,}"
+        """Caption part of a single panel: title, step and probe examples."""
+        step_text = f"step {self.step:,}"
         if self.steps:
-            said = f"steps {' and '.join(f'{step:,}' for step in self.steps)}"
-        step = ", ".join(filter(None, (said, self.before, self.diverged)))
+            step_text = f"steps {' and '.join(f'{step:,}' for step in self.steps)}"
+        step = ", ".join(filter(None, (step_text, self.before, self.diverged)))
         return " · ".join(part for part in (self.title, step, self.examples) if part)
 
     @property
     def run(self) -> str:
-        """What the panels of one run have in common."""
+        """Caption part that the panels of one run share."""
         parts = [self.regime, self.data, self.network]
         if self.seed is not None:
             parts.append(f"seed {self.seed}")
@@ -53,7 +53,7 @@ class Provenance:
 
 @dataclass(frozen=True)
 class FigurePanel:
-    """What one panel shows, ready for a figure. `name`: the panel's id, for files and axes."""
+    """What one panel shows, for a figure. `name`: the panel's id, for files and axes."""
 
     name: str
     scene: Scene
@@ -61,10 +61,10 @@ class FigurePanel:
 
 
 def context_of(view: View, spec: PanelSpec, scene: Scene) -> Provenance:
-    """The context of what a panel shows, seen in this view."""
+    """Return the origin of what a panel shows in this view."""
     step, remarked = scene.step, (*remarks(spec, view), *left_out(spec, view, scene))
-    said = before(spec, view), diverged(view), " · ".join(remarked)
+    state = before(spec, view), diverged(view), " · ".join(remarked)
     about: tuple[str, str, int | None] = "", "", None
     if (run := view.run) is not None:
         about = data_in_words(run.config.data), net_in_words(run), run.config.seed
-    return Provenance(spec.title, view.regime, *about, step, *said)
+    return Provenance(spec.title, view.regime, *about, step, *state)

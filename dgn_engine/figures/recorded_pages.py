@@ -1,4 +1,4 @@
-"""Pages of panels at the recorded steps of a run, one a step: what an animation is made of."""
+"""Pages of panels at the recorded steps of a run, one per step, for an animation."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from dgn_engine.views.recorded_view import recorded_history
 
 @dataclass(frozen=True)
 class PagePanel:
-    """A panel of every page. `choices`: of its header; `charts`: as they are set, by key."""
+    """A panel of every page. `choices`: of its header; `charts`: chart settings by key."""
 
     spec: PanelSpec
     choices: Mapping[str, str] = field(default_factory=dict)
     charts: Mapping[str, ChartSettings] = field(default_factory=dict)
 
     def draw(self, view: View) -> Shown:
-        """What it shows of a view of the past."""
+        """Return what it shows in a view of a past step."""
         drawn = DrawnPanel(self.spec)
         shown = drawn.draw(view)
         if isinstance(shown, Empty):
@@ -39,8 +39,11 @@ class PagePanel:
 
 @dataclass(frozen=True)
 class RecordedPages:
-    """`pages[i]`: the panels at `steps[i]`. `left_out`: recorded steps at which one of the panels
-    had nothing to show. `thinned`: recorded steps of the range that were not chosen."""
+    """The pages of an animation: `pages[i]` has the panels at `steps[i]`.
+
+    `left_out`: number of recorded steps at which a panel had nothing to show. `thinned`: number of
+    recorded steps in the range that were not chosen.
+    """
 
     steps: tuple[int, ...]
     pages: tuple[tuple[FigurePanel, ...], ...]
@@ -49,10 +52,10 @@ class RecordedPages:
 
     @property
     def words(self) -> str:
-        """'100 pages of steps 0 to 2,000', and what was left out."""
-        words = f"{len(self.pages)} pages of steps {self.steps[0]:,} to {self.steps[-1]:,}"
+        """A summary: '100 frames, steps 0 to 2,000', and what was left out."""
+        words = f"{len(self.pages)} frames, steps {self.steps[0]:,} to {self.steps[-1]:,}"
         if self.thinned:
-            words += f"; {self.thinned:,} recorded steps between them are left out"
+            words += f"; {self.thinned:,} recorded steps in between were skipped"
         if self.left_out:
             words += f"; at {self.left_out:,} others a panel had nothing to show"
         return words
@@ -65,9 +68,9 @@ def pages_of_run(
     reach: tuple[int, int | None],
     most: int,
 ) -> RecordedPages:
-    """What these panels show of a recorded run that was read, as `recorded_pages` says.
+    """Return pages of a recorded run that was read; see `recorded_pages`.
 
-    `reach`: the first and the last step; None: the last of the run.
+    `reach`: first and last step; None: the last of the run.
     """
     probes = tuple(dict.fromkeys(probe for spec in specs.values() for probe in spec.probes))
     views = recorded_history(loaded, probes).past_views()
@@ -86,13 +89,23 @@ def recorded_pages(
     most: int,
     told: Callable[[int, int], object] = lambda done, of: None,
 ) -> RecordedPages:
-    """What these panels show at the recorded steps from `reach[0]` to `reach[1]`.
+    """Return the panels at the recorded steps from `reach[0]` to `reach[1]`.
 
-    Of more than `most` steps as many are chosen, evenly by their place in the record. `name`: of
-    the run; `told`: steps read so far, of how many. Raises `UserError` where fewer than two are
-    left.
+    Args:
+        name: Name of the run.
+        views: Makes the view of a past step.
+        recorded: The recorded steps.
+        panels: Panels of each page, by id.
+        reach: First and last step.
+        most: Most pages; of more steps, `most` are chosen evenly by index.
+        told: Called with (steps read, all steps).
+
+    Raises:
+        UserError: Fewer than two pages are left.
     """
-    probes = tuple(dict.fromkeys(probe for one in panels.values() for probe in one.spec.probes))
+    probes = tuple(
+        dict.fromkeys(probe for panel_ in panels.values() for probe in panel_.spec.probes)
+    )
     inside = [step for step in recorded.steps if reach[0] <= step <= reach[1]]
     chosen = _spread(inside, most)
     pages, steps = [], []
@@ -107,8 +120,8 @@ def recorded_pages(
         titles = ", ".join(panel.spec.title for panel in panels.values())
         raise UserError(
             f"{name} recorded {len(pages)} step{'' if len(pages) == 1 else 's'} between "
-            f"{reach[0]:,} and {reach[1]:,} at which {titles} can be drawn; an animation needs two "
-            "or more.",
+            f"{reach[0]:,} and {reach[1]:,} at which {titles} can be drawn; an animation needs at "
+            "least two.",
             kind="out-of-bounds",
             value=len(pages),
         )
@@ -120,7 +133,7 @@ def recorded_pages(
 def _page(
     panels: Mapping[str, PagePanel], views: PastViews, past: Past
 ) -> tuple[FigurePanel, ...] | None:
-    """All panels at a step; None where one of them has nothing to show."""
+    """Draw all panels at a step; None if one of them has nothing to show."""
     page = []
     for name, panel in panels.items():
         view = views.at(past, panel.choices)
@@ -132,8 +145,8 @@ def _page(
 
 
 def _spread(steps: Sequence[int], most: int) -> list[int]:
-    """At most so many of them, the first and the last among them."""
+    """Choose at most `most` of the steps, including the first and the last."""
     if len(steps) <= most:
         return list(steps)
-    places = [round(number * (len(steps) - 1) / (most - 1)) for number in range(most)]
-    return [steps[place] for place in places]
+    indices = [round(number * (len(steps) - 1) / (most - 1)) for number in range(most)]
+    return [steps[index] for index in indices]

@@ -1,4 +1,4 @@
-"""Panels of a recorded run at one of its steps or at two, ready for a figure."""
+"""Panels of a recorded run at one or two of its steps, ready for a figure."""
 
 from __future__ import annotations
 
@@ -25,39 +25,47 @@ Specs = Mapping[str, PanelSpec]
 
 @dataclass(frozen=True)
 class PanelViews:
-    """What a panel is given: `view`, of two steps with the second as B; `second`: that alone."""
+    """The views of a panel: `view`, with the second of two steps as B, and `second` alone."""
 
     view: View
     second: View | None = None
 
     def choose(self, option: str, value: str) -> PanelViews:
-        """The same views with this value of an option of the panel's header."""
+        """Return the same views with an option of the panel's header set to this value."""
         choices = {**self.view.choices, option: value}
         second = None if self.second is None else replace(self.second, choices=choices)
         return PanelViews(replace(self.view, choices=choices), second)
 
 
 def find_panels(wanted: str) -> dict[str, PanelSpec]:
-    """Return the panels of 'ntk' or 'ntk,overlap'; raises `UserError` for one that is not there."""
+    """Return the panels of 'ntk' or 'ntk,overlap'.
+
+    Raises:
+        UserError: There is no such panel.
+    """
     known = all_panels()
     names = [name.strip().replace("-", "_") for name in wanted.split(",") if name.strip()]
     for name in names or [""]:
         if name not in known:
             raise UserError(
-                f"There is no panel {name or 'without a name'}; --panel is one or more of "
+                f"There is no panel {name or 'without a name'}; --panel takes one or more of "
                 f"{', '.join(known)}.{did_you_mean(name, known)}"
             )
     return {name: known[name] for name in names}
 
 
 def check_steps(steps: tuple[int, ...]) -> tuple[int, ...]:
-    """Return these steps of one figure; raises `UserError` unless they are one or two."""
+    """Return the steps of one figure.
+
+    Raises:
+        UserError: There are more than two, or one is given twice.
+    """
     if len(steps) > 2:
         raise UserError(
             f"A figure shows one step or two, not {len(steps)}: {', '.join(map(str, steps))}."
         )
     if len(set(steps)) < len(steps):
-        raise UserError(f"Step {steps[0]:,} is named twice; name two steps, or one once.")
+        raise UserError(f"Step {steps[0]:,} is given twice; give two different steps, or one.")
     return steps
 
 
@@ -71,8 +79,8 @@ def panels_of_run(
     """Draw panels of a recorded run.
 
     Args:
-        name: A run's folder, its name, or a session (.dgn).
-        steps: One recorded step or two; none is the last.
+        name: A run's folder or name, or a session (.dgn).
+        steps: One or two recorded steps; none means the last.
         specs: The panels, by id.
         choose: Options of their headers: 'show=kernel', or 'ntk.show=norms'.
         charts: Names of single charts, see `with_charts`; none draws all.
@@ -80,18 +88,20 @@ def panels_of_run(
     Raises:
         UserError: There is no such run, step, option or chart, or a panel has nothing to show.
     """
-    with tempfile.TemporaryDirectory() as place:
-        loaded = read_at_steps(name, steps or (None,), specs, Path(place))
+    with tempfile.TemporaryDirectory() as folder:
+        loaded = read_at_steps(name, steps or (None,), specs, Path(folder))
         views = choose_options(loaded, specs, choose)
-        panels = [figure_panel(each, spec, views[each]) for each, spec in specs.items()]
+        panels = [figure_panel(panel_id, spec, views[panel_id]) for panel_id, spec in specs.items()]
     return with_charts(panels, charts)
 
 
 def read_at_steps(
     name: str, steps: Sequence[int | None], specs: Specs, place: Path
 ) -> list[LoadedRun]:
-    """Read the run as it was at each of these steps; None: as it is. A session is unpacked into
-    `place`."""
+    """Read the run at each of these steps; None: its last state.
+
+    A session is unpacked into `place`.
+    """
     folder = find_run(name)
     session = None
     if folder.is_file():
@@ -104,48 +114,54 @@ def read_at_steps(
 def choose_options(
     loaded: Sequence[LoadedRun], specs: Specs, wanted: Sequence[str]
 ) -> dict[str, PanelViews]:
-    """Return the views of each panel with these options of its header."""
+    """Return the views of each panel with these options of its header set."""
     views = views_of_run(loaded, specs)
     for words in wanted:
         option, sign, value = words.partition("=")
-        panel, dot, rest = option.rpartition(".")
-        names = [panel] if dot else [name for name in specs if _offers(specs[name], rest)]
+        panel, dot, option_id = option.rpartition(".")
+        names = [panel] if dot else [name for name in specs if _offers(specs[name], option_id)]
         if not sign or not names or not all(name in specs for name in names):
-            offered = [f"{n}.{o.id}" for n, s in specs.items() for o in s.options] or ["none"]
-            raise UserError(f"--choose {words} is no option here; there are {', '.join(offered)}.")
+            offered = [
+                f"{panel_id}.{panel_option.id}"
+                for panel_id, spec in specs.items()
+                for panel_option in spec.options
+            ] or ["none"]
+            raise UserError(
+                f"--choose {words} is not an option here; there are {', '.join(offered)}."
+            )
         for name in names:
-            views[name] = views[name].choose(rest, value)
-            _check_choice(specs[name], views[name].view, rest, value)
+            views[name] = views[name].choose(option_id, value)
+            _check_choice(specs[name], views[name].view, option_id, value)
     return views
 
 
 def _offers(spec: PanelSpec, option: str) -> bool:
-    return any(one.id == option for one in spec.options)
+    return any(offered.id == option for offered in spec.options)
 
 
 def _check_choice(spec: PanelSpec, view: View, option: str, value: str) -> None:
-    found = [one for one in spec.options if one.id == option]
-    values = [each for one in found for each, _ in one.values(view)]
+    options = [candidate for candidate in spec.options if candidate.id == option]
+    values = [offered for candidate in options for offered, _ in candidate.values(view)]
     if value not in values:
         raise UserError(
-            f"{option}={value} is not offered by {spec.title}; it offers "
+            f"{spec.title} does not offer {option}={value}; it offers "
             f"{', '.join(values) or 'nothing'}.{did_you_mean(value, values)}"
         )
 
 
 def views_of_run(loaded: Sequence[LoadedRun], specs: Specs) -> dict[str, PanelViews]:
-    """Return the views of these panels at one step or two.
+    """Return the views of these panels at one or two steps.
 
     Args:
         loaded: The run as it was at each step.
         specs: The panels, by id.
 
     Raises:
-        UserError: What a panel needs was not recorded.
+        UserError: A panel needs something that was not recorded.
     """
-    for one in loaded:
+    for run in loaded:
         for spec in specs.values():
-            _check_recorded(one, spec, len(loaded) > 1)
+            _check_recorded(run, spec, len(loaded) > 1)
     probes = tuple(dict.fromkeys(probe for spec in specs.values() for probe in spec.probes))
     if len(loaded) == 1:
         view = recorded_history(loaded[0], probes).view({})
@@ -155,7 +171,11 @@ def views_of_run(loaded: Sequence[LoadedRun], specs: Specs) -> dict[str, PanelVi
 
 
 def figure_panel(name: str, spec: PanelSpec, views: PanelViews) -> FigurePanel:
-    """Draw the panel; raises `UserError` where it shows nothing."""
+    """Draw the panel.
+
+    Raises:
+        UserError: It shows nothing.
+    """
     if views.second is None:
         scene = _drawn(spec, views.view)
         return FigurePanel(name, scene, context_of(views.view, spec, scene))
@@ -163,24 +183,24 @@ def figure_panel(name: str, spec: PanelSpec, views: PanelViews) -> FigurePanel:
     steps = _read_at(spec, alone), _read_at(spec, views.second)
     if steps[0] == steps[1]:
         raise UserError(
-            f"{spec.title} was read at step {steps[0]:,}, and not again before the other step."
+            f"{spec.title} was read at step {steps[0]:,}, but not again before the other step."
         )
     compared = views.view.compared
     assert compared is not None
     view = replace(views.view, compared=replace(compared, labels=step_labels(steps)))
     scene = _drawn(spec, view)
-    if AGREEMENT not in spec.probes:  # else it needs both
+    if AGREEMENT not in spec.probes:  # otherwise it needs both
         first, second = _drawn(spec, alone), _drawn(spec, views.second)
         scene = scene_of_steps(scene, first, second, steps)
     return FigurePanel(name, scene, replace(context_of(view, spec, scene), steps=steps))
 
 
 def with_charts(panels: Sequence[FigurePanel], wanted: Sequence[str]) -> list[FigurePanel]:
-    """Return these panels with the charts of these names alone, where one names any of theirs.
+    """Keep only the charts of these names in panels for which any are given.
 
     Args:
-        panels: Those of the figure.
-        wanted: 'eigenvalues', or 'spectrum.eigenvalues' where several panels have such a chart.
+        panels: Panels of the figure.
+        wanted: 'eigenvalues', or 'spectrum.eigenvalues' if several panels have such a chart.
 
     Raises:
         UserError: There is no such chart, or several panels have one.
@@ -195,12 +215,12 @@ def with_charts(panels: Sequence[FigurePanel], wanted: Sequence[str]) -> list[Fi
             if len(known) > 1:
                 every = [f"{name}.{chart}" for name in known for chart in known[name]]
             raise UserError(
-                f"There is no chart {words} here; there are {', '.join(every)}."
-                f"{did_you_mean(words, every)}"
+                f"There is no chart {words} here; there are "
+                f"{', '.join(every)}.{did_you_mean(words, every)}"
             )
         if len(owners) > 1:
-            ways = " or ".join(f"{name}.{chart}" for name in owners)
-            raise UserError(f"Several panels have a chart {words}; write {ways}.")
+            choices = " or ".join(f"{name}.{chart}" for name in owners)
+            raise UserError(f"Several panels have a chart {words}; write {choices}.")
         chosen.setdefault(owners[0], set()).add(chart)
     return [
         replace(panel, scene=choose_charts(panel.scene, chosen[panel.name]))
@@ -214,14 +234,14 @@ def _check_recorded(loaded: LoadedRun, spec: PanelSpec, two: bool) -> None:
     recorded = set(loaded.frame.readings) if loaded.frame is not None else set()
     missing = [probe for probe in spec.probes if probe not in recorded and probe != AGREEMENT]
     if missing:
-        here = f"; recorded are {', '.join(sorted(recorded))}" if recorded else ""
+        here = f"; it recorded {', '.join(sorted(recorded))}" if recorded else ""
         raise UserError(
-            f"{spec.title} needs {', '.join(missing)}, which {loaded.name} did not record by "
-            f"step {loaded.step:,}{here}. dgn train --record {','.join(missing)} keeps it from the "
-            "start."
+            f"{spec.title} needs {', '.join(missing)}, which {loaded.name} did not record by step "
+            f"{loaded.step:,}{here}. Use dgn train --record {','.join(missing)} to record it from "
+            "the start."
         )
     if AGREEMENT in spec.probes and not two:
-        raise UserError(f"{spec.title} compares two steps; name both, for example 0,{loaded.step}.")
+        raise UserError(f"{spec.title} compares two steps; give both, for example 0,{loaded.step}.")
 
 
 def _drawn(spec: PanelSpec, view: View) -> Scene:
@@ -232,6 +252,6 @@ def _drawn(spec: PanelSpec, view: View) -> Scene:
 
 
 def _read_at(spec: PanelSpec, view: View) -> int:
-    """The step of what the panel shows, which may be an earlier one than was asked for."""
-    steps = [one.step for one in readings_of(spec, view) if one.probe != AGREEMENT]
+    """Return the step of the panel's readings, which may be earlier than requested."""
+    steps = [reading.step for reading in readings_of(spec, view) if reading.probe != AGREEMENT]
     return max(steps, default=view.step)

@@ -1,7 +1,7 @@
-"""A Python script that redraws a figure with numpy and matplotlib alone, its numbers beside it.
+"""A Python script that redraws a figure with numpy and matplotlib alone, with its data beside it.
 
-The script is read off the finished figure, artist by artist, so that it draws what the figure
-shows; an artist of a kind that is not known here is a fault of ours.
+The script is generated from the finished figure, artist by artist, so that it draws what the
+figure shows; an unknown kind of artist is a bug.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dgn_engine.text.printable import printable
 _START = '''"""{about}
 
 Redraws the figure with numpy and matplotlib alone: python {said}.py [FIGURE.pdf]
-The numbers lie beside this file, in {said}.npz.
+The numbers are next to this file, in {said}.npz.
 """
 
 import sys
@@ -81,7 +81,7 @@ _KEPT = ("font.family", "mathtext.fontset", "hatch.linewidth", "path.simplify", 
 def script_files(
     panels: Sequence[FigurePanel], style: FigureStyle, stem: str
 ) -> list[tuple[str, bytes]]:
-    """(name, content) of the script and of its NPZ."""
+    """Return (name, content) of the script and of its NPZ."""
     arrays: dict[str, Array] = {}
     with print_style():
         figure = draw_page(panels, style)
@@ -112,10 +112,10 @@ def _in_docstring(words: str) -> str:
 
 def _axes(axes: Axes, arrays: dict[str, Array]) -> Iterator[str]:
     name = str(axes.get_gid())
-    place = tuple(float(value) for value in axes.get_position(original=True).bounds)
+    bounds = tuple(float(value) for value in axes.get_position(original=True).bounds)
     framed = axes.spines["top"].get_visible()
     yield f"\n# {name}"
-    yield f"axes = new_axes({place!r}, framed={framed})"
+    yield f"axes = new_axes({bounds!r}, framed={framed})"
     for which in ("x", "y"):
         if getattr(axes, f"get_{which}scale")() == "log":
             yield f"axes.set_{which}scale('log')"
@@ -136,7 +136,7 @@ def _axes(axes: Axes, arrays: dict[str, Array]) -> Iterator[str]:
             case Text() | Axis() | Spine() | Rectangle():
                 pass
             case _:
-                raise TypeError(f"no line of a script for {artist!r}")
+                raise TypeError(f"cannot script {artist!r}")
     for which, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
         low, high = getattr(axes, f"get_{which}lim")()
         yield f"axes.set_{which}lim({float(low)!r}, {float(high)!r})"
@@ -144,15 +144,15 @@ def _axes(axes: Axes, arrays: dict[str, Array]) -> Iterator[str]:
 
 
 def _line(axes: Axes, line: Line2D, arrays: dict[str, Array]) -> str:
-    look = _look(line)
+    arguments = _look(line)
     if line.get_transform() == axes.get_xaxis_transform(which="grid"):
-        return f"axes.axvline({_first(line.get_xdata())!r}, {look})"
+        return f"axes.axvline({_first(line.get_xdata())!r}, {arguments})"
     if line.get_transform() == axes.get_yaxis_transform(which="grid"):
-        return f"axes.axhline({_first(line.get_ydata())!r}, {look})"
+        return f"axes.axhline({_first(line.get_ydata())!r}, {arguments})"
     name = _free(str(line.get_gid()), arrays, ".x")
     arrays[f"{name}.x"] = np.asarray(line.get_xdata(orig=True))
     arrays[f"{name}.y"] = np.asarray(line.get_ydata(orig=True))
-    return f"axes.plot(data[{name + '.x'!r}], data[{name + '.y'!r}], {look})"
+    return f"axes.plot(data[{name + '.x'!r}], data[{name + '.y'!r}], {arguments})"
 
 
 def _first(values: Any) -> float:
@@ -160,17 +160,17 @@ def _first(values: Any) -> float:
 
 
 def _free(name: str, arrays: dict[str, Array], ending: str) -> str:
-    """The name, with a number where two curves have the same."""
-    found, count = name, 2
-    while f"{found}{ending}" in arrays:
-        found, count = f"{name} {count}", count + 1
-    return found
+    """Return the name, numbered if two curves have the same."""
+    free, count = name, 2
+    while f"{free}{ending}" in arrays:
+        free, count = f"{name} {count}", count + 1
+    return free
 
 
 def _look(line: Line2D) -> str:
     style: Any = line.get_linestyle()
-    if style == "--":  # also of dashes that are given in points
-        style = line._unscaled_dash_pattern  # type: ignore[attr-defined]  # has no public reader
+    if style == "--":  # also the value for dashes given in points
+        style = line._unscaled_dash_pattern  # type: ignore[attr-defined]  # no public accessor
     parts: dict[str, Any] = {
         "color": line.get_color(),
         "linestyle": style,
@@ -204,7 +204,7 @@ def _image(axes: str, image: AxesImage, arrays: dict[str, Array]) -> Iterator[st
 
 def _span(span: Rectangle) -> str:
     left, right = float(span.get_x()), float(span.get_x() + span.get_width())
-    look = _said(
+    arguments = _said(
         {
             "facecolor": "none",
             "edgecolor": to_hex(span.get_edgecolor()),
@@ -212,7 +212,7 @@ def _span(span: Rectangle) -> str:
             "linewidth": float(span.get_linewidth()),
         }
     )
-    return f"axes.axvspan({left!r}, {right!r}, {look})"
+    return f"axes.axvspan({left!r}, {right!r}, {arguments})"
 
 
 def _area(patch: Polygon, arrays: dict[str, Array]) -> str:
@@ -220,13 +220,13 @@ def _area(patch: Polygon, arrays: dict[str, Array]) -> str:
     x, y = np.asarray(patch.get_xy()).T
     arrays[f"{name}.x"], arrays[f"{name}.y"] = x, y
     alpha = patch.get_alpha()
-    look = _said({"color": to_hex(patch.get_facecolor()), "alpha": alpha, "linewidth": 0})
-    return f"axes.fill(data[{name + '.x'!r}], data[{name + '.y'!r}], {look})"
+    arguments = _said({"color": to_hex(patch.get_facecolor()), "alpha": alpha, "linewidth": 0})
+    return f"axes.fill(data[{name + '.x'!r}], data[{name + '.y'!r}], {arguments})"
 
 
 def _arrow(patch: Polygon) -> str:
     corners = [tuple(float(value) for value in corner) for corner in patch.get_xy()]
-    look = _said(
+    arguments = _said(
         {
             "facecolor": to_hex(patch.get_facecolor()),
             "edgecolor": to_hex(patch.get_edgecolor()),
@@ -235,43 +235,43 @@ def _arrow(patch: Polygon) -> str:
         }
         | ({"hatch": patch.get_hatch()} if patch.get_hatch() else {})
     )
-    return f"axes.add_patch(Polygon({corners!r}, transform=axes.transAxes, {look}))"
+    return f"axes.add_patch(Polygon({corners!r}, transform=axes.transAxes, {arguments}))"
 
 
 def _text(text: Text) -> str:
-    """The call without what it is called on; it ends with a bracket."""
+    """Return the call without its receiver; it ends with a bracket."""
     x, y = (float(value) for value in text.get_position())
-    look = {"size": float(text.get_fontsize()), "color": text.get_color()}
+    arguments = {"size": float(text.get_fontsize()), "color": text.get_color()}
     if text.get_fontweight() != "normal":
-        look["weight"] = text.get_fontweight()
+        arguments["weight"] = text.get_fontweight()
     if text.get_verticalalignment() != "baseline":
-        look["va"] = text.get_verticalalignment()
-    return f"text({x!r}, {y!r}, {text.get_text()!r}, {_said(look)})"
+        arguments["va"] = text.get_verticalalignment()
+    return f"text({x!r}, {y!r}, {text.get_text()!r}, {_said(arguments)})"
 
 
 def _axis(which: str, axis: Axis) -> Iterator[str]:
     locator, formatter = axis.get_major_locator(), axis.get_major_formatter()
-    places: list[float] = []
+    positions: list[float] = []
     names: list[str] = []
     if isinstance(locator, FixedLocator):
-        places = [float(place) for place in locator()]
-        names = [str(name) for name in formatter.format_ticks(places)]
+        positions = [float(position) for position in locator()]
+        names = [str(name) for name in formatter.format_ticks(positions)]
     sides: tuple[str, str] = (which, str(axis.get_label_position()))
     right = sides == ("y", "right")
     if right:
         yield "axes.yaxis.tick_right()"
         yield "axes.yaxis.set_label_position('right')"
     turned = f", rotation={_turned(axis)!r}" if _turned(axis) else ""
-    yield f"axes.set_{which}ticks({places!r}, {names!r}{turned})"
+    yield f"axes.set_{which}ticks({positions!r}, {names!r}{turned})"
     yield f"axes.{which}axis.set_tick_params(which='minor', length=0)"
     yield f"axes.{which}axis.minorticks_off()"
     if axis.label.get_text():
-        look = {
+        arguments = {
             "size": float(axis.label.get_fontsize()),
             "color": axis.label.get_color(),
             "labelpad": float(axis.labelpad),
         }
-        yield f"axes.set_{which}label({axis.label.get_text()!r}, {_said(look)})"
+        yield f"axes.set_{which}label({axis.label.get_text()!r}, {_said(arguments)})"
 
 
 def _turned(axis: Axis) -> float:

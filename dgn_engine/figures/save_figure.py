@@ -1,4 +1,4 @@
-"""Saves what panels show as a figure, or as a script that draws it, by the suffix of the name."""
+"""Figures of panels, or scripts that draw them, saved by the suffix of the file name."""
 
 from __future__ import annotations
 
@@ -20,24 +20,26 @@ from dgn_engine.scene.elements import Empty, Shown
 from dgn_engine.text.written_numbers import number
 
 FORMATS = (".png", ".svg", ".pdf", ".pgf", ".py")
-_BESIDE = {"pgf": pgf_files, "py": script_files}  # kinds that have other files beside them
+_BESIDE = {"pgf": pgf_files, "py": script_files}  # kinds with more files beside them
 
 
 def save_figure(
     shown: Shown, path: Path, context: Provenance, style: FigureStyle | None = None
 ) -> Path:
-    """Draw one panel and write it; raises `UserError` where there is nothing to draw or it cannot
-    be written.
+    """Draw one panel and write it.
+
+    Raises:
+        UserError: There is nothing to draw, or the file cannot be written.
     """
     if isinstance(shown, Empty):
-        words = f"{context.title} shows nothing to export: {shown.reason}"
-        raise UserError(words, kind="empty", value=shown.reason)
+        message = f"{context.title} has nothing to export: {shown.reason}"
+        raise UserError(message, kind="empty", value=shown.reason)
     save_page([FigurePanel(path.stem, shown, context)], path, style or FigureStyle())
     return path
 
 
 def save_panels(panels: Sequence[FigurePanel], path: Path, style: FigureStyle) -> tuple[Path, ...]:
-    """Write panels as one page, or the numbers of each into files of its own (`NAME-PANEL.csv`)."""
+    """Write panels as one page, or the numbers of each to its own files (`NAME-PANEL.csv`)."""
     if path.suffix.lower() not in NUMBERS:
         return save_page(panels, path, style)
     names = {panel.name: f"{path.stem}-{panel.name}{path.suffix}" for panel in panels}
@@ -53,14 +55,14 @@ def save_panels(panels: Sequence[FigurePanel], path: Path, style: FigureStyle) -
 
 
 def save_page(panels: Sequence[FigurePanel], path: Path, style: FigureStyle) -> tuple[Path, ...]:
-    """Draw panels on one page and write it; returns the files, the figure first."""
+    """Draw panels on one page and write it; return the files, the figure first."""
     kind = path.suffix.lower().removeprefix(".")
     if f".{kind}" not in FORMATS:
-        words = f"{path.name} is no figure; end its name in {', '.join(FORMATS)}."
-        raise UserError(words, kind="unknown-format", value=path.name)
+        message = f"{path.name} is not a figure; use a name ending in {', '.join(FORMATS)}."
+        raise UserError(message, kind="unknown-format", value=path.name)
     if kind in _BESIDE:
-        found = _BESIDE[kind](panels, style, path.stem)
-        files = {path.with_name(name): content for name, content in found}
+        named_files = _BESIDE[kind](panels, style, path.stem)
+        files = {path.with_name(name): content for name, content in named_files}
     else:
         files = {path: page_bytes(panels, kind, style)}
     for file, content in files.items():
@@ -71,7 +73,7 @@ def save_page(panels: Sequence[FigurePanel], path: Path, style: FigureStyle) -> 
 def page_bytes(
     panels: Sequence[FigurePanel], kind: str, style: FigureStyle, dpi: float = 0.0
 ) -> bytes:
-    """The page as 'png', 'svg' or 'pdf'; `dpi`: instead of that of the style."""
+    """Return the page as 'png', 'svg' or 'pdf'; `dpi` overrides that of the style."""
     content = io.BytesIO()
     with print_style():
         figure = draw_page(panels, style)
@@ -79,8 +81,8 @@ def page_bytes(
         wide, high = figure.get_size_inches()
         if kind == "png" and wide * high * dots**2 > MOST_PIXELS:
             raise UserError(
-                f"{number(wide, 3)} × {number(high, 3)} in at {number(dots)} dpi are too many "
-                "pixels; choose fewer dpi, or PDF, which has none."
+                f"{number(wide, 3)} × {number(high, 3)} in at {number(dots)} dpi is too many "
+                "pixels; use fewer dpi, or PDF, which has none."
             )
         figure.savefig(
             content, format=kind, dpi=dots, facecolor=WHITE, metadata=_metadata(kind, panels)
@@ -89,10 +91,10 @@ def page_bytes(
 
 
 def _metadata(kind: str, panels: Sequence[FigurePanel]) -> dict[str, str | None]:
-    """Where the data come from; no date, so that the same data make the same file."""
+    """Return the origin of the data, without a date, so that equal data make equal files."""
     title = "; ".join(panel.context.caption for panel in panels)
-    found = [panel.context.as_dict() for panel in panels]
-    about = json.dumps(found[0] if len(found) == 1 else found, ensure_ascii=False)
+    origins = [panel.context.as_dict() for panel in panels]
+    about = json.dumps(origins[0] if len(origins) == 1 else origins, ensure_ascii=False)
     match kind:
         case "png":
             return {"Title": title, "Description": about, "Software": "dgn-viewer"}

@@ -1,6 +1,6 @@
-"""Words of figures before they are drawn: how wide they become, where a line ends.
+"""Text of figures before it is drawn: its width and line breaks.
 
-Called inside `print_style`, whose fonts these are.
+Call these inside `print_style`, which sets the fonts.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dgn_engine.errors import UserError
 from dgn_engine.text.printable import printable
 
 FAMILY = "DejaVu Sans"
-LINE = 1.3  # distance of two base lines as a share of the size
-_ROOM = 1.02  # letters are fitted to pixels: a line may become a little wider
+LINE = 1.3  # distance of base lines as a multiple of the size
+_ROOM = 1.02  # letters are aligned to pixels, which may widen a line a little
 _paths = TextToPath()
 
 
 @lru_cache(maxsize=4096)
 def width_of(words: str, size: float, bold: bool = False) -> float:
-    """Points from the first letter to the last."""
+    """Return the width in points from the first letter to the last."""
     if not words:
         return 0.0
     prop = FontProperties(family=FAMILY, size=size, weight="bold" if bold else "normal")
@@ -35,7 +35,7 @@ def width_of(words: str, size: float, bold: bool = False) -> float:
 
 @lru_cache(maxsize=4096)
 def settable(words: str) -> str:
-    """The words, their dollars as plain letters where what is between them is no formula."""
+    """Escape the dollars in a text if what is between them is not a formula."""
     words = printable(words, lines=True)
     if not _dollars(words):
         return words
@@ -43,34 +43,34 @@ def settable(words: str) -> str:
 
 
 def why_not_set(words: str) -> str:
-    """Why mathtext cannot set the words, in a few of its own; '' where it can."""
+    """Return why mathtext cannot set the text, in its own words; '' if it can."""
     if not _dollars(words):
         return ""
     try:
         MathTextParser("path").parse(words)
     except ValueError as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        return lines[-1] if lines else "it is not understood"
+        return lines[-1] if lines else "it cannot be parsed"
     return ""
 
 
 def check_legend(legend: tuple[tuple[str, str], ...]) -> None:
-    """Raise `UserError` where a name cannot be set."""
+    """Raise `UserError` if a name cannot be set."""
     for name, text in legend:
         if why := why_not_set(text):
-            words = f"The name {text!r} for the curve {name} cannot be set: {why}."
-            raise UserError(words, kind="no-formula", value=text)
+            message = f"The name {text!r} for the curve {name} cannot be set: {why}."
+            raise UserError(message, kind="no-formula", value=text)
 
 
 def _dollars(words: str) -> bool:
-    found = len(re.findall(r"(?<!\\)\$", words))
-    return found > 0 and found % 2 == 0
+    count = len(re.findall(r"(?<!\\)\$", words))
+    return count > 0 and count % 2 == 0
 
 
 def wrapped(words: str, size: float, width: float, bold: bool = False) -> list[str]:
-    """Lines of at most this width in points, broken at spaces outside formulas.
+    """Return lines of at most this width in points, broken at spaces outside formulas.
 
-    A word that is wider alone is cut in its middle.
+    A wider single word is cut in the middle.
     """
     lines: list[str] = []
     for word in _words(words):
@@ -83,24 +83,24 @@ def wrapped(words: str, size: float, width: float, bold: bool = False) -> list[s
 
 
 def fitting(words: str, size: float, width: float, bold: bool = False) -> str:
-    """The words, cut in their middle where they are wider than this; formulas stay whole."""
+    """Cut a text in the middle if it is wider than this; formulas stay whole."""
     if width_of(words, size, bold) <= width or _dollars(words):
         return words
-    for kept in range(len(words) - 1, 1, -1):
-        cut = f"{words[: (kept + 1) // 2]}…{words[len(words) - kept // 2 :]}"
+    for length in range(len(words) - 1, 1, -1):
+        cut = f"{words[: (length + 1) // 2]}…{words[len(words) - length // 2 :]}"
         if width_of(cut, size, bold) <= width:
             return cut
     return words[:1]
 
 
 def _words(text: str) -> list[str]:
-    found: list[str] = []
+    pieces: list[str] = []
     open_formula = False
     for piece in text.split(" "):
         if open_formula:
-            found[-1] += f" {piece}"
+            pieces[-1] += f" {piece}"
         elif piece:
-            found.append(piece)
+            pieces.append(piece)
         if piece.count("$") % 2:
             open_formula = not open_formula
-    return found
+    return pieces

@@ -279,7 +279,7 @@ def test_recorded_steps_become_an_animation_with_fixed_axes(
     out = tmp_path / "film.gif"
     film = ("--panel", "spectrum,training", "--animate", "all", "--pages", "2", "-o", out)
     assert figure(run, *film) == 0
-    assert "2 pages of steps 0 to 45" in capsys.readouterr().out
+    assert "2 frames, steps 0 to 45" in capsys.readouterr().out
     with Image.open(out) as film:
         assert film.n_frames == 2
         assert (film.info["duration"], film.format) == (100, "GIF")

@@ -74,12 +74,12 @@ def test_the_child_draws_what_was_ordered_and_says_how_far_it_is() -> None:
     lines = answers.getvalue().split(b"\n", 7)
     said = [json.loads(line) for line in lines[:7]]
     assert said[0] == {"words": "Reading step 1 of 3 …", "done": 0, "of": 3}
-    assert said[3] == {"words": "Drawing page 2 of 3 …", "done": 1, "of": 3}
+    assert said[3] == {"words": "Rendering frame 2 of 3 …", "done": 1, "of": 3}
     rest = answers.getvalue()
     head = rest.index(b'{"film"')
     last, content = rest[head:].split(b"\n", 1)
     told = json.loads(last)
-    assert told == {"film": len(content), "words": "3 pages of steps 0 to 40"}
+    assert told == {"film": len(content), "words": "3 frames, steps 0 to 40"}
     assert Image.open(io.BytesIO(content)).n_frames == 3
 
 

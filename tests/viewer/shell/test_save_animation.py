@@ -58,7 +58,7 @@ def test_a_range_of_steps_is_saved_cancelled_or_refused_while_training_goes_on(
     file, before = tmp_path / "film.gif", window.history.step
     dialog.save_as(str(file))
     assert not dialog._form.isEnabled()
-    assert ended().startswith(f"film.gif saved in {tmp_path}: 3 pages of steps {steps[0]:,} to ")
+    assert ended().startswith(f"film.gif saved in {tmp_path}: 3 frames, steps {steps[0]:,} to ")
     with Image.open(file) as film:
         about = json.loads(film.info["comment"])
         assert len(about["steps"]) == 3
