@@ -38,11 +38,11 @@ def save_animation(
     path: Path,
     style: FigureStyle,
     per_second: float,
-    told: Told = lambda done, of: None,
+    on_progress: Told = lambda done, of: None,
 ) -> Path:
     """Write the animation of these pages to a file that ends in .gif or .mp4."""
     check_format(path)
-    write_export(path, film(pages, path.suffix, style, per_second, told))
+    write_export(path, film(pages, path.suffix, style, per_second, on_progress))
     return path
 
 
@@ -51,7 +51,7 @@ def film(
     kind: str,
     style: FigureStyle,
     per_second: float,
-    told: Told = lambda done, of: None,
+    on_progress: Told = lambda done, of: None,
 ) -> bytes:
     """Draw every page with the same axes and colours, in order, as '.gif' or '.mp4'.
 
@@ -60,8 +60,8 @@ def film(
         kind: '.gif' or '.mp4'.
         style: Look of each page.
         per_second: Pages per second.
-        told: Called with (pages drawn, all pages) until the animation is done; what it raises ends
-            the work.
+        on_progress: Called with (pages drawn, all pages) until the animation is done; an
+            exception from it stops the work.
 
     Returns:
         The bytes of the file, whose comment has the origin of the data.
@@ -77,18 +77,23 @@ def film(
             value=len(pages),
         )
     if not 0.1 <= per_second <= 50.0:
-        words = f"{per_second} pages per second is out of range; choose 0.1 to 50."
-        raise UserError(words, kind="out-of-bounds", value=per_second)
+        message = f"{per_second} frames per second is out of range; choose 0.1 to 50."
+        raise UserError(message, kind="out-of-bounds", value=per_second)
     style = _moving(style)
-    drawn = []
+    drawn_pages = []
     for page in _fixed(pages):
-        drawn.append(page_bytes(page, "png", style))  # compressed, a fraction of its pixels
-        told(len(drawn), len(pages))
+        drawn_pages.append(page_bytes(page, "png", style))  # compressed, a fraction of its pixels
+        on_progress(len(drawn_pages), len(pages))
     make = _gif if kind.lower() == ".gif" else _mp4
-    times = waits(len(drawn), per_second)
-    made = make(_Pictures(drawn), times, _about(pages), lambda: told(len(drawn), len(drawn)))
-    told(len(drawn), len(drawn))
-    return made
+    times = waits(len(drawn_pages), per_second)
+    encoded = make(
+        _Pictures(drawn_pages),
+        times,
+        _about(pages),
+        lambda: on_progress(len(drawn_pages), len(drawn_pages)),
+    )
+    on_progress(len(drawn_pages), len(drawn_pages))
+    return encoded
 
 
 def _about(pages: Sequence[Page]) -> dict[str, object]:
@@ -111,7 +116,7 @@ def _moving(style: FigureStyle) -> FigureStyle:
 def _fixed(pages: Sequence[Page]) -> list[list[FigurePanel]]:
     """Fix the axes of each panel over all pages."""
     columns = [
-        with_fixed_axes([page[place].scene for page in pages]) for place in range(len(pages[0]))
+        with_fixed_axes([page[index].scene for page in pages]) for index in range(len(pages[0]))
     ]
     return [
         [replace(panel, scene=column[number]) for panel, column in zip(page, columns, strict=True)]
@@ -128,7 +133,7 @@ class _Pictures:
 
     def __init__(self, drawn: Sequence[bytes]) -> None:
         self._drawn = drawn
-        sizes = [Image.open(io.BytesIO(one)).size for one in drawn]
+        sizes = [Image.open(io.BytesIO(picture)).size for picture in drawn]
         wide, high = max(width for width, _ in sizes), max(height for _, height in sizes)
         self.size = wide + wide % 2, high + high % 2
 
@@ -136,37 +141,37 @@ class _Pictures:
         return len(self._drawn)
 
     def __getitem__(self, number: int) -> Image.Image:
-        whole = Image.new("RGB", self.size, "white")
-        whole.paste(Image.open(io.BytesIO(self._drawn[number])).convert("RGB"), (0, 0))
-        return whole
+        canvas = Image.new("RGB", self.size, "white")
+        canvas.paste(Image.open(io.BytesIO(self._drawn[number])).convert("RGB"), (0, 0))
+        return canvas
 
 
 def _gif(
     pictures: _Pictures,
     milliseconds: Sequence[int],
     about: Mapping[str, object],
-    told: Callable[[], object],
+    on_progress: Callable[[], object],
 ) -> bytes:
     """Encode with one palette of the first, middle and last page, so that no colour flickers."""
     sample = (0, len(pictures) // 2, len(pictures) - 1)
     wide, high = pictures.size
     strip = Image.new("RGB", (wide, high * len(sample)))
-    for index, place in enumerate(sample):
-        strip.paste(pictures[place], (0, index * high))
+    for index, page in enumerate(sample):
+        strip.paste(pictures[page], (0, index * high))
     palette = strip.quantize(_COLOURS)
 
     def in_palette() -> Iterator[Image.Image]:
         for index in range(len(pictures)):
-            told()
+            on_progress()
             yield pictures[index].quantize(palette=palette, dither=Image.Dither.NONE)
 
-    drawn = in_palette()
+    frames = in_palette()
     content = io.BytesIO()
-    next(drawn).save(
+    next(frames).save(
         content,
         format="GIF",
         save_all=True,
-        append_images=drawn,
+        append_images=frames,
         loop=0,
         optimize=False,
         duration=list(milliseconds),
@@ -179,23 +184,23 @@ def _mp4(
     pictures: _Pictures,
     milliseconds: Sequence[int],
     about: Mapping[str, object],
-    told: Callable[[], object],
+    on_progress: Callable[[], object],
 ) -> bytes:
     """Encode as H.264 by ffmpeg, which is given the pages as files."""
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as folder:
         listed = []
         try:
             for number, wait in enumerate(milliseconds):
-                told()
-                pictures[number].save(Path(place) / f"{number}.png")
+                on_progress()
+                pictures[number].save(Path(folder) / f"{number}.png")
                 listed += [f"file {number}.png", f"duration {wait / 1000.0}"]
             listed.append(
                 f"file {len(pictures) - 1}.png"
             )  # otherwise the last page is not shown for its duration
-            (Path(place) / "pages.txt").write_text("\n".join(listed), "utf-8")
+            (Path(folder) / "pages.txt").write_text("\n".join(listed), "utf-8")
         except OSError as error:
             raise UserError(
-                f"Cannot write the animation's pages to {place}: {error.strerror}; nothing was "
+                f"Cannot write the animation's pages to {folder}: {error.strerror}; nothing was "
                 "exported."
             ) from None
         command = [
@@ -206,15 +211,15 @@ def _mp4(
             "-metadata", f"title={about['title']}", "-metadata", f"comment={json.dumps(about)}",
             "film.mp4",
         ]  # fmt: skip
-        said = _run_program(tied_command(command), place, told)
-        made = Path(place) / "film.mp4"
-        if said or not made.exists():
-            words = f"ffmpeg could not write the animation: {said or 'it wrote nothing'}."
-            raise UserError(words, kind="program-failed", value=said)
-        return made.read_bytes()
+        error_text = _run_program(tied_command(command), folder, on_progress)
+        written = Path(folder) / "film.mp4"
+        if error_text or not written.exists():
+            message = f"ffmpeg could not write the animation: {error_text or 'it wrote nothing'}."
+            raise UserError(message, kind="program-failed", value=error_text)
+        return written.read_bytes()
 
 
-def _run_program(command: Sequence[str], place: str, told: Callable[[], object]) -> str:
+def _run_program(command: Sequence[str], place: str, on_progress: Callable[[], object]) -> str:
     """Return why a program failed, from the last line of its stderr; '' if it did not."""
     try:
         with ChildProcess(
@@ -226,9 +231,9 @@ def _run_program(command: Sequence[str], place: str, told: Callable[[], object])
         ) as program:
             for _ in range(round(_WAIT / _LOOK)):
                 if (code := program.wait(_LOOK)) is not None:
-                    said = program.last_error_line() or f"exit code {code}"
-                    return said if code else ""
-                told()
+                    reason = program.last_error_line() or f"exit code {code}"
+                    return reason if code else ""
+                on_progress()
     except OSError as error:
         return str(error)
     return f"it took longer than {duration(_WAIT)}"

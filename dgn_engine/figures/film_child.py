@@ -20,7 +20,7 @@ from dgn_engine.figures.recorded_pages import PagePanel, recorded_pages
 from dgn_engine.scene.panel_spec import all_panels
 
 
-def made(order: FilmOrder, told: Told) -> Film:
+def made(order: FilmOrder, on_progress: Told) -> Film:
     """Draw the animation in this process, as `dgn figure --animate` does.
 
     Raises:
@@ -33,7 +33,7 @@ def made(order: FilmOrder, told: Told) -> Film:
     }
 
     def reading(done: int, of: int) -> None:
-        told(f"Reading step {done + 1:,} of {of:,} …", 0, of)
+        on_progress(f"Reading step {done + 1:,} of {of:,} …", 0, of)
 
     def drawing(done: int, of: int) -> None:
         words = (
@@ -41,7 +41,7 @@ def made(order: FilmOrder, told: Told) -> Film:
             if done == of
             else f"Rendering frame {done + 1:,} of {of:,} …"
         )
-        told(words, done, of)
+        on_progress(words, done, of)
 
     frames = order.source.frames()
     pages = recorded_pages(
@@ -54,8 +54,8 @@ def made(order: FilmOrder, told: Told) -> Film:
 def serve(orders: IO[bytes], answers: IO[bytes]) -> None:
     """Carry out one order; any failure is reported in the last line."""
 
-    def say(**told: Any) -> None:
-        answers.write(json.dumps(told).encode() + b"\n")
+    def say(**answer: Any) -> None:
+        answers.write(json.dumps(answer).encode() + b"\n")
         answers.flush()
 
     try:

@@ -41,7 +41,7 @@ class FilmProcess:
     def stop(self) -> None:
         self.stopped = True
 
-    def make(self, order: FilmOrder, told: Told) -> Film:
+    def make(self, order: FilmOrder, on_progress: Told) -> Film:
         """Return the animation once it is drawn.
 
         Raises:
@@ -71,9 +71,9 @@ class FilmProcess:
                     value=error.strerror,
                 ) from None
             with child, child.killed_when(lambda: "it was cancelled" if self.stopped else ""):
-                return self._receive(child, told)
+                return self._receive(child, on_progress)
 
-    def _receive(self, child: ChildProcess, told: Told) -> Film:
+    def _receive(self, child: ChildProcess, on_progress: Told) -> Film:
         for line in child.stdout:
             answer = json.loads(line) if line.endswith(b"\n") else {}
             match answer:
@@ -82,7 +82,7 @@ class FilmProcess:
                     if len(content) == size and not self.stopped:
                         return Film(content, words)
                 case {"words": str(words), "done": int(done), "of": int(of)}:
-                    told(words, done, of)
+                    on_progress(words, done, of)
                 case {"refused": str(why)}:
                     raise UserError(why, kind="refused")
                 case {"fault": str(what), "trace": str(trace)}:

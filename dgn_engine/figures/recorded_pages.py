@@ -87,7 +87,7 @@ def recorded_pages(
     panels: Mapping[str, PagePanel],
     reach: tuple[int, int],
     most: int,
-    told: Callable[[int, int], object] = lambda done, of: None,
+    on_progress: Callable[[int, int], object] = lambda done, of: None,
 ) -> RecordedPages:
     """Return the panels at the recorded steps from `reach[0]` to `reach[1]`.
 
@@ -98,7 +98,7 @@ def recorded_pages(
         panels: Panels of each page, by id.
         reach: First and last step.
         most: Most pages; of more steps, `most` are chosen evenly by index.
-        told: Called with (steps read, all steps).
+        on_progress: Called with (steps read, all steps).
 
     Raises:
         UserError: Fewer than two pages are left.
@@ -110,7 +110,7 @@ def recorded_pages(
     chosen = _spread(inside, most)
     pages, steps = [], []
     for number, step in enumerate(chosen):
-        told(number, len(chosen))
+        on_progress(number, len(chosen))
         past = Past(step, recorded.at(step), probes)
         page = _page(panels, views, past) if past.frame is not None else None
         if page is not None:

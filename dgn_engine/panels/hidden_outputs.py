@@ -88,9 +88,9 @@ def draw(view: View, reading: Reading) -> Shown:
     return Scene(tuple(charts), _facts(reading), reading.step, _note(view, reading))
 
 
-def _placed(chart: Chart, name: str, title: str, column: int, of: int) -> Chart:
+def _placed(chart: Chart, name: str, title: str, column: int, count: int) -> Chart:
     """Keep the colour bar on the last chart of the row and the layer names on the first."""
-    if column < of - 1:
+    if column < count - 1:
         chart = with_matrix(chart, bar="")
     y = chart.y if column == 0 else replace(chart.y, label="", ticks=())
     return replace(chart, key=f"{chart.key}_{name}", title=title, y=y, column=column)
