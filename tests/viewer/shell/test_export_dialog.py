@@ -261,7 +261,7 @@ def test_what_makes_no_figure_is_said_in_the_dialog(desk: Desk, tmp_path: Path) 
     desk.export.save_panel("training")
     dialog = desk.drawn()
     dialog.form.height_box.setValue(0.9)
-    desk.qtbot.waitUntil(lambda: "leaves no room for Loss" in dialog.caption.text())
+    desk.qtbot.waitUntil(lambda: "has no room for Loss" in dialog.caption.text())
     assert dialog.caption.property("role") == "refused"
     dialog.form.height_box.setValue(0.0)
     desk.qtbot.waitUntil(lambda: dialog.caption.property("role") == "muted")
