@@ -81,8 +81,12 @@ def x_ticks(chart: Chart, box: Box, style: FigureStyle, turned: bool) -> list[Ti
         ticks = tuple((value, number(value)) for value, _ in ticks if value.is_integer())
     gaps = [_half(text, style, turned) for _, text in ticks]
     places = [(value - reach[0]) / (reach[1] - reach[0]) * box.width for value, _ in ticks]
-    kept = [ticks[index] for index in spaced(ticks, places, gaps)]
-    return [(at, fitting(name, style.small, _DEEPEST)) for at, name in kept] if turned else kept
+    chosen = [ticks[index] for index in spaced(ticks, places, gaps)]
+    return (
+        [(position, fitting(name, style.small, _DEEPEST)) for position, name in chosen]
+        if turned
+        else chosen
+    )
 
 
 def names_depth(chart: Chart, style: FigureStyle) -> float:
@@ -103,8 +107,8 @@ def y_ticks(chart: Chart, box: Box, style: FigureStyle) -> list[Tick]:
     _, reach = drawn_range(chart)
     ticks = axis_ticks(chart.y, reach, 5 if box.height > 70 else 3)
     places = [(value - reach[0]) / (reach[1] - reach[0]) * box.height for value, _ in ticks]
-    kept = spaced(ticks, places, [style.small * 0.6] * len(ticks))
-    return [ticks[index] for index in kept]
+    chosen = spaced(ticks, places, [style.small * 0.6] * len(ticks))
+    return [ticks[index] for index in chosen]
 
 
 def _half(text: str, style: FigureStyle, turned: bool) -> float:

@@ -80,10 +80,8 @@ def _lettered(panels: Sequence[FigurePanel], style: FigureStyle) -> list[FigureP
         return list(panels)
     if len(panels) > 1:
         return [
-            replace(
-                panel_, context=replace(panel_.context, title=f"{letter} {panel_.context.title}")
-            )
-            for panel_, letter in zip(panels, _letters(), strict=False)
+            replace(item, context=replace(item.context, title=f"{letter} {item.context.title}"))
+            for item, letter in zip(panels, _letters(), strict=False)
         ]
     (panel,) = panels
     letters = _letters()
@@ -171,9 +169,7 @@ def _placed(
     per row; failing that, the first in which all have room.
     """
     squares = sum(chart.square for chart in charts)
-    across = [
-        count for count in (3, 2) if count <= squares and not any(chart_.small for chart_ in charts)
-    ]
+    across = [count for count in (3, 2) if count <= squares and not any(c.small for c in charts)]
     candidates = [charts, *(_in_rows(charts, count) for count in (*across, 1))]
     if height is not None:
         candidates.insert(1, [replace(chart, narrow=None) for chart in charts])

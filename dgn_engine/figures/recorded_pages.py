@@ -104,7 +104,7 @@ def recorded_pages(
         UserError: Fewer than two pages are left.
     """
     probes = tuple(
-        dict.fromkeys(probe for panel_ in panels.values() for probe in panel_.spec.probes)
+        dict.fromkeys(probe for page_panel in panels.values() for probe in page_panel.spec.probes)
     )
     inside = [step for step in recorded.steps if reach[0] <= step <= reach[1]]
     chosen = _spread(inside, most)

@@ -126,9 +126,7 @@ def choose_options(
                 for panel_id, spec in specs.items()
                 for panel_option in spec.options
             ] or ["none"]
-            raise UserError(
-                f"--choose {words} is not an option here; there are {', '.join(offered)}."
-            )
+            raise UserError(f"--choose {words}: no such option; available: {', '.join(offered)}.")
         for name in names:
             views[name] = views[name].choose(option_id, value)
             _check_choice(specs[name], views[name].view, option_id, value)
@@ -215,7 +213,7 @@ def with_charts(panels: Sequence[FigurePanel], wanted: Sequence[str]) -> list[Fi
             if len(known) > 1:
                 every = [f"{name}.{chart}" for name in known for chart in known[name]]
             raise UserError(
-                f"There is no chart {words} here; there are "
+                f"There is no chart {words}; available: "
                 f"{', '.join(every)}.{did_you_mean(words, every)}"
             )
         if len(owners) > 1:

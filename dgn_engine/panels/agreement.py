@@ -68,7 +68,7 @@ def draw(view: View) -> Shown:
     if np.isfinite(reading.arrays["equal"]).any():
         by_layer = choice(view, LEFT) == "layers"
         charts = (_by_layer(reading) if by_layer else _over_steps(view), difference)
-    note = "Equal: on the same side of ½ for one example."
+    note = "Equal: both gates on the same side of ½."
     if reading.facts.get("differences") == MEANS:
         note = "Recorded steps store convolution gates as means over positions; "
         a, b = pair_labels(view.compared)
@@ -76,7 +76,7 @@ def draw(view: View) -> Shown:
     elif np.isnan(reading.arrays["equal"]).any() or len(view.compared.layers) != len(
         reading.arrays["equal"]
     ):
-        note += " Layers of different shape are skipped."
+        note += " Layers whose shapes differ are skipped."
     note = f"{b_in_words(view.compared)} {note}".lstrip()
     return Scene(charts, _facts(view, reading), reading.step, note)
 

@@ -55,6 +55,7 @@ def _changes(reading: Reading) -> Chart:
     low, high = finite_range(np.concatenate([measured, predicted]))
     if low == high:
         low, high = low - 1e-6, high + 1e-6
+    # Exact predictions lie on this diagonal.
     ends = np.array([low, high])
     return Chart(
         key="changes",
@@ -93,7 +94,7 @@ def _note(view: View, reading: Reading) -> str:
     errors = "e = p − y (cross entropy)" if reading.facts.get("loss") != "squared" else "e = f − y"
     rate_changed = "The curves include steps before the rate was changed."
     return as_note(
-        f"Full gradient descent on the probe examples, on a copy of the network; {errors}.",
+        f"Full-batch gradient descent on the probe examples, on a network copy; {errors}.",
         literal(reading.facts.get("run", "")),
         rate_changed if choice(view, TIMES) != "1" else "",
     )

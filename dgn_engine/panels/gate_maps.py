@@ -211,7 +211,7 @@ def _facts(reading: Reading, layer: int) -> tuple[Fact, ...]:
     if dead is not None and dead.size:
         facts.append(Fact("dead", str(dead.size), "Units closed for every probe example."))
     if (churn := reading.scalars.get("churn")) is not None:
-        about = "Share of gates that switched since last reading."
+        about = "Share of gates that switched since the last reading."
         facts.append(Fact("churn", percent(churn, 2), about))
     return tuple(facts)
 

@@ -194,6 +194,7 @@ def _scaled(view: View, reading: Reading, part: str) -> Scaled:
     names = [p for p in ("value", "feature") if p in reading.arrays] if part == "cross" else [part]
     diagonal = sum(np.diagonal(reading.arrays[name]).astype(np.float64) for name in names)
     positive = np.isfinite(diagonal) & (np.asarray(diagonal) > 0)
+    # K(s, s') / √(d_s d_s')
     root = np.sqrt(np.where(positive, diagonal, np.nan))
     return values.astype(np.float64) / root[:, None] / root[None, :], 1.0
 

@@ -180,6 +180,7 @@ def _aligned(reading: Reading) -> tuple[Curve, ...]:
     alignment = reading.arrays.get("alignment")
     if alignment is None or not 0 < float(np.sum(alignment)) < np.inf:
         return ()
+    # Σ_{j≤i} (u_jᵀy)² / Σ_j (u_jᵀy)²
     share = np.cumsum(alignment) / np.sum(alignment)
     return (Curve("labels", _index(reading), share, role="accent", dash="dash"),)
 

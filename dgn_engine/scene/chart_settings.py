@@ -56,17 +56,15 @@ def adjusted(
     }
     if not wanted:
         return scene
-    minus = {key: setting.minus for key, setting in wanted.items() if setting.minus is not None}
+    minus = {key: value.minus for key, value in wanted.items() if value.minus is not None}
     charts, difference_notes = subtracted(scene.charts, minus, drawn_with)
-    charts, colour_notes = coloured(
-        charts, {key: setting.colours for key, setting in wanted.items()}
-    )
+    charts, colour_notes = coloured(charts, {key: value.colours for key, value in wanted.items()})
     charts = tuple(
         _curved(chart, wanted[chart.key]) if chart.key in wanted else chart for chart in charts
     )
     weights = {curve.smoothed: "" for chart in charts for curve in chart.curves if curve.smoothed}
     smoothing_notes = (
-        f"Lines smoothed {number(setting)}; pale lines and numbers are raw." for setting in weights
+        f"Smoothing {number(value)}; pale lines and numbers are raw." for value in weights
     )
     note = " ".join(
         dict.fromkeys(
@@ -104,6 +102,7 @@ def smoothed(values: Array, weight: float) -> Array:
     share = np.ones_like(total)
     reach, decay = 1, weight
     while reach < total.size and decay > _NEGLIGIBLE:
+        # S_2r(i) = S_r(i) + w^r S_r(i - r), so r doubles with each pass.
         total[reach:] += decay * total[:-reach]
         share[reach:] += decay * share[:-reach]
         reach, decay = 2 * reach, decay * decay

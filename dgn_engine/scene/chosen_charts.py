@@ -22,9 +22,7 @@ def chart_names(scene: Scene) -> tuple[str, ...]:
 def choose_charts(scene: Scene, names: set[str]) -> Scene:
     """Return the scene with only the charts of these names; see `chart_names`."""
     chosen = [chart for chart in scene.charts if names & _names_of(chart)]
-    whole = (
-        replace(chart_, narrow=None, small=False, chosen=False) for chart_ in closed_up(chosen)
-    )
+    whole = (replace(c, narrow=None, small=False, chosen=False) for c in closed_up(chosen))
     charts = [_with_names(chart) for chart in whole]
     return replace(scene, charts=tuple(_with_bars(scene.charts, charts)))
 
@@ -43,14 +41,8 @@ def _with_names(chart: Chart) -> Chart:
 
 def _with_bars(every: Sequence[Chart], chosen: Sequence[Chart]) -> list[Chart]:
     """Give each scale a colour bar if another chart had it."""
-    bars = {
-        _scale(matrix_): matrix_.bar
-        for chart in every
-        if (matrix_ := chart.matrix) is not None and matrix_.bar
-    }
-    shown = {
-        _scale(matrix_) for chart in chosen if (matrix_ := chart.matrix) is not None and matrix_.bar
-    }
+    bars = {_scale(m): m.bar for chart in every if (m := chart.matrix) is not None and m.bar}
+    shown = {_scale(m) for chart in chosen if (m := chart.matrix) is not None and m.bar}
     result: list[Chart] = []
     for chart in reversed(chosen):
         matrix = chart.matrix

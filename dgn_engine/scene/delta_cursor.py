@@ -15,11 +15,9 @@ def with_delta(scene: Scene, marks: tuple[int, ...]) -> Scene:
     if not marks or not any(chart.timed for chart in scene.charts):
         return scene
     delta = tuple(float(step) for step in marks)
-    charts = tuple(
-        replace(chart_, delta=delta) if chart_.timed else chart_ for chart_ in scene.charts
-    )
+    charts = tuple(replace(c, delta=delta) if c.timed else c for c in scene.charts)
     timed = [chart for chart in charts if chart.timed]
-    lines = (": ".join((chart_.title, ", ".join(delta_lines(chart_)[1:]))) for chart_ in timed)
+    lines = (": ".join((c.title, ", ".join(delta_lines(c)[1:]))) for c in timed)
     summary = f"{delta_lines(timed[0])[0]}. " if len(marks) == 2 else ""
     note = f"{summary}{'; '.join(lines)}. {scene.note}" if summary else scene.note
     return replace(scene, charts=charts, note=note.strip())

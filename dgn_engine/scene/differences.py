@@ -143,8 +143,8 @@ def differences(view: View, a: RunConfig | None) -> Differences:
 
 
 _NOT_KNOWN = (
-    "At an earlier step, only the regime and the gate layers are compared among the settings that "
-    "can change during training."
+    "Of the settings that can change during training, only regime and gate layers are compared at "
+    "an earlier step."
 )
 
 

@@ -233,7 +233,7 @@ def _field_names(kind: type) -> tuple[str, ...] | None:
     """
     if not dataclasses.is_dataclass(kind):
         return None
-    return tuple(field_.name for field_ in dataclasses.fields(kind))
+    return tuple(item.name for item in dataclasses.fields(kind))
 
 
 def same(one: object, other: object) -> bool:

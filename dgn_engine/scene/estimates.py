@@ -27,6 +27,7 @@ def mean_in_words(values: Array, errors: Array | None) -> str:
     mean = float(values.mean())
     if errors is None:
         return number(mean, 3)
+    # SE(mean) ≤ mean of the entries' SEs, with equality if they are fully correlated.
     return plus_minus(mean, float(errors.mean()))
 
 

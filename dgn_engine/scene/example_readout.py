@@ -97,7 +97,7 @@ def shown_example(pictures: ProbeExamples, place: int) -> ShownExample:
     is_drawn = place >= len(probe_set.labels) - probe_set.drawn
     name = f"example {place}, drawn" if is_drawn else f"example {place}, class {kind}"
     origin = f"training example {probe_set.indices[place]:,}"
-    detail = "your own, without a label" if is_drawn else origin
+    detail = "your own, unlabelled" if is_drawn else origin
     images, vectors = pictures.images, pictures.vectors
     if images is not None:
         return ShownExample(place, name, detail, images[place])
@@ -121,7 +121,7 @@ def gate_rows(
     if reading is None:
         return (), ("Open Gate maps to see their gates.",)
     if reading.absent or "labels" not in reading.arrays:
-        return (), ("This regime has no gates for them.",)
+        return (), ("No gates to show in this regime.",)
     rows = example_rows(view, reading.arrays["labels"])
     if any(place not in rows for place in places):
         return (), ("Gates were read on fewer examples.",)
@@ -170,6 +170,7 @@ def shared_paths(view: View, places: tuple[int, ...], chart: Chart) -> tuple[str
         return ()
     a, b = (rows.index(place) for place in places)
     counts = reading.arrays["paths"]
+    # Λ has unit diagonal here: Λ(a, b) = cosine · √(Λ(a, a) Λ(b, b)).
     cosine = float(reading.arrays["active"][a, b])
     shared = 0.0 if math.isnan(cosine) else cosine * math.sqrt(float(counts[a]) * float(counts[b]))
     words = f"Shared active paths: {_count(shared)} of {_count(counts[a])} and {_count(counts[b])}"

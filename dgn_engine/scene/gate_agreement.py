@@ -65,6 +65,7 @@ def gate_agreement(
         equal_gates, gates = equal_gates + int(same.sum()), gates + same.size
         equal[layer] = scalars[f"equal_{layer}"] = float(same.mean())
         p, q = a_open.mean(axis=0), b_open.mean(axis=0)
+        # Independent units that open with shares p and q agree with p q + (1 - p)(1 - q).
         chance[layer] = float((p * q + (1 - p) * (1 - q)).mean())
         arrays[f"difference_{layer}"] = a_open.astype(np.float32) - b_open
     if not any(name.startswith("difference_") for name in arrays):

@@ -35,7 +35,7 @@ def why_not(minuend: Chart, other: Chart) -> str:
     """Return why one chart cannot be subtracted from another, in one sentence; '' if it can."""
     matrix, other_matrix = minuend.matrix, other.matrix
     if matrix is None or other_matrix is None:
-        return "that matrix is missing now"
+        return "that matrix is not available"
     if matrix.tile or other_matrix.tile or matrix.values.shape != other_matrix.values.shape:
         return (
             f"{other.title} has {_size(other_matrix.values.shape)}, not "
@@ -46,7 +46,7 @@ def why_not(minuend: Chart, other: Chart) -> str:
         (other_matrix.row_labels, other_matrix.column_labels),
     )
     if labels[0] != labels[1]:
-        return f"{other.title} has other examples"
+        return f"{other.title} shows other examples"
     return ""
 
 
@@ -61,10 +61,10 @@ def subtracted(
             result.append(chart)
             continue
         subtrahend = operand(charts, wanted[chart.key], drawn_with)
-        why = "that matrix is missing now" if subtrahend is None else why_not(chart, subtrahend)
+        why = "that matrix is not available" if subtrahend is None else why_not(chart, subtrahend)
         if subtrahend is None or why:
             result.append(chart)
-            sentences.append(f"No difference from {chart.title}: {why}.")
+            sentences.append(f"Cannot subtract from {chart.title}: {why}.")
         else:
             result.append(difference(chart, subtrahend))
             sentences.append(_said(chart, subtrahend))

@@ -110,7 +110,7 @@ def _edges(
             continue
         down, up = places[float(layer)], places[float(layer + 1)]
         rows, columns = (grid.ravel() for grid in np.indices(weight.shape))
-        size = np.abs(weight).ravel() / reach_of(weight)
+        size = np.abs(weight).ravel() / reach_of(weight)  # |w| / max |w| of the layer
         starts = np.stack([np.full(len(columns), float(layer)), down[columns]], axis=1)
         ends = np.stack([np.full(len(rows), layer + 1.0), up[rows]], axis=1)
         lit = _lit(reading, layer)[columns] & _lit(reading, layer + 1)[rows]

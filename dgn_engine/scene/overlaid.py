@@ -87,14 +87,14 @@ def spectrum_curves(runs: Iterable[OverlaidRun], name: str) -> Iterator[Curve]:
 
 
 def spectrum_steps(runs: Iterable[OverlaidRun]) -> str:
-    """Return 'Drawn over it: a at step 300, b at step 1,200.'; '' if there is none."""
+    """Return 'Overlaid: a at step 300, b at step 1,200.'; '' if there is none."""
     parts = [
         f"{run.name} at step {run.spectrum_step:,}"
         f"{f' ({literal(run.spectrum_remark)})' if run.spectrum_remark else ''}"
         for run in runs
         if run.spectrum
     ]
-    return f"Drawn over it: {', '.join(parts)}." if parts else ""
+    return f"Overlaid: {', '.join(parts)}." if parts else ""
 
 
 def alike(view: View, probe: str) -> tuple[tuple[OverlaidRun, ...], str]:
@@ -112,7 +112,7 @@ def alike(view: View, probe: str) -> tuple[tuple[OverlaidRun, ...], str]:
     listing = ", ".join(f"{name} ({count:,})" for name, count in other_counts.items())
     return (
         matching,
-        f"Not drawn (other number of probe examples): {listing}." if other_counts else "",
+        f"Not drawn (probe example count differs): {listing}." if other_counts else "",
     )
 
 

@@ -51,8 +51,8 @@ def as_note(*sentences: str) -> str:
 
 def compared_readings(spec: PanelSpec, view: View) -> tuple[Reading, ...]:
     """Return B's readings for the panel."""
-    known = view.compared.readings if view.compared is not None else {}
-    return tuple(known[probe] for probe in spec.probes if probe in known)
+    readings = view.compared.readings if view.compared is not None else {}
+    return tuple(readings[probe] for probe in spec.probes if probe in readings)
 
 
 def before(spec: PanelSpec, view: View) -> str:

@@ -66,11 +66,11 @@ def spaced(ticks: Sequence[Tick], places: Sequence[float], gap: Sequence[float])
 
 
 def _greedy(places: Sequence[float], gap: Sequence[float]) -> list[int]:
-    kept: list[int] = []
+    indices: list[int] = []
     for index in range(len(places)):
-        if not kept or _apart(places, gap, kept[-1], index):
-            kept.append(index)
-    return kept
+        if not indices or _apart(places, gap, indices[-1], index):
+            indices.append(index)
+    return indices
 
 
 def _apart(places: Sequence[float], gap: Sequence[float], one: int, other: int) -> bool:

@@ -130,9 +130,7 @@ def _in_rows(groups: Sequence[Sequence[Chart]]) -> Iterator[Chart]:
         return
     small = [group for group in groups if group[0].small]
     high = max((chart.row + 1 for group in small for chart in group), default=0)
-    whole = _PARTS * max(
-        (chart_.column + chart_.column_span for group in small for chart_ in group), default=1
-    )
+    whole = _PARTS * max((c.column + c.column_span for group in small for c in group), default=1)
     for index in (0, 1):
         for chart in (group[index] for group in small if index < len(group)):
             row, column = chart.row + index * high, _PARTS * chart.column

@@ -50,6 +50,7 @@ class LookBackPace:
         return max(-self._credit / self._share, 0.0)
 
     def _earn(self, now: float) -> None:
+        # Earn `share` seconds of drawing per second, up to the cap.
         share = self._share or 1.0
         self._credit = min(self._credit + share * max(now - self._earned, 0.0), CREDIT)
         self._earned = now

@@ -56,7 +56,7 @@ def test_a_smoothed_line_is_drawn_over_a_pale_one_and_its_numbers_are_raw() -> N
     assert line.get_ydata()[-1] == pytest.approx(smoothed(Y, 0.9)[-1])  # type: ignore[index]
     found = arrays(scene, Provenance("Panel"))
     np.testing.assert_array_equal(found["loss.train.y"], Y)
-    assert "smoothed 0.9" in str(found["about"])
+    assert "Smoothing 0.9" in str(found["about"])
 
 
 @pytest.mark.parametrize(

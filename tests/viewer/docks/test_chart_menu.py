@@ -168,7 +168,7 @@ def test_smoothing_draws_one_more_line_over_a_pale_one_and_values_are_copied_in_
     _choose(_on(host, "loss"), "Smoothing", "0.9")
     curves = _chart(host, "loss").curves
     assert len(curves) == 2 * before
-    assert "smoothed 0.9" in host.footer()
+    assert "Smoothing 0.9" in host.footer()
     assert "Smoothing" in _texts(_on(host, "loss"))
     _choose(_on(host, "loss"), "Copy values")
     lines = QGuiApplication.clipboard().text().splitlines()
@@ -329,7 +329,7 @@ def test_settings_that_no_longer_fit_are_said_and_harmless(
 ) -> None:
     host = make_host("overlap")
     host.charts.put({"active": ChartSettings(minus=Subtrahend("gone"))})
-    assert "No difference from" in host.footer()
+    assert "Cannot subtract from" in host.footer()
     host.show_view(replace(make_view("absent"), regime="ReLU"))
     host.show_view(make_view("hard"))
     assert host.charts.settings == {"active": replace(PLAIN, minus=Subtrahend("gone"))}

@@ -247,7 +247,7 @@ def test_a_spectrum_that_is_drawn_over_another_says_how_exact_it_is() -> None:
     runs = overlaid_runs(
         (RunCurves("a", "a", {}, spectrum, 7, remark), RunCurves("b", "b", {}, spectrum, 1200))
     )
-    assert spectrum_steps(runs) == f"Drawn over it: a at step 7 ({remark}), b at step 1,200."
+    assert spectrum_steps(runs) == f"Overlaid: a at step 7 ({remark}), b at step 1,200."
 
 
 def test_overlaid_curves_have_names_colours_and_dashes_of_their_own() -> None:
