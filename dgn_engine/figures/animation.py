@@ -194,9 +194,8 @@ def _mp4(
                 on_progress()
                 pictures[number].save(Path(folder) / f"{number}.png")
                 listed += [f"file {number}.png", f"duration {wait / 1000.0}"]
-            listed.append(
-                f"file {len(pictures) - 1}.png"
-            )  # otherwise the last page is not shown for its duration
+            # The last file is listed twice, or its duration is ignored.
+            listed.append(f"file {len(pictures) - 1}.png")
             (Path(folder) / "pages.txt").write_text("\n".join(listed), "utf-8")
         except OSError as error:
             raise UserError(

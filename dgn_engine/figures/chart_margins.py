@@ -19,8 +19,8 @@ BAR = 6.0  # points: width of a colour bar
 PAD = 3.0  # between an axis and its labels
 KEY = 14.0  # width of the line before a name in a key
 _NAMES = 0.35  # share of a chart for names at its line ends; wider ones go above it
-_DEEPEST = 110.0  # points of an upright name below a chart, at most
-_TURNS = 4  # most layouts until nothing changes
+_DEEPEST = 110.0  # maximum points of an upright name below a chart
+_TURNS = 4  # layout passes at most
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from dgn_engine.scene.theme import LIGHT, PALE
 from dgn_engine.scene.ticks import Tick, bar_ticks
 from dgn_engine.scene.typeset import plain
 
-_POINTS = 4000  # most points of a curve on paper; exports have all of them
+_POINTS = 4000  # maximum points of a curve on paper; exports have all
 _FAINT = 0.4  # opacity of the raw values behind a smoothed line
 _DASHES = {"solid": "-", "dash": (0, (4, 2)), "dot": (0, (1, 1.5)), "dashdot": "-."}
 
@@ -192,9 +192,7 @@ def _draw_curves(axes: Axes, chart: Chart) -> None:
             axes.fill(x, y, color=LIGHT.role(curve.role), alpha=PALE, linewidth=0, gid=name)
             continue
         if chart.y.log:
-            y = np.where(
-                y > 0, y, np.nan
-            )  # a gap, as on screen, rather than a drop out of the frame
+            y = np.where(y > 0, y, np.nan)  # a gap, as on screen
         axes.plot(x, y, **_line(curve), gid=name)  # type: ignore[arg-type]  # matplotlib's Line2D properties
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
@@ -251,9 +249,7 @@ def _draw_marks(axes: Axes, chart: Chart, place: ChartPlace, style: FigureStyle)
     inside = [((x - low) / span * box.width, mark.label) for x, mark in marks]
     end = box.width
     for name in mark_names(inside, lambda text: width_of(text, style.small), box.width):
-        text = fitting(
-            name.text, style.small, end - name.left
-        )  # many names may be wider than the lane
+        text = fitting(name.text, style.small, end - name.left)  # joined names may be too wide
         end = name.left - 4.0
         axes.text(
             name.left / box.width,

@@ -26,9 +26,8 @@ EDGE = 3.0  # points around everything
 _GAP = 10.0  # between two panels
 _LEAST = 24.0  # minimum points of a chart's data in both directions
 _LEGIBLE = 0.17  # share of the width below which another layout is tried
-_SHRINK = tuple(
-    share / 20 for share in range(20, 9, -1)
-)  # shares of the height to try while squares keep their size
+# Shares of the height to try, as long as squares keep their size.
+_SHRINK = tuple(share / 20 for share in range(20, 9, -1))
 
 
 @dataclass(frozen=True)

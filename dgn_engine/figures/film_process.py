@@ -51,9 +51,7 @@ class FilmProcess:
         if self.stopped:
             raise FilmCancelledError
         with tempfile.TemporaryDirectory(dir=self._place) as place:
-            folders = dict.fromkeys(
-                ("TMPDIR", "TEMP", "TMP"), place
-            )  # its temporary files are removed with ours
+            folders = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), place)  # removed with our own files
             try:
                 with tempfile.TemporaryFile(dir=place) as content:
                     pickle.dump(order, content, protocol=5)

@@ -179,9 +179,8 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
     facts = []
     if (count := reading.scalars.get("regions")) is not None:
         about = "Gate patterns met by the points of the grid; finer regions are missed."
-        all_distinct = (
-            int(count) == reading.arrays["winner"].size
-        )  # grid point lies in a region of its own
+        # If every grid point is a region of its own, the count is a lower bound.
+        all_distinct = int(count) == reading.arrays["winner"].size
         facts.append(Fact("regions", f"{'≥ ' if all_distinct else ''}{int(count):,}", about))
     correct = int((labels == answers).sum())
     facts.append(

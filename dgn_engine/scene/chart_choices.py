@@ -29,7 +29,7 @@ from dgn_engine.text.written_numbers import number
 
 Asked = Literal["", "y_range", "colour_range"]  # two numbers to ask the user for first
 LAST = (200, 1000, 5000)  # steps
-WEIGHTS = (0.6, 0.9, 0.97, 0.99)  # weight of the past in smoothed lines
+WEIGHTS = (0.6, 0.9, 0.97, 0.99)  # of the past in smoothed lines
 
 
 @dataclass(frozen=True)

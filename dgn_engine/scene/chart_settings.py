@@ -150,7 +150,7 @@ def _along(chart: Chart, wanted: ChartSettings, narrowed: bool) -> Axis:
     axis = replace(axis, log=log, limits=None)
     low, high = chart_range(chart)[0]
     visible = tuple(_within(curve, low, high) for curve in chart.curves)
-    if axis.by_span and wanted.log_y is None:  # chosen again for what is in view
+    if axis.by_span and wanted.log_y is None:  # choose again for what is in view
         axis = spanning_axis(visible)
     return replace(axis, limits=chart_range(replace(chart, y=axis, curves=visible))[1])
 

@@ -95,7 +95,7 @@ class Curve:
     smoothed: float = 0.0  # weight of the past; drawn, but not read out or exported
     segments: bool = False  # separate lines with NaN after each: drawn, not read out
     filled: bool = False  # (x, y) outlines an area filled pale, without a line
-    layer: int | None = None  # that the curve belongs to
+    layer: int | None = None  # the layer it belongs to
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Matrix:
     # Probe examples in the rows and columns (of a montage: the tiles); empty: not examples.
     row_examples: tuple[int, ...] = ()
     column_examples: tuple[int, ...] = ()
-    layer: int | None = None  # that the matrix belongs to; None: the whole network
+    layer: int | None = None  # its layer; None: the whole network
     of_compared: bool = False  # it shows B
 
 

@@ -11,7 +11,7 @@ from dgn_engine.scene.elements import Mark
 GAP = 4.0
 LANE = 18.0  # height of the lane
 _PAD = 4.0  # inside a chip, left and right of its text
-_SPARSE = 12  # most epochs that are named, if there is room
+_SPARSE = 12  # maximum number of named epochs
 _NEAREST = 5.0  # minimum distance of two epoch ticks
 LINE = 74  # characters of a sentence per line, including its indent
 _SHORTEST = 20  # characters per line in the narrowest panel

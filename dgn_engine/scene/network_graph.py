@@ -11,7 +11,7 @@ from dgn_engine.scene.elements import Array, Axis, Chart, Curve, Dash, Role, Sub
 from dgn_engine.scene.scatter import lines, scattered
 from dgn_engine.text.written_numbers import number
 
-MOST_LINES = 600  # most weights that can be told apart
+MOST_LINES = 600  # weights that can still be told apart
 # Relative to the layer's largest weight; only strong ones are named beside the chart.
 _STRENGTHS = ((" (weak)", 0.0, 1 / 3), (" (medium)", 1 / 3, 2 / 3), ("", 2 / 3, 1.0))
 _SIGNS: tuple[tuple[str, Role, Dash, int], ...] = (

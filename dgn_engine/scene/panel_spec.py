@@ -116,7 +116,7 @@ class View:
     last: Measured | None = None
     choices: Mapping[str, str] = field(default_factory=dict)
     paused: bool = False
-    trains: bool = True  # steps are being taken: the run goes on and the engine responds
+    trains: bool = True  # steps are being taken: the run has not ended, the engine responds
     diverged: int | None = None  # the step at which the loss was no longer finite
     compared: ComparedRun | None = None
     overlaid: tuple[OverlaidRun, ...] = ()

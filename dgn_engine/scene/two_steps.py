@@ -13,7 +13,7 @@ from dgn_engine.scene.elements import Chart, Fact, Scene, same
 from dgn_engine.scene.fixed_axes import with_fixed_axes
 from dgn_engine.scene.scatter import is_scattered
 
-_FEW = 4  # most curves per step that can be told apart in one chart
+_FEW = 4  # curves per step that can still be told apart in one chart
 _PARTS = 6  # of a column, which two or three charts can share
 _SENTENCE = re.compile(r"(?<=\.) ")
 

@@ -47,9 +47,7 @@ class Notice:
     kind: Kind
     text: str
     details: str = ""
-    offers: tuple[
-        NoticeButton, ...
-    ] = ()  # what can be done about it; it stays until one is pressed
+    offers: tuple[NoticeButton, ...] = ()  # possible actions; it stays until one is pressed
     asks: bool = False
     listed: bool = True
     until: tuple[type[messages.Event], ...] = ()

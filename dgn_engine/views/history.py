@@ -80,9 +80,7 @@ class History:
         self.state = RunState()
         self._runs = 0
         self._overlaid: tuple[OverlaidRun, ...] = ()  # kept when the run ends
-        self._pictures: ProbeExamples | None = (
-            None  # perhaps of another probe set than the current one
-        )
+        self._pictures: ProbeExamples | None = None  # perhaps of an earlier probe set
         self._forget()
 
     def _forget(self) -> None:

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-FRESH = 2.0  # seconds: a reading of a later step is fresh, however short the run
-INTERVALS = 2  # between readings, and …
+FRESH = 2.0  # seconds: readings of steps this recent are fresh, however short the run
+INTERVALS = 2  # intervals between readings, and …
 SHARE = 0.2  # … share of the run's steps that a reading may lag behind
 # On a busy machine readings come every ten seconds or more, which early on is a fifth of the run:
 # panels would fade and recover between any two. So a reading counts as fresh until the next one

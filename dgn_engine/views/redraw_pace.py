@@ -63,9 +63,7 @@ class RedrawPace:
         self._every = 0.0
         self._drawing = 0.0  # seconds since the last report
         self._elsewhere = 0.0  # … of other threads
-        self._reported: tuple[float, float] | None = (
-            None  # wall and processor time of the last report
-        )
+        self._reported: tuple[float, float] | None = None  # wall and CPU time of the last report
 
     def follow(self, watching: Watching | None) -> None:
         """Take the interval from the engine; None: nothing trains, and drawing delays nothing."""
