@@ -1,1 +1,1 @@
-"""The docked panels: their frames, their places, and when each is drawn."""
+"""Docked panels: their frames, their layout, and when each of them is drawn."""

@@ -1,4 +1,4 @@
-"""Settings of the charts of one view, and the menu that the right button opens on a chart."""
+"""The user's settings for the charts of one view, and the context menu of a chart."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MENUS = ("Range", "Smoothing", "Colours", "Difference")
 
 @dataclass(frozen=True)
 class _MenuEntry:
-    """An entry of the menu that is no setting. `group`: rows between two separators."""
+    """A menu entry that runs a command. `group`: its position among the separators."""
 
     group: int
     text: str
@@ -39,11 +39,11 @@ class _MenuEntry:
 
 
 class ChartControls(QObject):
-    """Shows scenes in a view as the user set its charts; the settings outlive scenes.
+    """Scenes in a view, with the user's settings per chart, which outlive each scene.
 
-    The view is made when it is first needed, because pyqtgraph takes long to import. `changed`: the
-    user set something, draw again. `save`, `animate`, `about`: what the entries 'Save as…', 'Save
-    animation…' and 'What am I seeing?' do; without them they are absent.
+    The view is created on first use, because importing pyqtgraph is slow. `changed` asks for a
+    redraw with new settings. `save`, `animate` and `about` are the callbacks of the menu entries
+    'Save as…', 'Save animation…' and 'What am I seeing?'; an entry without a callback is omitted.
     """
 
     changed = Signal()
@@ -59,7 +59,7 @@ class ChartControls(QObject):
         super().__init__(parent)
         self._make_view = make_view
         self._made: SceneView | None = None
-        # What the user set, by chart key; a chart that goes and returns has it again.
+        # Keyed by chart, so that a chart that disappears and returns keeps its settings.
         self.settings: Mapping[str, ChartSettings] = {}
         self._scene = self._shown = Scene(())
         self._drawn_with: DrawnWith = as_it_is
@@ -71,8 +71,8 @@ class ChartControls(QObject):
             _MenuEntry(
                 0, "Save animation…", lambda _: animate and animate(), lambda _: animate is not None
             ),
-            _MenuEntry(2, "Follow again", lambda key: self.view.charts.follow(key), self._strayed),
-            _MenuEntry(2, "As the panel draws it", self._reset, lambda key: key in self.settings),
+            _MenuEntry(2, "Reset zoom", lambda key: self.view.charts.follow(key), self._strayed),
+            _MenuEntry(2, "Reset to defaults", self._reset, lambda key: key in self.settings),
             _MenuEntry(
                 3, "What am I seeing?", lambda _: about and about(), lambda _: about is not None
             ),
@@ -80,7 +80,7 @@ class ChartControls(QObject):
 
     @property
     def view(self) -> SceneView:
-        """What the charts are shown in; made where nothing was shown yet."""
+        """The view that shows the charts, created on first access."""
         if self._made is None:
             self._made = self._make_view()
             self._made.menu_wanted.connect(self.open_menu)
@@ -88,7 +88,7 @@ class ChartControls(QObject):
 
     @property
     def made(self) -> SceneView | None:
-        """The view, if anything was shown in it yet."""
+        """The view if it was created already, else None."""
         return self._made
 
     def show(
@@ -97,9 +97,12 @@ class ChartControls(QObject):
         drawn_with: DrawnWith = as_it_is,
         find_others: Callable[[], Sequence[tuple[str, str]]] = tuple,
     ) -> Scene:
-        """Show what a panel has drawn, as it is set; returns what is shown.
+        """Apply the user's settings to a scene, show it, and return the result.
 
-        `drawn_with` draws with another choice of the panel; `find_others` returns these choices.
+        Args:
+            scene: The scene that the panel has drawn.
+            drawn_with: Draws the panel with another value of one of its options.
+            find_others: Returns the other values that the panel offers.
         """
         self._scene, self._drawn_with, self._find_others = scene, drawn_with, find_others
         self._shown = adjusted(scene, self.settings, drawn_with)
@@ -107,26 +110,30 @@ class ChartControls(QObject):
         return self._shown
 
     def painting(self) -> float:
-        """Seconds of processor time that painting the charts has taken so far."""
+        """Return the CPU time spent painting the charts so far, in seconds."""
         return self._made.painting() if self._made is not None else 0.0
 
     def put_all(self, settings: Mapping[str, ChartSettings]) -> None:
-        """Set these charts, and leave every other one to its panel."""
+        """Apply these settings and reset every other chart to its defaults."""
         self.put(dict.fromkeys(self.settings, PLAIN) | dict(settings))
 
     def put(self, settings: Mapping[str, ChartSettings]) -> None:
-        """Set these charts, from a file or a menu; others keep what they have."""
+        """Apply settings by chart key; other charts keep theirs."""
         if not settings:
             return
         merged = {**self.settings, **settings}
-        self.settings = {key: one for key, one in merged.items() if one != PLAIN}
+        self.settings = {
+            key: settings_of_chart
+            for key, settings_of_chart in merged.items()
+            if settings_of_chart != PLAIN
+        }
         for key in settings:
             if self._made is not None:
                 self._made.charts.follow(key)
         self.changed.emit()
 
     def open_menu(self, key: str = "", place: QPoint | None = None) -> None:
-        """Open the menu of a chart; without one, by the keyboard, that of the chart in sight."""
+        """Open the menu of a chart, by default (from the keyboard) of the visible one."""
         by_keys = place is None
         if self._made is None:
             return
@@ -136,17 +143,17 @@ class ChartControls(QObject):
             return
         if by_keys:
             self.view.charts.choose(key)  # it may be behind a tab
-        at = place or self.view.mapToGlobal(self.view.charts.area(key).center().toPoint())
+        position = place or self.view.mapToGlobal(self.view.charts.area(key).center().toPoint())
         menu = QMenu(self.view)
         menu.setObjectName("chart_menu")
         menu.setAccessibleName(f"Chart {plain(chart.title)}")
         menu.aboutToHide.connect(menu.deleteLater)
-        if by_keys:  # the mouse points at its chart
+        if by_keys:  # with the mouse it is clear which chart the menu belongs to
             menu.addAction(plain(chart.title) or "Chart").setEnabled(False)
-        self._fill(menu, key, at)
+        self._fill(menu, key, position)
         if by_keys:
             self._offer_charts(menu, key)
-        menu.popup(at)
+        menu.popup(position)
 
     # Inside
 
@@ -156,13 +163,13 @@ class ChartControls(QObject):
     def _fill(self, menu: QMenu, key: str, at: QPoint) -> None:
         rows = [row for row in self._rows if row.applies(key)]
         drawn = Drawn(self._scene, self.settings, self._drawn_with, self._find_others())
-        found = choices(drawn, key)
+        offered = choices(drawn, key)
         for group in range(4):
             if group == 1:
                 for title in _MENUS:
-                    inner = [choice for choice in found if choice.menu == title]
-                    if inner:
-                        self._submenu(menu, title, inner, key, at)
+                    inner_choices = [choice for choice in offered if choice.menu == title]
+                    if inner_choices:
+                        self._submenu(menu, title, inner_choices, key, at)
             for row in rows:
                 if row.group == group:
                     menu.addAction(row.text, partial(row.do, key))
@@ -171,24 +178,24 @@ class ChartControls(QObject):
     def _submenu(
         self, menu: QMenu, title: str, found: Sequence[ChartChoice], key: str, at: QPoint
     ) -> None:
-        inner = menu.addMenu(title)
+        submenu = menu.addMenu(title)
         for _, group in groupby(found, key=lambda choice: choice.group):
-            inner.addSeparator()
+            submenu.addSeparator()
             for choice in group:
                 text = with_chosen_numbers(plain(choice.text))
-                action = QAction(text.replace("&", "&&"), inner)
+                action = QAction(text.replace("&", "&&"), submenu)
                 action.setCheckable(True)
                 action.setChecked(choice.chosen)
                 action.triggered.connect(partial(self._take, choice, key, at))
-                inner.addAction(action)
+                submenu.addAction(action)
 
     def _offer_charts(self, menu: QMenu, key: str) -> None:
-        """Other charts of the panel: the mouse points at them, the keyboard cannot."""
+        """List the panel's other charts, which the keyboard could not reach otherwise."""
         others = [chart for chart in self._shown.charts if chart.key != key and not chart.small]
         if others:
-            inner = menu.addMenu("Another chart")
+            submenu = menu.addMenu("Other charts")
             for chart in others:
-                inner.addAction(plain(chart.title), partial(self.open_menu, chart.key))
+                submenu.addAction(plain(chart.title), partial(self.open_menu, chart.key))
 
     def _take(self, choice: ChartChoice, key: str, at: QPoint, _checked: bool = True) -> None:
         if not choice.asks:
@@ -198,18 +205,18 @@ class ChartControls(QObject):
         if chart is None:
             return
 
-        def take(reach: Range) -> None:
-            self.put(asked_range(choice, reach))
+        def take(limits: Range) -> None:
+            self.put(asked_range(choice, limits))
 
         name = plain(chart.title)
         if chart.matrix is not None:
-            reach, log, title = (chart.matrix.low, chart.matrix.high), False, f"Colours of {name}"
+            limits, log, title = (chart.matrix.low, chart.matrix.high), False, f"Colours of {name}"
         else:
-            reach, log, title = chart_range(chart)[1], chart.y.log, f"{name}, y"
+            limits, log, title = chart_range(chart)[1], chart.y.log, f"{name}, y"
         window = self.view.window()
-        for older in window.findChildren(RangePopup):
-            older.close()
-        RangePopup(title, reach, log, take, window).open(at)
+        for open_popup in window.findChildren(RangePopup):
+            open_popup.close()
+        RangePopup(title, limits, log, take, window).open(at)
 
     def _strayed(self, key: str) -> bool:
         charts = self.view.charts

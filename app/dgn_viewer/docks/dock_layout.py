@@ -1,6 +1,6 @@
-"""The layout of the docks as plain JSON: a tree of rows and columns, for session files.
+"""The dock layout as plain JSON (a tree of rows and columns), for session files.
 
-Qt's own `saveState` is opaque bytes; it is not safe to restore them from an untrusted file.
+Qt's own `saveState` returns opaque bytes, which are not safe to restore from an untrusted file.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from dgn_viewer.docks.panel_frame import PanelFrame
 
 Docks = Mapping[str, QDockWidget]
 _DEEPEST = 20
-_WHOLE = 10_000  # of which shares are parts
+_WHOLE = 10_000  # resolution of shares when they are handed to Qt as integer sizes
 _AREA = Qt.DockWidgetArea.LeftDockWidgetArea
 
 
 @dataclass(frozen=True)
 class _TabGroup:
-    """Docks that share one place as tabs, the one in front first; `order`: as the tabs stand."""
+    """Docks tabbed together, the front one first; `order` is the order of the tabs."""
 
     names: tuple[str, ...]
     rect: QRect
@@ -32,23 +32,23 @@ class _TabGroup:
 
 
 def described(window: QMainWindow, docks: Docks) -> dict[str, Any]:
-    """{'tree': node or None, 'floating': {panel: [x, y, width, height]}}; what is closed is absent.
+    """Return the layout as {'tree': node or None, 'floating': {panel: [x, y, width, height]}}.
 
-    A node is {'tabs': [panel, …]}, the one in front first, with 'order': [panel, …] where the tabs
-    stand in another one, or {'across': whether its parts lie side by side, 'shares': [of the room,
-    …], 'parts': [node, …]}.
+    A node is either {'tabs': [panel, …]}, the front tab first, plus 'order': [panel, …] if the tabs
+    are ordered differently, or {'across': bool, 'shares': [float, …], 'parts': [node, …]}, where
+    'across' means side by side and the shares sum to 1. Closed panels are absent.
     """
     floating = {
-        name: [at.x(), at.y(), at.width(), at.height()]
+        name: [geometry.x(), geometry.y(), geometry.width(), geometry.height()]
         for name, dock in docks.items()
-        if dock.isFloating() and not dock.isHidden() and (at := dock.geometry()).isValid()
+        if dock.isFloating() and not dock.isHidden() and (geometry := dock.geometry()).isValid()
     }
-    places = _places(window, docks)
-    return {"tree": _node(places) if places else None, "floating": floating}
+    groups = _places(window, docks)
+    return {"tree": _node(groups) if groups else None, "floating": floating}
 
 
 def arranged(window: QMainWindow, docks: Docks, layout: Any) -> bool:
-    """Arrange the docks so; False, and nothing is changed, where the layout makes no sense."""
+    """Arrange the docks; return False and change nothing if the layout is invalid."""
     tree = _checked(layout.get("tree"), set(docks), 0) if isinstance(layout, dict) else None
     if tree is None:
         return False
@@ -60,7 +60,8 @@ def arranged(window: QMainWindow, docks: Docks, layout: Any) -> bool:
     window.addDockWidget(_AREA, first)
     shown = _names(tree)
     for name, dock in docks.items():
-        if name not in shown:  # it has a place for when it is opened; beside tabs Qt loses them
+        # Closed docks get a position for later, by a split: Qt loses docks added next to tabs.
+        if name not in shown:
             window.splitDockWidget(first, dock, Qt.Orientation.Vertical)
             dock.hide()
             if isinstance(floating, dict) and _is_rect(floating.get(name)):
@@ -69,7 +70,7 @@ def arranged(window: QMainWindow, docks: Docks, layout: Any) -> bool:
     for name in shown:
         docks[name].show()
     if (room := window.layout()) is not None:
-        room.activate()  # so that the docks have places that can be changed
+        room.activate()  # resizing has no effect before the docks are laid out
     share_out(window, docks, tree)
     for head in _fronts(tree):
         docks[head].raise_()
@@ -77,30 +78,30 @@ def arranged(window: QMainWindow, docks: Docks, layout: Any) -> bool:
 
 
 def _places(window: QMainWindow, docks: Docks) -> list[_TabGroup]:
-    left = [n for n, dock in docks.items() if not (dock.isHidden() or dock.isFloating())]
-    found: list[_TabGroup] = []
-    while left:
-        name = left[0]
+    remaining = [n for n, dock in docks.items() if not (dock.isHidden() or dock.isFloating())]
+    groups: list[_TabGroup] = []
+    while remaining:
+        name = remaining[0]
         tabbed = {dock.objectName() for dock in window.tabifiedDockWidgets(docks[name])}
-        tabs = [n for n in left if n == name or docks[n].objectName() in tabbed]
-        left = [n for n in left if n not in tabs]
-        # Only the tab in front is laid out; the others keep some earlier place.
+        tabs = [n for n in remaining if n == name or docks[n].objectName() in tabbed]
+        remaining = [n for n in remaining if n not in tabs]
+        # Only the front tab is laid out; the others keep an outdated geometry.
         front = next((n for n in tabs if not docks[n].visibleRegion().isEmpty()), name)
         rect = docks[front].geometry()
         names = (front, *(n for n in tabs if n != front))
         bar = _tabs_at(window, rect) if len(tabs) > 1 else None
         if bar is None:
-            found.append(_TabGroup(names, rect))
+            groups.append(_TabGroup(names, rect))
             continue
         titles = {docks[n].windowTitle(): n for n in names}
-        shown = [titles.get(bar.tabText(place), "") for place in range(bar.count())]
+        shown = [titles.get(bar.tabText(index), "") for index in range(bar.count())]
         order = tuple(shown) if sorted(shown) == sorted(names) else ()
-        found.append(_TabGroup(names, rect.united(bar.geometry()), order))
-    return found
+        groups.append(_TabGroup(names, rect.united(bar.geometry()), order))
+    return groups
 
 
 def _tabs_at(window: QMainWindow, rect: QRect) -> QTabBar | None:
-    """The tabs at the edge of this place, which belong to it."""
+    """Return the tab bar that touches the edge of this rectangle."""
     near = rect.adjusted(0, -2, 0, 2)
     direct = Qt.FindChildOption.FindDirectChildrenOnly
     for bar in window.findChildren(QTabBar, options=direct):
@@ -109,12 +110,12 @@ def _tabs_at(window: QMainWindow, rect: QRect) -> QTabBar | None:
     return None
 
 
-def _node(places: list[_TabGroup]) -> dict[str, Any]:
-    if len(places) == 1:
-        names, order = list(places[0].names), list(places[0].order)
+def _node(groups: list[_TabGroup]) -> dict[str, Any]:
+    if len(groups) == 1:
+        names, order = list(groups[0].names), list(groups[0].order)
         return {"tabs": names} | ({"order": order} if order and order != names else {})
     for across in (True, False):
-        parts = _cut(places, across)
+        parts = _cut(groups, across)
         if len(parts) > 1:
             sizes = [_extent(part, across) for part in parts]
             return {
@@ -122,20 +123,21 @@ def _node(places: list[_TabGroup]) -> dict[str, Any]:
                 "shares": [round(size / max(1, sum(sizes)), 4) for size in sizes],
                 "parts": [_node(part) for part in parts],
             }
-    everything = tuple(name for place in places for name in place.names)  # no cut: never seen
+    # Not separable by straight lines, which QMainWindow should never produce.
+    everything = tuple(name for group in groups for name in group.names)
     return {"tabs": list(everything)}
 
 
 def _cut(places: list[_TabGroup], across: bool) -> list[list[_TabGroup]]:
-    """Along every line that goes through no place."""
+    """Split the groups along every straight line that crosses none of them."""
     parts: list[list[_TabGroup]] = []
-    reached = None
-    for place in sorted(places, key=lambda one: _span(one.rect, across)):
-        begin, end = _span(place.rect, across)
-        if reached is None or begin >= reached:
+    covered_to = None
+    for group in sorted(places, key=lambda item: _span(item.rect, across)):
+        begin, end = _span(group.rect, across)
+        if covered_to is None or begin >= covered_to:
             parts.append([])
-        parts[-1].append(place)
-        reached = end if reached is None else max(reached, end)
+        parts[-1].append(group)
+        covered_to = end if covered_to is None else max(covered_to, end)
     return parts
 
 
@@ -145,13 +147,13 @@ def _span(rect: QRect, across: bool) -> tuple[int, int]:
     return rect.y(), rect.y() + rect.height()
 
 
-def _extent(places: list[_TabGroup], across: bool) -> int:
-    spans = [_span(place.rect, across) for place in places]
+def _extent(groups: list[_TabGroup], across: bool) -> int:
+    spans = [_span(group.rect, across) for group in groups]
     return max(end for _, end in spans) - min(begin for begin, _ in spans)
 
 
 def _checked(node: Any, free: set[str], depth: int) -> dict[str, Any] | None:
-    """The node as far as it makes sense: panels that are known, each once."""
+    """Return the valid part of a node: known panels, each at most once."""
     if not isinstance(node, dict) or depth > _DEEPEST:
         return None
     if isinstance(tabs := node.get("tabs"), list):
@@ -159,25 +161,25 @@ def _checked(node: Any, free: set[str], depth: int) -> dict[str, Any] | None:
         names = list(dict.fromkeys(names))
         free.difference_update(names)
         order = node.get("order")
-        order = [one for one in order if isinstance(one, str)] if isinstance(order, list) else []
+        order = [tab for tab in order if isinstance(tab, str)] if isinstance(order, list) else []
         if names and sorted(order) == sorted(names):
             return {"tabs": names, "order": order}
         return {"tabs": names} if names else None
     parts, shares = node.get("parts"), node.get("shares")
     if not isinstance(parts, list) or not isinstance(shares, list) or len(parts) != len(shares):
         return None
-    kept = [
+    valid_parts = [
         (part, float(share))
         for inner, share in zip(parts, shares, strict=True)
         if isinstance(share, (int, float)) and 0 < share <= 1
         if (part := _checked(inner, free, depth + 1)) is not None
     ]
-    if not kept:
+    if not valid_parts:
         return None
     return {
         "across": bool(node.get("across")),
-        "shares": [share for _, share in kept],
-        "parts": [part for part, _ in kept],
+        "shares": [share for _, share in valid_parts],
+        "parts": [part for part, _ in valid_parts],
     }
 
 
@@ -192,20 +194,20 @@ def _fronts(node: dict[str, Any]) -> list[str]:
 
 
 def _head(node: dict[str, Any]) -> str:
-    """The panel that stands for a node: the first of its first tabs."""
+    """Return the panel that represents a node: the first tab of its first part."""
     while parts := node.get("parts"):
         node = parts[0]
     return str(_ordered(node)[0])
 
 
 def _ordered(node: dict[str, Any]) -> list[str]:
-    """The panels of a group of tabs as they stand."""
+    """Return the panels of a tab group in the order of their tabs."""
     order: list[str] = node.get("order", node.get("tabs", []))
     return order
 
 
 def _place(window: QMainWindow, docks: Docks, node: dict[str, Any]) -> None:
-    """Its head has a place; give that to the whole node."""
+    """Place a whole node at the position of its head panel."""
     head = docks[_head(node)]
     for name in _ordered(node)[1:]:
         window.tabifyDockWidget(head, docks[name])
@@ -217,21 +219,21 @@ def _place(window: QMainWindow, docks: Docks, node: dict[str, Any]) -> None:
 
 
 def share_out(window: QMainWindow, docks: Docks, node: dict[str, Any]) -> None:
-    """Sizes by the shares of a node, those of what is closed left out.
+    """Resize the open docks of a node according to their shares.
 
-    Qt shares what room there is out by the ratio of the sizes.
+    Qt distributes the available space in the ratio of the requested sizes.
     """
     shares = node.get("shares", ())
-    seen = [
-        (part, share, open_[0])
+    open_parts = [
+        (part, share, open_panels[0])
         for part, share in zip(node.get("parts", ()), shares, strict=True)
-        if (open_ := [name for name in _names(part) if not docks[name].isHidden()])
+        if (open_panels := [name for name in _names(part) if not docks[name].isHidden()])
     ]
-    heads = [docks[head] for _, _, head in seen]
-    sizes = [math.ceil(_WHOLE * share) for _, share, _ in seen]
+    heads = [docks[head] for _, _, head in open_parts]
+    sizes = [math.ceil(_WHOLE * share) for _, share, _ in open_parts]
     if len(heads) > 1:
         window.resizeDocks(heads, sizes, _direction(node))
-    for part, _, _ in seen:
+    for part, _, _ in open_parts:
         share_out(window, docks, part)
 
 
@@ -243,12 +245,12 @@ def _is_rect(rect: Any) -> bool:
     return (
         isinstance(rect, list)
         and len(rect) == 4
-        and all(type(one) is int and abs(one) < 1 << 15 for one in rect)
+        and all(type(number) is int and abs(number) < 1 << 15 for number in rect)
     )
 
 
 def _float(dock: QDockWidget, numbers: list[int]) -> None:
-    """On the screen of the window, wherever it was on another one."""
+    """Float a dock at its saved geometry, moved onto the window's screen if needed."""
     if isinstance(dock, PanelFrame):
         dock.float_at(QRect(*numbers))
         dock.show()

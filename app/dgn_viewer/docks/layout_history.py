@@ -1,5 +1,4 @@
-"""Undo of the layout: where the panels lay, as documents, and the steps that all their time axes
-show together, apart from the changes of the run."""
+"""Undo and redo of the window layout and the linked zoom, independent of the run's history."""
 
 from __future__ import annotations
 
@@ -12,14 +11,14 @@ from dgn_viewer.docks.linked_steps import StepZoom
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.event_filter import EventFilter
 
-MOST = 100  # layouts that are kept
-QUIET = 400  # milliseconds without a move, after which a change is over
-_NEAR = 0.02  # of the room: shares that differ by less are those of another window's size
+MOST = 100  # layouts in the history
+QUIET = 400  # milliseconds without a change before a layout is recorded
+_NEAR = 0.02  # shares that differ by less come from resizing the window, not from the user
 _MOVES = (QEvent.Type.Resize, QEvent.Type.Move, QEvent.Type.Show, QEvent.Type.Hide)
 
 
 class _Arrangement(NamedTuple):
-    """A layout, the preset that it is, and the zoom that its time axes shared."""
+    """A layout, the name of its preset ('' for none), and the linked zoom."""
 
     layout: dict[str, Any]
     preset: str
@@ -27,14 +26,16 @@ class _Arrangement(NamedTuple):
 
 
 class LayoutHistory(QObject):
-    """Keeps the layout after each change; what happens in quick succession, or while a mouse button
-    is down, is one. Each is what `PanelDocks.layout` says, and is put back by `put_layout`.
+    """The undo history of the layout.
+
+    Changes in quick succession, or while a mouse button is down, count as one. Each entry is a
+    `PanelArrangement.current_layout`, which `PanelArrangement.restore_layout` applies.
     """
 
-    changed = Signal()  # what can be undone is something else now
+    changed = Signal()  # can_undo or can_redo may have changed
 
     def __init__(self, docks: PanelDocks, window: QMainWindow, most: int = MOST) -> None:
-        """`most`: layouts that are kept."""
+        """`most`: the maximum length of the history."""
         super().__init__(window)
         self._most = most
         self._docks, self._window = docks, window
@@ -68,11 +69,13 @@ class LayoutHistory(QObject):
         self._go(self._undone, self._done)
 
     def take(self) -> None:
-        """Keep the layout as it is now, where it is another one; a comparison that opens or closes
-        its panels, and a panel that fills the window, are no changes of it."""
+        """Record the current layout if it has changed.
+
+        Panels that a comparison opens or closes and a maximised panel do not count as changes.
+        """
         self._quiet.stop()
         if QApplication.mouseButtons() != Qt.MouseButton.NoButton:
-            self._stir()  # it is being dragged
+            self._stir()  # still dragging
             return
         if not self._window.isVisible() or self._docks.arrangement.maximised:
             return
@@ -94,7 +97,7 @@ class LayoutHistory(QObject):
         self.changed.emit()
 
     def stop(self) -> None:
-        """The window closes: nothing is kept any more."""
+        """Stop recording, when the window closes."""
         self._quiet.stop()
         self._filter.stop()
 
@@ -118,13 +121,13 @@ class LayoutHistory(QObject):
         self.changed.emit()
 
     def _settle(self) -> None:
-        """Panels that were closed take their sizes only once they are shown."""
+        """Resize again once all panels are shown: closed ones accept no size before that."""
         if self._now is not None and self._window.isVisible():
             self._docks.arrangement.sizes.put(self._now.layout)
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Whether two layouts show the same panels in the same places, their shares nearly alike."""
+    """Return whether two layouts agree, up to small differences of the shares."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(is_same(one[k], other[k]) for k in one)
     if isinstance(one, list) and isinstance(other, list):

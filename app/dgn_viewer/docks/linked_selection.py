@@ -1,4 +1,4 @@
-"""What is under the cursor of one panel, lit in all of them; a click pins it."""
+"""The selection under the cursor, outlined in all panels; a click pins it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 
 class LinkedSelection(QObject):
-    """The selection that every joined view outlines: what is pinned and, of other kinds, what is
-    under the cursor. `unpin`, or another pin, changes what is pinned; `changed`: it has.
-    `lighted(Selection)`: that is outlined now.
+    """The selection that all linked views outline.
+
+    It consists of the pinned selection plus, for other kinds of subjects, the one under the cursor.
+    Signals: `changed` after pinning or unpinning, `lighted(Selection)` when the outlines change.
     """
 
     changed = Signal()
@@ -33,12 +34,12 @@ class LinkedSelection(QObject):
         view.links.pinned.connect(lambda selection: self._pin(view, selection))
         view.links.light(self.lit)
 
-    def show(self, places: tuple[int, ...]) -> None:
-        """Outline these probe examples until a cursor is on others."""
-        self._point(selected(example=places))
+    def show(self, examples: tuple[int, ...]) -> None:
+        """Outline these probe examples until the cursor moves to others."""
+        self._point(selected(example=examples))
 
     def unpin(self) -> bool:
-        """Let the cursor choose again; whether anything was pinned."""
+        """Clear the pin; return whether anything was pinned."""
         if self.pinned == NOTHING:
             return False
         self._pin(None, NOTHING)
@@ -48,7 +49,7 @@ class LinkedSelection(QObject):
         self._light(self.pinned.over(selection))
 
     def _pin(self, source: SceneView | None, selection: Selection) -> None:
-        """What `source` has pinned; nothing where it has let go."""
+        """Pin the selection that was clicked in `source`; `NOTHING` unpins."""
         changed, self.pinned = self.pinned != selection, selection
         self._light(selection)
         for view in self._views:

@@ -1,4 +1,4 @@
-"""Steps that all charts over steps share: delta cursor, double clicks, one zoom."""
+"""State shared by all time axes: the delta cursor, double clicks, and the linked zoom."""
 
 from __future__ import annotations
 
@@ -11,25 +11,28 @@ if TYPE_CHECKING:
     from dgn_viewer.plots.scene_view import SceneView
 
 
-Steps = tuple[float, float] | None  # that a chart shows; None: all of them
-_OfCharts = tuple[dict[str, Steps], ...]  # a view each; of charts by their keys
+Steps = tuple[float, float] | None  # range shown by a chart; None: all steps
+_OfCharts = tuple[dict[str, Steps], ...]  # one dict per view, by chart key
 
 
 @dataclass(frozen=True)
 class StepZoom:
-    """Whether the zoom of one time axis is that of all, and the steps that they then show; None:
-    each its own, as they were when the zooms were linked or parted; a chart not in `own`: all."""
+    """The zoom of the time axes.
+
+    If `linked`, all of them show `steps`. While `steps` is None, each shows its range from `own`,
+    taken when the axes were last linked or unlinked; a chart missing in `own` shows all steps.
+    """
 
     linked: bool = False
     steps: Steps = None
-    own: _OfCharts | None = None  # None: nobody has linked anything yet
+    own: _OfCharts | None = None  # None: the axes were never linked
 
 
 class LinkedSteps(QObject):
-    """The marks of the delta cursor (none, one or two steps) and the zoom that charts share.
+    """The marks of the delta cursor (zero, one or two steps) and the linked zoom.
 
-    `changed`: other marks, or linked now; `zoomed`: other steps are shown by all; `wanted(step)`: a
-    chart was double-clicked there.
+    Signals: `changed` for the marks and the link, `zoomed` for the linked range, and `wanted(step)`
+    when a chart is double-clicked.
     """
 
     changed = Signal()
@@ -41,7 +44,7 @@ class LinkedSteps(QObject):
         self.marks: tuple[int, ...] = ()
         self.zoom = StepZoom()
         self._views: list[SceneView] = []
-        self._first: _OfCharts = ()  # what was shown when zooms were linked for the first time
+        self._first: _OfCharts = ()  # the ranges before the axes were first linked
 
     def join(self, view: SceneView) -> None:
         self._views.append(view)
@@ -51,9 +54,9 @@ class LinkedSteps(QObject):
         view.steps_followed.connect(self.follow)
 
     def mark(self, step: int) -> None:
-        """Mark this step; of two marks both go and this is the first of the next."""
-        kept = self.marks if len(self.marks) == 1 else ()
-        self.marks = (*kept, max(step, 0))
+        """Add a mark; if there are two already, start over with this one."""
+        first_mark = self.marks if len(self.marks) == 1 else ()
+        self.marks = (*first_mark, max(step, 0))
         self.changed.emit()
 
     def clear(self) -> None:
@@ -66,7 +69,7 @@ class LinkedSteps(QObject):
         return self.zoom.linked
 
     def toggle(self) -> None:
-        """Let a zoom of one time axis be that of all, or of that chart alone."""
+        """Link or unlink the zoom of the time axes."""
         shown = tuple(view.steps.shown() for view in self._views)
         if self.zoom.own is None:
             self._first = shown
@@ -74,11 +77,11 @@ class LinkedSteps(QObject):
         self.changed.emit()
 
     def follow(self) -> None:
-        """Show all steps in all charts, where they are linked."""
+        """Show all steps in all charts, if the axes are linked."""
         self._go(None)
 
     def put(self, zoom: StepZoom) -> None:
-        """Link or part the zooms and show these steps, as it was once."""
+        """Restore an earlier `StepZoom`."""
         before, self.zoom = self.zoom, zoom
         followed = zoom.linked and before.linked and zoom.own != before.own
         if zoom.steps != before.steps or followed:
@@ -87,7 +90,7 @@ class LinkedSteps(QObject):
             self.changed.emit()
 
     def _go(self, steps: Steps) -> None:
-        """One chart was zoomed by hand."""
+        """Apply the zoom of one chart to all, if the axes are linked."""
         if self.linked:
             self.zoom = StepZoom(True, steps, ())
             self._show()
@@ -95,8 +98,8 @@ class LinkedSteps(QObject):
 
     def _show(self) -> None:
         own = self._first if self.zoom.own is None else self.zoom.own
-        for place, view in enumerate(self._views):
+        for index, view in enumerate(self._views):
             if self.zoom.steps is not None:
                 view.steps.zoom(*self.zoom.steps)
             else:
-                view.steps.put(own[place] if place < len(own) else {})
+                view.steps.put(own[index] if index < len(own) else {})

@@ -1,4 +1,4 @@
-"""One panel in the window: its facts, options and buttons, its picture, and the state it is in."""
+"""A panel of the window: header with facts, options and buttons, charts, footer, and state."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from dgn_viewer.widgets.layouts import column, row
 if TYPE_CHECKING:
     from dgn_viewer.plots.scene_view import SceneView
 
-CHART = "chart"  # the option of every panel that names the chart below a tab
-LEAST_HEIGHT = 48  # pixels: in a low window a panel gives way
-_AROUND = 16  # pixels left and right of all that is in it
-_TRAINS = 0.1  # seconds between drawings: where it is more, a network trains at full speed
-_SAID_EVERY = 1.0  # seconds between two counts of the steps that a picture is behind
-# Rows down and columns to the right.
+CHART = "chart"  # option id, valid for every panel: the chart shown where only one fits
+LEAST_HEIGHT = 48  # pixels; a low window may shrink its panels to this
+_AROUND = 16  # pixels of margin, left and right together
+_TRAINS = 0.1  # seconds between drawings above which the network trains at full speed
+_SAID_EVERY = 1.0  # seconds between two updates of the displayed age
+# (rows down, columns to the right)
 _ARROWS = {
     Qt.Key.Key_Up: (-1, 0),
     Qt.Key.Key_Down: (1, 0),
@@ -54,7 +54,7 @@ _log = logging.getLogger(__name__)
 
 
 class PanelHeader:
-    """What stands above a panel's picture: its facts, its choices and two buttons."""
+    """The row above a panel's charts: facts, options, and two buttons."""
 
     def __init__(self, drawn: DrawnPanel, theme: Theme, choose: Callable[[str, str], None]) -> None:
         self._drawn, self._choose = drawn, choose
@@ -72,7 +72,7 @@ class PanelHeader:
         return option_id in self._combos
 
     def fill_combos(self) -> None:
-        """Offer what can be chosen now; an open list is left in peace."""
+        """Update the values offered by each option, except in a list that is open."""
         view = self._drawn.view
         for option in self._drawn.spec.options:
             combo = self._combos[option.id]
@@ -91,7 +91,7 @@ class PanelHeader:
             combo.setVisible(len(wanted) > 1)
 
     def fit(self, width: int) -> None:
-        """In a narrow panel the choices have the room of the buttons, which the menu has too."""
+        """Hide the buttons in a narrow panel: the context menu has the same entries."""
         buttons = (self.about, self.export)
         needed = self.width_of(ElidedBox.sizeHint)
         needed += sum(button.sizeHint().width() + 4 for button in buttons)
@@ -99,7 +99,7 @@ class PanelHeader:
             button.setVisible(width >= needed)
 
     def width_of(self, measure: Callable[[ElidedBox], QSize]) -> int:
-        """Return the width of its choices alone, in pixels: facts and buttons give way."""
+        """Return the width of the options alone, in pixels; facts and buttons may be hidden."""
         boxes = [box for box in (*self._combos.values(), self.dial) if not box.isHidden()]
         return sum(measure(box).width() + 4 for box in boxes) + _AROUND
 
@@ -126,9 +126,10 @@ class PanelHeader:
 
 
 class PictureAge(QObject):
-    """Whether a panel's picture is far behind the run, told at most once a second.
+    """The age of a panel's charts relative to the run, reported at most once a second.
 
-    `changed`: the `Age` where the picture is stale, else None; `became_stale`: the age in words.
+    Signals: `changed` with the `Age` if the charts are stale, else None, and `became_stale` with
+    the age in words.
     """
 
     changed = Signal(object)
@@ -137,19 +138,19 @@ class PictureAge(QObject):
     def __init__(self, ages: ReadingAges, clock: Callable[[], float], parent: QWidget) -> None:
         super().__init__(parent)
         self._ages, self._clock = ages, clock
-        self._read: Mapping[str, int] = {}  # steps of the readings that are drawn
+        self._read: Mapping[str, int] = {}  # step of each reading that is drawn, by probe
         self._shown: Age | None = None
-        self._shown_at = 0.0  # when the age was last told
+        self._shown_at = 0.0  # time of the last report
 
     def follow(self, run: object) -> None:
-        """Forget the readings of another run than this one."""
+        """Forget all readings if this is another run than before."""
         self._ages.follow(run)
 
     def reach(self, step: int) -> None:
         self._ages.reach(step, self._clock())
 
     def take(self, read: Mapping[str, int]) -> None:
-        """The picture is made of readings of these steps."""
+        """Set the steps of the readings that are drawn, by probe."""
         self._read = read
         self._ages.take(read)
 
@@ -157,7 +158,7 @@ class PictureAge(QObject):
         return self._ages.age(self._read.values(), self._clock(), paused)
 
     def show(self, age: Age | None) -> None:
-        """Tell this age; where the picture stays the same, its steps are counted once a second."""
+        """Report an age, at most once a second while the charts stay at the same step."""
         before, now = self._shown, self._clock()
         same = age is not None and before is not None and age.step == before.step
         if age == before or (same and now < self._shown_at + _SAID_EVERY):
@@ -169,7 +170,7 @@ class PictureAge(QObject):
 
 
 class PanelDock(QWidget):
-    """Draws one panel from the views it is given; a fault in its drawing stays in its frame."""
+    """A panel that draws the views it is given and contains its own drawing errors."""
 
     choices_changed = Signal()
     about_requested = Signal(str)
@@ -188,21 +189,21 @@ class PanelDock(QWidget):
         clock: Callable[[], float] = time.monotonic,
         ages: ReadingAges | None = None,
     ) -> None:
-        """What panels have in common: `linked`, `steps` and `ages`."""
+        """`linked`, `steps` and `ages` are shared by all panels of the window."""
         super().__init__(parent)
         self.panel_id = panel_id
         self.spec = spec
         self.setObjectName(f"panel_{panel_id}")
         self.setAccessibleName(spec.title)
         self.setMinimumHeight(LEAST_HEIGHT)
-        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)  # wherever it is clicked it is in front
+        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)  # a click anywhere makes it the front panel
         self.drawn = DrawnPanel(spec)
         self._linked = linked or LinkedSelection(self)
         self._steps = steps or LinkedSteps(self)
         self._linked.changed.connect(self._follow)
         self._steps.changed.connect(self._mark_steps)
         self._shown: Shown | None = None
-        self._made_of: tuple[object, ...] = ()  # what `_shown` was made of
+        self._made_of: tuple[object, ...] = ()  # the inputs of `_shown`
         self._state: State = "waiting"
         self._last_fault = ""
         self._every = 0.0
@@ -237,32 +238,37 @@ class PanelDock(QWidget):
         self.set_theme(theme)
         self.show_view(View())
 
-    # What others use
+    # Public
 
     def show_view(self, view: View, every: float = 0.0) -> None:
-        """Draw the view with this panel's own choices; `every`: seconds between drawings."""
+        """Draw a view with this panel's choices.
+
+        Args:
+            view: The data and settings to draw.
+            every: Seconds between two drawings.
+        """
         self._every = every
         before = self.drawn.view
         if view.run is not before.run and self.charts.made is not None:
-            self.charts.made.steps.follow()  # it has other steps
+            self.charts.made.steps.follow()  # a zoom makes no sense for another run's steps
             self._steps.follow()
         self.age.follow(view.run)
         if view.run is not before.run or view.pictures is not before.pictures:
-            self._linked.unpin()  # there are other examples in these places, or other layers
+            self._linked.unpin()  # the same indices now mean other examples or layers
         self.drawn.view = view = self.drawn.with_choices(view, self._linked.pinned)
         if view.cursor is None:
             self.age.reach(view.step)
         try:
             self._header.fill_combos()
             shown = self._draw()
-        except Exception as error:  # the panel's last line of defence: the window lives on
+        except Exception as error:  # last line of defence: one panel must not stop the window
             self._fail(error)
             return
         self._last_fault = ""
         self._shown = shown
         if view.cursor is None and isinstance(shown, Scene):
             readings = readings_of(self.spec, view)
-            self.age.take({one.probe: one.step for one in readings} or {"": shown.step})
+            self.age.take({reading.probe: reading.step for reading in readings} or {"": shown.step})
         self._state = self._state_of(shown)
         match shown:
             case Scene():
@@ -274,15 +280,15 @@ class PanelDock(QWidget):
                 self._header.facts.set_facts(())
                 self._footer.set_text("")
                 self.age.show(None)
-                said = message(self._state, self.spec, view, shown)
-                self.message.say(*said[:2], offer=said[2])
+                texts = message(self._state, self.spec, view, shown)
+                self.message.say(*texts[:2], offer=texts[2])
                 self._pages.setCurrentWidget(self.message)
         self._header.dial.show_view(view)
         self._progress.show_view(view, isinstance(shown, Scene))
         self._header.export.setEnabled(isinstance(shown, Scene))
 
     def reach(self, step: int) -> None:
-        """The run is at this step: a picture that stays far behind pales until the next one."""
+        """Update the age after the run has reached a step; dim charts that lag far behind."""
         if self._state in ("live", "paused", "stale") and isinstance(self._shown, Scene):
             self.age.reach(step)
             before, self._state = self._state, self._state_of(self._shown)
@@ -290,9 +296,10 @@ class PanelDock(QWidget):
                 self._show_age(self._shown)
 
     def set_choice(self, option_id: str, value: str) -> None:
-        """Choose; unknown options are a fault of ours, unknown values fall back to the default.
+        """Set an option; an unknown value selects the option's default.
 
-        `CHART` is an option of every panel: the key of the chart where only one has room.
+        Raises:
+            ValueError: The panel has no such option. `CHART` is valid for every panel.
         """
         if option_id == CHART:
             if self.charts.made is not None:
@@ -304,7 +311,7 @@ class PanelDock(QWidget):
             self.choices_changed.emit()
 
     def shown(self) -> Shown | None:
-        """What the panel shows now, as the user set its charts; None after a fault."""
+        """Return what is displayed, with the user's chart settings; None after an error."""
         return self._shown
 
     def state(self) -> State:
@@ -325,30 +332,30 @@ class PanelDock(QWidget):
         self.setPalette(palette)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        """The menu key; the right button belongs to the chart that it is pressed on."""
+        """Open the menu for the menu key; right clicks are handled by the charts."""
         if event.reason() == QContextMenuEvent.Reason.Keyboard:
             self.charts.open_menu()
         event.accept()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """The arrow keys move the cursor over entries, Return pins them, Esc lets go."""
+        """Handle arrow keys (move the cursor over entries), Return (pin) and Esc (unpin)."""
         if press_focused_button(event):
             return
-        made, key = self.charts.made, event.key()
-        plain = event.modifiers() in (
+        scene_view, key = self.charts.made, event.key()
+        unmodified = event.modifiers() in (
             Qt.KeyboardModifier.NoModifier,
             Qt.KeyboardModifier.KeypadModifier,
         )
-        obeyed = False
+        handled = False
         if key == Qt.Key.Key_Escape:
-            obeyed = self._linked.unpin()
-        elif made is not None and isinstance(self._shown, Scene):
+            handled = self._linked.unpin()
+        elif scene_view is not None and isinstance(self._shown, Scene):
             if key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-                made.click_at_cursor()
-                obeyed = True
-            elif key in _ARROWS and plain:
-                obeyed = made.pointer.move_cursor(*_ARROWS[Qt.Key(key)])
-        if not obeyed:
+                scene_view.click_at_cursor()
+                handled = True
+            elif key in _ARROWS and unmodified:
+                handled = scene_view.pointer.move_cursor(*_ARROWS[Qt.Key(key)])
+        if not handled:
             super().keyPressEvent(event)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -361,19 +368,16 @@ class PanelDock(QWidget):
     # Inside
 
     def _draw(self) -> Shown:
-        """Return what the panel shows, as its charts are set; what is there where it is the same.
-
-        Where the picture was made of the same things neither the panel nor its charts are asked.
-        """
+        """Return the drawn content, or the current one if none of its inputs has changed."""
         drawn = self.drawn.draw(self.drawn.view)
         if not isinstance(drawn, Scene):
             return drawn
         cursor, marks = self.drawn.view.cursor, self._steps.marks
         made_of = drawn, cursor, marks, self.charts.settings
         same = len(self._made_of) == len(made_of) and all(
-            one is other for one, other in zip(self._made_of, made_of, strict=True)
+            old is new for old, new in zip(self._made_of, made_of, strict=True)
         )
-        if same and self._shown is not None:  # None: it failed
+        if same and self._shown is not None:  # None after a failure: try again
             return self._shown
         self._made_of = ()
         scene = with_delta(at_step(drawn, cursor), marks)
@@ -405,20 +409,22 @@ class PanelDock(QWidget):
         run = self.drawn.view.run
         trains = run is not None and not run.inspected and self.drawn.view.diverged is None
         if trains and self.age.now(self.drawn.view.paused):
-            return "stale"  # of a run that pauses, too, until its last step is read
+            return "stale"  # also while paused, until the last step has been read
         return "paused" if self.drawn.view.paused else "live"
 
     def _show_age(self, shown: Scene) -> None:
-        """Pale what is not of the network as it is, and say of which step it is."""
+        """Dim charts that do not show the current network, and display their step."""
         state = self._state
         self._footer.set_text(footer(state, self.spec, self.drawn.view, shown, self._every))
-        stands = self.drawn.view.diverged is not None and state != "past" and bool(self.spec.probes)
-        self.charts.view.dim(stands or state == "stale")
-        self._header.facts.set_dimmed(stands or state == "stale")
+        diverged = (
+            self.drawn.view.diverged is not None and state != "past" and bool(self.spec.probes)
+        )
+        self.charts.view.dim(diverged or state == "stale")
+        self._header.facts.set_dimmed(diverged or state == "stale")
         self.age.show(self.age.now(self.drawn.view.paused) if state == "stale" else None)
 
     def _follow(self) -> None:
-        """Choose what was pinned, or again what was chosen before."""
+        """Select the pinned subject, or go back to the choice before the pin."""
         self.drawn.follow_pin()
         view = self.drawn.view
         if self.drawn.with_choices(view, self._linked.pinned).choices != view.choices:
@@ -426,8 +432,8 @@ class PanelDock(QWidget):
             self.choices_changed.emit()
 
     def _mark_steps(self) -> None:
-        """Draw anew where there is a time axis to mark."""
-        if isinstance(self._shown, Scene) and any(one.timed for one in self._shown.charts):
+        """Redraw if there is a time axis to mark."""
+        if isinstance(self._shown, Scene) and any(chart.timed for chart in self._shown.charts):
             self.show_view(self.drawn.view, self._every)
 
     def _fail(self, error: Exception) -> None:
@@ -436,7 +442,7 @@ class PanelDock(QWidget):
         self._state = "failed"
         sentence = (
             f"{self.spec.title} could not be drawn at step {self.drawn.view.step:,} "
-            f"({type(error).__name__}). The next frame tries again."
+            f"({type(error).__name__}). The next frame will retry."
         )
         self._header.facts.set_facts(())
         self.age.show(None)

@@ -1,4 +1,4 @@
-"""One dock per discovered panel: the layout, which panels are visible, which is in front."""
+"""The docks of all panels: their layout, which are visible, and which one is in front."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from dgn_viewer.docks.panel_frame import DockTitle, PanelFrame
 from dgn_viewer.event_filter import EventFilter
 from dgn_viewer.widgets.announcement import announce
 
-_AROUND = 200  # pixels of the window's height that are no docks, before it is laid out
+_AROUND = 200  # estimated pixels of the window's height outside the docks, before layout
 
 
 class MaximisedPanel:
-    """Hides the other panels; what else the window shows stays as it is."""
+    """A panel that temporarily fills the window by hiding all others."""
 
     def __init__(self, window: QMainWindow, docks: Mapping[str, QDockWidget]) -> None:
         self._window = window
         self._docks = docks
         self._state = QByteArray()
-        self.name = ""  # the panel; '' while none is maximised
-        self.open: frozenset[str] = frozenset()  # panels that the layout before has
-        self.layout: dict[str, Any] = {}  # as `described` gave it
+        self.name = ""  # the maximised panel, or ''
+        self.open: frozenset[str] = frozenset()  # panels open before
+        self.layout: dict[str, Any] = {}  # layout before, as from `describe_layout`
 
     def enter(self, name: str) -> None:
-        """Fill the window with this panel alone, docked."""
+        """Dock this panel and hide all others."""
         self.leave()
         self.open = frozenset(n for n, dock in self._docks.items() if not dock.isHidden())
         self.layout = described(self._window, self._docks)
@@ -50,7 +50,7 @@ class MaximisedPanel:
         self._docks[name].show()
 
     def leave(self) -> None:
-        """The layout before, to the pixel; what was opened beside the panels meanwhile stays."""
+        """Restore the layout before, but keep other docks and toolbars as they are now."""
         if not self.name:
             return
         self.name = ""
@@ -63,12 +63,12 @@ class MaximisedPanel:
         ]
         hidden = [(part, part.isHidden()) for part in others]
         self._window.restoreState(self._state)
-        for part, was in hidden:
-            part.setHidden(was)
+        for part, was_hidden in hidden:
+            part.setHidden(was_hidden)
 
 
 class PanelSizes:
-    """Where a panel goes that is opened, and the sizes that panels had together."""
+    """Position and size of newly opened panels, with the sizes used before."""
 
     def __init__(
         self,
@@ -78,22 +78,22 @@ class PanelSizes:
         large: MaximisedPanel,
     ) -> None:
         self._window, self._docks, self._specs, self._large = window, docks, specs, large
-        self._known: dict[frozenset[str], Node] = {}  # that these panels had together
+        self._known: dict[frozenset[str], Node] = {}  # last layout of each set of panels
 
     def open(self) -> frozenset[str]:
-        """Return the panels that have a place in the window."""
+        """Return the panels that are docked in the window."""
         docks = self._docks.items()
         return frozenset(n for n, dock in docks if not (dock.isHidden() or dock.isFloating()))
 
     def keep(self) -> None:
-        """Remember what these panels have together, for when one of them is opened again."""
+        """Remember the sizes of the docked panels, for when one of them is reopened."""
         if self._large.name:
             return
         if (tree := described(self._window, self._docks)["tree"]) is not None:
             self._known[self.open()] = tree
 
     def give(self, usual: Node | None) -> None:
-        """A panel was opened: the sizes that the same ones had, else the usual ones."""
+        """Apply the remembered sizes of the docked panels, or those of `usual`."""
         self.activate()
         names = self.open()
         tree, now = self._known.get(names, usual), described(self._window, self._docks)["tree"]
@@ -101,17 +101,17 @@ class PanelSizes:
             share_out(self._window, self._docks, tree)
 
     def put(self, layout: dict[str, Any]) -> None:
-        """Give the panels the shares of this layout, which they have taken the places of."""
+        """Apply the shares of a layout that the docks are already arranged in."""
         self.activate()
         share_out(self._window, self._docks, layout["tree"])
 
     def activate(self) -> None:
-        """Let the window lay out what has changed in it."""
+        """Make the window process pending layout changes now."""
         if (room := self._window.layout()) is not None:
             room.activate()
 
     def give_place(self, name: str) -> None:
-        """One that is not open at first becomes a tab behind the last panel of its column."""
+        """Add a panel that is closed by default as a tab of the last panel of its column."""
         spec, dock = self._specs[name], self._docks[name]
         if spec.opened or spec.compares or dock.isFloating():
             return
@@ -122,15 +122,18 @@ class PanelSizes:
 
 
 class PanelArrangement(QObject):
-    """The layout of the docks: a preset, what the user has made of it, or one panel alone.
+    """The layout of the docks: a preset, a user's variation of it, or a maximised panel.
 
-    `arranged`: panels were given their sizes, and what lies beside them may have been squeezed.
-    `restored(name)`: this panel no longer fills the window.
+    Signals: `arranged` after panels were resized, which may have squeezed their neighbours, and
+    `restored(name)` when this panel is no longer maximised.
 
     Args:
-        visible: Returns the panels that are seen.
-        front: Returns the panel that commands mean.
-        settled: Several panels come and go inside of it, which is told once.
+        window: The window that holds the docks.
+        docks: The docks by panel id.
+        specs: The panels by id.
+        visible: Returns the visible panels.
+        front: Returns the panel that commands apply to.
+        settled: A context in which several panels may change visibility, reported once.
     """
 
     arranged = Signal()
@@ -149,10 +152,10 @@ class PanelArrangement(QObject):
         self._window, self._docks, self._specs = window, docks, specs
         self._visible, self._front, self._settled = visible, front, settled
         self._comparing = self._told_comparing = False
-        self._before: tuple[QByteArray, str, Node | None] | None = None  # the comparison
-        self._preset = ""  # the layout that is shown, until the user changes it
-        self._tree: Node | None = None  # as the preset was last arranged
-        self._adopting = False  # a restored layout is a preset's, laid out for some height
+        self._before: tuple[QByteArray, str, Node | None] | None = None  # before a comparison
+        self._preset = ""  # the last arranged preset
+        self._tree: Node | None = None  # its tree when it was arranged
+        self._adopting = False  # a restored layout belongs to a preset, for some other height
         self._large = MaximisedPanel(window, docks)
         self.sizes = PanelSizes(window, docks, specs, self._large)
         self._refitting = QTimer(self, singleShot=True, interval=0)
@@ -160,7 +163,7 @@ class PanelArrangement(QObject):
 
     @property
     def maximised(self) -> str:
-        """The panel that fills the window; '' where none does."""
+        """The maximised panel, or ''."""
         return self._large.name
 
     def maximise(self, name: str) -> None:
@@ -168,7 +171,7 @@ class PanelArrangement(QObject):
             self._large.enter(name)
 
     def restore(self) -> None:
-        """The layout that there was before a panel was maximised."""
+        """Restore the layout from before a panel was maximised."""
         name = self._large.name
         if name:
             with self._settled():
@@ -177,11 +180,11 @@ class PanelArrangement(QObject):
             self.arranged.emit()
 
     def is_open(self, name: str) -> bool:
-        """Whether the panel has a place in the layout, perhaps behind another tab."""
+        """Return whether the panel is open, possibly behind another tab."""
         return name in self._large.open if self._large.name else not self._docks[name].isHidden()
 
     def open(self, name: str) -> None:
-        """Bring a panel to the front, in a place of its own where it is closed."""
+        """Bring a panel to the front, and dock it first if it is closed."""
         if self._large.name != name:
             self.restore()
         closed = self._docks[name].isHidden()
@@ -193,19 +196,19 @@ class PanelArrangement(QObject):
 
     @property
     def preset(self) -> str:
-        """The layout that is shown by name; '' after the user has changed it."""
+        """The name of the current preset; '' once the user has changed the layout."""
         return self._preset if self._is_preset() else ""
 
     def stands_as(self, preset: str) -> bool:
         return self._preset == preset and self._is_preset()
 
     def comparing_changed(self) -> bool:
-        """Whether a comparison has opened or closed its panels since this was asked last."""
+        """Return whether a comparison was opened or closed since the last call."""
         before, self._told_comparing = self._told_comparing, self._comparing
         return before != self._comparing
 
     def arrange(self, preset: str = OVERVIEW) -> None:
-        """Arrange the panels as the preset says, at the size that the window has."""
+        """Arrange the panels in a preset, for the current size of the window."""
         self.restore()
         tree = preset_tree(PRESETS[preset], self._specs, self._wanted(preset), self._height())
         if tree is None:
@@ -223,7 +226,7 @@ class PanelArrangement(QObject):
         self.arranged.emit()
 
     def adopt(self, preset: str) -> bool:
-        """Take the layout that was restored for this preset; whether it is."""
+        """Treat the current layout as this preset; return False if there is no such preset."""
         if preset not in PRESETS:
             return False
         self._preset, self._adopting = preset, True
@@ -232,7 +235,7 @@ class PanelArrangement(QObject):
         return True
 
     def compare(self, on: bool) -> None:
-        """Open the panels that belong to a comparison; closed, the layout is as it was before."""
+        """Open the panels of a comparison, or close them and restore the layout before."""
         if on == self._comparing:
             return
         self.restore()
@@ -242,7 +245,7 @@ class PanelArrangement(QObject):
             for name, dock in self._docks.items():
                 dock.setVisible(self._specs[name].compares or not dock.isHidden())
             self.share_out()
-            if self._preset:  # again, once the rows that name A and B have taken their height
+            if self._preset:  # again, once the rows for A and B have taken their height
                 self._refitting.start()
         elif self._before is not None:
             state, self._preset, self._tree = self._before
@@ -253,7 +256,7 @@ class PanelArrangement(QObject):
                 dock.setVisible(not self._specs[name].compares and not dock.isHidden())
 
     def share_out(self) -> None:
-        """Give columns and panels their shares, as tabs where the window is low."""
+        """Resize columns and panels to their shares, tabbing panels in a low window."""
         self.sizes.activate()
         self._refit()
         if self._tree is not None:
@@ -261,21 +264,23 @@ class PanelArrangement(QObject):
         self.arranged.emit()
 
     def layout(self) -> dict[str, Any]:
-        """As `dock_layout.described` has it; that of before while a panel is maximised."""
+        """Return the layout as `describe_layout` does, ignoring a maximised panel."""
         return self._large.layout if self._large.name else described(self._window, self._docks)
 
     def put_layout(self, layout: Any, preset: str = "") -> bool:
-        """Arrange the panels so; False where that makes no sense, and nothing is changed.
+        """Restore a layout; return False and change nothing if it is invalid.
 
-        `preset`: that it was called when it was there before.
+        Args:
+            layout: A layout from `current_layout`, possibly from an untrusted file.
+            preset: The name of its preset, or ''.
         """
         self.restore()
-        done = arranged(self._window, self._docks, layout)
-        if done:
+        applied = arranged(self._window, self._docks, layout)
+        if applied:
             self._preset, self._tree = "", None
             self.adopt(preset)
             self.arranged.emit()
-        return done
+        return applied
 
     def resize(self, _event: object = None) -> None:
         if self._preset:
@@ -284,17 +289,19 @@ class PanelArrangement(QObject):
     # Inside
 
     def _wanted(self, preset: str) -> tuple[str, ...]:
-        """Panels that the preset is to show now."""
+        """Return the panels that the preset would show now."""
         specs = self._specs.items()
         known = {name for name, spec in specs if not spec.compares or self._comparing}
         if preset == OVERVIEW:
             return tuple(n for n, spec in specs if n in known and spec.opened)
         columns = PRESETS[preset].columns
-        named = {name for _, groups in columns for group in groups for name in group}
-        return tuple(n for n in self._specs if n in known and (n in named or self.is_open(n)))
+        preset_panels = {name for _, groups in columns for group in groups for name in group}
+        return tuple(
+            n for n in self._specs if n in known and (n in preset_panels or self.is_open(n))
+        )
 
     def _height(self) -> float:
-        """Of the room for docks."""
+        """Return the height available to docked panels, in pixels."""
         rects = [
             dock.geometry()
             for dock in self._docks.values()
@@ -307,17 +314,17 @@ class PanelArrangement(QObject):
     def _is_preset(self) -> bool:
         if not self._preset or self._tree is None:
             return False
-        now, specs = self.layout(), self._specs.items()
+        layout, specs = self.layout(), self._specs.items()
         wanted = {name for name, spec in specs if not spec.compares or self._comparing}
-        same = outline(now["tree"], self._specs) == outline(self._tree, wanted)
-        return same and not now["floating"]
+        same = outline(layout["tree"], self._specs) == outline(self._tree, wanted)
+        return same and not layout["floating"]
 
     def _refit(self) -> None:
-        """The same preset for the size that the window has now."""
+        """Arrange the same preset again if the window's new size asks for another tree."""
         if self._large.name or not self._preset:
             return
         wanted = self._wanted(self._preset)
-        if self._adopting and self._visible():  # only now it is known how the panels lie
+        if self._adopting and self._visible():  # the panels have their geometry only now
             self._adopting, preset = False, PRESETS[self._preset]
             self._tree = tree_like(self.layout()["tree"], preset, self._specs, wanted) or self._tree
         tree = preset_tree(PRESETS[self._preset], self._specs, wanted, self._height())
@@ -329,10 +336,10 @@ class PanelArrangement(QObject):
 
 
 class PanelDocks(QObject):
-    """Docks by panel id.
+    """The docks of all panels, by panel id.
 
-    `changed`: a panel was opened, closed, or went behind another tab. `arrangement`: how they
-    stand in the window.
+    `changed` is emitted when a panel is opened, closed, or hidden by another tab. `arrangement`
+    manages their layout.
     """
 
     changed = Signal()
@@ -384,17 +391,17 @@ class PanelDocks(QObject):
         self._docks[name] = dock
 
     def docks(self) -> tuple[PanelFrame, ...]:
-        """The docks themselves, for who watches where they go."""
+        """Return the dock widgets, for observers of their geometry."""
         return tuple(self._docks.values())
 
-    # Which panels are seen
+    # Visibility
 
     def visible(self) -> tuple[str, ...]:
-        """Panels that are visible: open and not behind another tab."""
+        """Return the panels that are open and not hidden by another tab."""
         return tuple(name for name in self.hosts if name in self._seen)
 
     def toggle(self, name: str) -> None:
-        """Close a panel that is seen, else bring it to the front."""
+        """Close a visible panel, or bring it to the front if it is hidden."""
         dock = self._docks[name]
         covered = dock.isFloating() and not dock.isActiveWindow()
         if name in self._seen and not covered and not self.arrangement.maximised:
@@ -407,28 +414,31 @@ class PanelDocks(QObject):
         self.choose(name)
 
     def front(self) -> str:
-        """The panel that a command means: the one last clicked or focused, else the first seen."""
-        seen = self.visible()
-        return self._front if self._front in seen else next(iter(seen), "")
+        """Return the panel that commands apply to.
+
+        This is the one last clicked or focused, or else the first visible one.
+        """
+        visible_names = self.visible()
+        return self._front if self._front in visible_names else next(iter(visible_names), "")
 
     def choose(self, name: str) -> None:
-        """Commands mean this panel from now on, and its title is marked."""
+        """Apply commands to this panel from now on, and mark its title."""
         self._front = name
         self._mark_front()
 
     def make_scene_views(self) -> None:
-        """Import what draws charts, which takes long, and make room for them in every panel."""
+        """Create the chart view of every panel; importing pyqtgraph for it is slow."""
         for host in self.hosts.values():
             _ = host.charts.view
 
     def go_to_step(self, step: int) -> bool:
-        """Show this step on the time axes of the panels in sight; False where there are none."""
+        """Show a step on all visible time axes; return False if there are none."""
         scenes = [self.hosts[name].charts.view for name in self.visible()]
-        found = [scene.steps.go_to(step, step, back=False) for scene in scenes]
-        return any(found)
+        results = [scene.steps.go_to(step, step, back=False) for scene in scenes]
+        return any(results)
 
     def toggle_maximised(self, name: str = "") -> None:
-        """Fill the window with this panel (the one in front), or go back to the layout before."""
+        """Maximise a panel (by default the front one), or restore the layout before."""
         name = name or self.front()
         if self.arrangement.maximised or not name:
             self.arrangement.restore()
@@ -448,14 +458,14 @@ class PanelDocks(QObject):
     # Inside
 
     def _raise_floating(self, _event: object = None) -> None:
-        """Floating panels are not lost behind the window when it comes to the front."""
+        """Keep floating panels above the window when it is activated."""
         for dock in self._docks.values():
             if dock.isFloating() and dock.isVisible():
                 dock.raise_()
 
     @contextmanager
     def _settled(self) -> Iterator[None]:
-        """Many panels come and go at once: that is told once, when it is over."""
+        """Emit `changed` only once for everything that happens in this context."""
         before = set(self._seen)
         self._settling = True
         try:
@@ -487,7 +497,7 @@ class PanelDocks(QObject):
             announce(self.hosts[name], f"{self._specs[name].title}: {words}", urgent=False)
 
     def _lives(self) -> bool:
-        """Not while the window is deleted: panels hide and lose the focus then, too."""
+        """Return False while the window is deleted, when panels also hide and lose focus."""
         return isValid(self.window) and all(map(isValid, self._titles.values()))
 
     def _mark_front(self) -> None:

@@ -1,4 +1,4 @@
-"""The frame of a docked or floating panel: its title with three buttons, and a border to grab."""
+"""The frame of a docked or floating panel: a title bar with three buttons, and a border."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.layouts import row
 
 _HEIGHT = 20
-_AWAY = 24  # pixels that a panel moves when it is floated, so that it is seen to float
+_AWAY = 24  # pixels that a panel moves when floated, to make the change visible
 
 
 class DockTitle(QFrame):
-    """Drags are left to the dock, which moves itself.
+    """The title bar of a dock; the accent colour marks the front panel.
 
-    `pressed`: anywhere on the title. The accent colour marks the panel in front. `fills`: whether
-    the panel may be maximised.
+    Drags are left to the dock, which moves itself. `pressed` is emitted for a mouse press anywhere
+    on the bar. `fills` says whether the panel can be maximised.
     """
 
     pressed = Signal()
-    maximised = Signal()  # the panel is to fill the window, or to go back
+    maximised = Signal()  # maximise the panel, or restore it
 
     def __init__(self, dock: QDockWidget, fills: bool = True) -> None:
         super().__init__(dock)
@@ -36,11 +36,11 @@ class DockTitle(QFrame):
         self._theme = LIGHT
         self._large = False
         self._name = name = ElidedLabel(title, role="heading")
-        self._maximise = self._button(f"Maximise {title}, or back (double click)")
+        self._maximise = self._button(f"Maximise or restore {title} (double-click)")
         self._maximise.clicked.connect(self.maximised)
         self._maximise.setHidden(not fills)
         self._fills = fills
-        self._float = self._button(f"Float {title}, or dock it again")
+        self._float = self._button(f"Float or dock {title}")
         self._float.clicked.connect(lambda: _toggle_floating(dock))
         self._close = self._button(f"Close {title}")
         self._close.clicked.connect(dock.close)
@@ -57,31 +57,31 @@ class DockTitle(QFrame):
         self.show_maximised(self._large)
 
     def mark(self, front: bool) -> None:
-        """Show whether commands mean this panel."""
+        """Highlight the title if commands apply to this panel."""
         if front != self.property("front"):
             self.setProperty("front", front)
-            for part in (self, self._name):  # the style sheet is read anew only when asked
+            for part in (self, self._name):  # re-evaluate the style sheet for the property
                 part.style().unpolish(part)
                 part.style().polish(part)
 
     def show_age(self, age: Age | None) -> None:
-        """Say of which step the picture is, where it is far behind the run; None: it is not."""
+        """Display the age of stale charts; None hides it."""
         self._age.setHidden(age is None)
         if age is not None:
-            self._age.say(age.words, "The run is further; the next reading ends this", age.short)
+            self._age.say(age.words, "Out of date until the next reading arrives", age.short)
 
     def show_maximised(self, large: bool) -> None:
-        """Show which way the button goes."""
+        """Set the button's icon to restore or maximise."""
         self._large = large
         name = "restore" if large else "maximise"
         self._maximise.setIcon(icon(name, self._theme, colour=self._theme.muted))
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         self.pressed.emit()
-        super().mousePressEvent(event)  # ignored, so that the dock takes it for a drag
+        super().mousePressEvent(event)  # ignored, so that the dock can start a drag
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
-        """Taken where it maximises: the dock would float."""
+        """Consume a double-click that maximises; QDockWidget would float the panel."""
         if not self._fills:
             super().mouseDoubleClickEvent(event)
         elif event.button() == Qt.MouseButton.LeftButton:
@@ -96,9 +96,9 @@ class DockTitle(QFrame):
 
 
 class PanelFrame(QDockWidget):
-    """A dock that has a border while it floats, and comes back where it was closed.
+    """A dock with a border while floating, which reopens where it was closed.
 
-    `closing`: it is about to be closed, and still has its place.
+    `closing` is emitted just before it is closed, while it is still laid out.
     """
 
     closing = Signal()
@@ -107,26 +107,26 @@ class PanelFrame(QDockWidget):
         super().__init__(title, window)
         self.window_ = window
         self._colours = LIGHT.muted, LIGHT.window
-        self._left_at: QRect | None = None  # where it floated when it was closed
+        self._left_at: QRect | None = None  # geometry when it was closed while floating
 
     def set_theme(self, theme: Theme) -> None:
         self._colours = mixed(theme.line, theme.muted, 0.5), theme.panel
         self.update()
 
     def come_to_front(self) -> None:
-        """Shown, in front of other tabs; a floating one in front of other windows."""
+        """Show and raise the dock above other tabs, or other windows if it floats."""
         self.show()
         self.raise_()
         if self.isFloating():
             self.activateWindow()
 
-    def float_at(self, place: QRect) -> None:
-        """Float there, as far as that is on the screen of the window."""
+    def float_at(self, rect: QRect) -> None:
+        """Float at this geometry, adjusted to fit the window's screen."""
         self.setFloating(True)
-        self.setGeometry(self._on_screen(place))
+        self.setGeometry(self._on_screen(rect))
 
     def event(self, event: QEvent) -> bool:
-        """While it floats, keys go no further up than here."""
+        """Handle button keys here while floating: no parent would receive them."""
         return (self.isFloating() and press_focused_button(event)) or super().event(event)
 
     def closeEvent(self, event: QCloseEvent) -> None:
@@ -134,7 +134,8 @@ class PanelFrame(QDockWidget):
         self.closing.emit()
         focused = QApplication.focusWidget()
         if focused is not None and self.isAncestorOf(focused):
-            self.window_.setFocus(Qt.FocusReason.OtherFocusReason)  # not whatever button is next
+            # Qt would focus the next button, whichever that is.
+            self.window_.setFocus(Qt.FocusReason.OtherFocusReason)
         super().closeEvent(event)
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -158,21 +159,21 @@ class PanelFrame(QDockWidget):
             painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
             painter.end()
 
-    def _on_screen(self, place: QRect) -> QRect:
-        """The place moved and shrunk until it lies on the screen of the window."""
+    def _on_screen(self, rect: QRect) -> QRect:
+        """Return the geometry moved and shrunk to fit the window's screen."""
         screen = self.window_.screen().availableGeometry()
-        place = QRect(place)
-        least = self.minimumSizeHint().boundedTo(screen.size())
-        place.setSize(place.size().expandedTo(least).boundedTo(screen.size()))
-        place.moveLeft(max(screen.left(), min(place.left(), screen.right() - place.width())))
-        place.moveTop(max(screen.top(), min(place.top(), screen.bottom() - place.height())))
-        return place
+        rect = QRect(rect)
+        smallest = self.minimumSizeHint().boundedTo(screen.size())
+        rect.setSize(rect.size().expandedTo(smallest).boundedTo(screen.size()))
+        rect.moveLeft(max(screen.left(), min(rect.left(), screen.right() - rect.width())))
+        rect.moveTop(max(screen.top(), min(rect.top(), screen.bottom() - rect.height())))
+        return rect
 
 
 def _toggle_floating(dock: QDockWidget) -> None:
-    """Float a little beside where it was docked, or dock it again."""
+    """Float the dock slightly offset from its docked position, or dock it again."""
     if isinstance(dock, PanelFrame) and not dock.isFloating():
-        place = QRect(dock.mapToGlobal(QPoint(0, 0)), dock.size())
-        dock.float_at(place.translated(_AWAY, _AWAY))
+        rect = QRect(dock.mapToGlobal(QPoint(0, 0)), dock.size())
+        dock.float_at(rect.translated(_AWAY, _AWAY))
     else:
         dock.setFloating(not dock.isFloating())

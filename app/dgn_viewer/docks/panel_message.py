@@ -1,4 +1,4 @@
-"""What a panel says of itself: the message where there is no picture, the line below a picture."""
+"""The text of a panel: the message shown instead of charts, and the footer below them."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from dgn_viewer.widgets.layouts import PlainLabel, column, push_button, row, scr
 
 State = Literal["waiting", "live", "paused", "unavailable", "reading", "stale", "past", "failed"]
 
-_BEGIN = "File, New run… (Ctrl+N) begins one."
-_AT_ONCE = 0.1  # seconds; shorter intervals of drawing are not worth a word
+_BEGIN = "Start one with File > New run… (Ctrl+N)."
+_AT_ONCE = 0.1  # seconds; shorter drawing intervals are not mentioned
 
 
 def is_pending(spec: PanelSpec, view: View) -> bool:
-    """No picture yet, but one is being made."""
+    """Return whether a first result is being computed."""
     return any(reading.pending for reading in readings_of(spec, view))
 
 
 def message(state: State, spec: PanelSpec, view: View, empty: Empty) -> tuple[str, str, str]:
-    """Heading, sentence, and what a button offers."""
+    """Return the heading, the sentence, and the label of the button ('' for no button)."""
     if state == "reading":
-        return "Reading", empty.reason, ""
+        return "In progress", empty.reason, ""
     if any(reading.cancelled for reading in readings_of(spec, view)):
-        return "No picture yet", empty.reason, "Go on"
+        return "No result yet", empty.reason, "Resume"
     if spec.compares and view.compared is None:
         return "Nothing to compare", empty.reason, ""
     faults = {r.facts["fault"] for r in readings_of(spec, view) if r.absent and "fault" in r.facts}
@@ -42,7 +42,7 @@ def message(state: State, spec: PanelSpec, view: View, empty: Empty) -> tuple[st
     if faults:
         if NOT_RECORDED in faults:
             return "Not recorded", empty.reason, ""
-        return "Out of memory" if MISFIT in faults else "No reading", empty.reason, ""
+        return "Out of memory" if MISFIT in faults else "Not computed", empty.reason, ""
     if spec.compares:
         return "Nothing to compare", empty.reason, ""
     if state == "unavailable":
@@ -55,7 +55,10 @@ def message(state: State, spec: PanelSpec, view: View, empty: Empty) -> tuple[st
 
 
 def footer(state: State, spec: PanelSpec, view: View, scene: Scene, every: float) -> str:
-    """Step, interval, what was left out, and note; `every`: seconds between two drawings."""
+    """Return the footer: state, step, drawing interval, omissions, and the scene's note.
+
+    `every` is the time between two drawings, in seconds.
+    """
     parts = {"paused": ["paused"], "past": ["looking back"]}.get(state, [])
     if view.run is not None and view.run.inspected:
         parts = ["not training", *filter(None, [reading_of(view.run)])]
@@ -70,28 +73,33 @@ def footer(state: State, spec: PanelSpec, view: View, scene: Scene, every: float
 
 
 def _pace(spec: PanelSpec, view: View, every: float) -> tuple[str, ...]:
-    """How often the picture is made anew, while it is: not of a run that stands, of a past step, of
-    a reading that is being refined (its bar says when) or that was given up."""
+    """Return the update interval while the charts update regularly, else nothing.
+
+    They do not when the run is stopped, at a past step, or for a reading that was cancelled or is
+    being refined, which has its own progress bar.
+    """
     readings = readings_of(spec, view)
-    held = any(reading.progress < 1.0 or reading.cancelled for reading in readings)
-    if held or not view.trains or view.paused or view.cursor is not None:
+    refining = any(reading.progress < 1.0 or reading.cancelled for reading in readings)
+    if refining or not view.trains or view.paused or view.cursor is not None:
         return ()
-    longest = max([*(one.interval for one in readings[:1]), every if every > _AT_ONCE else 0.0])
+    longest = max(
+        [*(item.interval for item in readings[:1]), every if every > _AT_ONCE else 0.0]
+    )
     return (f"every {duration(longest)}",) if longest > 0 else ()
 
 
 def _gaps(spec: PanelSpec, view: View, scene: Scene) -> tuple[str, ...]:
-    """Where the panel's traces are broken: it was closed, and nobody else asked for them."""
+    """Return the last gap in the traces, from steps at which no open panel requested them."""
     gaps = [gap for probe in spec.probes for gap in view.gaps.get(probe, ())]
     if not gaps or not any(chart.timed for chart in scene.charts):
         return ()
     start, end = gaps[-1]
-    more = ", nor some steps before" if len(gaps) > 1 else ""
+    more = ", and some earlier steps" if len(gaps) > 1 else ""
     return (f"not measured from step {start:,} to {end:,}{more}",)
 
 
 class PanelMessage(QWidget):
-    """A calm sentence in the middle of the panel; for a fault the traceback can be opened."""
+    """A message in the middle of a panel, with an expandable traceback for errors."""
 
     accepted = Signal()  # the button was pressed
 
@@ -104,7 +112,7 @@ class PanelMessage(QWidget):
             label.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._sentence.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._details = QPlainTextEdit()
-        self._details.setAccessibleName("Details of the fault")
+        self._details.setAccessibleName("Error details")
         self._details.setReadOnly(True)
         self._details.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
         self._details.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
@@ -115,17 +123,24 @@ class PanelMessage(QWidget):
         self._copy = push_button("Copy", self._copy_details, "small")
         self._offer = push_button("", self.accepted)
         buttons = row(0, self._offer, self._more, self._copy, 0)
-        words = QWidget()
+        content = QWidget()
         parts = (self._heading, self._sentence, buttons)
-        column(0, *parts, 0, into=words, margins=(16, 8, 16, 8), spacing=4)
-        page = scrolling(words)  # a low panel has no room for a long sentence
-        page.setAccessibleName("What the panel says")
+        column(0, *parts, 0, into=content, margins=(16, 8, 16, 8), spacing=4)
+        page = scrolling(content)  # a long sentence may not fit into a low panel
+        page.setAccessibleName("Panel message")
         page.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         column((page, 1), (self._details, 2), into=self)
         self.say("", "")
 
     def say(self, heading: str, sentence: str, details: str = "", offer: str = "") -> None:
-        """Show this; `details` (a traceback) stays closed until asked for, `offer` is a button."""
+        """Show a message.
+
+        Args:
+            heading: The heading.
+            sentence: The text below it.
+            details: A traceback, shown on demand.
+            offer: The label of a button; '' for none.
+        """
         self._offer.setText(offer)
         self._offer.setVisible(bool(offer))
         self._heading.setText(heading)

@@ -1,4 +1,4 @@
-"""Draws visible panels when their data changed, and requests only their probes from the engine."""
+"""Redraws visible panels when their data changes, and requests only their probes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from dgn_engine.views.history import History
 from dgn_engine.views.redraw_pace import SHORTEST, LookBackPace, RedrawPace
 from dgn_viewer.docks.panel_docks import PanelDocks
 
-LONGEST_WAIT = 60.0  # seconds until it looks again at what is due
-Revision = tuple[int, int, int]  # runs, what concerns all panels, one source
+LONGEST_WAIT = 60.0  # seconds; an upper bound of the time to the next check
+Revision = tuple[int, int, int]  # counts of runs, of changes for all panels, of one source
 
 
 class PanelScheduler(QObject):
-    """One panel a turn, a prompt one or else the one longest due; input is handled in between.
+    """A scheduler that draws one panel per turn and handles input between turns.
 
-    `drawn(step)`: a panel shows this step of the run.
+    Panels marked as prompt come first, then the one that has been due longest. `drawn(step)` is
+    emitted after a panel has drawn this step of the run.
     """
 
     drawn = Signal(int)
@@ -41,7 +42,7 @@ class PanelScheduler(QObject):
         clock: Callable[[], float] = time.monotonic,
         busy: Callable[[], float] = time.thread_time,
     ) -> None:
-        """`busy`: the processor time of this thread."""
+        """`busy()` returns the CPU time of this thread, in seconds."""
         super().__init__(docks)
         self._clock, self._busy = clock, busy
         self._history = history
@@ -50,13 +51,15 @@ class PanelScheduler(QObject):
         self._send = send
         self._pace = RedrawPace()
         self._back = LookBackPace()
-        self._drawn: dict[str, tuple[tuple[Revision, ...], Hashable]] = {}  # what each panel showed
-        self._owed: set[str] = set()  # panels whose next new reading follows a user's change
-        self._when: dict[str, float] = {}
-        self._painting: dict[str, float] = {}  # what painting had taken when it was last drawn
+        self._drawn: dict[
+            str, tuple[tuple[Revision, ...], Hashable]
+        ] = {}  # keys of the last drawings
+        self._owed: set[str] = set()  # panels whose next reading reflects a user's change
+        self._when: dict[str, float] = {}  # time of the last drawing
+        self._painting: dict[str, float] = {}  # total painting time at the last drawing
         self._watched: tuple[ProbeRequest, ...] | None = None
         self._asked = False
-        self._rearranged = False  # panels came or went since probes were asked for
+        self._rearranged = False  # visibility changed since probes were last requested
         self._timer = QTimer(self, singleShot=True, timerType=Qt.TimerType.PreciseTimer)
         self._timer.timeout.connect(self.take_turn)
         docks.changed.connect(self._look_elsewhere)
@@ -64,21 +67,21 @@ class PanelScheduler(QObject):
             host.choices_changed.connect(partial(self._chosen_in, name))
 
     def refresh(self) -> None:
-        """Something may have changed: draw what is due, and the rest when its interval is over."""
+        """Draw the panels that are due, and the others when their interval has elapsed."""
         if not self._asked:
             self._asked = True
             self._timer.start(0)
 
     @property
     def waits(self) -> int | None:
-        """Milliseconds from the last turn to the next; None where there is none."""
+        """Milliseconds between the last turn and the next; None if none is scheduled."""
         return self._timer.interval() if self._timer.isActive() else None
 
     def stop(self) -> None:
         self._timer.stop()
 
     def follow(self, watching: Watching | None) -> None:
-        """Draw at the engine's pace, and tell it what the window takes."""
+        """Adapt to the engine's pace, and report the window's own cost to it."""
         self._pace.follow(watching)
         settings = self._history.state.settings
         self._back.follow(watching, settings is not None and settings.pace > 0.0)
@@ -91,7 +94,7 @@ class PanelScheduler(QObject):
                 self._send(report)
 
     def stale(self) -> tuple[str, ...]:
-        """Panels in sight that do not show the newest data, the one to be drawn first in front."""
+        """Return the visible panels that do not show the newest data, in drawing order."""
         names = [name for name in self._docks.visible() if self._is_stale(name)]
         specs = self._specs
         return tuple(
@@ -99,11 +102,11 @@ class PanelScheduler(QObject):
         )
 
     def charge(self, seconds: float) -> None:
-        """Another thread took so many processor seconds for what is drawn here."""
+        """Add CPU time that another thread spent on drawing, in seconds."""
         self._pace.took_elsewhere(seconds)
 
     def look_back_in(self) -> float:
-        """Seconds until another step may be drawn that somebody looks back at; 0: at once."""
+        """Return the seconds until another past step may be drawn; 0 for immediately."""
         return self._back.wait(self._clock())
 
     def draw_now(self) -> None:
@@ -116,18 +119,20 @@ class PanelScheduler(QObject):
         self._watch()
 
     def _look_elsewhere(self) -> None:
-        """Ask for other probes once the panels stand: a layout that is put back hides all of them
-        for a moment, which is no gap in what is measured."""
+        """Request probes on the next turn.
+
+        Restoring a layout hides all panels for a moment, which must not interrupt their traces.
+        """
         self._rearranged = True
         self.refresh()
 
     def _chosen_in(self, name: str) -> None:
-        self._when.pop(name, None)  # a user's choice is drawn at once
+        self._when.pop(name, None)  # draw a user's choice immediately
         self._watch()
         self.refresh()
 
     def _due(self, name: str) -> float:
-        """When a panel may be drawn again; one never drawn has been due for ever."""
+        """Return the time at which a panel may be drawn again; 0 if it was never drawn."""
         if name not in self._when:
             return 0.0
         if self._is_urgent(name):
@@ -136,10 +141,12 @@ class PanelScheduler(QObject):
         return self._when[name] + (self._pace.spacing if paced else self._pace.every)
 
     def _is_urgent(self, name: str) -> bool:
-        """Whether it shows what a user has caused, or a reading that is as good as it gets: such
-        come when the budget has room for them."""
+        """Return whether a drawing is due to a user's change or to a final reading.
+
+        These do not wait for the regular interval: the engine has budgeted for them already.
+        """
         before, now = self._drawn[name][0], self._key(name)[0]
-        if [one[:2] for one in before] != [one[:2] for one in now]:
+        if [revision[:2] for revision in before] != [revision[:2] for revision in now]:
             return True
         if not self._specs[name].probes or before == now:
             return False
@@ -152,7 +159,7 @@ class PanelScheduler(QObject):
         return name in self._owed or not refining
 
     def take_turn(self) -> None:
-        """Draw the panel whose turn it is, where one is due, and wait for the next turn."""
+        """Draw the next panel that is due, if any, and schedule the next turn."""
         self._asked = False
         if self._rearranged:
             self._watch()
@@ -165,7 +172,7 @@ class PanelScheduler(QObject):
         if name is not None:
             self._draw(name)
             self._watch()
-            # What else is due comes after painting and the input that has arrived.
+            # Let Qt paint and handle input before the next panel.
             self._timer.start(0)
         else:
             wait = min(min(due.values()) - now, LONGEST_WAIT)
@@ -177,7 +184,7 @@ class PanelScheduler(QObject):
         painting = host.charts.painting()
         painted = painting - self._painting.get(name, painting)
         before = self._drawn.get(name)
-        key = self._drawn[name] = self._key(name)  # first: one that fails is not drawn in a circle
+        key = self._drawn[name] = self._key(name)  # before drawing, so that a failure does not loop
         self._owe(name, before[0] if before is not None else (), key[0])
         self._when[name] = now
         self._painting[name] = painting
@@ -187,12 +194,12 @@ class PanelScheduler(QObject):
         cost = self._busy() - began + painted
         if self._history.past is None:
             self._pace.drawn(cost)
-        else:  # no reading has caused it
+        else:  # not caused by a reading
             self._back.drew(cost, self._clock())
 
     def _owe(self, name: str, before: tuple[Revision, ...], now: tuple[Revision, ...]) -> None:
-        """After a change that concerns all panels the reading that follows it is shown at once."""
-        if [one[:2] for one in before] != [one[:2] for one in now]:
+        """After a change that affects all panels, mark the next reading as urgent."""
+        if [revision[:2] for revision in before] != [revision[:2] for revision in now]:
             self._owed.add(name)
         else:
             self._owed.discard(name)

@@ -1,4 +1,4 @@
-"""Two numbers for a range, in a small frame over the window; nothing waits for it."""
+"""A small non-modal popup for entering a range."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FIELD = 84  # pixels wide
 
 
 class RangePopup(QFrame):
-    """Enter or 'Apply' takes a range that makes sense, Escape puts the frame away."""
+    """A popup with two fields; Enter or 'Apply' accepts a valid range, Escape closes it."""
 
     def __init__(
         self, title: str, reach: Range, log: bool, take: Callable[[Range], object], over: QWidget
@@ -46,7 +46,7 @@ class RangePopup(QFrame):
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
 
     def open(self, place: QPoint) -> None:
-        """Show it near a place of the screen, inside the window."""
+        """Show the popup near a screen position, inside the window."""
         self._fit()
         over = self._over
         self.move(over.mapFromGlobal(place))
@@ -66,7 +66,7 @@ class RangePopup(QFrame):
         self._take(reach)
 
     def event(self, event: QEvent) -> bool:
-        """Keep keys that are typed here from acting on the window."""
+        """Keep typed keys from triggering shortcuts of the window."""
         if event.type() == QEvent.Type.ShortcutOverride:
             event.accept()
             return True
@@ -85,7 +85,7 @@ class RangePopup(QFrame):
             self._keep_inside()
 
     def _keep_inside(self) -> None:
-        """Move it as far as it would leave the window."""
+        """Move the popup back inside the window."""
         most = self._over.width() - self.width(), self._over.height() - self.height()
         self.move(max(min(self.x(), most[0]), 0), max(min(self.y(), most[1]), 0))
 

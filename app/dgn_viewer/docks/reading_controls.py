@@ -1,4 +1,4 @@
-"""What a panel offers for its readings: how far a better one is, Cancel, and the probe examples."""
+"""A panel's controls for its readings: progress, Cancel and Resume, number of probe examples."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from dgn_viewer.style.stylesheet import icon, plain_tip
 from dgn_viewer.widgets.elided_box import ElidedBox
 from dgn_viewer.widgets.layouts import PlainLabel, push_button, row
 
-_FEWEST, _MOST = 8, 4096  # probe examples that are offered
-_ROOM = 1 << 28  # … as long as they have fewer gates, of four bytes each, than this
-_SIDE = 16  # pixels of the small button
+_FEWEST, _MOST = 8, 4096  # range of the offered numbers of probe examples
+_ROOM = 1 << 28  # upper bound of their gates in total, at 4 bytes each
+_SIDE = 16  # pixels; size of the small button
 
 
 class RefinementBar(QWidget):
-    """A thin bar with the time left and ✕, while a better reading is being made; then nothing, or
-    'Go on' where that was cancelled.
+    """A thin progress bar with the time left and ✕ while a reading is being refined.
+
+    Hidden otherwise, except for the button 'Resume' after a cancellation.
     """
 
     cancelled = Signal()
@@ -37,26 +38,26 @@ class RefinementBar(QWidget):
         self._bar.setTextVisible(False)
         self._bar.setRange(0, 1000)
         self._bar.setFixedWidth(48)
-        self._bar.setAccessibleName(f"Progress of the reading ({spec.title})")
+        self._bar.setAccessibleName(f"Progress ({spec.title})")
         self._left = PlainLabel(role="small")
         self._cancel = QToolButton()
         self._cancel.setObjectName("cancel_reading")
-        self._cancel.setToolTip("Cancel: the picture stays as it is")
-        self._cancel.setAccessibleName(f"Cancel the reading ({spec.title})")
+        self._cancel.setToolTip("Cancel and keep this estimate")
+        self._cancel.setAccessibleName(f"Cancel computation ({spec.title})")
         self._cancel.setAutoRaise(True)
         self._cancel.setFixedSize(_SIDE, _SIDE)
         self._cancel.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self._cancel.clicked.connect(self.cancelled)
-        self._resume = push_button("Go on", self.resumed, "small")
+        self._resume = push_button("Resume", self.resumed, "small")
         self._resume.setObjectName("resume_reading")
-        self._resume.setToolTip("Read on, up to the exact kernel of all probe examples")
-        self._resume.setAccessibleName(f"Go on with the reading ({spec.title})")
+        self._resume.setToolTip("Continue to the exact kernel of all probe examples")
+        self._resume.setAccessibleName(f"Resume computation ({spec.title})")
         row(self._left, self._bar, self._cancel, self._resume, into=self, spacing=4)
         self._under_way = (self._left, self._bar, self._cancel)
         self.show_view(View(), False)
 
     def show_view(self, view: View, picture: bool) -> None:
-        """`picture`: else the panel's message has the button to go on."""
+        """Update the bar; `picture` is False if the panel's message offers to resume."""
         ours, theirs = readings_of(self._spec, view), compared_readings(self._spec, view)
         busy = _slowest(ours) or _slowest(theirs)
         cancelled = any(reading.cancelled for reading in (*ours, *theirs))
@@ -67,17 +68,18 @@ class RefinementBar(QWidget):
         self._resume.setVisible(busy is None and picture and cancelled)
         self.setVisible(busy is not None or not self._resume.isHidden())
         if focused and button is not None and not button.isVisible():
-            self.window().setFocus(Qt.FocusReason.OtherFocusReason)  # not whatever button is next
+            # Qt would focus the next button, whichever that is.
+            self.window().setFocus(Qt.FocusReason.OtherFocusReason)
         if busy is not None:
             whose = "" if _slowest(ours) else "B: "
             left = f"{time_left(busy.left)} left" if busy.left > 0.0 else ""
             self._left.setText(whose + left)
             self._bar.setValue(round(1000 * busy.progress))
-            done = f"{percent(busy.progress, 0)} of a better reading is done"
+            done = f"{percent(busy.progress, 0)} of the next estimate computed"
             self._bar.setToolTip(plain_tip(done))
 
     def words(self) -> str:
-        """What it says of the time that is left."""
+        """Return the displayed time left, or ''."""
         return "" if self._left.isHidden() else self._left.text()
 
     def set_theme(self, theme: Theme) -> None:
@@ -85,19 +87,19 @@ class RefinementBar(QWidget):
 
 
 def _slowest(readings: tuple[Reading, ...]) -> Reading | None:
-    """Of those that are under way the one that takes longest; None where none is."""
+    """Return the reading in progress with the most time left; None if there is none."""
     under_way = [reading for reading in readings if reading.progress < 1.0]
     return max(under_way, key=lambda reading: (reading.left, -reading.progress), default=None)
 
 
 class ProbeExamplesDial(ElidedBox):
-    """'64 examples': how many probe examples the kernel panels of this run share."""
+    """A combo box for the number of probe examples, shared by all kernel panels of the run."""
 
-    LEAST = 64  # its number alone
+    LEAST = 64  # pixels; enough for the number alone
     chosen = Signal(int)
 
     def __init__(self, spec: PanelSpec) -> None:
-        super().__init__("Probe examples, shared by all panels; fewer are quicker")
+        super().__init__("Probe examples, shared by all panels; fewer is faster")
         self.setObjectName("probe_examples")
         self.setAccessibleName(f"{spec.title}: number of probe examples")
         self.setMaxVisibleItems(16)
@@ -106,13 +108,13 @@ class ProbeExamplesDial(ElidedBox):
         self.activated.connect(lambda _: self.chosen.emit(int(self.currentData())))
 
     def shown_text(self) -> str:
-        """The number alone where there is no room for more: no part of it is cut."""
+        """Return the text, or the number alone if that does not fit: a number is never cut."""
         whole = self.currentText()
-        room = super().shown_text() == whole
-        return whole if room else whole.partition(" ")[0]
+        fits = super().shown_text() == whole
+        return whole if fits else whole.partition(" ")[0]
 
     def show_view(self, view: View) -> None:
-        """Offer what the data has; an open list is left in peace."""
+        """Update the offered numbers to the run's data, except while the list is open."""
         now = view.probe_examples
         self.setVisible(self._offered and now > 0)
         if self.view().isVisible() or view.run is None or not now:
@@ -120,7 +122,7 @@ class ProbeExamplesDial(ElidedBox):
         gates = sum(math.prod(layer.shape) for layer in view.run.layers)
         room = _ROOM // max(gates, 1)
         wanted = offered_examples(now, min(view.run.train_examples, room))
-        if wanted != tuple(self.itemData(place) for place in range(self.count())):
+        if wanted != tuple(self.itemData(index) for index in range(self.count())):
             self.clear()
             for count in wanted:
                 self.addItem(with_chosen_numbers(f"{count:,} examples"), count)
@@ -128,7 +130,7 @@ class ProbeExamplesDial(ElidedBox):
 
 
 def offered_examples(now: int, there_are: int) -> tuple[int, ...]:
-    """8, 16, 32, … up to as many as there are, and the number that is in force."""
+    """Return 8, 16, 32, … up to the available number of examples, and the current number."""
     most = min(_MOST, max(there_are, _FEWEST))
-    doubled = {_FEWEST << place for place in range(20) if _FEWEST << place <= most}
+    doubled = {_FEWEST << power for power in range(20) if _FEWEST << power <= most}
     return tuple(sorted(doubled | {now}))

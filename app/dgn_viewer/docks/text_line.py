@@ -1,4 +1,4 @@
-"""One line of text with mathematics that gives way where the window is narrow."""
+"""Single lines of text with mathematics, shortened in a narrow window."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dgn_viewer.plots.rich_text import TextStyle
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 
 _GAP = 16.0
-_MORE = "…"  # facts that there is no room for: its tip has them
+_MORE = "…"  # stands for facts that do not fit; they are in its tooltip
 
 
 class TextLine(QWidget):
-    """A muted line, cut with an ellipsis; the whole of it is its tooltip."""
+    """A muted line, elided to fit; the tooltip has the full text."""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -54,7 +54,7 @@ class TextLine(QWidget):
 
 
 class FactsLine(QWidget):
-    """Names and values in a row; as many as there is room for, the first ones first."""
+    """A row of names and values, truncated to the facts that fit."""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -71,7 +71,7 @@ class FactsLine(QWidget):
             self.update()
 
     def set_dimmed(self, dimmed: bool) -> None:
-        """Write the values pale: they are of an earlier step."""
+        """Draw the facts dimmed, for values from an earlier step."""
         if dimmed != self._dimmed:
             self._dimmed = dimmed
             self.update()
@@ -88,21 +88,21 @@ class FactsLine(QWidget):
         painter = QPainter(self)
         painter.setOpacity(DIMMED if self._dimmed else 1.0)
         base = (self.height() - values.height) / 2 + values.ascent
-        places = self._places()
-        for fact, left, _ in places:
-            name = QPointF(left, base)
-            names.paint(painter, name, fact.name, QColor(self._theme.muted))
-            value = QPointF(left + names.width(fact.name) + 5, base)
-            values.paint(painter, value, fact.value, QColor(self._theme.text))
-        more = places[-1][2] + _GAP / 2 if places else 0.0
-        if self.rest() and more + names.width(_MORE) <= self.width():
-            names.paint(painter, QPointF(more, base), _MORE, QColor(self._theme.muted))
+        positions = self._places()
+        for fact, left, _ in positions:
+            name_position = QPointF(left, base)
+            names.paint(painter, name_position, fact.name, QColor(self._theme.muted))
+            value_position = QPointF(left + names.width(fact.name) + 5, base)
+            values.paint(painter, value_position, fact.value, QColor(self._theme.text))
+        ellipsis_x = positions[-1][2] + _GAP / 2 if positions else 0.0
+        if self.rest() and ellipsis_x + names.width(_MORE) <= self.width():
+            names.paint(painter, QPointF(ellipsis_x, base), _MORE, QColor(self._theme.muted))
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
             x = event.pos().x()
-            under = [fact for fact, left, right in self._places() if left <= x <= right]
-            QToolTip.showText(event.globalPos(), under[0].about if under else self.rest(), self)
+            hovered = [fact for fact, left, right in self._places() if left <= x <= right]
+            QToolTip.showText(event.globalPos(), hovered[0].about if hovered else self.rest(), self)
             return True
         return super().event(event)
 
@@ -110,7 +110,7 @@ class FactsLine(QWidget):
         return tuple(fact.name for fact, _, _ in self._places())
 
     def rest(self) -> str:
-        """The facts that there is no room for, as rich text; '' where all are shown."""
+        """Return the facts that do not fit, as rich text; '' if all are shown."""
         hidden = self._facts[len(self._places()) :]
         return "<br>".join(f"{html(fact.name)} <b>{html(fact.value)}</b>" for fact in hidden)
 
@@ -121,11 +121,11 @@ class FactsLine(QWidget):
     def _places(self) -> list[tuple[Fact, float, float]]:
         names, values = self._types()
         left = 0.0
-        places = []
+        positions = []
         for fact in self._facts:
             right = left + names.width(fact.name) + 5 + values.width(fact.value)
             if right > self.width():
                 break
-            places.append((fact, left, right))
+            positions.append((fact, left, right))
             left = right + _GAP
-        return places
+        return positions

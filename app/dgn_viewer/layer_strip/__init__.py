@@ -1,1 +1,1 @@
-"""The layers strip: gate layers over value layers, dragged into another order."""
+"""The layers strip: gate layers above value layers, reordered by dragging."""

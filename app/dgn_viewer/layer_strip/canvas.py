@@ -1,4 +1,4 @@
-"""The picture in the layers strip: two networks, the links between them, and chips to drag."""
+"""The canvas of the layers strip: two networks, the links between them, and draggable chips."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ from dgn_viewer.layer_strip.painting import (
 )
 from dgn_viewer.style.stylesheet import font, icon
 
-_REASON_MS = 4000  # how long a reason is shown after a key was refused
+_REASON_MS = 4000  # display time of the reason after a refused key
 
 
 class StripCanvas(QWidget):
-    """Shows a `StripState`; emits `wanted` with the order that the user chose."""
+    """A canvas that shows a `StripState` and emits `wanted` with the order the user chooses."""
 
     wanted = Signal(object)  # Order
-    turned = Signal(int, int)  # a feature layer, by this many units
+    turned = Signal(int, int)  # feature layer, rotation in units
     menu_wanted = Signal(int, QPoint)
-    homed = Signal()  # everything back to its place
+    homed = Signal()  # reset order and rotations
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = LIGHT
         self._state = StripState()
-        self._pending: Order | None = None  # asked for, not yet answered
+        self._pending: Order | None = None  # requested, not yet confirmed by the engine
         self._chips: list[GateChip] = []
-        self._held: int | None = None  # the column whose chip is being dragged
-        self._over: int | None = None  # the column under it
+        self._held: int | None = None  # column of the chip being dragged
+        self._over: int | None = None  # column below that chip
         self._reason: tuple[int, str] | None = None
-        self._lit: int | None = None  # the column of the layer that the panels outline
+        self._lit: int | None = None  # column of the layer outlined in the panels
         self._forget = QTimer(self, singleShot=True, interval=_REASON_MS)
         self._forget.timeout.connect(self._clear_reason)
         self.setFixedHeight(HEIGHT)
         self._brushes = self._make_brushes()
 
-    # what is shown
+    # Contents
 
     def show_state(self, state: StripState) -> None:
-        """Show this state; a drag in progress goes on where it still makes sense."""
+        """Show a state; a drag in progress continues if it is still possible."""
         if len(state.layers) != len(self._state.layers):
             self._make_chips(len(state.layers))
         self._state = state
@@ -65,13 +65,13 @@ class StripCanvas(QWidget):
         self._refresh()
 
     def light(self, selection: Selection) -> None:
-        """Outline the layer that is under the cursor or pinned in a panel."""
+        """Outline the layer that is hovered or pinned in a panel."""
         if (lit := selection.one("layer")) != self._lit:
             self._lit = lit
             self.update()
 
     def answered(self) -> None:
-        """Forget the pending order: the engine has answered."""
+        """Forget the pending order, once the engine has answered."""
         self._pending = None
         self._refresh()
 
@@ -86,7 +86,7 @@ class StripCanvas(QWidget):
 
     @property
     def shown_order(self) -> Order:
-        """The order in the picture: the engine's, the pending one, or a preview."""
+        """The displayed order: the preview of a drag, the pending one, or the engine's."""
         order = self._pending or self._state.order
         if self._held is not None and self._over not in (None, self._held) and not self._reason:
             assert self._over is not None
@@ -95,17 +95,17 @@ class StripCanvas(QWidget):
 
     @property
     def reason(self) -> str:
-        """Why the dragged chip, or the last key, changes nothing; empty where it can."""
+        """The reason why the current drag or the last key has no effect, or ''."""
         return self._reason[1] if self._reason else ""
 
     def place_of(self, column: int) -> QPointF:
-        """The centre of the gate slot of a value layer, in this widget."""
+        """Return the centre of a value layer's gate slot, in widget coordinates."""
         return self._grid().chip(column).center()
 
     def sizeHint(self) -> QSize:
         return QSize(640, HEIGHT)
 
-    # dragging
+    # Dragging
 
     def _grab(self, feature: int) -> None:
         self._held = self.shown_order.index(feature)
@@ -129,9 +129,9 @@ class StripCanvas(QWidget):
     def _drop(self, feature: int, centre: QPointF) -> None:
         if self._held is not None:
             self._drag(feature, centre)
-            order, before = self.shown_order, self._pending or self._state.order
+            order, previous = self.shown_order, self._pending or self._state.order
             self._let_go()
-            if order != before:
+            if order != previous:
                 self._ask(order)
         self._refresh()
 
@@ -139,7 +139,7 @@ class StripCanvas(QWidget):
         self._held = self._over = self._reason = None
         self._refresh()
 
-    # the keyboard
+    # Keyboard
 
     def _move(self, feature: int, places: int) -> None:
         order = self._pending or self._state.order
@@ -179,7 +179,7 @@ class StripCanvas(QWidget):
         self._reason = None
         self.update()
 
-    # building and painting
+    # Building and painting
 
     def _make_chips(self, count: int) -> None:
         self._let_go()
@@ -274,8 +274,8 @@ class StripCanvas(QWidget):
             end = QPointF(box.center().x(), box.top())
             if end.y() < grid.node(feature).bottom():
                 end = QPointF(box.center().x(), box.center().y())
-            settled = self._pending or self._state.order
-            pending = settled.index(feature) != self._state.order.index(feature)
+            requested_order = self._pending or self._state.order
+            pending = requested_order.index(feature) != self._state.order.index(feature)
             paint_link(painter, grid.node(feature), end, colour, pending, chip.dragging)
 
     def _grid(self) -> StripGrid:

@@ -1,4 +1,4 @@
-"""A gate layer as a chip that is dragged, or moved with the keyboard, to another value layer."""
+"""A gate layer as a chip that mouse or keyboard move to another value layer."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_engine.text.printable import printable
 from dgn_viewer.style.stylesheet import font, mixed, tip
 
-RING = 2  # pixels around the chip that the focus ring takes
+RING = 2  # pixels; width of the focus ring around the chip
 
 
 @dataclass(frozen=True)
 class ChipContent:
-    """What a chip shows. `wired` is off where the network makes its own gates, `movable` also where
-    they cannot be moved now."""
+    """The content of a chip.
+
+    `wired` is False if the network computes its own gates; `movable` is False then, too, and
+    whenever the gates cannot be moved.
+    """
 
     name: str  # 'G3'
     colour: str
@@ -41,17 +44,17 @@ class ChipContent:
 
 
 class GateChip(QWidget):
-    """One chip. It only reports what the user does; the canvas decides what it means."""
+    """A chip that reports the user's actions; the canvas decides on their effect."""
 
     grabbed = Signal(int)
     dragged = Signal(int, QPointF)  # the chip's new centre, in the parent
     released = Signal(int, QPointF)
     cancelled = Signal(int)
-    moved = Signal(int, int)  # by this many places (keyboard)
-    walked = Signal(int, int)  # the focus, by this many places
+    moved = Signal(int, int)  # feature layer, number of columns (keyboard)
+    walked = Signal(int, int)  # feature layer, number of columns for the keyboard focus
     homed = Signal()
-    turned = Signal(int, int)  # by this many units (wheel, keyboard)
-    menu_wanted = Signal(int, QPoint)  # where, on the screen
+    turned = Signal(int, int)  # feature layer, number of units (wheel, keyboard)
+    menu_wanted = Signal(int, QPoint)  # feature layer, screen position
 
     def __init__(self, feature: int, parent: QWidget) -> None:
         super().__init__(parent)
@@ -90,9 +93,9 @@ class GateChip(QWidget):
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         if self._pressed_at is None:
             return
-        way = event.position() - self._pressed_at
+        distance = event.position() - self._pressed_at
         if not self._dragging:
-            if way.manhattanLength() < QApplication.startDragDistance():
+            if distance.manhattanLength() < QApplication.startDragDistance():
                 return
             self._dragging = True
             self.setCursor(Qt.CursorShape.ClosedHandCursor)
@@ -105,7 +108,7 @@ class GateChip(QWidget):
             self._finish(self._centre_wanted(event))
 
     def event(self, event: QEvent) -> bool:
-        """Arrows are the chip's, before shortcuts of the window (Alt+→ is 'Step after')."""
+        """Claim the arrow keys before the window's shortcuts (Alt+→ is 'Step after')."""
         arrows = (Qt.Key.Key_Left, Qt.Key.Key_Right, Qt.Key.Key_Up, Qt.Key.Key_Down)
         if (
             event.type() == QEvent.Type.ShortcutOverride
@@ -118,11 +121,15 @@ class GateChip(QWidget):
         return super().event(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Arrows walk, with Ctrl or Alt they move the chip or turn its gates; Home resets."""
+        """Handle the keyboard.
+
+        Arrows move the focus, or with Ctrl or Alt move the chip (left, right) and rotate its gates
+        (up, down). Home resets all chips.
+        """
         key = event.key()
-        ways = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}
+        offsets = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}
         turns = {Qt.Key.Key_Up: 1, Qt.Key.Key_Down: -1}
-        held = event.modifiers() & (
+        modified = event.modifiers() & (
             Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.AltModifier
         )
         if not self._content.movable:
@@ -131,28 +138,28 @@ class GateChip(QWidget):
             self._finish(None)
         elif key == Qt.Key.Key_Home:
             self.homed.emit()
-        elif key in turns and held and not self._dragging:
+        elif key in turns and modified and not self._dragging:
             self.turned.emit(self.feature, turns[Qt.Key(key)])
-        elif key in ways and held:
-            self.moved.emit(self.feature, ways[Qt.Key(key)])
-        elif key in ways:
-            self.walked.emit(self.feature, ways[Qt.Key(key)])
+        elif key in offsets and modified:
+            self.moved.emit(self.feature, offsets[Qt.Key(key)])
+        elif key in offsets:
+            self.walked.emit(self.feature, offsets[Qt.Key(key)])
         else:
             super().keyPressEvent(event)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
-        """With Ctrl it turns the gates, with Shift too by ten units; else the strip scrolls."""
+        """Rotate the gates with Ctrl, by ten units with Ctrl+Shift; otherwise scroll the strip."""
         steps = 1 if event.angleDelta().y() > 0 else -1
-        held = event.modifiers()
-        mine = self._content.movable and not self._dragging
-        if not (mine and held & Qt.KeyboardModifier.ControlModifier):
+        modifiers = event.modifiers()
+        rotatable = self._content.movable and not self._dragging
+        if not (rotatable and modifiers & Qt.KeyboardModifier.ControlModifier):
             event.ignore()
         elif event.angleDelta().y():
-            far = bool(held & Qt.KeyboardModifier.ShiftModifier)
-            self.turned.emit(self.feature, steps * (10 if far else 1))
+            fast = bool(modifiers & Qt.KeyboardModifier.ShiftModifier)
+            self.turned.emit(self.feature, steps * (10 if fast else 1))
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        """The turn of the gates, by the mouse or the menu key."""
+        """Request the rotation menu, by right click or menu key."""
         if self._content.movable and not self._dragging:
             self.menu_wanted.emit(self.feature, self.mapToGlobal(self.rect().bottomLeft()))
 
@@ -160,7 +167,7 @@ class GateChip(QWidget):
         self.update()
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
-        """A chip that loses the focus in mid-drag (a switch of windows) is let go."""
+        """Cancel a drag when the focus is lost, for example to another window."""
         self._finish(None)
         self.update()
 
@@ -199,13 +206,13 @@ class GateChip(QWidget):
             painter.drawText(room, Qt.AlignmentFlag.AlignCenter, name)
             return
         painter.drawText(room, left, name)
-        used = painter.fontMetrics().horizontalAdvance(name) + 8
+        text_width = painter.fontMetrics().horizontalAdvance(name) + 8
         if content.note:
             painter.setFont(font(self, 12))
             metrics = painter.fontMetrics()
-            rest = room.adjusted(used, 0, 0, 0)
+            rest = room.adjusted(text_width, 0, 0, 0)
             tight = metrics.horizontalAdvance(content.note) > rest.width()
-            if tight and rest.width() < 72:  # the name matters more than the grip
+            if tight and rest.width() < 72:  # the note is more useful than the grip
                 rest.adjust(0, 0, 12, 0)
             end = Qt.TextElideMode.ElideRight
             painter.drawText(rest, left, metrics.elidedText(content.note, end, int(rest.width())))
@@ -215,11 +222,11 @@ class GateChip(QWidget):
             self._paint_grip(painter, box)
 
     def _name_that_fits(self, painter: QPainter, width: float) -> str:
-        """'G2 ↻3', or only the sign of a turn where its size does not fit."""
+        """Return 'G2 ↻3', or 'G2 ↻' if the amount does not fit."""
         content = self._content
-        whole = f"{content.name} {content.turn}".rstrip()
-        if painter.fontMetrics().horizontalAdvance(whole) <= width - 4:
-            return whole
+        full_name = f"{content.name} {content.turn}".rstrip()
+        if painter.fontMetrics().horizontalAdvance(full_name) <= width - 4:
+            return full_name
         return f"{content.name}{content.turn[:1]}"
 
     def _paint_grip(self, painter: QPainter, box: QRectF) -> None:
@@ -227,8 +234,8 @@ class GateChip(QWidget):
         painter.setBrush(QColor(self._theme.muted))
         for column in (0, 1):
             for row in (-1, 0, 1):
-                at = QPointF(box.right() - 10 + 4 * column, box.center().y() + 4 * row)
-                painter.drawEllipse(at, 0.9, 0.9)
+                point = QPointF(box.right() - 10 + 4 * column, box.center().y() + 4 * row)
+                painter.drawEllipse(point, 0.9, 0.9)
 
     def _centre_wanted(self, event: QMouseEvent) -> QPointF:
         assert self._pressed_at is not None
@@ -236,7 +243,7 @@ class GateChip(QWidget):
         return QPointF(self.geometry().center()) + shift
 
     def _finish(self, at: QPointF | None) -> None:
-        """End a press: `released` where there was a drag and it ends somewhere."""
+        """End a press; a drag is released at `at`, or cancelled if that is None."""
         was_dragging, self._dragging, self._pressed_at = self._dragging, False, None
         if not was_dragging:
             return
@@ -248,5 +255,5 @@ class GateChip(QWidget):
 
 
 def chip_fill(theme: Theme, colour: str) -> str:
-    """The fill of a chip: a tint on which its text stays readable."""
+    """Return the fill colour of a chip, a tint light enough for readable text."""
     return mixed(theme.panel, colour, 0.14)

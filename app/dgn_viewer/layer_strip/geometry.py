@@ -1,4 +1,4 @@
-"""Positions in the layers strip: columns by layer, rows for feature, gates and value."""
+"""Geometry of the layers strip: a column per layer, rows for features, gates and values."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass
 from PySide6.QtCore import QPointF, QRectF
 
 HEIGHT = 98
-LABELS = 76  # width of the row names
-TERMINAL = 56  # width of 'x' and of 'ŷ'
+LABELS = 76  # pixels; width of the row names
+TERMINAL = 56  # pixels; width of 'x' and of 'ŷ'
 LEAST_PITCH = 40
 _WIDEST_BOX = 176
 
 
 @dataclass(frozen=True)
 class StripGrid:
-    """Positions for `count` layers in a canvas of this width, in pixels."""
+    """The positions of `count` layers in a canvas of this width, in pixels."""
 
     count: int
     width: float
 
     @property
     def pitch(self) -> float:
-        """From one column to the next."""
+        """The distance between the centres of neighbouring columns."""
         room = self.width - LABELS - 2 * TERMINAL
         return max(room / max(self.count, 1), LEAST_PITCH)
 
@@ -44,11 +44,11 @@ class StripGrid:
         return QRectF(self.middle(column) - self.box_width / 2, 69, self.box_width, 24)
 
     def slot(self, column: int) -> QRectF:
-        """Gate and value layer together: where a chip may be dropped."""
+        """Return the drop area of a column: its gate and its value layer."""
         return self.chip(column).united(self.value(column)).adjusted(-4, -4, 4, 4)
 
     def column_at(self, point: QPointF) -> int | None:
-        """The column whose slot a chip's centre is over, with a margin above and below."""
+        """Return the column that contains a chip's centre, with a margin above and below."""
         for column in range(self.count):
             area = QRectF(self.middle(column) - self.pitch / 2, 26, self.pitch, HEIGHT - 26)
             if area.contains(point):
@@ -60,5 +60,5 @@ class StripGrid:
 
     @property
     def least_width(self) -> float:
-        """What the canvas needs before it scrolls."""
+        """The width below which the canvas scrolls."""
         return LABELS + 2 * TERMINAL + self.count * LEAST_PITCH

@@ -1,4 +1,4 @@
-"""The drawing of the layers strip: rows, arrows, links, slots; pure painting, no state."""
+"""Stateless painting of the layers strip: rows, arrows, links, slots."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dgn_viewer.layer_strip.geometry import LABELS, TERMINAL, StripGrid
 from dgn_viewer.style.stylesheet import mixed
 
 _CENTRE = Qt.AlignmentFlag.AlignCenter
-# Parts of matplotlib's 'plasma' that keep 3:1 against the panel.
+# The part of matplotlib's 'plasma' with a contrast of at least 3:1 against the panel.
 _STOPS = {
     "light": ("#0D0887", "#5601A4", "#900DA4", "#BF3984", "#DD5E66"),
     "dark": ("#C5407E", "#DE6164", "#F1844B", "#FCAA36", "#F0F921"),
@@ -23,16 +23,16 @@ _STOPS = {
 
 
 def gate_colour(theme: Theme, index: int, count: int) -> str:
-    """The colour of gate layer `index` of `count`, the same wherever it is wired to."""
+    """Return the colour of gate layer `index` of `count`, independent of its wiring."""
     stops = _STOPS[theme.name]
-    place = index / max(count - 1, 1) * (len(stops) - 1)
-    lower = min(int(place), len(stops) - 2)
-    return mixed(stops[lower], stops[lower + 1], place - lower)
+    position = index / max(count - 1, 1) * (len(stops) - 1)
+    lower = min(int(position), len(stops) - 2)
+    return mixed(stops[lower], stops[lower + 1], position - lower)
 
 
 @dataclass(frozen=True)
 class Brushes:
-    """What the painter needs to know besides the state."""
+    """Theme, fonts and icon for painting."""
 
     theme: Theme
     font: QFont
@@ -51,17 +51,17 @@ def paint_rows(painter: QPainter, grid: StripGrid, state: StripState, brushes: B
 
 
 def paint_waiting(painter: QPainter, room: QRectF, brushes: Brushes) -> None:
-    """Before the first run: what will appear here."""
+    """Paint the hint shown before the first run."""
     painter.setFont(brushes.small)
     painter.setPen(QColor(brushes.theme.muted))
-    text = "The layers and their gates appear here when the first run begins."
+    text = "Layers and their gates appear here once the first run starts."
     painter.drawText(room, _CENTRE, text)
 
 
 def paint_link(
     painter: QPainter, start: QRectF, end: QPointF, colour: str, pending: bool, strong: bool
 ) -> None:
-    """The line from a feature layer to the chip of its gates."""
+    """Paint the line from a feature layer to the chip of its gates."""
     path = QPainterPath(QPointF(start.center().x(), start.bottom()))
     middle = (start.bottom() + end.y()) / 2
     path.cubicTo(QPointF(start.center().x(), middle + 2), QPointF(end.x(), middle - 2), end)
@@ -74,7 +74,7 @@ def paint_link(
 
 
 def paint_slot(painter: QPainter, area: QRectF, brushes: Brushes, legal: bool, under: bool) -> None:
-    """Paint a place for the dragged chip: legal ones are outlined, others fade."""
+    """Paint a slot during a drag: outlined if the chip may be dropped there, else faded."""
     theme = brushes.theme
     if legal:
         colour = QColor(theme.accent)
@@ -94,7 +94,7 @@ def paint_slot(painter: QPainter, area: QRectF, brushes: Brushes, legal: bool, u
 
 
 def paint_lit(painter: QPainter, area: QRectF, brushes: Brushes) -> None:
-    """Around the gates and the value layer of what a panel outlines, in the same colour."""
+    """Paint the outline of the layer that is selected in a panel, in the same colour."""
     background = QColor(brushes.theme.accent)
     background.setAlphaF(0.18)
     painter.setPen(QPen(QColor(brushes.theme.accent), 2))
@@ -111,7 +111,7 @@ def paint_origin(painter: QPainter, area: QRectF, colour: str) -> None:
 def paint_reason(
     painter: QPainter, middle: float, room: QRectF, text: str, brushes: Brushes
 ) -> QRectF:
-    """A small note above a slot: why a chip cannot go there."""
+    """Paint the reason why a chip cannot be dropped above its slot; return the box."""
     theme = brushes.theme
     width = QFontMetricsF(brushes.small).horizontalAdvance(text) + 16
     left = max(room.left() + 4, min(middle - width / 2, room.right() - width - 4))
@@ -144,9 +144,9 @@ def _own_gates(painter: QPainter, grid: StripGrid, state: StripState, brushes: B
     painter.setFont(brushes.small)
     painter.setPen(QColor(brushes.theme.muted))
     area = QRectF(grid.chip(0).left(), 12, grid.width - grid.chip(0).left(), 22)
-    how = "gates itself by its own pre-activations"
-    how = "holds every gate open" if state.open_gates else how
-    text = f"{state.regime} {how}; no feature network is in use."
+    description = "uses its own pre-activations as gates"
+    description = "keeps every gate open" if state.open_gates else description
+    text = f"{state.regime} {description}; there is no feature network."
     left = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
     painter.drawText(area, left, text)
     painter.setPen(QPen(QColor(mixed(brushes.theme.muted, brushes.theme.line, 0.4)), 1))
@@ -157,7 +157,7 @@ def _own_gates(painter: QPainter, grid: StripGrid, state: StripState, brushes: B
 
 
 def _feature_network(painter: QPainter, grid: StripGrid, brushes: Brushes, drawn: bool) -> None:
-    """Its layers in a chain from x; Bernoulli gates are not chained."""
+    """Paint the feature layers, as a chain from x unless the gates are drawn at random."""
     theme = brushes.theme
     middle = round(grid.node(0).center().y()) + 0.5
     start = LABELS + TERMINAL - 24.0
@@ -213,7 +213,7 @@ def _value_layer(painter: QPainter, box: QRectF, text: str, brushes: Brushes) ->
 
 
 def _names(layers: Sequence[LayerInfo], room: float, brushes: Brushes) -> list[str]:
-    """Names of the value layers: the longest form that fits into all of them."""
+    """Return the names of the value layers, in the longest form that fits all of them."""
     metrics = QFontMetricsF(brushes.font)
     numbers = [str(layer.index + 1) for layer in layers]
     short = [f"{n} · {layer.shape[0]}" for n, layer in zip(numbers, layers, strict=True)]

@@ -1,4 +1,4 @@
-"""Turning gate layers: the menu of a chip, and the turns that the engine has not answered yet."""
+"""Rotation of gate layers: the menu of a chip, and requests the engine has not confirmed yet."""
 
 from __future__ import annotations
 
@@ -16,23 +16,30 @@ _MOST = 10**6
 
 
 class RotationRequests:
-    """Sends `Rotate` and keeps each turn until the engine confirms or refuses it."""
+    """The rotations that were requested by `Rotate` and neither confirmed nor refused yet."""
 
     def __init__(self, ask: Callable[[Rotate], None]) -> None:
         self._ask = ask
         self._asked: dict[int, Turn] = {}  # by feature layer
 
     def shown(self, state: StripState) -> StripState:
-        """The state with unanswered turns in the place of the confirmed ones."""
+        """Return the state with pending rotations instead of the confirmed ones."""
         self._asked = {f: turn for f, turn in self._asked.items() if turn != state.turn_of(f)}
         return state.with_turns(self._asked)
 
     def forget(self) -> None:
-        """The engine has refused, or begun something new."""
+        """Drop all pending rotations, after a refusal or a new run."""
         self._asked = {}
 
     def turn(self, state: StripState, order: Order, feature: int, to: Turn) -> None:
-        """Ask for this turn of one gate layer; `order` is the one that the engine will have."""
+        """Request a rotation of one gate layer.
+
+        Args:
+            state: The state of the strip.
+            order: The order of the gate layers once pending changes are confirmed.
+            feature: The gate layer.
+            to: Its rotation in units and its shift in rows and columns.
+        """
         self._asked[feature] = state.whole_turn(feature, to)
         self._send(state, order)
 
@@ -49,7 +56,7 @@ class RotationRequests:
 
 
 class RotationMenu(QMenu):
-    """Fields for the turn of one gate layer; every change of a field asks at once."""
+    """A menu with the rotation of one gate layer; each edit is requested immediately."""
 
     def __init__(
         self, parent: QWidget, name: str, turn: Turn, is_map: bool, ask: Callable[[Turn], None]
@@ -60,7 +67,7 @@ class RotationMenu(QMenu):
         self.rotation, self.shift = _field(turn[0]), _field(turn[1])
         self.addAction(self._form(name, is_map))
         self.addSeparator()
-        self.back = self.addAction("Turn back")
+        self.back = self.addAction("Reset")
         self.back.setEnabled(turn != (0, 0))
         self.back.triggered.connect(lambda: ask((0, 0)))
         for field in (self.rotation, self.shift):
@@ -68,7 +75,7 @@ class RotationMenu(QMenu):
             field.lineEdit().returnPressed.connect(self.close)
 
     def open_at(self, place: QPoint) -> None:
-        """Open next to the chip, with the keyboard in the field of the rotation."""
+        """Open next to the chip, with the keyboard focus in the rotation field."""
         self.popup(place)
         self.rotation.setFocus()
         self.rotation.selectAll()
@@ -79,10 +86,10 @@ class RotationMenu(QMenu):
         rows.setContentsMargins(12, 8, 12, 8)
         rows.setHorizontalSpacing(8)
         rows.setVerticalSpacing(6)
-        title = PlainLabel(f"Turn the gates of {name}", role="heading")
+        title = PlainLabel(f"Rotate gates of {name}", role="heading")
         rows.addRow(title)
-        self.rotation.setAccessibleName(f"Rotate {name} by so many units")
-        self.shift.setAccessibleName(f"Shift {name} by so many rows and columns")
+        self.rotation.setAccessibleName(f"Rotation of {name} in units")
+        self.shift.setAccessibleName(f"Shift of {name} in rows and columns")
         rows.addRow("channels" if is_map else "units", self.rotation)
         rows.addRow("rows and columns", self.shift)
         rows.setRowVisible(self.shift, is_map)

@@ -1,4 +1,4 @@
-"""The layers strip: which gate layer serves which value layer, and how to change that by hand."""
+"""The layers strip: an editor for the assignment of gate layers to value layers."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from dgn_viewer.style.stylesheet import tip
 from dgn_viewer.timeline.looking_back import background
 from dgn_viewer.widgets.layouts import FixedBar, PlainLabel, column, push_button, row
 
-_SIDE = 208  # width of the column of words …
-_NARROW_SIDE = 128  # … and where the chips need the room: the sentence is then in the tip
+_SIDE = 208  # pixels; width of the text column
+_NARROW_SIDE = 128  # its width if the chips need the space: the sentence moves to the tooltip
 
 
 class LayersStrip(QFrame):
-    """Feature network, gate chips and value network, with the permutation between them.
+    """A strip with feature network, gate chips and value network, and their permutation.
 
-    Sends `Rewire` and `Rotate`; the picture follows the engine's `Rewired`, or goes back after a
-    `Refused`. At a step that is looked back at it shows what held then, and sends nothing.
+    It sends `Rewire` and `Rotate` and updates on the engine's `Rewired`, or reverts on `Refused`.
+    At a past step it shows the state of that step and sends nothing.
     """
 
-    live_wanted = Signal()  # it was clicked while it shows the past
+    live_wanted = Signal()  # clicked while it shows a past step
 
     def __init__(self, send: Callable[[Command], None]) -> None:
         super().__init__()
@@ -50,8 +50,8 @@ class LayersStrip(QFrame):
         self._headline = _label("heading")
         self._sentence = _label("small")
         self._sentence.setWordWrap(True)
-        about = "Every value layer its own gates again, none of them turned (Home)"
-        self.reset = push_button("Reset order", self.reset_wiring, "small", about)
+        tooltip = "Give each value layer its own gates again, unrotated (Home)"
+        self.reset = push_button("Reset order", self.reset_wiring, "small", tooltip)
         self._lay_out()
         self.set_theme(LIGHT)
         self._show()
@@ -70,7 +70,9 @@ class LayersStrip(QFrame):
         before = self._state
         self.state, self._state = state, strip_state(state, past)
         if self._state != before:
-            if past is not None and before.past is None:  # what was asked for is not of then
+            if (
+                past is not None and before.past is None
+            ):  # pending requests do not apply to the past
                 self._turning.forget()
                 self.canvas.answered()
             self._show()
@@ -92,16 +94,14 @@ class LayersStrip(QFrame):
 
     def _tint(self) -> None:
         past, theme = self._state.past, self._theme
-        self.setAccessibleName(
-            "Layers strip" if past is None else f"Layers strip as it was at step {past:,}"
-        )
+        self.setAccessibleName("Layers strip" if past is None else f"Layers strip at step {past:,}")
         self.setStyleSheet(
             f"#layers_strip {{ background: {background(theme, past)}; border: none; "
             f"border-bottom: 1px solid {theme.line}; }}"
         )
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        """A click on the past changes nothing: say how it can."""
+        """Report clicks at a past step, which cannot change anything."""
         if self._state.past is not None and event.button() == Qt.MouseButton.LeftButton:
             self.live_wanted.emit()
         super().mousePressEvent(event)
@@ -135,8 +135,8 @@ class LayersStrip(QFrame):
         self.canvas.show_state(state)
         self._sentence.setText(state.sentence())
         both = state.permuted and state.turned
-        order = "Reset order and turns" if both else "Reset order"
-        self.reset.setText(order if state.permuted else "Turn back")
+        order = "Reset all" if both else "Reset order"
+        self.reset.setText(order if state.permuted else "Reset rotation")
         self.reset.setVisible((state.permuted or state.turned) and state.movable)
         self._fit_height()
 
@@ -169,7 +169,7 @@ class LayersStrip(QFrame):
         self._fit_height()
 
     def _fit_height(self) -> None:
-        """The words give way to the chips, then these scroll."""
+        """Narrow the text column if the chips need the space, then let the chips scroll."""
         least = self.canvas.minimumWidth()
         side = _SIDE if least <= self.width() - _SIDE else _NARROW_SIDE
         for label in (self._headline, self._sentence):
@@ -182,7 +182,7 @@ class LayersStrip(QFrame):
 
 
 class StripBar(FixedBar):
-    """The row of the window that holds the strip; it cannot be moved."""
+    """The fixed toolbar that contains the strip."""
 
     def __init__(self, strip: LayersStrip, window: QWidget) -> None:
         super().__init__("bar.strip", "Layers strip", window)
@@ -190,8 +190,7 @@ class StripBar(FixedBar):
         self.addWidget(strip)
 
     def showEvent(self, event: QShowEvent) -> None:
-        """A bar that was made under a style sheet keeps the margins of other bars, whatever its own
-        sheet says, until it is told once more."""
+        """Reset the margins, which Qt takes from the application's style sheet otherwise."""
         if (layout := self.layout()) is not None:
             layout.setContentsMargins(0, 0, 0, 0)
         super().showEvent(event)

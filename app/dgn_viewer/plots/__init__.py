@@ -1,1 +1,1 @@
-"""Shows scenes live; the only package that imports pyqtgraph."""
+"""Live display of scenes; the only package that imports pyqtgraph."""

@@ -1,4 +1,4 @@
-"""The charts of a scene in their places in a view: below overviews and tabs, or scrolled."""
+"""The layout of a scene's charts in a view: overviews, then tabs or a scrolled arrangement."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ from dgn_viewer.plots.chart_tabs import ChartTabs
 from dgn_viewer.plots.pointer_overlay import ChartCanvas
 from dgn_viewer.plots.thumbnail_row import GAP, HEIGHT, LOW, ThumbnailRow
 
-_HARDLY_MORE = 1.15  # of the room: less of a chart is out of sight than a row of overviews is high
+# Tolerated height, relative to the available one, for dropping the overviews: scrolling then hides
+# less than a row of overviews would cover.
+_HARDLY_MORE = 1.15
 
 
 class ArrangedCharts(QObject):
-    """Items of charts by key, so that each outlives the scenes that have it.
+    """The chart items of a view by key, so that an item outlives the scenes it appears in.
 
     Args:
-        view: What they fill, with the overviews, the tabs and the scroll bars.
-        canvas: What paints them.
-        style: Their colours and types.
-        connect: Is called with each new item.
+        view: The widget that they fill, together with overviews, tabs and scroll bars.
+        canvas: The canvas that paints them.
+        style: Their colours and fonts.
+        connect: Called with each new item.
     """
 
     def __init__(
@@ -43,19 +45,20 @@ class ArrangedCharts(QObject):
         super().__init__(view)
         self._view, self._canvas, self._connect = view, canvas, connect
         self._style = style
-        self.charts: tuple[Chart, ...] = ()  # as the panel has drawn them
-        self._untitled: tuple[Chart, ...] = ()  # the only large one without its title
+        self.charts: tuple[Chart, ...] = ()  # as drawn by the panel
+        self._untitled: tuple[Chart, ...] = ()  # the same, a single large chart without its title
         self.items: dict[str, ChartItem] = {}
-        self._shown: dict[str, Chart] = {}  # as they were given to the items
-        # The widest that each chart has needed, beside others and below a tab.
+        self._shown: dict[str, Chart] = {}  # the charts that the items show
+        # The widest margins each chart has needed, with and without a title.
         self._room: dict[tuple[str, bool], Margins] = {}
         self._opacity = 1.0
-        self._chosen = ""  # the one that was chosen where only one has room
+        self._chosen = ""  # key of the chart to show if only one fits
         self.thumbnails = ThumbnailRow(style, view)
         self.tabs = ChartTabs(style, view)
         self.tabs.picked.connect(self.choose)
         self._across, self._down = (
-            QScrollBar(way, view) for way in (Qt.Orientation.Horizontal, Qt.Orientation.Vertical)
+            QScrollBar(orientation, view)
+            for orientation in (Qt.Orientation.Horizontal, Qt.Orientation.Vertical)
         )
         self._beside = (self.thumbnails, self.tabs, self._across, self._down)
         for part in self._beside:
@@ -64,8 +67,8 @@ class ArrangedCharts(QObject):
             bar.valueChanged.connect(self.arrange)
 
     def show(self, scene: tuple[Chart, ...]) -> bool:
-        """Show these charts; returns whether any of them is another than before."""
-        # One that is as it was stays the same object: from here on they are told apart by that.
+        """Show these charts; return whether any of them has changed."""
+        # Keep the old object of an unchanged chart: from here on, identity means equality.
         known = {chart.key: chart for chart in self.charts}
         charts = tuple(
             known[chart.key] if same(known.get(chart.key), chart) else chart for chart in scene
@@ -82,7 +85,7 @@ class ArrangedCharts(QObject):
         return True
 
     def choose(self, key: str) -> None:
-        """Show this chart where only one has room; another key means the first."""
+        """Select the chart to show if only one fits; an unknown key selects the first."""
         if key != self._chosen:
             self._chosen = key
             self.arrange()
@@ -101,48 +104,48 @@ class ArrangedCharts(QObject):
             item.set_style(style)
 
     def follow(self, key: str) -> None:
-        """Show all of one chart's data again; nothing where it is not shown."""
+        """Reset the zoom of a chart, if it is shown."""
         if key in self.items:
             self.items[key].follow()
 
     def seen(self) -> list[ChartItem]:
-        """Items of the large charts that are shown now."""
+        """Return the items of the large charts that are shown."""
         return [item for item in self.items.values() if item.isVisible()]
 
     def shown_keys(self) -> tuple[str, ...]:
-        """Keys of the large charts that are shown now."""
+        """Return the keys of the large charts that are shown."""
         return tuple(item.chart.key for item in self.seen())
 
     def area(self, key: str) -> QRectF:
-        """The rectangle of a chart's data in this widget, in pixels."""
+        """Return the rectangle of a chart's data in the view, in pixels."""
         if key in self.items:
             return QRectF(self.items[key].box)
         return self.thumbnails.area(key).translated(self.thumbnails.pos())
 
-    def chart_at(self, place: QPointF) -> str:
-        """The chart whose frame, titles and colour bar included, holds a place of this widget."""
+    def chart_at(self, point: QPointF) -> str:
+        """Return the key of the chart at a point, including titles and colour bar, or ''."""
         for chart in self.charts:
-            if chart.small and self.area(chart.key).contains(place):
+            if chart.small and self.area(chart.key).contains(point):
                 return chart.key
-        inside = [item.chart.key for item in self.seen() if item.box.contains(place)]
-        around = [item.chart.key for item in self.seen() if item.boundingRect().contains(place)]
+        inside = [item.chart.key for item in self.seen() if item.box.contains(point)]
+        around = [item.chart.key for item in self.seen() if item.boundingRect().contains(point)]
         return next(iter((*inside, *around)), "")
 
-    def item_at(self, place: QPointF) -> ChartItem | None:
-        return next((item for item in self.seen() if item.box.contains(place)), None)
+    def item_at(self, point: QPointF) -> ChartItem | None:
+        return next((item for item in self.seen() if item.box.contains(point)), None)
 
-    def chip_at(self, place: QPointF) -> Chip | None:
+    def chip_at(self, point: QPointF) -> Chip | None:
         lanes = (item.lane() for item in self.seen())
-        found = (lane.chip_at(place) for lane in lanes if lane is not None)
-        return next((chip for chip in found if chip is not None), None)
+        chips = (lane.chip_at(point) for lane in lanes if lane is not None)
+        return next((chip for chip in chips if chip is not None), None)
 
-    def tip_at(self, place: QPointF) -> str:
-        """The whole of a label, as rich text, that was cut at a place of this widget; else ''."""
-        cut = (text for item in self.seen() for text in item.frame.cut)
-        return html(next((whole for box, whole in cut if box.contains(place)), ""))
+    def tip_at(self, point: QPointF) -> str:
+        """Return the full text of the elided label at a point, as rich text, or ''."""
+        elided = (text for item in self.seen() for text in item.frame.cut)
+        return html(next((full_text for box, full_text in elided if box.contains(point)), ""))
 
     def arrange(self) -> None:
-        """Give the charts their places: all, or one below tabs; scrolled where it has no room."""
+        """Lay out all charts, or a single one below tabs, with scroll bars if needed."""
         width, height = float(self._view.width()), float(self._view.height())
         self._canvas.setGeometry(self._view.rect())
         if width < 40 or height < 40:
@@ -151,19 +154,19 @@ class ArrangedCharts(QObject):
             for item in self.items.values():
                 item.setVisible(False)
             return
-        found, row = self._fitted(width, height)
-        top = row + GAP if row else 0.0
-        self.thumbnails.setFixedHeight(row or HEIGHT)
-        self.thumbnails.setGeometry(0, 0, self._view.width(), row or HEIGHT)
-        self.thumbnails.setVisible(row > 0)
-        self._show_tabs(found, round(top))
-        top += TAB_ROW if found.tabs else 0.0
-        left, up = self._scrolled(found, top)
+        layout, row_height = self._fitted(width, height)
+        top = row_height + GAP if row_height else 0.0
+        self.thumbnails.setFixedHeight(row_height or HEIGHT)
+        self.thumbnails.setGeometry(0, 0, self._view.width(), row_height or HEIGHT)
+        self.thumbnails.setVisible(row_height > 0)
+        self._show_tabs(layout, round(top))
+        top += TAB_ROW if layout.tabs else 0.0
+        left, up = self._scrolled(layout, top)
         for key, item in self.items.items():
-            item.setVisible(key in found.places)
-        for chart in found.charts:
+            item.setVisible(key in layout.places)
+        for chart in layout.charts:
             item = self._item(chart)
-            place = found.places[chart.key]
+            place = layout.places[chart.key]
             box = replace(place.box, x=place.box.x - left, y=place.box.y + top - up)
             item.place(ChartPlace(box, place.room))
 
@@ -180,25 +183,25 @@ class ArrangedCharts(QObject):
         item.deleteLater()
 
     def _fitted(self, width: float, height: float) -> tuple[Fitted, int]:
-        """The charts in their places below the overviews, and how high the row of these is.
+        """Return the layout of the charts and the height of the row of overviews, in pixels.
 
-        Where charts would have to scroll below it, it is lower, and the only chart has no title,
-        which the row has; where that is not enough, there is no row. Where nothing helps, it stays,
-        unless the chart needs hardly more room than there is without it.
+        To avoid scrolling, first reduce the row and drop the title of a single chart, which the row
+        shows already; then drop the row, tolerating a little scrolling. If neither helps, keep the
+        full row.
         """
         if not any(chart.small for chart in self.charts):
             return fitted(self.charts, self._wanted, width, height, self._chosen), 0
-        whole = fitted(self.charts, self._wanted, width, height - HEIGHT - GAP, self._chosen)
-        for row, charts in ((HEIGHT, self.charts), (LOW, self._untitled), (0, self.charts)):
-            room = height - (row + GAP if row else 0.0)
-            found = fitted(charts, self._wanted, width, room, self._chosen)
-            spare = 1.0 if row else _HARDLY_MORE
-            if found.height <= spare * (room - (TAB_ROW if found.tabs else 0.0)):
-                return found, row
-        return whole, HEIGHT
+        full_layout = fitted(self.charts, self._wanted, width, height - HEIGHT - GAP, self._chosen)
+        for row_height, charts in ((HEIGHT, self.charts), (LOW, self._untitled), (0, self.charts)):
+            available = height - (row_height + GAP if row_height else 0.0)
+            layout = fitted(charts, self._wanted, width, available, self._chosen)
+            tolerance = 1.0 if row_height else _HARDLY_MORE
+            if layout.height <= tolerance * (available - (TAB_ROW if layout.tabs else 0.0)):
+                return layout, row_height
+        return full_layout, HEIGHT
 
     def _item(self, chart: Chart) -> ChartItem:
-        """The item that shows this chart now."""
+        """Return the item for a chart, created or updated as needed."""
         item = self.items.get(chart.key)
         if item is None:
             item = self.items[chart.key] = ChartItem(chart, self._style)
@@ -213,58 +216,62 @@ class ArrangedCharts(QObject):
         return item
 
     def _wanted(self, chart: Chart) -> Margins:
-        """Room for labels; grows with them but does not shrink, so that frames do not dance."""
+        """Return the margins for labels, which never shrink, so that frames do not jump."""
         x, y = chart_range(chart)
-        fresh = margins(chart, self._style, drawn_range(x, chart.x), drawn_range(y, chart.y))
-        place = chart.key, bool(chart.title)
-        known = self._room.get(place, Margins())
-        left, right = max(fresh.left, known.left), max(fresh.right, known.right)
-        self._room[place] = Margins(left, fresh.top, right, fresh.bottom, fresh.lane)
-        return self._room[place]
+        needed = margins(chart, self._style, drawn_range(x, chart.x), drawn_range(y, chart.y))
+        key = chart.key, bool(chart.title)
+        known = self._room.get(key, Margins())
+        left, right = max(needed.left, known.left), max(needed.right, known.right)
+        self._room[key] = Margins(left, needed.top, right, needed.bottom, needed.lane)
+        return self._room[key]
 
-    def _show_tabs(self, found: Fitted, top: int) -> None:
+    def _show_tabs(self, layout: Fitted, top: int) -> None:
         titles = {chart.key: chart.title for chart in self.charts}
         self.tabs.setGeometry(0, top, self._view.width(), round(TAB_ROW))
-        if found.tabs:
-            pairs = tuple((key, titles[key]) for key in found.tabs)
-            self.tabs.show_titles(pairs, found.charts[0].key)
-        self.tabs.setVisible(bool(found.tabs))
+        if layout.tabs:
+            pairs = tuple((key, titles[key]) for key in layout.tabs)
+            self.tabs.show_titles(pairs, layout.charts[0].key)
+        self.tabs.setVisible(bool(layout.tabs))
 
-    def _scrolled(self, found: Fitted, top: float) -> tuple[float, float]:
-        """How far the charts are scrolled to the left and up."""
-        wide, high, bar = self._view.width(), round(self._view.height() - top), round(SCROLL)
-        over = round(found.width) - wide, round(found.height) - high
-        right = bar if found.height > high else 0
-        below = bar if found.width > wide else 0
-        self._across.setGeometry(0, self._view.height() - bar, wide - right, bar)
-        self._down.setGeometry(wide - bar, round(top), bar, high - below)
-        for scroll, most, page in (
-            (self._across, over[0] + right, wide),
-            (self._down, over[1] + below, high),
+    def _scrolled(self, layout: Fitted, top: float) -> tuple[float, float]:
+        """Update the scroll bars; return how far the charts are scrolled to the left and up."""
+        width, height, thickness = (
+            self._view.width(),
+            round(self._view.height() - top),
+            round(SCROLL),
+        )
+        overflow = round(layout.width) - width, round(layout.height) - height
+        right_bar = thickness if layout.height > height else 0
+        bottom_bar = thickness if layout.width > width else 0
+        self._across.setGeometry(0, self._view.height() - thickness, width - right_bar, thickness)
+        self._down.setGeometry(width - thickness, round(top), thickness, height - bottom_bar)
+        for scroll, maximum, page in (
+            (self._across, overflow[0] + right_bar, width),
+            (self._down, overflow[1] + bottom_bar, height),
         ):
-            most = most if over[scroll is self._down] > 0 else 0
+            maximum = maximum if overflow[scroll is self._down] > 0 else 0
             scroll.blockSignals(True)
-            scroll.setRange(0, max(most, 0))
+            scroll.setRange(0, max(maximum, 0))
             scroll.setPageStep(page)
             scroll.blockSignals(False)
-            scroll.setVisible(most > 0)
+            scroll.setVisible(maximum > 0)
         return float(self._across.value()), float(self._down.value())
 
 
 class TimeAxes:
-    """Which steps the charts over steps show.
+    """The ranges of the time axes in a view.
 
     Args:
-        charts: The charts of a view.
-        moved: Is called after other steps were shown.
+        charts: The charts of the view.
+        moved: Called after `go_to` has changed the ranges.
     """
 
     def __init__(self, charts: ArrangedCharts, moved: Callable[[], object]) -> None:
         self._charts, self._moved = charts, moved
-        self._gone_to: tuple[float, float] | None = None  # the events whose steps are shown
+        self._gone_to: tuple[float, float] | None = None  # steps of the events zoomed to
 
     def follow(self) -> None:
-        """Show all of every time axis: another run has other steps."""
+        """Show all steps on every time axis."""
         self.put({})
 
     def zoom(self, low: float, high: float) -> None:
@@ -273,13 +280,13 @@ class TimeAxes:
                 item.show_steps(low, high)
 
     def shown(self) -> dict[str, Range | None]:
-        """What each time axis shows, by its chart's key; None: all steps."""
+        """Return the range of each time axis by chart key; None stands for all steps."""
         return {
-            key: one.shown_steps() for key, one in self._charts.items.items() if one.chart.timed
+            key: item.shown_steps() for key, item in self._charts.items.items() if item.chart.timed
         }
 
     def put(self, steps: Mapping[str, Range | None]) -> None:
-        """Show what `shown` said; a time axis that it does not name shows all steps."""
+        """Restore ranges from `shown_ranges`; a missing time axis shows all steps."""
         self._gone_to = None
         for key, item in self._charts.items.items():
             if item.chart.timed:
@@ -289,9 +296,12 @@ class TimeAxes:
                     item.show_steps(*shown)
 
     def go_to(self, first: float, last: float, back: bool = True) -> bool:
-        """Show the steps around these events on every time axis; False where there is none.
+        """Zoom every time axis to these events; return False if there is no time axis.
 
-        `back`: where they are shown already, show everything again.
+        Args:
+            first: The step of the first event.
+            last: The step of the last event.
+            back: If the axes are zoomed to these events already, show all steps again.
         """
         over_steps = [chart.key for chart in self._charts.charts if chart.timed]
         if not over_steps:

@@ -1,4 +1,4 @@
-"""Paints and measures what surrounds a chart's data: title, axes, grid, colour bar."""
+"""Painting and measuring of a chart's frame: title, axes, grid, colour bar."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from dgn_engine.scene.ticks import axis_label, axis_ticks, bar_ticks, spaced
 from dgn_viewer.plots.example_image import example_image
 from dgn_viewer.plots.rich_text import TextStyle
 
-BAR = 8.0  # width of a colour bar
-_DETAIL = re.compile(", | of | over ")  # what follows in a label is of less weight
+BAR = 8.0  # pixels; width of a colour bar
+_DETAIL = re.compile(", | of | over ")  # the part of a label after this may be dropped
 PAD = 4.0
-PICTURE = 20.0  # side of the picture of an example beside its row
-State = tuple[object, ...]  # all that a frame depends on
-CutText = tuple[QRectF, str]  # where a text stands that had no room, and the whole of it
+PICTURE = 20.0  # pixels; side of an example's picture next to its row
+State = tuple[object, ...]  # everything that a frame depends on
+CutText = tuple[QRectF, str]  # rectangle and full text of an elided label
 
 
 def drawn_values(values: Any, axis: Axis) -> Any:
-    """Drawn coordinates: powers of ten on a logarithmic axis, nothing where there is no power."""
+    """Return drawn coordinates: log10 on a logarithmic axis, with NaN for values ≤ 0."""
     if not axis.log:
         return values
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -41,23 +41,24 @@ def drawn_values(values: Any, axis: Axis) -> Any:
 
 
 def drawn_at(value: float, axis: Axis) -> float:
-    """The drawn coordinate of one value; NaN where a logarithmic axis has no place for it."""
+    """Return the drawn coordinate of one value; NaN for a value ≤ 0 on a logarithmic axis."""
     return float(drawn_values(np.float64(value), axis))
 
 
 def drawn_range(reach: Range, axis: Axis) -> Range:
-    """A range of data units (positive on a logarithmic axis) in drawn coordinates."""
+    """Return a range (positive on a logarithmic axis) in drawn coordinates."""
     return (math.log10(reach[0]), math.log10(reach[1])) if axis.log else reach
 
 
 def undrawn(value: float, axis: Axis) -> float:
-    """The data unit of a drawn coordinate."""
+    """Return the value at a drawn coordinate, the inverse of `drawn_at`."""
+    # Clamped, because 10**x overflows float64 beyond 308.
     return float(10.0 ** max(min(value, 300.0), -300.0)) if axis.log else value
 
 
 @dataclass(frozen=True)
 class ChartStyle:
-    """Colours and type sizes of every chart."""
+    """The colours and fonts of all charts."""
 
     theme: Theme
     family: str = ""
@@ -71,7 +72,7 @@ class ChartStyle:
         return TextStyle(self.family, 11, numbers=self.theme.numbers)
 
     def colour(self, token: str, alpha: float = 1.0) -> QColor:
-        """A token of the theme ('line', 'muted', …) as a colour."""
+        """Return a colour of the theme by its token ('line', 'muted', …)."""
         colour = QColor(getattr(self.theme, token))
         colour.setAlphaF(alpha)
         return colour
@@ -79,9 +80,9 @@ class ChartStyle:
 
 @dataclass(frozen=True)
 class PlotArea:
-    """Where data land on the screen: `box` in pixels shows `x` and `y` (drawn coordinates).
+    """The map from drawn coordinates to pixels: `box` shows the ranges `x` and `y`.
 
-    On a logarithmic axis drawn coordinates are powers of ten. `down`: y grows downwards.
+    On a logarithmic axis the drawn coordinate is log10 of the value. If `down`, y grows downwards.
     """
 
     box: QRectF
@@ -90,25 +91,32 @@ class PlotArea:
     down: bool = False
 
     def across(self, value: float) -> float:
-        """Pixel of a drawn x."""
+        """Return the pixel position of a drawn x."""
         low, high = self.x
         return self.box.left() + (value - low) / ((high - low) or 1.0) * self.box.width()
 
     def along(self, value: float) -> float:
-        """Pixel of a drawn y."""
+        """Return the pixel position of a drawn y."""
         low, high = self.y
-        share = (value - low) / ((high - low) or 1.0)
-        return self.box.top() + (share if self.down else 1.0 - share) * self.box.height()
+        fraction = (value - low) / ((high - low) or 1.0)
+        return self.box.top() + (fraction if self.down else 1.0 - fraction) * self.box.height()
 
 
 def margins(chart: Chart, style: ChartStyle, x: Range, y: Range) -> Margins:
-    """Room around the data of a chart that shows the drawn ranges `x` and `y`."""
+    """Return the margins around the data of a chart.
+
+    Args:
+        chart: The chart.
+        style: Its colours and fonts.
+        x: The range of the x axis in drawn coordinates.
+        y: The range of the y axis in drawn coordinates.
+    """
     line = style.label.height
     if chart.small:
         top = style.label.height + 4.0 if chart.title else 4.0
         return Margins(2.0, top, 2.0, 2.0)
     left = right = PAD
-    # Fewer ticks, of a low chart, may have longer labels.
+    # With fewer ticks, as in a low chart, labels may be longer.
     labels = [
         style.label.width(text) for most in (3, 5) for _, text in axis_ticks(chart.y, y, most)
     ]
@@ -125,18 +133,19 @@ def margins(chart: Chart, style: ChartStyle, x: Range, y: Range) -> Margins:
         widest = max((style.label.width(text) for _, text in bar_ticks(chart)), default=0.0)
         right += PAD + BAR + PAD + widest + PAD + line
     if chart.matrix is None:
-        # The names of the curves stand there, and below them that of the axis.
-        words = [axis_label(chart.x), *(curve.name for curve in chart.curves)]
-        right += max(style.label.width(word) for word in words) + 2 * PAD
+        # The right margin has the names of the curves and, below them, of the x axis.
+        names = [axis_label(chart.x), *(curve.name for curve in chart.curves)]
+        right += max(style.label.width(name) for name in names) + 2 * PAD
     return Margins(left, top, right, bottom, LANE if chart.timed else 0.0)
 
 
 def paint_frame(
     painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea, room: Margins
 ) -> tuple[CutText, ...]:
-    """Title, grid, axes and colour bar; the data are painted over it.
+    """Paint title, grid, axes and colour bar, before the data.
 
-    Returns the texts that had no room and end in an ellipsis.
+    Returns:
+        The labels that did not fit and end in an ellipsis.
     """
     box = plot_area.box
     cut = _paint_title(painter, chart, style, box, room)
@@ -155,14 +164,14 @@ def paint_frame(
     return cut
 
 
-def _cut(shown: str, whole: str, box: QRectF) -> tuple[CutText, ...]:
-    return ((box, whole),) if shown != whole else ()
+def _cut(displayed: str, full_text: str, box: QRectF) -> tuple[CutText, ...]:
+    return ((box, full_text),) if displayed != full_text else ()
 
 
 def _paint_title(
     painter: QPainter, chart: Chart, style: ChartStyle, box: QRectF, room: Margins
 ) -> tuple[CutText, ...]:
-    """Over the data; a long title begins further left, over the labels of the rows."""
+    """Paint the title above the data; a long one extends to the left, above the row labels."""
     type_ = style.label if chart.small else style.title
     colour = style.colour("accent" if chart.small and chart.chosen else "text")
     if chart.small and not chart.chosen:
@@ -179,27 +188,27 @@ def _paint_rows(
     painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea, room: Margins
 ) -> tuple[CutText, ...]:
     type_, box = style.label, plot_area.box
-    most = 5 if box.height() > 90 else 3
-    ticks = axis_ticks(chart.y, plot_area.y, most)
-    places = [plot_area.along(value) for value, _ in ticks]
-    for index in spaced(ticks, places, [type_.height * 0.5] * len(ticks)):
-        place, text = places[index], ticks[index][1]
+    max_ticks = 5 if box.height() > 90 else 3
+    ticks = axis_ticks(chart.y, plot_area.y, max_ticks)
+    positions = [plot_area.along(value) for value, _ in ticks]
+    for index in spaced(ticks, positions, [type_.height * 0.5] * len(ticks)):
+        row_y, text = positions[index], ticks[index][1]
         if chart.matrix is None:
             painter.setPen(QPen(style.colour("line", 0.7), 1))
-            painter.drawLine(QPointF(box.left(), place), QPointF(box.right(), place))
-        base = place + type_.ascent / 2 - 1.0
+            painter.drawLine(QPointF(box.left(), row_y), QPointF(box.right(), row_y))
+        base = row_y + type_.ascent / 2 - 1.0
         x = box.left() - PAD - type_.width(text) - _beside_rows(chart)
         type_.paint(painter, QPointF(x, base), text, style.colour("muted"))
     if not chart.y.label:
         return ()
-    whole = axis_label(chart.y)
-    label, left = type_.shortened(whole, box.height() + 20), box.left() - room.left + 2.0
+    full_label = axis_label(chart.y)
+    label, left = type_.shortened(full_label, box.height() + 20), box.left() - room.left + 2.0
     _paint_upright(painter, type_, label, left, box, style)
-    return _cut(label, whole, QRectF(left, box.top() - 10, type_.height, box.height() + 20))
+    return _cut(label, full_label, QRectF(left, box.top() - 10, type_.height, box.height() + 20))
 
 
 def _beside_rows(chart: Chart) -> float:
-    """Width of the pictures of examples beside their rows."""
+    """Return the width of the example pictures next to the rows, in pixels."""
     shown = chart.pictures is not None and chart.pictures.images is not None
     return PICTURE + PAD if shown else 0.0
 
@@ -207,54 +216,57 @@ def _beside_rows(chart: Chart) -> float:
 def _paint_row_pictures(
     painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea
 ) -> None:
-    """Pictures of examples left of their rows: of as many as have room, each at the height of its
-    row, with a tick that leads to it."""
+    """Paint as many example pictures as fit left of their rows, each with a tick to its row."""
     matrix, pictures = chart.matrix, chart.pictures
     if matrix is None or pictures is None or (images := pictures.images) is None:
         return
-    box, known = plot_area.box, pictures.probe_set
+    box, probe_set = plot_area.box, pictures.probe_set
     left = box.left() - PAD - PICTURE
-    own = len(known.labels) - known.drawn
-    rows = sorted(enumerate(matrix.row_examples), key=lambda row: row[1] < own)  # the own first
-    taken: list[float] = []
-    for row, place in rows:
+    dataset_count = len(probe_set.labels) - probe_set.drawn
+    rows = sorted(
+        enumerate(matrix.row_examples), key=lambda row: row[1] < dataset_count
+    )  # drawn ones first
+    tops: list[float] = []
+    for row, example in rows:
         middle = plot_area.along(row)
         top = min(max(middle - PICTURE / 2, box.top()), box.bottom() - PICTURE)
-        room = all(abs(top - other) >= PICTURE + 1.0 for other in taken)
-        if room and box.top() <= middle <= box.bottom():
-            painter.drawImage(QRectF(left, top, PICTURE, PICTURE), example_image(images[place]))
+        is_free = all(abs(top - other) >= PICTURE + 1.0 for other in tops)
+        if is_free and box.top() <= middle <= box.bottom():
+            painter.drawImage(QRectF(left, top, PICTURE, PICTURE), example_image(images[example]))
             painter.setPen(QPen(style.colour("muted"), 1))
             painter.drawLine(QLineF(left + PICTURE, middle, box.left() - 1, middle))
-            taken.append(top)
+            tops.append(top)
 
 
 def _paint_columns(
     painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea
 ) -> tuple[CutText, ...]:
     type_, box = style.label, plot_area.box
-    most = max(2, min(5, int(box.width() / 56)))
-    ticks = axis_ticks(chart.x, plot_area.x, most)
+    max_ticks = max(2, min(5, int(box.width() / 56)))
+    ticks = axis_ticks(chart.x, plot_area.x, max_ticks)
     base = box.bottom() + PAD + type_.ascent
-    # No label leaves its chart: that of a neighbour would run into it.
-    first, limit = box.left() - PAD, box.right() + PAD
-    whole = axis_label(chart.x)
-    label = type_.shortened(whole, box.width() + 40)
+    # Keep labels inside their chart, clear of its neighbour's.
+    left_limit, right_limit = box.left() - PAD, box.right() + PAD
+    full_label = axis_label(chart.x)
+    label = type_.shortened(full_label, box.width() + 40)
     x = box.center().x() - type_.width(label) / 2
-    below = QPointF(x, base + (type_.height if ticks else 0.0))
-    if label and chart.matrix is None:  # at the end of the axis, which saves a line
-        below = QPointF(box.right() + PAD + 2, base)
-        limit = box.right()
-    type_.paint(painter, below, label, style.colour("muted"))
+    label_point = QPointF(x, base + (type_.height if ticks else 0.0))
+    if label and chart.matrix is None:  # at the end of the axis, to save a line
+        label_point = QPointF(box.right() + PAD + 2, base)
+        right_limit = box.right()
+    type_.paint(painter, label_point, label, style.colour("muted"))
     widths = [type_.width(text) for _, text in ticks]
-    places = [
-        min(max(plot_area.across(value), first + wide / 2), limit - wide / 2)
-        for (value, _), wide in zip(ticks, widths, strict=True)
+    positions = [
+        min(max(plot_area.across(value), left_limit + width / 2), right_limit - width / 2)
+        for (value, _), width in zip(ticks, widths, strict=True)
     ]
-    for index in spaced(ticks, places, [wide / 2 + PAD for wide in widths]):
-        point = QPointF(places[index] - widths[index] / 2, base)
+    for index in spaced(ticks, positions, [width / 2 + PAD for width in widths]):
+        point = QPointF(positions[index] - widths[index] / 2, base)
         type_.paint(painter, point, ticks[index][1], style.colour("muted"))
-    around = QRectF(below.x(), below.y() - type_.ascent, type_.width(label), type_.height)
-    return _cut(label, whole, around)
+    around = QRectF(
+        label_point.x(), label_point.y() - type_.ascent, type_.width(label), type_.height
+    )
+    return _cut(label, full_label, around)
 
 
 def _paint_bar(
@@ -277,12 +289,12 @@ def _paint_bar(
     plot_area = PlotArea(bar, (0.0, 1.0), (matrix.low, matrix.high))
     ticks = bar_ticks(chart)
     widest = 0.0
-    places = [
+    positions = [
         min(max(plot_area.along(value), bar.top() + 4), bar.bottom() - 3) for value, _ in ticks
     ]
-    for index in _apart(places, type_.height * 0.9):
+    for index in _apart(positions, type_.height * 0.9):
         text = ticks[index][1]
-        point = QPointF(bar.right() + PAD, places[index] + type_.ascent / 2 - 1.0)
+        point = QPointF(bar.right() + PAD, positions[index] + type_.ascent / 2 - 1.0)
         type_.paint(painter, point, text, style.colour("muted"))
         widest = max(widest, type_.width(text))
     left = bar.right() + PAD + widest + PAD
@@ -292,38 +304,43 @@ def _paint_bar(
     return _cut(label, matrix.bar, whole)
 
 
-def bar_label(type_: TextStyle, whole: str, height: float) -> str:
-    """The label of a colour bar of this height: 'overlap, normalised', or 'overlap' where that has
-    no room; '' where only a stump of a word would be left."""
-    for label in (whole, _DETAIL.split(whole)[0]):
+def bar_label(type_: TextStyle, full_label: str, height: float) -> str:
+    """Return the label of a colour bar, shortened to its height in pixels.
+
+    'overlap, normalised' becomes 'overlap' first, then is elided; if hardly any of it would remain,
+    the label is ''.
+    """
+    for label in (full_label, _DETAIL.split(full_label)[0]):
         if type_.width(label) <= height + 8:
             return label
-    return type_.shortened(whole, height + 8) if type_.width(whole) <= 1.5 * height else ""
+    return (
+        type_.shortened(full_label, height + 8) if type_.width(full_label) <= 1.5 * height else ""
+    )
 
 
 def _paint_arrow(
-    painter: QPainter, left: QPointF, right: QPointF, tall: float, colour: Any
+    painter: QPainter, left: QPointF, right: QPointF, height: float, colour: Any
 ) -> None:
-    """The end of a colour bar that values lie beyond, in the colour that they have."""
-    tip = QPointF((left.x() + right.x()) / 2, left.y() + tall)
-    painter.setBrush(QColor(*(int(part) for part in colour[:3])))
+    """Paint the arrow for values beyond the end of a colour bar, in their colour."""
+    tip = QPointF((left.x() + right.x()) / 2, left.y() + height)
+    painter.setBrush(QColor(*(int(channel) for channel in colour[:3])))
     painter.drawPolygon([left, tip, right])
     painter.setBrush(Qt.BrushStyle.NoBrush)
 
 
-def _apart(places: Sequence[float], least: float) -> list[int]:
-    """Which labels of a colour bar have room: all, its two ends, or the first alone."""
-    chosen = list(range(len(places)))
-    for fewer in (chosen, chosen[:1] + chosen[-1:]):
-        steps = pairwise(places[index] for index in fewer)
-        if all(abs(one - other) >= least for one, other in steps):
-            return sorted(set(fewer))
+def _apart(positions: Sequence[float], min_distance: float) -> list[int]:
+    """Return the indices of the labels that fit: all, the first and last, or the first."""
+    chosen = list(range(len(positions)))
+    for subset in (chosen, chosen[:1] + chosen[-1:]):
+        pairs = pairwise(positions[index] for index in subset)
+        if all(abs(lower - upper) >= min_distance for lower, upper in pairs):
+            return sorted(set(subset))
     return chosen[:1]
 
 
 @lru_cache(maxsize=16)
 def _ramp_image(table: bytes) -> QImage:
-    """One column of colours, high at the top."""
+    """Return the colour ramp as an image of one column, high values at the top."""
     rows = table[: 4 * ramps.EMPTY]
     image = QImage(rows, 1, ramps.EMPTY, 4, QImage.Format.Format_RGBA8888)
     return image.flipped(Qt.Orientation.Vertical)
@@ -332,7 +349,7 @@ def _ramp_image(table: bytes) -> QImage:
 def _paint_upright(
     painter: QPainter, type_: TextStyle, label: str, left: float, box: QRectF, style: ChartStyle
 ) -> None:
-    """A label turned by 90°, centred on the box, its left edge at `left`."""
+    """Paint a label rotated by 90°, centred on the box, with its left edge at `left`."""
     painter.save()
     painter.translate(left + type_.ascent, box.center().y() + type_.width(label) / 2)
     painter.rotate(-90)
@@ -341,7 +358,7 @@ def _paint_upright(
 
 
 def frame_state(chart: Chart, style: ChartStyle, plot_area: PlotArea, room: Margins) -> State:
-    """What `paint_frame` reads: everything but the values, the marks and the names of curves."""
+    """Return everything `paint_frame` depends on, for comparison with an earlier state."""
     matrix = chart.matrix
     bar = (matrix.ramp, matrix.low, matrix.high, matrix.bar, matrix.beyond) if matrix else None
     rows = (chart.pictures, matrix.row_examples) if matrix and chart.pictures else None
@@ -350,12 +367,12 @@ def frame_state(chart: Chart, style: ChartStyle, plot_area: PlotArea, room: Marg
 
 
 class FramePicture:
-    """Paints a frame, from its cached pixels where nothing in it has changed."""
+    """A frame painted from cached pixels while its state is unchanged."""
 
     def __init__(self) -> None:
         self._state: State = ()
         self._pixmap = QPixmap()
-        self.cut: tuple[CutText, ...] = ()  # what had no room when it was last painted
+        self.cut: tuple[CutText, ...] = ()  # labels elided in the last painting
 
     def paint(
         self,
@@ -366,7 +383,7 @@ class FramePicture:
         plot_area: PlotArea,
         room: Margins,
     ) -> None:
-        """Paint the frame, all of which lies in `area` (whole pixels of the scene)."""
+        """Paint the frame inside `area`, in whole pixels of the scene."""
         state = (*frame_state(chart, style, plot_area, room), area)
         ratio = painter.device().devicePixelRatioF()
         size = area.size() * ratio

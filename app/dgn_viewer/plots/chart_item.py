@@ -1,4 +1,4 @@
-"""One chart on the screen: its frame, its data, what lies on them, and how it is zoomed."""
+"""A chart on the screen: frame, data, annotations, and zoom."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ from dgn_viewer.plots.event_lane import EventLane
 from dgn_viewer.plots.lit_notes import lit_parts
 from dgn_viewer.plots.pointer_overlay import PointerPart
 
-_LEAST = 60.0  # pixels of a chart that has room for the card
-_NEAR = 8.0  # pixels between the cursor and a curve that it is on
+_LEAST = 60.0  # pixels; minimum height of a chart for the card of the delta cursor
+_NEAR = 8.0  # pixels; maximum distance between the cursor and a selected curve
 
 
 def paint_delta(painter: QPainter, chart: Chart, style: ChartStyle, area: PlotArea) -> None:
-    """Nothing where no step is marked."""
+    """Paint the lines and the card of the delta cursor, if any step is marked."""
     low, high = area.x
     box, type_ = area.box, style.label
     painter.setPen(QPen(style.colour("text"), 1, Qt.PenStyle.DashLine))
     for step in chart.delta:
         drawn = drawn_at(step, chart.x)
         if low <= drawn <= high:
-            place = round(area.across(drawn))
-            painter.drawLine(QLineF(place, box.top(), place, box.bottom()))
+            x = round(area.across(drawn))
+            painter.drawLine(QLineF(x, box.top(), x, box.bottom()))
     lines = delta_lines(chart)
     if not lines or box.height() < _LEAST:
         return
     lines = lines[: max(int((box.height() - 12) // type_.height), 1)]
-    wide = max(type_.width(line) for line in lines) + 12
-    card = QRectF(box.left() + 6, box.top() + 4, wide, type_.height * len(lines) + 6)
+    width = max(type_.width(line) for line in lines) + 12
+    card = QRectF(box.left() + 6, box.top() + 4, width, type_.height * len(lines) + 6)
     painter.setPen(QPen(style.colour("line"), 1))
     painter.setBrush(style.colour("window", 0.94))
     painter.drawRoundedRect(card, 4, 4)
@@ -63,7 +63,7 @@ def paint_delta(painter: QPainter, chart: Chart, style: ChartStyle, area: PlotAr
 
 
 class _Field(pg.ViewBox):  # type: ignore[misc]  # pyqtgraph is untyped
-    """The pan-and-zoom area of one chart; tells clicks apart from drags."""
+    """The pan-and-zoom area of a chart, which distinguishes clicks from drags."""
 
     def __init__(self, on_click: Callable[[QPointF, bool], None]) -> None:
         super().__init__(enableMenu=False, defaultPadding=0.0)
@@ -81,7 +81,7 @@ def _paint_line(pen: QPen, line: QLineF, painter: QPainter) -> None:
 
 
 class _Notes(QGraphicsObject):
-    """Paints on top of the data, in the chart's coordinates."""
+    """The layer of annotations above the data, in the chart's coordinates."""
 
     def __init__(self, chart: ChartItem) -> None:
         super().__init__(chart)
@@ -99,16 +99,16 @@ class _Notes(QGraphicsObject):
 
 
 class ItemPointer:
-    """What the mouse has brought to a chart: where it is, and what is outlined."""
+    """The cursor and the outlined selection of one chart."""
 
     def __init__(self, item: ChartItem) -> None:
         self._item = item
-        self.place: QPointF | None = None  # of the cursor, where that is on the chart
-        self.lit = NOTHING  # what is selected
+        self.place: QPointF | None = None  # position of the cursor, if it is on the chart
+        self.lit = NOTHING  # the outlined selection
         self._outlines: tuple[tuple[object, ...], list[PointerPart]] = ((), [])
 
     def parts(self) -> list[PointerPart]:
-        """The outlines of what is selected, and the lines of the cursor."""
+        """Return the outlines of the selection and the lines of the cursor."""
         chart, style, plot_area = self._item.chart, self._item.style, self._item.plot_area()
         shown = self.lit, id(chart), plot_area, style
         if shown != self._outlines[0]:
@@ -121,26 +121,26 @@ class ItemPointer:
                 parts.append(PointerPart(key, box, partial(_paint_line, pen, line)))
         return parts
 
-    def selection_at(self, place: QPointF) -> Selection:
-        """What stands at a place of the scene: in a matrix or on an axis, or the curve there."""
+    def selection_at(self, point: QPointF) -> Selection:
+        """Return the matrix entry, the axis position or the curve at a point of the scene."""
         chart, area = self._item.chart, self._item.plot_area()
-        x, y = self._item.data_at(place)
-        found = selection_at(chart, x, y)
-        if found != NOTHING or chart.matrix is not None:
-            return found
+        x, y = self._item.data_at(point)
+        selection = selection_at(chart, x, y)
+        if selection != NOTHING or chart.matrix is not None:
+            return selection
 
         def along(value: float) -> float:
             return area.along(drawn_at(value, chart.y))
 
-        return curve_at(chart, x, place.y(), along, _NEAR)
+        return curve_at(chart, x, point.y(), along, _NEAR)
 
 
 class ChartItem(QGraphicsObject):
-    """One chart of the scene; lives as long as its key, its items are only ever updated."""
+    """A chart of a scene, which lives as long as its key; updates reuse its graphics items."""
 
-    clicked = Signal(QPointF, bool)
-    steps_zoomed = Signal(float, float)  # by hand, on a time axis
-    changed = Signal()  # it is about to be painted anew
+    clicked = Signal(QPointF, bool)  # position, whether it was a double click
+    steps_zoomed = Signal(float, float)  # the user has zoomed a time axis
+    changed = Signal()  # about to be repainted
 
     def __init__(self, chart: Chart, style: ChartStyle) -> None:
         super().__init__()
@@ -152,7 +152,7 @@ class ChartItem(QGraphicsObject):
         self._lane: tuple[tuple[object, ...], EventLane | None] = ((), None)
         self._pointed_steps: tuple[float, float] | None = None
         self._outer = QRectF()
-        self.box = QRectF(0, 0, 10, 10)  # of the data, in scene coordinates
+        self.box = QRectF(0, 0, 10, 10)  # the data's rectangle in scene coordinates
         self._full: tuple[Range, Range] = ((0.0, 1.0), (0.0, 1.0))
         self._limits: tuple[object, ...] = ()
         self._showing = False
@@ -170,14 +170,14 @@ class ChartItem(QGraphicsObject):
         self.pointer = ItemPointer(self)
         self.show_chart(chart)
 
-    # What it shows
+    # Contents
 
     def show_chart(self, chart: Chart) -> None:
-        """Take new data; the user's zoom stays."""
+        """Show new data, keeping the user's zoom."""
         before, self.chart = self.chart, chart
         x, y = chart_range(chart)
         self._full = drawn_range(x, chart.x), drawn_range(y, chart.y)
-        self._showing = True  # a change of range is then followed here, once
+        self._showing = True  # changes of the range are handled once, at the end
         if before is chart or (before.small, before.click) != (chart.small, chart.click):
             self.field.setMouseEnabled(not chart.small, not chart.small)
         if chart.matrix is not None:
@@ -197,7 +197,7 @@ class ChartItem(QGraphicsObject):
         self._repaint()
 
     def place(self, place: ChartPlace) -> None:
-        """Put the data there (scene coordinates)."""
+        """Set the data's rectangle in scene coordinates, and the margins around it."""
         box, room = place.box, place.room
         if (box, room) == self._place:
             return
@@ -205,7 +205,7 @@ class ChartItem(QGraphicsObject):
         self._room = room
         self.prepareGeometryChange()
         self._notes.prepareGeometryChange()
-        # Whole pixels: the frame then meets the picture without a blurred seam.
+        # Whole pixels, to avoid a blurred seam between frame and image.
         self.box = QRectF(round(box.x), round(box.y), round(box.width), round(box.height))
         around = (-room.left - 24, -room.top - 4, room.right + 24, room.bottom + 4)
         self._outer = QRectF(self.box.adjusted(*around).toAlignedRect())
@@ -219,25 +219,25 @@ class ChartItem(QGraphicsObject):
         self.show_chart(self.chart)
 
     def follow(self) -> None:
-        """Show all data again and keep doing so."""
+        """Reset the zoom, and show all data from now on."""
         self.following = True
         self._fit()
         self._repaint()
 
-    # Where things are
+    # Coordinates
 
     def plot_area(self) -> PlotArea:
         (x0, x1), (y0, y1) = self.field.viewRange()
         return PlotArea(self.box, (x0, x1), (y0, y1), down=self.chart.matrix is not None)
 
-    def data_at(self, place: QPointF) -> tuple[float, float]:
-        """Data units under a place of the scene."""
+    def data_at(self, point: QPointF) -> tuple[float, float]:
+        """Return the data coordinates (x, y) at a point of the scene."""
         plot_area = self.plot_area()
-        share = (place.x() - self.box.left()) / self.box.width()
-        x = plot_area.x[0] + share * (plot_area.x[1] - plot_area.x[0])
-        share = (place.y() - self.box.top()) / self.box.height()
-        share = share if plot_area.down else 1.0 - share
-        y = plot_area.y[0] + share * (plot_area.y[1] - plot_area.y[0])
+        fraction = (point.x() - self.box.left()) / self.box.width()
+        x = plot_area.x[0] + fraction * (plot_area.x[1] - plot_area.x[0])
+        fraction = (point.y() - self.box.top()) / self.box.height()
+        fraction = fraction if plot_area.down else 1.0 - fraction
+        y = plot_area.y[0] + fraction * (plot_area.y[1] - plot_area.y[0])
         return undrawn(x, self.chart.x), undrawn(y, self.chart.y)
 
     def boundingRect(self) -> QRectF:
@@ -250,7 +250,7 @@ class ChartItem(QGraphicsObject):
         self.frame.paint(painter, area, self.chart, self.style, self.plot_area(), self._room)
 
     def paint_over(self, painter: QPainter) -> None:
-        """Notes on top of the data (called by the item that lies above them)."""
+        """Paint the annotations above the data; called by the layer of annotations."""
         plot_area = self.plot_area()
         paint_notes(painter, self.chart, self.style, plot_area)
         lane = self.lane()
@@ -261,19 +261,19 @@ class ChartItem(QGraphicsObject):
         if not self.following:
             paint_follow(painter, self.style, plot_area)
 
-    def over_follow(self, place: QPointF) -> bool:
-        """Whether a place lies on the button 'follow' while it is shown."""
-        return not self.following and follow_box(self.plot_area(), self.style.label).contains(place)
+    def over_follow(self, point: QPointF) -> bool:
+        """Return whether a point is on the visible 'follow' button."""
+        return not self.following and follow_box(self.plot_area(), self.style.label).contains(point)
 
-    # The lane of events
+    # Event lane
 
     def lane(self) -> EventLane | None:
-        """The lane below this chart as it stands; None where another chart of its column has it."""
+        """Return the event lane of this chart; None if another chart in its column has it."""
         below = self._room.bottom
         key = (self.chart.marks, self.chart.x, self.plot_area(), self.style, below)
         if key != self._lane[0]:
-            there = self._room.lane > 0
-            lane = EventLane(self.chart, self.style, self.plot_area(), below) if there else None
+            has_lane = self._room.lane > 0
+            lane = EventLane(self.chart, self.style, self.plot_area(), below) if has_lane else None
             self._lane = (key, lane)
         return self._lane[1]
 
@@ -285,14 +285,14 @@ class ChartItem(QGraphicsObject):
             self._notes.update()
 
     def show_steps(self, low: float, high: float) -> None:
-        """Zoom the time axis; values keep their range. `follow` goes back."""
+        """Zoom the time axis and keep the range of values; `follow_data` resets it."""
         self.following = False
-        reach = drawn_range((max(low, 1e-9) if self.chart.x.log else low, high), self.chart.x)
-        self.field.setXRange(*reach, padding=0)
+        drawn = drawn_range((max(low, 1e-9) if self.chart.x.log else low, high), self.chart.x)
+        self.field.setXRange(*drawn, padding=0)
         self._repaint()
 
     def shown_steps(self) -> Range | None:
-        """The steps of the time axis that are in sight; None: all of them."""
+        """Return the visible range of the time axis; None if it shows all steps."""
         low, high = self.plot_area().x
         return None if self.following else (undrawn(low, self.chart.x), undrawn(high, self.chart.x))
 
@@ -304,9 +304,9 @@ class ChartItem(QGraphicsObject):
             self.field.setRange(xRange=x, yRange=y, padding=0)
 
     def _limit(self) -> None:
-        """Nobody gets lost: one cannot zoom out of a matrix."""
-        none: tuple[None, None] = (None, None)
-        (x0, x1), (y0, y1) = self._full if self.chart.matrix is not None else (none, none)
+        """Prevent zooming out beyond a matrix."""
+        unlimited: tuple[None, None] = (None, None)
+        (x0, x1), (y0, y1) = self._full if self.chart.matrix is not None else (unlimited, unlimited)
         if (x0, x1, y0, y1) != self._limits:
             self._limits = (x0, x1, y0, y1)
             self.field.setLimits(xMin=x0, xMax=x1, yMin=y0, yMax=y1)
@@ -325,7 +325,7 @@ class ChartItem(QGraphicsObject):
         self._repaint()
 
     def _repaint(self) -> None:
-        """Paint anew what is not as it was; curves and pictures see to themselves."""
+        """Repaint frame and annotations if they have changed; the data items repaint themselves."""
         self.changed.emit()
         chart, plot_area = self.chart, self.plot_area()
         framed = frame_state(chart, self.style, plot_area, self._room)

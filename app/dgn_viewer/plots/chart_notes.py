@@ -1,4 +1,4 @@
-"""Paints what lies on a chart's data: class boundaries, marks, names at line ends, the cursor."""
+"""Painting of annotations on a chart: class boundaries, marks, names of curves, cursor lines."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from dgn_viewer.plots.chart_frame import PAD, ChartStyle, PlotArea, drawn_at
 from dgn_viewer.plots.rich_text import TextStyle
 
 FOLLOW = "follow"
-_FOOT = ((0.0, -5.0), (4.0, 0.0), (-4.0, 0.0))  # pixels
-CORNER = 16.0  # pixels: the hatched corner of an estimate
+_FOOT = ((0.0, -5.0), (4.0, 0.0), (-4.0, 0.0))  # pixels; triangle below the line of a past step
+CORNER = 16.0  # pixels; the hatched corner of an estimate
 
 
 def paint_notes(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea) -> None:
-    """Everything on top of the data except the cursor."""
+    """Paint all annotations except the cursor."""
     painter.save()
     painter.setClipRect(plot_area.box)
     _paint_lines(painter, chart, style, plot_area)
@@ -35,23 +35,25 @@ def paint_notes(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: P
         painter.drawRect(plot_area.box.adjusted(-2, -2, 2, 2))
 
 
-def cross_lines(chart: Chart, plot_area: PlotArea, place: QPointF) -> tuple[QLineF, ...]:
-    """The lines of the cursor; on curves only the upright one."""
+def cross_lines(chart: Chart, plot_area: PlotArea, point: QPointF) -> tuple[QLineF, ...]:
+    """Return the lines of the cursor; over curves only the vertical one."""
     box = plot_area.box
-    upright = QLineF(place.x(), box.top(), place.x(), box.bottom())
+    vertical = QLineF(point.x(), box.top(), point.x(), box.bottom())
     if chart.matrix is None:
-        return (upright,)
-    return upright, QLineF(box.left(), place.y(), box.right(), place.y())
+        return (vertical,)
+    return vertical, QLineF(box.left(), point.y(), box.right(), point.y())
 
 
 def follow_box(plot_area: PlotArea, type_: TextStyle) -> QRectF:
-    """The rectangle of the button that shows all of the chart's data again."""
-    wide = type_.width(FOLLOW) + 12
-    return QRectF(plot_area.box.right() - wide - 4, plot_area.box.top() + 4, wide, type_.height + 4)
+    """Return the rectangle of the button that resets the zoom."""
+    width = type_.width(FOLLOW) + 12
+    return QRectF(
+        plot_area.box.right() - width - 4, plot_area.box.top() + 4, width, type_.height + 4
+    )
 
 
 def paint_follow(painter: QPainter, style: ChartStyle, plot_area: PlotArea) -> None:
-    """The button 'follow', shown while the user has zoomed or panned."""
+    """Paint the 'follow' button, shown while the chart is zoomed or panned."""
     box = follow_box(plot_area, style.label)
     painter.setPen(QPen(style.colour("accent"), 1))
     painter.setBrush(style.colour("panel"))
@@ -61,13 +63,13 @@ def paint_follow(painter: QPainter, style: ChartStyle, plot_area: PlotArea) -> N
 
 
 def _paint_lines(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea) -> None:
-    """Boundaries of classes: thin, in the colour of the panel, so that they read as gaps."""
+    """Paint class boundaries as thin lines in the colour of the panel, to look like gaps."""
     if chart.small:
         return
     box = plot_area.box
     rows, columns = map(plot_area.along, chart.y.lines), map(plot_area.across, chart.x.lines)
-    lines = [QLineF(box.left(), place, box.right(), place) for place in rows]
-    lines += [QLineF(place, box.top(), place, box.bottom()) for place in columns]
+    lines = [QLineF(box.left(), position, box.right(), position) for position in rows]
+    lines += [QLineF(position, box.top(), position, box.bottom()) for position in columns]
     painter.setPen(QPen(style.colour("panel"), 1))
     painter.drawLines(lines)
 
@@ -86,7 +88,7 @@ def paint_dead(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: Pl
 def paint_estimated(
     painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea
 ) -> None:
-    """Hatch the upper right corner of a matrix whose entries have an error."""
+    """Hatch the upper right corner of a matrix whose entries are estimates."""
     if chart.matrix is None or not chart.matrix.estimated:
         return
     box = plot_area.box
@@ -106,52 +108,54 @@ def paint_estimated(
 
 
 def _paint_marks(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea) -> None:
-    """Thin upright lines; the lane of events below names them."""
+    """Paint thin vertical lines at events, which are labelled in the event lane below."""
     low, high = plot_area.x
     box = plot_area.box
     painter.setPen(QPen(style.colour("muted", 0.55), 1, Qt.PenStyle.DotLine))
-    places = (drawn_at(mark.x, chart.x) for mark in chart.marks)
-    for place in {round(plot_area.across(x)) for x in places if low <= x <= high}:
-        painter.drawLine(QLineF(place, box.top() - 3, place, box.bottom()))
+    positions = (drawn_at(mark.x, chart.x) for mark in chart.marks)
+    for pixel in {
+        round(plot_area.across(position)) for position in positions if low <= position <= high
+    }:
+        painter.drawLine(QLineF(pixel, box.top() - 3, pixel, box.bottom()))
 
 
 def _paint_step(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea) -> None:
-    """The line of the step that is looked back at, with a foot on the axis."""
+    """Paint the line at the displayed past step, with a foot on the axis."""
     if chart.cursor is None:
         return
     drawn, (low, high) = drawn_at(chart.cursor, chart.x), plot_area.x
     if not low <= drawn <= high:
         return
-    box, place = plot_area.box, round(plot_area.across(drawn))
+    box, pixel = plot_area.box, round(plot_area.across(drawn))
     painter.setPen(QPen(style.colour("accent"), 1.5))
-    painter.drawLine(QLineF(place, box.top() - 3, place, box.bottom()))
-    foot = QPolygonF([QPointF(place + dx, box.bottom() + dy) for dx, dy in _FOOT])
+    painter.drawLine(QLineF(pixel, box.top() - 3, pixel, box.bottom()))
+    foot = QPolygonF([QPointF(pixel + dx, box.bottom() + dy) for dx, dy in _FOOT])
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(style.colour("accent"))
     painter.drawPolygon(foot)
 
 
 def _paint_ends(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea) -> None:
-    """Each curve's name at the right of the frame, at the height where the curve leaves it."""
-    named = [
+    """Paint the name of each curve right of the frame, at the height of its last value."""
+    ends = [
         (curve, _end(curve, chart, plot_area))
         for curve in chart.curves
         if curve.name and not curve.faint
     ]
-    shown = [(curve, place) for curve, place in named if place is not None]
-    if not shown:
+    visible = [(curve, y) for curve, y in ends if y is not None]
+    if not visible:
         return
     type_, box = style.label, plot_area.box
     low, high = box.top() + type_.height / 2, box.bottom() - type_.height / 2
-    wanted = [min(max(place, low), high) for _, place in shown]
-    places = spread(wanted, type_.height, low, high)
-    for (curve, _), place in zip(shown, places, strict=True):
-        base = QPointF(box.right() + PAD + 2, place + type_.ascent / 2 - 1.0)
+    wanted_positions = [min(max(y, low), high) for _, y in visible]
+    positions = spread(wanted_positions, type_.height, low, high)
+    for (curve, _), y in zip(visible, positions, strict=True):
+        base = QPointF(box.right() + PAD + 2, y + type_.ascent / 2 - 1.0)
         type_.paint(painter, base, curve.name, style.colour(curve.role))
 
 
 def _end(curve: Curve, chart: Chart, plot_area: PlotArea) -> float | None:
-    """Pixel height of the curve's last visible value."""
+    """Return the pixel position of the curve's last visible value, or None."""
     inside = np.flatnonzero((curve.x <= _data(plot_area.x[1], chart.x.log)) & np.isfinite(curve.y))
     if inside.size == 0:
         return None

@@ -1,4 +1,4 @@
-"""The titles of a panel's charts as a slim row of tabs, where only one chart has room."""
+"""A slim row of tabs with the titles of a panel's charts, for panels where only one fits."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dgn_engine.scene.typeset import html, plain
 from dgn_viewer.plots.chart_frame import ChartStyle
 from dgn_viewer.plots.rich_text import TextStyle
 
-_AROUND = 10.0  # left and right of a title
+_AROUND = 10.0  # pixels left and right of a title
 _LEAST = 48.0
 
 
 class ChartTabs(QTabBar):
-    """Sets mathematics in its titles; `picked` tells the key of the chart that the user chose."""
+    """A tab bar with mathematics in its titles; `picked` has the key of the selected chart."""
 
     picked = Signal(str)
 
@@ -33,17 +33,17 @@ class ChartTabs(QTabBar):
         self.currentChanged.connect(self._on_current)
 
     def show_titles(self, titles: tuple[tuple[str, str], ...], chosen: str) -> None:
-        """Keys and titles of the charts, and the key of the one that is shown."""
+        """Show (key, title) pairs and select the chart with key `chosen`."""
         self.blockSignals(True)
         if titles != self._titles:
             self._titles = titles
             while self.count() > len(titles):
                 self.removeTab(self.count() - 1)
-            for place, (_, title) in enumerate(titles):
-                if place == self.count():
+            for index, (_, title) in enumerate(titles):
+                if index == self.count():
                     self.addTab("")
-                self.setTabText(place, plain(title))
-                self.setTabToolTip(place, html(title))
+                self.setTabText(index, plain(title))
+                self.setTabToolTip(index, html(title))
         keys = [key for key, _ in titles]
         self.setCurrentIndex(keys.index(chosen) if chosen in keys else 0)
         self.blockSignals(False)
@@ -53,12 +53,12 @@ class ChartTabs(QTabBar):
         self.update()
 
     def tabSizeHint(self, index: int) -> QSize:
-        wanted = [self._wanted(title) for _, title in self._titles]
-        room, whole = float(self.width()), sum(wanted)
-        if whole > room and whole > 0:  # all give way alike, and none goes out of sight
-            wanted = [max(one * room / whole, _LEAST) for one in wanted]
-        width = int(wanted[index]) if index < len(wanted) else int(_LEAST)
-        return QSize(width, round(TAB_ROW))
+        widths = [self._wanted(title) for _, title in self._titles]
+        available, total = float(self.width()), sum(widths)
+        if total > available and total > 0:  # shrink all alike, so that none is hidden
+            widths = [max(width * available / total, _LEAST) for width in widths]
+        tab_width = int(widths[index]) if index < len(widths) else int(_LEAST)
+        return QSize(tab_width, round(TAB_ROW))
 
     def minimumTabSizeHint(self, index: int) -> QSize:
         return QSize(int(_LEAST), round(TAB_ROW))
@@ -71,9 +71,9 @@ class ChartTabs(QTabBar):
         painter.fillRect(self.rect(), self._style.colour("panel"))
         painter.setPen(QPen(self._style.colour("line"), 1))
         painter.drawLine(QPointF(0, self.height() - 1), QPointF(self.width(), self.height() - 1))
-        for place, (_, title) in enumerate(self._titles):
-            chosen = place == self.currentIndex()
-            self._paint_tab(painter, QRectF(self.tabRect(place)), title, chosen)
+        for index, (_, title) in enumerate(self._titles):
+            chosen = index == self.currentIndex()
+            self._paint_tab(painter, QRectF(self.tabRect(index)), title, chosen)
         painter.end()
 
     def _paint_tab(self, painter: QPainter, box: QRectF, title: str, chosen: bool) -> None:

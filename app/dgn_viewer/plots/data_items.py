@@ -1,4 +1,4 @@
-"""What a chart draws inside its frame: curves as pyqtgraph items, a matrix as a picture."""
+"""The data of a chart inside its frame: curves as pyqtgraph items, a matrix as an image."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SMOOTH_POINTS = 800  # longer curves are drawn without antialias (57 ms against
 
 
 class CurveItems:
-    """Lines and dots inside one view box; items are only ever updated."""
+    """The lines and dots inside a view box; updates reuse the items."""
 
     def __init__(self, field: pg.ViewBox) -> None:
         self._field = field
@@ -34,11 +34,11 @@ class CurveItems:
         self._dots: dict[str, pg.ScatterPlotItem] = {}
 
     def show(self, chart: Chart, style: ChartStyle) -> None:
-        """Show the chart's curves as far as the view box shows them."""
+        """Show the visible part of the chart's curves."""
         names = {_key(index, curve) for index, curve in enumerate(chart.curves)}
         for store in (self._lines, self._dots):
-            for gone in set(store) - names:
-                self._field.removeItem(store.pop(gone))
+            for key in set(store) - names:
+                self._field.removeItem(store.pop(key))
         for index, curve in enumerate(chart.curves):
             self._show_one(_key(index, curve), curve, chart, style)
             self._lines[_key(index, curve)].setZValue(index)  # the last is in front
@@ -49,10 +49,10 @@ class CurveItems:
             line = self._lines[key] = pg.PlotCurveItem(connect="finite")
             self._field.addItem(line, ignoreBounds=True)
         (low, high), _ = self._field.viewRange()
-        seen = undrawn(low, chart.x), undrawn(high, chart.x)
+        visible_range = undrawn(low, chart.x), undrawn(high, chart.x)
         x, y = curve.x, curve.y
-        if not curve.segments:  # whose x does not ascend
-            x, y = thinned(x, y, *seen, _MOST_POINTS, chart.x.log)
+        if not curve.segments:  # thinning needs ascending x, which segments do not have
+            x, y = thinned(x, y, *visible_range, _MOST_POINTS, chart.x.log)
         x, y = drawn_values(x, chart.x), drawn_values(y, chart.y)
         colour = style.colour(curve.role, FAINT if curve.faint else 1.0)
         width = (2 if curve.thick else 1) * self._pixels()
@@ -78,8 +78,8 @@ class CurveItems:
             self._field.removeItem(self._dots.pop(key))
 
     def _pixels(self) -> float:
-        """Pixels of the screen to one of Qt's: a pen that no zoom widens counts the former."""
-        view = self._field.getViewWidget()  # None until the chart has its place
+        """Return the device pixel ratio: the widths of cosmetic pens are in device pixels."""
+        view = self._field.getViewWidget()  # None until the chart is laid out
         screen = QGuiApplication.primaryScreen()
         return float(screen.devicePixelRatio() if view is None else view.devicePixelRatioF())
 
@@ -89,7 +89,10 @@ def _key(index: int, curve: Curve) -> str:
 
 
 class PictureItem(QGraphicsObject):
-    """Entry (row, column) is centred on (column, row); cheaper than pyqtgraph's image by half."""
+    """A matrix image with entry (row, column) centred on (x, y) = (column, row).
+
+    It takes half the time of pyqtgraph's `ImageItem`.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The lane of events below a chart over steps: chips that say what happened and lead there."""
+"""The lane of clickable event chips below a chart with a time axis."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _CHIP = 15.0  # height
 
 
 class EventLane:
-    """What the lane of one chart shows in one place; made anew when chart or place change."""
+    """The event lane of a chart for one plot area; recreated when either changes."""
 
     def __init__(self, chart: Chart, style: ChartStyle, plot_area: PlotArea, below: float) -> None:
-        """`below`: from the frame down to the end of the lane."""
+        """`below`: the distance from the frame to the bottom of the lane, in pixels."""
         box = plot_area.box
         self.box = QRectF(box.left(), box.bottom() + below - LANE, box.width(), LANE)
         self._style, self._chart, self._area = style, chart, plot_area
         width_of = style.label.width
-        placed = [(self._place(mark.x), mark) for mark in chart.marks]
+        offset_marks = [(self._place(mark.x), mark) for mark in chart.marks]
         inside: list[tuple[float, Mark]] = [
-            (place, mark) for place, mark in placed if -0.5 <= place <= box.width() + 0.5
+            (offset, mark) for offset, mark in offset_marks if -0.5 <= offset <= box.width() + 0.5
         ]
         self.chips: tuple[Chip, ...] = tuple(lane_chips(inside, width_of, box.width()))
         low, high = (undrawn(value, chart.x) for value in plot_area.x)
@@ -33,20 +33,20 @@ class EventLane:
             )
         )
 
-    def chip_at(self, place: QPointF) -> Chip | None:
-        """The chip under a place of the scene."""
-        if not self.box.adjusted(0, -1, 0, 1).contains(place):
+    def chip_at(self, point: QPointF) -> Chip | None:
+        """Return the chip at a point of the scene, or None."""
+        if not self.box.adjusted(0, -1, 0, 1).contains(point):
             return None
-        x = place.x() - self.box.left()
+        x = point.x() - self.box.left()
         return next((chip for chip in self.chips if chip.left <= x <= chip.right), None)
 
     def chip_box(self, chip: Chip) -> QRectF:
-        """The rectangle of a chip in the scene."""
+        """Return the rectangle of a chip in scene coordinates."""
         top = self.box.center().y() - _CHIP / 2
         return QRectF(self.box.left() + chip.left, top, chip.width, _CHIP)
 
     def paint(self, painter: QPainter, pointed: tuple[float, float] | None) -> None:
-        """Epochs as light ticks, chips over them; `pointed`: the steps of the one pointed at."""
+        """Paint epoch ticks and chips; `pointed` has the steps of the hovered chip."""
         style, box = self._style, self.box
         painter.setPen(QPen(style.colour("line"), 1))
         painter.drawLine(QLineF(box.topLeft(), box.topRight()))
@@ -73,18 +73,18 @@ class EventLane:
         painter.setBrush(tint)
         painter.drawRoundedRect(box.adjusted(0.5, 0.5, -0.5, -0.5), 4, 4)
         text = style.label
-        place = QPointF(
+        base = QPointF(
             box.center().x() - text.width(chip.text) / 2, box.center().y() + text.ascent / 2 - 1.0
         )
-        text.paint(painter, place, chip.text, style.colour("text"))
+        text.paint(painter, base, chip.text, style.colour("text"))
 
     def _place(self, step: float) -> float:
-        """Where a step lies, from the lane's left edge; NaN where the axis cannot show it."""
+        """Return a step's distance from the lane's left edge; NaN if it is not on the axis."""
         return self._area.across(drawn_at(step, self._chart.x)) - self._area.box.left()
 
 
 def _token(chip: Chip) -> str:
-    """The colour of a chip: what went wrong, what the user changed in the network, dials."""
+    """Return the colour token of a chip by what it marks: divergence, dials, other changes."""
     kinds = {mark.kind for mark in chip.marks}
     if "diverged" in kinds:
         return "refused"

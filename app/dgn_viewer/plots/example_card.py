@@ -1,4 +1,4 @@
-"""Paints the card of one or two probe examples: their pictures, what is told, their gates."""
+"""Painting of the card of one or two probe examples: images, text, and gates."""
 
 from __future__ import annotations
 
@@ -14,41 +14,41 @@ from dgn_engine.scene.example_readout import ExampleReadout, GateRows, ShownExam
 from dgn_viewer.plots.chart_frame import ChartStyle
 from dgn_viewer.plots.example_image import example_image
 
-SIDE = 48.0  # pixels of a picture
-PINNED = "pinned: Esc or a click unpins"
+SIDE = 48.0  # pixels; side of an image
+PINNED = "pinned: Esc or click to unpin"
 _PAD, _GAP = 8.0, 6.0
-_STRIP, _AGREE = 5.0, 3.0  # heights: of the gates of one example, of where two agree
-_TAG = 24.0  # width of the name of a layer
-_LEAST_STRIP = 120.0  # width of the gates
+_STRIP, _AGREE = 5.0, 3.0  # pixels; heights of an example's gates and of the agreement of two
+_TAG = 24.0  # pixels; width of a layer's name
+_LEAST_STRIP = 120.0  # pixels; minimum width of the gates
 
 
 def paint_example(painter: QPainter, style: ChartStyle, box: QRectF, example: ShownExample) -> None:
-    """One example in a square: its image, its point among the others, or why there is neither."""
+    """Paint an example in a square: its image, its point, or the reason why it has neither."""
     painter.setPen(QPen(style.colour("line"), 1))
     painter.setBrush(style.colour("panel"))
     painter.drawRect(box)
     if example.image is not None:
         image = example_image(example.image)
         size = QSizeF(image.size()).scaled(box.size(), Qt.AspectRatioMode.KeepAspectRatio)
-        place = QRectF(QPointF(), size)
-        place.moveCenter(box.center())
-        painter.drawImage(place, image)
+        target = QRectF(QPointF(), size)
+        target.moveCenter(box.center())
+        painter.drawImage(target, image)
     elif example.point is not None and example.points is not None:
         _paint_point(painter, style, box.adjusted(4, 4, -4, -4), example.points, example.point)
     else:
-        words = style.label.shortened(example.why, box.width() - 4)
+        reason = style.label.shortened(example.why, box.width() - 4)
         base = QPointF(box.left() + 2, box.center().y() + style.label.ascent / 2)
-        style.label.paint(painter, base, words, style.colour("muted"))
+        style.label.paint(painter, base, reason, style.colour("muted"))
 
 
 def _paint_point(
     painter: QPainter, style: ChartStyle, box: QRectF, points: Array, point: tuple[float, float]
 ) -> None:
     low, high = points.min(axis=0), points.max(axis=0)
-    reach = np.where(high > low, high - low, 1.0)
+    span = np.where(high > low, high - low, 1.0)
 
-    def place(one: Array) -> QPointF:
-        x, y = (one - low) / reach
+    def place(coordinates: Array) -> QPointF:
+        x, y = (coordinates - low) / span
         return QPointF(box.left() + x * box.width(), box.bottom() - y * box.height())
 
     painter.setPen(Qt.PenStyle.NoPen)
@@ -60,22 +60,26 @@ def _paint_point(
 
 
 def card_size(style: ChartStyle, readout: ExampleReadout, pinned: bool) -> QSizeF:
-    """How large the card is where it has room."""
+    """Return the size of the card if space is not limited."""
     type_ = style.label
-    side = _pictures_width(readout)
-    wide = max(_LEAST_STRIP, *(type_.width(line) for line in _words(readout, pinned)))
+    pictures_width = _pictures_width(readout)
+    text_width = max(_LEAST_STRIP, *(type_.width(line) for line in _words(readout, pinned)))
     gates = [_TAG + _LEAST_STRIP + 8.0 + type_.width(rows.words) for rows in readout.gates]
-    text = len(_words(readout, pinned)) * type_.height
-    high = max(SIDE, text) + sum(_gates_height(rows, type_.height) for rows in readout.gates)
+    text_height = len(_words(readout, pinned)) * type_.height
+    height = max(SIDE, text_height) + sum(
+        _gates_height(rows, type_.height) for rows in readout.gates
+    )
     if readout.gates:
-        high += _GAP
-    return QSizeF(2 * _PAD + max(side + _GAP + wide, *gates, 0.0), 2 * _PAD + high)
+        height += _GAP
+    return QSizeF(
+        2 * _PAD + max(pictures_width + _GAP + text_width, *gates, 0.0), 2 * _PAD + height
+    )
 
 
 def paint_card(
     painter: QPainter, style: ChartStyle, card: QRectF, readout: ExampleReadout, pinned: bool
 ) -> None:
-    """Paint the card there; of more gate layers than have room the first are shown."""
+    """Paint the card, with as many gate layers as fit."""
     type_ = style.label
     painter.setPen(QPen(style.colour("accent" if pinned else "line"), 1))
     painter.setBrush(style.colour("window", 0.97))
@@ -85,13 +89,13 @@ def paint_card(
         left = inner.left() + index * (SIDE + 4.0)
         paint_example(painter, style, QRectF(left, inner.top(), SIDE, SIDE), example)
     left = inner.left() + _pictures_width(readout) + _GAP
-    names = len(readout.examples)
-    words = _words(readout, pinned)
-    for index, line in enumerate(words):
+    name_count = len(readout.examples)
+    lines = _words(readout, pinned)
+    for index, line in enumerate(lines):
         base = QPointF(left, inner.top() + type_.ascent + index * type_.height)
-        colour = style.colour("text" if index < names + len(readout.lines) else "muted")
+        colour = style.colour("text" if index < name_count + len(readout.lines) else "muted")
         type_.paint(painter, base, type_.shortened(line, inner.right() - left), colour)
-    top = inner.top() + max(SIDE, len(words) * type_.height) + _GAP
+    top = inner.top() + max(SIDE, len(lines) * type_.height) + _GAP
     _paint_gates(
         painter,
         style,
@@ -101,10 +105,10 @@ def paint_card(
 
 
 def _words(readout: ExampleReadout, pinned: bool) -> tuple[str, ...]:
-    names = tuple(one.name for one in readout.examples)
-    last = (PINNED,) if pinned else ()
+    names = tuple(example.name for example in readout.examples)
+    pin_hint = (PINNED,) if pinned else ()
     details = (readout.examples[0].detail,) if len(names) == 1 else ()
-    return (*names, *readout.lines, *details, *last)
+    return (*names, *readout.lines, *details, *pin_hint)
 
 
 def _pictures_width(readout: ExampleReadout) -> float:
@@ -119,37 +123,37 @@ def _gates_height(rows: GateRows, line: float) -> float:
 def _paint_gates(
     painter: QPainter, style: ChartStyle, box: QRectF, gates: Sequence[GateRows]
 ) -> None:
-    """Each layer in a line: its name, a strip for each example, where they agree, in words."""
+    """Paint a line per layer: name, a strip per example, their agreement, and a summary."""
     type_, top = style.label, box.top()
-    said = max((type_.width(rows.words) for rows in gates), default=0.0) + 8.0
-    wide = max(box.width() - _TAG - said, 1.0)
+    words_width = max((type_.width(rows.words) for rows in gates), default=0.0) + 8.0
+    strip_width = max(box.width() - _TAG - words_width, 1.0)
     for index, rows in enumerate(gates):
-        high = _gates_height(rows, type_.height)
+        height = _gates_height(rows, type_.height)
         last = index == len(gates) - 1
-        if top + high + (0.0 if last else type_.height) > box.bottom() + 3.0:
-            words = f"… {len(gates) - index} more layers in Gate maps"
+        if top + height + (0.0 if last else type_.height) > box.bottom() + 3.0:
+            more = f"… {len(gates) - index} more layers in Gate maps"
             base = QPointF(box.left(), top + type_.ascent)
             if base.y() <= box.bottom() + 3.0:
-                type_.paint(painter, base, words, style.colour("muted"))
+                type_.paint(painter, base, more, style.colour("muted"))
             return
         base = QPointF(box.left(), top + type_.ascent)
         type_.paint(painter, base, rows.name, style.colour("muted"))
-        base = QPointF(box.right() - said + 8.0, top + type_.ascent)
+        base = QPointF(box.right() - words_width + 8.0, top + type_.ascent)
         type_.paint(painter, base, rows.words, style.colour("muted"))
-        _paint_rows(painter, style, QRectF(box.left() + _TAG, top + 1.0, wide, high), rows)
-        top += high
+        _paint_rows(painter, style, QRectF(box.left() + _TAG, top + 1.0, strip_width, height), rows)
+        top += height
 
 
 def _paint_rows(painter: QPainter, style: ChartStyle, box: QRectF, rows: GateRows) -> None:
     table = ramps.table("gates", style.theme)
     for index, row in enumerate(rows.rows):
-        place = QRectF(box.left(), box.top() + index * _STRIP, box.width(), _STRIP - 1.0)
+        target = QRectF(box.left(), box.top() + index * _STRIP, box.width(), _STRIP - 1.0)
         shades = np.clip(np.rint(row * (ramps.EMPTY - 1)), 0, ramps.EMPTY - 1).astype(np.intp)
-        painter.drawImage(place, example_image(table[shades][None, :, :3].astype(np.uint8)))
+        painter.drawImage(target, example_image(table[shades][None, :, :3].astype(np.uint8)))
     if rows.agree is not None:
         accent, panel = style.colour("accent"), style.colour("window")
-        pair = [(one.red(), one.green(), one.blue()) for one in (panel, accent)]
-        colours = np.array(pair, dtype=np.uint8)
+        channels = [(colour.red(), colour.green(), colour.blue()) for colour in (panel, accent)]
+        colours = np.array(channels, dtype=np.uint8)
         top = box.top() + len(rows.rows) * _STRIP
-        place = QRectF(box.left(), top, box.width(), _AGREE)
-        painter.drawImage(place, example_image(colours[rows.agree.astype(np.intp)][None]))
+        target = QRectF(box.left(), top, box.width(), _AGREE)
+        painter.drawImage(target, example_image(colours[rows.agree.astype(np.intp)][None]))

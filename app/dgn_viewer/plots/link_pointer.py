@@ -1,4 +1,4 @@
-"""What is under the cursor of a scene: told in a card, outlined in all, pinned by a click."""
+"""The selection under the cursor: described in a card, outlined in all panels, pinned by clicks."""
 
 from __future__ import annotations
 
@@ -18,12 +18,16 @@ Explain = Callable[[Chart, float, float], ExampleReadout | None]
 
 
 class LinkPointer(QObject):
-    """`items`: the charts that are drawn, by key. `explain`: what is told of the examples at a
-    place of a chart, in data units."""
+    """The link between the cursor of a scene and the selection shared by all panels.
+
+    Attributes:
+        explain: Returns the readout of the examples at a point of a chart, in data coordinates.
+        lit: The outlined selection.
+    """
 
     pointed = Signal(object)  # the selection under the cursor
-    lighted = Signal()  # something else is outlined
-    pinned = Signal(object)  # the selection that was clicked; nothing where it was let go
+    lighted = Signal()  # the outlines have changed
+    pinned = Signal(object)  # the clicked selection; `NOTHING` after unpinning
 
     def __init__(
         self,
@@ -38,11 +42,11 @@ class LinkPointer(QObject):
         self.lit = NOTHING
         self._items = items
         self._card, self._row, self._spoken = card, row, spoken
-        self._found = NOTHING  # under this cursor
-        self._pin: tuple[str, int, int] | None = None  # chart, row, column
+        self._found = NOTHING  # the selection under the cursor
+        self._pin: tuple[str, int, int] | None = None  # (chart key, row, column)
 
     def light(self, selection: Selection) -> None:
-        """Outline what is selected, in whatever panel the cursor is."""
+        """Outline a selection, regardless of which panel the cursor is in."""
         self.lit = selection
         for item in self._items.values():
             item.pointer.lit = selection
@@ -50,66 +54,80 @@ class LinkPointer(QObject):
         self.lighted.emit()
 
     def let_go(self) -> None:
-        """Pin nothing any more; the card follows the cursor again."""
+        """Clear the pin, so that the card follows the cursor again."""
         self._pin, self._found = None, NOTHING
 
     def pin(self, item: ChartItem, place: QPointF) -> None:
-        """Pin what is there; a second click there, or one where there is nothing, lets go."""
+        """Pin the selection at a point; clicking it again, or an empty point, unpins."""
         x, y = item.data_at(place)
-        if item.chart.matrix is None:  # the same place of an axis at any height
+        if item.chart.matrix is None:  # the height does not matter in a chart of curves
             y = 0.0
-        found, pin = item.pointer.selection_at(place), (item.chart.key, round(y), round(x))
-        self._pin = pin if found != NOTHING and pin != self._pin else None
-        self.pinned.emit(found if self._pin else NOTHING)
+        selection, pin = item.pointer.selection_at(place), (item.chart.key, round(y), round(x))
+        self._pin = pin if selection != NOTHING and pin != self._pin else None
+        self.pinned.emit(selection if self._pin else NOTHING)
 
     def is_pinned(self, item: ChartItem | None) -> bool:
-        """Whether what is pinned was clicked in this chart."""
+        """Return whether the pin belongs to this chart."""
         return item is not None and self._pin is not None and self._pin[0] == item.chart.key
 
     def tell(self, under: ChartItem | None, place: QPointF | None) -> bool:
-        """Show the card of the examples that are pinned, or else under the cursor; whether there
-        are any."""
-        found, readout = NOTHING, None
+        """Show the card of the pinned examples, or else of those under the cursor.
+
+        Returns:
+            Whether there are any examples to show.
+        """
+        selection, readout = NOTHING, None
         if under is not None and place is not None and not under.over_follow(place):
             x, y = under.data_at(place)
-            found, readout = under.pointer.selection_at(place), self.explain(under.chart, x, y)
+            selection, readout = under.pointer.selection_at(place), self.explain(under.chart, x, y)
         key, row, column = self._pin or ("", 0, 0)
         pinned = self._items.get(key)
-        told = None
+        pinned_readout = None
         if pinned is not None and pinned.isVisible():
-            told = self.explain(pinned.chart, column, row)
-        if pinned is not None and told is not None:
-            readout, place = told, _centre(pinned, row, column)
-        if found != self._found:  # without a cursor, what that of another panel lights stays
-            self._found = found
-            self.pointed.emit(found)
+            pinned_readout = self.explain(pinned.chart, column, row)
+        if pinned is not None and pinned_readout is not None:
+            readout, place = pinned_readout, _centre(pinned, row, column)
+        # Report changes only: without a cursor here, another panel's selection must stay.
+        if selection != self._found:
+            self._found = selection
+            self.pointed.emit(selection)
         self._spoken.tell(readout.in_words if readout is not None else "")
         if readout is not None and place is not None:
-            self._card.show_examples(place, readout, told is not None)
+            self._card.show_examples(place, readout, pinned_readout is not None)
         return readout is not None
 
     @property
     def told(self) -> ExampleReadout | None:
-        """The pictures on the card; None where it shows lines, or nothing."""
+        """The examples on the card; None if it shows text or nothing."""
         return self._card.examples
 
     def moved(self, place: QPointF | None, down: int, right: int) -> QPointF | None:
-        """Where the cursor is after so many entries down and to the right; it begins at the first
-        entry. None where no chart has entries that are linked."""
-        seen = [item for item in self._items.values() if item.isVisible()]
-        found = [item for item in seen if _has_entries(item.chart)]
-        if not found:
+        """Return the cursor position after moving by matrix entries.
+
+        Args:
+            place: The current position; without one, start at the first entry.
+            down: Number of rows.
+            right: Number of columns.
+
+        Returns:
+            The centre of the new entry; None if no chart has linked entries.
+        """
+        visible = [item for item in self._items.values() if item.isVisible()]
+        candidates = [item for item in visible if _has_entries(item.chart)]
+        if not candidates:
             return None
-        item = next((one for one in found if place and one.box.contains(place)), None)
+        item = next(
+            (candidate for candidate in candidates if place and candidate.box.contains(place)), None
+        )
         x, y = (0.0, 0.0)
         if item is not None and place is not None:
             x, y = item.data_at(place)
             x, y = x + right, y + down
-        item = item or found[0]
+        item = item or candidates[0]
         assert item.chart.matrix is not None
         rows, columns = item.chart.matrix.values.shape
         column, row = min(max(round(x), 0), columns - 1), min(max(round(y), 0), rows - 1)
-        if not item.box.contains(_centre(item, row, column)):  # it was zoomed out of sight
+        if not item.box.contains(_centre(item, row, column)):  # outside of the zoomed range
             item.follow()
         return _centre(item, row, column)
 
@@ -119,6 +137,6 @@ def _has_entries(chart: Chart) -> bool:
 
 
 def _centre(item: ChartItem, row: int, column: int) -> QPointF:
-    """The middle of an entry of a matrix."""
+    """Return the centre of a matrix entry in scene coordinates."""
     area = item.plot_area()
     return QPointF(area.across(column), area.along(row))

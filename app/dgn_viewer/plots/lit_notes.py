@@ -1,4 +1,4 @@
-"""Outlines what is selected in a chart: above its data, where the mouse may move it cheaply."""
+"""Outlines of the selection in a chart, on the overlay that repaints without the charts."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from dgn_engine.scene.selection import Selection
 from dgn_viewer.plots.chart_frame import ChartStyle, PlotArea, drawn_at, drawn_values, undrawn
 from dgn_viewer.plots.pointer_overlay import PointerPart
 
-_LEAST = 4.0  # pixels: an outline of what is narrower
-_RING = 12.0  # pixels: around a point of a chart without a matrix
-_POINTS = 600  # of a curve that is lit
+_LEAST = 4.0  # pixels; minimum size of an outline
+_RING = 12.0  # pixels; size of the outline around a point in a chart without a matrix
+_POINTS = 600  # maximum number of points of a highlighted curve
 
 
 def lit_parts(
     chart: Chart, style: ChartStyle, plot_area: PlotArea, selection: Selection
 ) -> list[PointerPart]:
-    """All outlines of what is selected in a chart, and its curves."""
+    """Return the outlines of the selection in a chart, and its highlighted curves."""
     inside = plot_area.box.adjusted(-3, -3, 3, 3)
     parts: list[PointerPart] = []
     for box in outlines(chart, plot_area, selection):
@@ -45,30 +45,30 @@ def lit_parts(
 
 
 def outlines(chart: Chart, plot_area: PlotArea, selection: Selection) -> list[QRectF]:
-    """In pixels what is outlined; at least so large that it can be seen."""
-    found = []
+    """Return the visible outlines of a selection in pixels, with a minimum size."""
+    rects = []
     for box in boxes(chart, selection):
         rect = _rect(box, chart, plot_area)
         if chart.matrix is None and all(map(math.isfinite, box)):  # a point, not an entry
             rect = QRectF(0, 0, _RING, _RING).translated(rect.center() - QPointF(_RING, _RING) / 2)
         if rect.intersects(plot_area.box):
             narrow, low = (max(0.0, _LEAST - size) / 2 for size in (rect.width(), rect.height()))
-            found.append(rect.adjusted(-narrow, -low, narrow, low))
-    return found
+            rects.append(rect.adjusted(-narrow, -low, narrow, low))
+    return rects
 
 
 def paint_outline(
     painter: QPainter, *, chart: Chart, style: ChartStyle, plot_area: PlotArea, box: QRectF
 ) -> None:
-    """Rows, columns, entries and points have a frame; of curves a whole place has a ground."""
+    """Paint an outline as a frame, or as a tinted band if it covers the height of a curve chart."""
     painter.save()
     painter.setClipRect(plot_area.box.adjusted(-3, -3, 3, 3))
     if chart.matrix is None and box.height() >= plot_area.box.height():
         painter.fillRect(box & plot_area.box, style.colour("accent", 0.18))
     else:
         painter.setBrush(Qt.BrushStyle.NoBrush)
-        for colour, wide in (("panel", 4.0), ("accent", 2.0)):
-            painter.setPen(QPen(style.colour(colour), wide))
+        for colour, width in (("panel", 4.0), ("accent", 2.0)):
+            painter.setPen(QPen(style.colour(colour), width))
             painter.drawRect(box)
     painter.restore()
 
@@ -76,8 +76,8 @@ def paint_outline(
 def _rect(box: Box, chart: Chart, plot_area: PlotArea) -> QRectF:
     x, y, to_x, to_y = box
     whole = plot_area.box
-    left, right = (_pixel(one, chart.x, plot_area.across) for one in (x, to_x))
-    top, bottom = (_pixel(one, chart.y, plot_area.along) for one in (y, to_y))
+    left, right = (_pixel(coordinate, chart.x, plot_area.across) for coordinate in (x, to_x))
+    top, bottom = (_pixel(coordinate, chart.y, plot_area.along) for coordinate in (y, to_y))
     return QRectF(
         QPointF(whole.left() if left is None else left, whole.top() if top is None else top),
         QPointF(
@@ -87,26 +87,30 @@ def _rect(box: Box, chart: Chart, plot_area: PlotArea) -> QRectF:
 
 
 def _pixel(value: float, axis: Axis, place: Callable[[float], float]) -> float | None:
-    """None: as far as the chart reaches."""
+    """Return the pixel position of a value; None if the box is unbounded there."""
     return place(drawn_at(value, axis)) if math.isfinite(value) else None
 
 
 def _line(curve: Curve, chart: Chart, plot_area: PlotArea) -> QPolygonF:
-    """The part of a curve that is in sight, in pixels."""
+    """Return the visible part of a curve in pixels."""
     low, high = (undrawn(end, chart.x) for end in plot_area.x)
     x, y = thinned(curve.x, curve.y, low, high, _POINTS, chart.x.log)
-    places = zip(drawn_values(x, chart.x), drawn_values(y, chart.y), strict=True)
+    points = zip(drawn_values(x, chart.x), drawn_values(y, chart.y), strict=True)
     return QPolygonF(
-        [QPointF(plot_area.across(a), plot_area.along(b)) for a, b in places if math.isfinite(b)]
+        [
+            QPointF(plot_area.across(point_x), plot_area.along(point_y))
+            for point_x, point_y in points
+            if math.isfinite(point_y)
+        ]
     )
 
 
 def _paint_curve(
     painter: QPainter, *, style: ChartStyle, curve: Curve, line: QPolygonF, within: QRectF
 ) -> None:
-    """Wider, in its own colour, on a ground that parts it from the others."""
+    """Paint a curve wider, in its own colour, with a border that separates it from others."""
     painter.setClipRect(within)
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    for colour, wide in (("panel", 6.0), (curve.role, 3.0)):
-        painter.setPen(QPen(style.colour(colour), wide))
+    for colour, width in (("panel", 6.0), (curve.role, 3.0)):
+        painter.setPen(QPen(style.colour(colour), width))
         painter.drawPolyline(line)

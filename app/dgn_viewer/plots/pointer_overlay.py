@@ -1,5 +1,7 @@
-"""What follows the mouse over the charts, painted above them: the charts themselves stay as they
-are, and where the mouse has left them their picture of a moment ago is put back.
+"""The overlay that follows the mouse above the charts.
+
+Moving it repaints no chart: where the overlay has moved away, a saved picture of the charts is
+painted instead.
 """
 
 from __future__ import annotations
@@ -13,12 +15,12 @@ from PySide6.QtCore import QPoint, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QPixmap, QRegion
 from PySide6.QtWidgets import QWidget
 
-_AROUND = 3  # pixels that a part may reach over its bounds
+_AROUND = 3  # pixels that a part may paint outside of its bounds
 
 
 @dataclass(frozen=True)
 class PointerPart:
-    """One thing that is painted above the charts; those with the same `key` look the same."""
+    """An element of the overlay; elements with the same `key` look the same."""
 
     key: Hashable
     bounds: QRectF
@@ -29,26 +31,29 @@ class PointerPart:
 
 
 class ChartCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph is untyped
-    """Counts the processor time that its painting takes. Where only what lies above it moves, it
-    puts back its own picture (`moves_above`) and asks no chart to paint."""
+    """A canvas that measures its painting time.
+
+    If only the overlay changes (see `expect_overlay_change`), it paints a saved picture of the
+    charts instead of the charts themselves.
+    """
 
     def __init__(self, parent: QWidget, background: str) -> None:
         super().__init__(parent, background=background)
         self.viewport().setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
-        self.painting = 0.0  # seconds so far
-        self.painted = 0  # times that charts were asked to paint
+        self.painting = 0.0  # total CPU time in seconds
+        self.painted = 0  # number of repaints of the charts
         self._picture = QPixmap()
         self._above = QRegion()
 
     def moves_above(self, region: QRegion) -> None:
-        """What lies above it changes here, and nothing of it."""
+        """Paint this region from the saved picture: only the overlay changes in it."""
         if self._picture.isNull() or self._picture.size() != self._pixels():
             self._above = QRegion()
             self._picture = self._taken()
         self._above += region
 
     def changes(self) -> None:
-        """What it shows is about to be another: its picture is thrown away."""
+        """Discard the saved picture, before the charts change."""
         self._picture, self._above = QPixmap(), QRegion()
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -66,7 +71,7 @@ class ChartCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph is untype
         return viewport.size() * viewport.devicePixelRatioF()
 
     def _taken(self) -> QPixmap:
-        """Its picture as it is, without what lies above it."""
+        """Return a picture of the charts without the overlay."""
         viewport = self.viewport()
         picture = QPixmap(self._pixels())
         picture.setDevicePixelRatio(viewport.devicePixelRatioF())
@@ -83,7 +88,7 @@ class ChartCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph is untype
 
 
 class PointerOverlay(QWidget):
-    """Lies above the charts of a canvas and takes no mouse."""
+    """A transparent widget above a canvas that ignores the mouse."""
 
     def __init__(self, canvas: ChartCanvas) -> None:
         super().__init__(canvas.viewport())
@@ -93,15 +98,15 @@ class PointerOverlay(QWidget):
         self._parts: tuple[PointerPart, ...] = ()
 
     def show_parts(self, parts: tuple[PointerPart, ...]) -> None:
-        """Paint these in the place of those before, and only where they differ."""
+        """Replace the elements, and repaint only where they differ."""
         before = {part.key: part for part in self._parts}
-        now = {part.key: part for part in parts}
-        if [*before] == [*now]:
+        after = {part.key: part for part in parts}
+        if [*before] == [*after]:
             return
-        self._parts = tuple(now.values())
+        self._parts = tuple(after.values())
         region = QRegion()
-        for key in before.keys() ^ now.keys():
-            region += (before.get(key) or now[key]).area()
+        for key in before.keys() ^ after.keys():
+            region += (before.get(key) or after[key]).area()
         region &= self.rect()
         if not region.isEmpty():
             self._canvas.moves_above(region)

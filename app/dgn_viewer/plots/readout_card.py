@@ -1,4 +1,4 @@
-"""The card with the values under the cursor."""
+"""The card that shows the values under the cursor."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dgn_viewer.plots.chart_frame import ChartStyle
 from dgn_viewer.plots.example_card import card_size, paint_card
 from dgn_viewer.plots.pointer_overlay import PointerPart
 
-_PAD = 6  # left and right of the lines
+_PAD = 6  # pixels left and right of the text
 
 
 class ReadoutCard:
-    """Next to the cursor; nothing while it has no lines."""
+    """A card next to the cursor, invisible while it is empty."""
 
     def __init__(self) -> None:
         self.style = ChartStyle(LIGHT)
@@ -28,17 +28,17 @@ class ReadoutCard:
         self.pinned = False
 
     def show_examples(self, place: QPointF, readout: ExampleReadout, pinned: bool) -> None:
-        """Show the pictures of one or two examples next to a place, in the place of lines."""
+        """Show one or two examples next to a point, instead of text."""
         self.place, self.lines, self.pinned = place, readout.lines, pinned
         self.examples = readout
 
     def show_lines(self, place: QPointF, lines: tuple[str, ...]) -> None:
-        """Show these lines next to a place; none hides the card."""
+        """Show lines of text next to a point; no lines hide the card."""
         self.place, self.lines, self.examples, self.pinned = place, lines, None, False
 
     @property
     def letters(self) -> int:
-        """How many letters of running text have room in one line."""
+        """The approximate number of letters that fit in a line."""
         return int((self.room.width() - 2 * _PAD) // self.style.label.width("n"))
 
     def parts(self) -> list[PointerPart]:
@@ -51,8 +51,8 @@ class ReadoutCard:
             return [PointerPart(shown, card, paint)]
         if self.lines:
             lines = _fitting(self.lines, int((room.height() - 8) // style.label.height))
-            wide = room.width() - 2 * _PAD  # a wider card would lose the beginnings of its lines
-            lines = tuple(style.label.shortened(line, wide) for line in lines)
+            text_width = room.width() - 2 * _PAD  # a wider card would cut the start of its lines
+            lines = tuple(style.label.shortened(line, text_width) for line in lines)
             card = _beside(self.place, _size(style, lines), room)
             key = ("lines", card.getRect(), lines, style)
             return [PointerPart(key, card, partial(_paint_lines, style, card, lines))]
@@ -60,14 +60,14 @@ class ReadoutCard:
 
 
 def _fitting(lines: tuple[str, ...], most: int) -> tuple[str, ...]:
-    """The first lines, and how many more there are, where not all have room."""
+    """Return the lines that fit, with the number of the omitted ones in the last line."""
     if len(lines) <= most or most < 2:
         return lines
-    return (*lines[: most - 1], f"… {len(lines) - most + 1} more lines: click to see them apart")
+    return (*lines[: most - 1], f"… {len(lines) - most + 1} more lines: click to zoom in")
 
 
 def _beside(place: QPointF, size: QSizeF, room: QRectF) -> QRectF:
-    """Right of and below the place, or on the other side of it where that has no room."""
+    """Place the card right of and below a point, or on the other side if it does not fit."""
     x, y = place.x() + 12, place.y() + 12
     x = place.x() - 12 - size.width() if x + size.width() > room.right() else x
     y = place.y() - 12 - size.height() if y + size.height() > room.bottom() else y
@@ -77,8 +77,8 @@ def _beside(place: QPointF, size: QSizeF, room: QRectF) -> QRectF:
 
 
 def _size(style: ChartStyle, lines: tuple[str, ...]) -> QSizeF:
-    wide = max(style.label.width(line) for line in lines) + 2 * _PAD
-    return QSizeF(wide, style.label.height * len(lines) + 8)
+    width = max(style.label.width(line) for line in lines) + 2 * _PAD
+    return QSizeF(width, style.label.height * len(lines) + 8)
 
 
 def _paint_examples(
@@ -98,5 +98,5 @@ def _paint_lines(
     painter.drawRoundedRect(card, 4, 4)
     for index, line in enumerate(lines):
         base = QPointF(card.left() + _PAD, card.top() + 4 + type_.ascent + index * type_.height)
-        strong = index == len(lines) - 1 or len(lines) > 3
-        type_.paint(painter, base, line, style.colour("text" if strong else "muted"))
+        emphasised = index == len(lines) - 1 or len(lines) > 3
+        type_.paint(painter, base, line, style.colour("text" if emphasised else "muted"))

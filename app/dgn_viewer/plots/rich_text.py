@@ -1,4 +1,4 @@
-"""Paints and measures labels with raised, lowered and leaning letters."""
+"""Painting and measuring of labels with superscripts, subscripts and italics."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _LOWERED = 0.20
 
 @dataclass(frozen=True)
 class TextStyle:
-    """One size and weight of the interface's font."""
+    """A size and weight of the interface font."""
 
     family: str
     pixels: float
     bold: bool = False
-    numbers: str = ""  # how they are written, by example; empty: as in the label
+    numbers: str = ""  # number format, as an example; '' leaves numbers unchanged
 
     @property
     def height(self) -> float:
@@ -34,14 +34,14 @@ class TextStyle:
         return _metrics(self, 0, False).ascent()
 
     def width(self, label: str) -> float:
-        """Width of a label as `paint` sets it."""
+        """Return the width of a label as painted, in pixels."""
         return sum(width for _, width in _measured(self, label))
 
     def shortened(self, label: str, width: float) -> str:
-        """The label, cut with an ellipsis where it is wider than `width`."""
+        """Return the label, elided if it is wider than `width` pixels."""
         if self.width(label) <= width:
             return label
-        low, high = 0, len(label)  # letters kept: those fit, these do not
+        low, high = 0, len(label)  # bisection: `low` letters fit, `high` do not
         while high - low > 1:
             middle = (low + high) // 2
             fits = self.width(_beginning(label, middle) + "…") <= width
@@ -50,7 +50,7 @@ class TextStyle:
         return f"{text.rstrip()}…" if text else ""
 
     def paint(self, painter: QPainter, place: QPointF, label: str, colour: QColor) -> None:
-        """Set the label with its base line starting at `place`."""
+        """Paint the label with its baseline starting at `place`."""
         painter.setPen(colour)
         x = place.x()
         for run, width in _measured(self, label):
@@ -61,7 +61,7 @@ class TextStyle:
 
 
 def _beginning(label: str, letters: int) -> str:
-    """The first letters of a label, its mathematics closed again."""
+    """Return the first letters of a label, with its `$…$` balanced."""
     text = label[:letters]
     if text.count("$") % 2:
         before, _, inside = text.rpartition("$")
@@ -74,7 +74,7 @@ def _beginning(label: str, letters: int) -> str:
 
 @lru_cache(maxsize=256)
 def _font(type_: TextStyle, level: int, italic: bool) -> QFont:
-    """The font of a run; figures are set in one width so that numbers do not dance."""
+    """Return the font of a run; tabular figures keep changing numbers from jumping."""
     font = QFont(type_.family) if type_.family else QFont()
     font.setPixelSize(max(round(type_.pixels * (_SMALLER if level else 1.0)), 7))
     font.setItalic(italic)
@@ -88,7 +88,7 @@ def _metrics(type_: TextStyle, level: int, italic: bool) -> QFontMetricsF:
     return QFontMetricsF(_font(type_, level, italic))
 
 
-@lru_cache(maxsize=512)  # the same few labels are set at every frame
+@lru_cache(maxsize=512)  # every frame has the same few labels
 def _measured(type_: TextStyle, label: str) -> tuple[tuple[TextRun, float], ...]:
     return tuple(
         (run, _metrics(type_, run.level, run.italic).horizontalAdvance(run.text))

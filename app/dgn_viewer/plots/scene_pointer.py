@@ -1,4 +1,4 @@
-"""The mouse over the charts of a view: what is under it is told, lit and pinned."""
+"""The mouse over the charts of a view: readout, outlines, and pins."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ from dgn_viewer.plots.readout_card import ReadoutCard
 from dgn_viewer.plots.spoken_charts import SpokenCharts
 
 FRAME_MS = 33
-TRAINING_MS = 80  # while a network trains at full speed: it waits for each call, and its painting
+TRAINING_MS = 80  # while a network trains at full speed, which each call interrupts
 
 
 class PacedCall(QObject):
-    """Made at once when it is asked for after a pause, and then once in `every` milliseconds; the
-    last one asked for is never lost."""
+    """A throttled call: immediate after a pause, then at most once in `every` milliseconds.
+
+    The last request is always served.
+    """
 
     def __init__(self, call: Callable[[], None], parent: QObject, every: int = FRAME_MS) -> None:
         super().__init__(parent)
@@ -35,22 +37,22 @@ class PacedCall(QObject):
         self._timer.timeout.connect(self._over)
 
     def space(self, every: int) -> None:
-        """From the next call on, so many milliseconds lie between two."""
+        """Set the minimum time between two calls, in milliseconds."""
         self._timer.setInterval(every)
 
     def ask(self) -> None:
-        """Make the call now, or with the next frame."""
+        """Make the call now, or when the interval has elapsed."""
         self._wanted = True
         if not self._timer.isActive():
             self._over()
 
     def now(self) -> None:
-        """Make it now, whatever was asked for."""
+        """Make the call immediately."""
         self._wanted = False
         self._call()
 
     def catch_up(self) -> None:
-        """Make it now where it was asked for and has not been made."""
+        """Make a pending call immediately."""
         if self._wanted:
             self.now()
 
@@ -61,7 +63,7 @@ class PacedCall(QObject):
 
 
 class ScenePointer(QObject):
-    """Says what is under the mouse, or under the cursor that arrow keys move."""
+    """The readout at the mouse, or at the cursor that the arrow keys move."""
 
     def __init__(
         self,
@@ -74,7 +76,7 @@ class ScenePointer(QObject):
         super().__init__(view)
         self._view, self._canvas, self._charts = view, canvas, charts
         self.place: QPointF | None = None
-        self._paced = PacedCall(self.point, self)  # a mouse moves more often than anybody reads
+        self._paced = PacedCall(self.point, self)  # throttle frequent mouse moves
         self._readout = ReadoutCard()
         self._readout.style = style
         self._overlay = PointerOverlay(canvas)
@@ -83,7 +85,7 @@ class ScenePointer(QObject):
         charts.thumbnails.pointed.connect(self.links.pointed)
 
     def slow_down(self, training: bool) -> None:
-        """Say less often what is under the mouse while a network trains at full speed."""
+        """Update the readout less often while a network trains at full speed."""
         self._paced.space(TRAINING_MS if training else FRAME_MS)
 
     def set_style(self, style: ChartStyle) -> None:
@@ -91,7 +93,7 @@ class ScenePointer(QObject):
         self._show()
 
     def fit(self, _event: object = None) -> None:
-        """The view has another size."""
+        """Adapt to the size of the view."""
         self._readout.room = QRectF(self._view.rect())
         self._overlay.resize(self._canvas.viewport().size())
 
@@ -101,8 +103,8 @@ class ScenePointer(QObject):
     def on_move(self, event: QMouseEvent) -> bool:
         self.place = self.map(event)
         self._paced.ask()
-        # Without a button nothing in the scene wants to know: looking there for what lies under
-        # the mouse takes longer than all that is done here.
+        # Consume moves without a button: no item in the scene needs them, and finding the item
+        # under the mouse costs more than everything done here.
         return event.buttons() == Qt.MouseButton.NoButton
 
     def on_leave(self, _event: object = None) -> None:
@@ -110,17 +112,17 @@ class ScenePointer(QObject):
         self._paced.now()
 
     def on_tip(self, event: QHelpEvent) -> bool:
-        words = self._charts.tip_at(QPointF(self._canvas.mapToScene(event.pos())))
-        QToolTip.showText(event.globalPos(), words, self._view)
+        text = self._charts.tip_at(QPointF(self._canvas.mapToScene(event.pos())))
+        QToolTip.showText(event.globalPos(), text, self._view)
         return True
 
     def readout(self) -> tuple[str, ...]:
-        """The lines under the cursor where it is by now."""
+        """Return the lines of the readout at the current position."""
         self._paced.catch_up()
         return self._readout.lines
 
     def move_cursor(self, down: int, right: int) -> bool:
-        """Move the cursor by entries, as arrow keys do; False where no chart has linked entries."""
+        """Move the cursor by matrix entries; return False if no chart has linked entries."""
         place = self.links.moved(self.place, down, right)
         self.place = place or self.place
         self.point()
@@ -131,7 +133,7 @@ class ScenePointer(QObject):
         self.point()
 
     def point(self) -> None:
-        """Say what is under the cursor now: called when it moves and when the data do."""
+        """Update the readout, after the cursor has moved or the data has changed."""
         place = self.place
         under = self._charts.item_at(place) if place is not None else None
         chip = self._charts.chip_at(place) if place is not None else None
@@ -146,21 +148,21 @@ class ScenePointer(QObject):
         lines: tuple[str, ...] = () if chip is None else chip_lines(chip, letters)
         if under is not None and place is not None and not under.over_follow(place):
             x, y = under.data_at(place)
-            near = abs(under.data_at(place + QPointF(4.0, 0.0))[0] - x)
-            lines = describe(under.chart, x, y, near)
+            step_size = abs(under.data_at(place + QPointF(4.0, 0.0))[0] - x)
+            lines = describe(under.chart, x, y, step_size)
             lines += (PINNED,) if self.links.is_pinned(under) else ()
         self._readout.show_lines(place or QPointF(), lines)
         self._show()
 
     def _show(self) -> None:
-        """Paint what the mouse has brought where it has changed."""
+        """Update the overlay with the outlines, cursor lines and card."""
         parts = [part for item in self._charts.seen() for part in item.pointer.parts()]
         self._overlay.show_parts((*parts, *self._readout.parts()))
 
     def _show_cursor(self, under: ChartItem | None) -> None:
-        """A hand over a chart that a click chooses."""
-        chosen = under is not None and under.chart.click is not None
-        shape = Qt.CursorShape.PointingHandCursor if chosen else Qt.CursorShape.ArrowCursor
+        """Show a pointing hand over a chart that can be selected by a click."""
+        clickable = under is not None and under.chart.click is not None
+        shape = Qt.CursorShape.PointingHandCursor if clickable else Qt.CursorShape.ArrowCursor
         viewport = self._canvas.viewport()
         if viewport.cursor().shape() != shape:
             viewport.setCursor(shape)

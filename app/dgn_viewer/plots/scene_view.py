@@ -1,4 +1,4 @@
-"""Shows a `Scene` live, in a widget."""
+"""A widget that shows a `Scene` live."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from dgn_viewer.plots.spoken_charts import SpokenCharts
 
 
 class RightClicks(QObject):
-    """Right clicks on a widget, told apart from right drags, which zoom.
+    """Right clicks on a widget, as opposed to right drags, which zoom.
 
-    No menu of anybody else appears there.
+    The widget's own context menu is disabled.
     """
 
-    clicked = Signal(QPoint)  # in pixels of the widget
+    clicked = Signal(QPoint)  # widget coordinates
 
     def __init__(self, widget: QWidget) -> None:
         super().__init__(widget)
@@ -46,27 +46,30 @@ class RightClicks(QObject):
 
     def _release(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.RightButton:
-            place, before = event.position().toPoint(), self._pressed
+            point, pressed_at = event.position().toPoint(), self._pressed
             self._pressed = None
-            near = QApplication.startDragDistance()
-            if before is not None and (before - place).manhattanLength() < near:
-                self.clicked.emit(place)
+            max_distance = QApplication.startDragDistance()
+            if pressed_at is not None and (pressed_at - point).manhattanLength() < max_distance:
+                self.clicked.emit(point)
 
 
 class SceneView(QWidget):
-    """Shows a `Scene`; charts are known by key, so that zoom and items outlive each frame.
+    """A view of a `Scene`; charts keep their items and zoom from frame to frame, by key.
 
-    `charts`: the charts in their places; `steps`: what their time axes show; `pointer`: what is
-    told of the place under the mouse; `links`: what that lights and pins.
+    Attributes:
+        charts: The layout of the charts.
+        steps: The ranges of the time axes.
+        pointer: The readout under the mouse.
+        links: The selection that the mouse outlines and pins.
     """
 
-    chosen = Signal(str, str)  # option, value: a chart or a column was clicked
-    menu_wanted = Signal(str, QPoint)  # the key of the chart, the place on the screen
-    step_wanted = Signal(float)  # a time axis was double-clicked there
-    step_marked = Signal(float)  # … or clicked with Shift
-    steps_zoomed = Signal(float, float)  # a time axis shows these steps now, by hand
-    steps_followed = Signal()  # … or all of them
-    chart_chosen = Signal(str)  # the key of the chart that is to be shown where only one has room
+    chosen = Signal(str, str)  # option and value of the clicked chart or column
+    menu_wanted = Signal(str, QPoint)  # chart key, screen position
+    step_wanted = Signal(float)  # a time axis was double-clicked at this step
+    step_marked = Signal(float)  # … or Shift-clicked
+    steps_zoomed = Signal(float, float)  # the user has zoomed a time axis to this range
+    steps_followed = Signal()  # … or to all steps
+    chart_chosen = Signal(str)  # key of the chart to show where only one fits
 
     def __init__(self, theme: Theme = LIGHT, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -81,7 +84,7 @@ class SceneView(QWidget):
         self.pointer = ScenePointer(self, self._canvas, self.charts, style, self._spoken)
         self.links = self.pointer.links
         self.steps = TimeAxes(self.charts, self.pointer.point)
-        # Not sigMouseMoved: it is thinned, and may lose the place where the cursor comes to rest.
+        # Not sigMouseMoved: it is throttled and may miss the final position.
         callbacks: dict[QEvent.Type, Callable[[Any], bool | None]] = {
             QEvent.Type.MouseMove: self.pointer.on_move,
             QEvent.Type.Leave: self.pointer.on_leave,
@@ -96,17 +99,16 @@ class SceneView(QWidget):
             RightClicks(part).clicked.connect(partial(self._ask_menu, part))
 
     def show_scene(self, scene: Scene) -> None:
-        """Show these charts, keeping the items, the zoom and the cursor of those known by key."""
+        """Show a scene, keeping items, zoom and cursor of charts with known keys."""
         if not self.charts.show(scene.charts):
             return
         self.pointer.point()
-        # The view boxes' transforms are brought up to date now; left to the paint event, they
-        # would ask for a second one.
+        # Update the view boxes' transforms now; in the paint event they would trigger another one.
         self._canvas.scene().prepareForPaint()
         self._spoken.show(scene.charts)
 
     def dim(self, dimmed: bool) -> None:
-        """Draw the charts pale: they are of an earlier step than what is beside them."""
+        """Dim the charts, which show an earlier step than the rest of the window."""
         self.charts.dim(DIMMED if dimmed else 1.0)
 
     def set_theme(self, theme: Theme) -> None:
@@ -117,12 +119,12 @@ class SceneView(QWidget):
         self.pointer.set_style(style)
 
     def chart_in_sight(self) -> str:
-        """The chart under the cursor, else the first that is shown large."""
+        """Return the key of the chart under the cursor, else of the first large one."""
         under = self.charts.chart_at(self.pointer.place) if self.pointer.place is not None else ""
         return under or next(iter(self.charts.shown_keys()), "")
 
     def picture(self, key: str) -> QImage:
-        """A chart as it is on the screen, without the cursor."""
+        """Return an image of a chart as displayed, without the cursor."""
         item = self.charts.items.get(key)
         box = self.charts.area(key) if item is None else item.boundingRect()
         before, self.pointer.place = self.pointer.place, None
@@ -133,17 +135,17 @@ class SceneView(QWidget):
         return image
 
     def painting(self) -> float:
-        """Seconds of processor time that painting has taken since this view was made."""
+        """Return the total CPU time spent on painting, in seconds."""
         seconds: float = self._canvas.painting
         return seconds
 
     def canvas(self) -> QWidget:
-        """The widget that receives the mouse."""
+        """Return the widget that receives mouse events."""
         viewport: QWidget = self._canvas.viewport()
         return viewport
 
     def click_at_cursor(self) -> None:
-        """As a click of the mouse where the cursor is."""
+        """Simulate a mouse click at the cursor."""
         if self.pointer.place is not None:
             self._clicked(self.pointer.place, False)
 
@@ -168,12 +170,12 @@ class SceneView(QWidget):
         item.pointer.lit = self.links.lit
 
     def _press(self, event: QMouseEvent) -> None:
-        place = self.pointer.map(event)
+        point = self.pointer.map(event)
         self._shifted = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
-        chip = self.charts.chip_at(place)
+        chip = self.charts.chip_at(point)
         if chip is not None and event.button() == Qt.MouseButton.LeftButton:
             self.steps.go_to(*chip.steps)
-        elif self.charts.item_at(place) is None:
+        elif self.charts.item_at(point) is None:
             self.links.pinned.emit(NOTHING)
 
     def _ask_menu(self, part: QWidget, place: QPoint) -> None:
@@ -181,17 +183,17 @@ class SceneView(QWidget):
         if key:
             self.menu_wanted.emit(key, part.mapToGlobal(place))
 
-    def _clicked(self, place: QPointF, double: bool) -> None:
-        item = self.charts.item_at(place)
+    def _clicked(self, point: QPointF, double: bool) -> None:
+        item = self.charts.item_at(point)
         if item is None:
             return
         chart = item.chart
-        if item.over_follow(place) or (double and not chart.timed):
+        if item.over_follow(point) or (double and not chart.timed):
             item.follow()
             if chart.timed:
                 self.steps_followed.emit()
-        elif chart.timed:  # a single click, which may be a stray one, moves nothing
-            step = item.data_at(place)[0]
+        elif chart.timed:  # a plain single click does nothing: it may be accidental
+            step = item.data_at(point)[0]
             if self._shifted:
                 self.step_marked.emit(step)
             elif double:
@@ -200,8 +202,8 @@ class SceneView(QWidget):
             self.chosen.emit(*chart.click)
         else:
             if chart.pick and chart.matrix is not None:
-                column = round(item.data_at(place)[0])
+                column = round(item.data_at(point)[0])
                 if 0 <= column < chart.matrix.values.shape[1]:
                     self.chosen.emit(chart.pick, str(column))
-            self.links.pin(item, place)
+            self.links.pin(item, point)
             self.pointer.point()

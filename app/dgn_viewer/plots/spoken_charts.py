@@ -1,4 +1,4 @@
-"""The accessible name of a widget that shows charts, made only where somebody listens."""
+"""Descriptions of charts for screen readers, computed only while one is active."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from PySide6.QtWidgets import QWidget
 from dgn_engine.scene.chart_words import charts_in_words
 from dgn_engine.scene.elements import Chart
 
-OFTEN = 1.0  # seconds between two names: nobody can listen faster
+OFTEN = 1.0  # seconds between two updates; a screen reader cannot keep up with more
 
 
 class SpokenCharts:
-    """Names `widgets` by what the charts show, at most once a second."""
+    """The accessible names of `widgets`, updated at most once a second."""
 
     def __init__(
         self,
@@ -23,7 +23,7 @@ class SpokenCharts:
         clock: Callable[[], float] = time.monotonic,
         is_heard: Callable[[], bool] = QAccessible.isActive,
     ) -> None:
-        """`is_heard()`: whether a screen reader is there."""
+        """`is_heard()` returns whether a screen reader is active."""
         self._widgets = widgets
         self._clock, self._is_heard = clock, is_heard
         self._when = -OFTEN
@@ -31,19 +31,19 @@ class SpokenCharts:
             widget.setAccessibleName("Charts")
 
     def show(self, charts: tuple[Chart, ...]) -> None:
-        """Say these, where a screen reader is there and has had its second."""
+        """Describe these charts, if a screen reader is active and the interval has elapsed."""
         if self._is_heard() and self._clock() - self._when >= OFTEN:
             self.say(charts)
 
     def tell(self, words: str) -> None:
-        """Describe what the cursor is on, at once."""
+        """Set the description of what is under the cursor, immediately."""
         for widget in self._widgets:
             if widget.accessibleDescription() != words:
                 widget.setAccessibleDescription(words)
 
     def say(self, charts: tuple[Chart, ...]) -> None:
         self._when = self._clock()
-        words = charts_in_words(charts) or "Charts"
+        description = charts_in_words(charts) or "Charts"
         for widget in self._widgets:
-            if widget.accessibleName() != words:
-                widget.setAccessibleName(words)
+            if widget.accessibleName() != description:
+                widget.setAccessibleName(description)

@@ -1,4 +1,4 @@
-"""The overviews of a scene as one row that scrolls: a small picture for each layer."""
+"""The overviews of a scene: a scrollable row with a small picture of each layer."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ from dgn_viewer.plots.lit_notes import outlines, paint_outline
 from dgn_viewer.style.stylesheet import tip
 
 HEIGHT = 56
-LOW = 34  # where the charts below would have to scroll
+LOW = 34  # reduced height, used if the charts below would have to scroll
 GAP = 8.0
-_LEAST, _MOST = 72.0, 160.0  # width of a picture
-_TITLE = 15.0  # height of the name above it
-_BELOW = 6.0  # the indicator, and the outline of the chosen one
+_LEAST, _MOST = 72.0, 160.0  # range of a picture's width
+_TITLE = 15.0  # height of the title above it
+_BELOW = 6.0  # height of the scroll indicator and the outline of the selected picture
 _INDICATOR = 3.0
 
 
 class RowPlaces:
-    """Where the pictures of a row stand that may be longer than its widget, in pixels."""
+    """The positions of the pictures in a scrollable row, in pixels."""
 
     def __init__(self, row: QWidget) -> None:
         self._row = row
-        self.count = 0  # pictures
-        self.shift = 0.0  # scrolled to the right
+        self.count = 0  # number of pictures
+        self.shift = 0.0  # scroll position
 
     @property
     def pitch(self) -> float:
-        """From one picture to the next."""
-        wide = (self._row.width() + GAP) / max(self.count, 1) - GAP
-        return min(max(wide, _LEAST), _MOST) + GAP
+        """The distance between neighbouring pictures."""
+        width = (self._row.width() + GAP) / max(self.count, 1) - GAP
+        return min(max(width, _LEAST), _MOST) + GAP
 
     @property
     def length(self) -> float:
@@ -59,50 +59,51 @@ class RowPlaces:
 
     @property
     def longest(self) -> float:
-        """How far the row can be scrolled."""
+        """The maximum scroll position."""
         return max(0.0, self.length - self._row.width())
 
     def box(self, index: int) -> QRectF:
         left = index * self.pitch - self.shift
-        wide, high = round(self.pitch - GAP) - 4, self._row.height() - _TITLE - _BELOW
-        return QRectF(round(left) + 2, _TITLE, wide, high)
+        width, height = round(self.pitch - GAP) - 4, self._row.height() - _TITLE - _BELOW
+        return QRectF(round(left) + 2, _TITLE, width, height)
 
     def index_at(self, x: float) -> int | None:
         index = int((x + self.shift) // self.pitch)
         return index if 0 <= index < self.count else None
 
     def shift_to(self, index: int) -> float:
-        """The least scrolled from here that has all of a picture in sight."""
+        """Return the nearest scroll position at which a picture is fully visible."""
         left = index * self.pitch
         return min(max(self.shift, left + self.pitch - GAP - self._row.width()), left)
 
     def scroll_to(self, shift: float) -> bool:
-        """Scroll as far as the row reaches; returns whether that changes anything."""
+        """Scroll within the row's limits; return whether the position has changed."""
         before, self.shift = self.shift, min(max(shift, 0.0), self.longest)
         return self.shift != before
 
     def paint_indicator(self, painter: QPainter, style: ChartStyle) -> None:
-        """Which part of the row is in sight: a thin line at the foot."""
+        """Paint the scroll indicator, a thin line at the bottom."""
         if self.longest <= 0:
             return
-        wide, whole = float(self._row.width()), self.length
+        width, total = float(self._row.width()), self.length
         top = self._row.height() - _INDICATOR
-        painter.fillRect(QRectF(0, top, wide, _INDICATOR), style.colour("line", 0.6))
-        part = QRectF(self.shift / whole * wide, top, wide / whole * wide, _INDICATOR)
-        painter.fillRect(part, style.colour("muted", 0.7))
+        painter.fillRect(QRectF(0, top, width, _INDICATOR), style.colour("line", 0.6))
+        thumb = QRectF(self.shift / total * width, top, width / total * width, _INDICATOR)
+        painter.fillRect(thumb, style.colour("muted", 0.7))
 
 
 class OverviewPainter:
-    """Paints charts small, with a picture that is made once for each matrix."""
+    """A painter of overviews that caches the image of each matrix."""
 
     def __init__(self, style: ChartStyle) -> None:
         self.style = style
-        self.lit = NOTHING  # what is outlined
-        self._known: dict[str, tuple[Matrix, Array, QImage]] = {}  # pixels belong to the array
+        self.lit = NOTHING  # the outlined selection
+        # QImage does not own its pixels, so the array must be kept, too.
+        self._known: dict[str, tuple[Matrix, Array, QImage]] = {}
 
     def keep(self, keys: set[str]) -> None:
-        """Forget the pictures of other charts."""
-        self._known = {key: known for key, known in self._known.items() if key in keys}
+        """Discard the cached images of all other charts."""
+        self._known = {key: entry for key, entry in self._known.items() if key in keys}
 
     def paint(self, painter: QPainter, chart: Chart, box: QRectF, focused: bool) -> None:
         type_ = self.style.label
@@ -125,9 +126,9 @@ class OverviewPainter:
                 painter.drawRect(box.adjusted(1, 1, -1, -1))
 
     def _picture(self, key: str, matrix: Matrix) -> QImage:
-        known = self._known.get(key)
-        if known is not None and known[0] is matrix:
-            return known[2]
+        cached = self._known.get(key)
+        if cached is not None and cached[0] is matrix:
+            return cached[2]
         rows, columns = matrix.values.shape
         pixels = ramps.indices(matrix).copy(order="C")
         image = QImage(pixels.data, columns, rows, columns, QImage.Format.Format_Indexed8)
@@ -137,9 +138,9 @@ class OverviewPainter:
 
 
 class ThumbnailRow(QWidget):
-    """Shows charts in a row; the wheel, a drag and the arrow keys move it, a click chooses."""
+    """A row of overviews, scrolled by wheel, drag or arrow keys; a click selects one."""
 
-    chosen = Signal(str, str)  # an option of the panel and its value, as `Chart.click` has them
+    chosen = Signal(str, str)  # option and value from `Chart.click`
     pointed = Signal(object)  # the selection under the mouse
 
     def __init__(self, style: ChartStyle, parent: QWidget | None = None) -> None:
@@ -147,9 +148,9 @@ class ThumbnailRow(QWidget):
         self._charts: tuple[Chart, ...] = ()
         self._painter = OverviewPainter(style)
         self._opacity = 1.0
-        self._chosen = ""  # the key of the chart
+        self._chosen = ""  # key of the selected chart
         self.places = RowPlaces(self)
-        self._held: tuple[float, float] | None = None  # where the mouse and the row were
+        self._held: tuple[float, float] | None = None  # (mouse x, scroll position) at the press
         self._dragged = False
         self._pointed = NOTHING
         callbacks: dict[QEvent.Type, Callable[[Any], bool | None]] = {
@@ -161,18 +162,18 @@ class ThumbnailRow(QWidget):
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setFixedHeight(HEIGHT)
-        self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)  # nothing below it is painted
+        self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)  # skip painting what is below
 
-    # What it shows
+    # Contents
 
     def set_opacity(self, opacity: float) -> None:
-        """Draw the overviews pale, as the charts below them are."""
+        """Set the opacity of the overviews, to match the charts below."""
         if opacity != self._opacity:
             self._opacity = opacity
             self.update()
 
     def show_charts(self, charts: Sequence[Chart]) -> None:
-        """Show these; a chart that has just been chosen is brought into sight."""
+        """Show these charts, and scroll to a newly selected one."""
         if len(charts) == len(self._charts) and all(map(operator.is_, charts, self._charts)):
             return
         before = self._chosen
@@ -180,7 +181,7 @@ class ThumbnailRow(QWidget):
         self._painter.keep({chart.key for chart in charts})
         self.places.count = len(charts)
         titles = ", ".join(
-            f"{plain(chart.title)}{' (chosen)' if chart.chosen else ''}" for chart in charts
+            f"{plain(chart.title)}{' (selected)' if chart.chosen else ''}" for chart in charts
         )
         self.setAccessibleName(f"Overviews: {titles}")
         self._chosen = next((chart.key for chart in charts if chart.chosen), "")
@@ -200,7 +201,7 @@ class ThumbnailRow(QWidget):
             self.update()
 
     def area(self, key: str) -> QRectF:
-        """The rectangle of a picture in this widget; empty where there is none by this key."""
+        """Return the rectangle of a picture; an empty one if the key is unknown."""
         for index, chart in enumerate(self._charts):
             if chart.key == key:
                 return self.places.box(index)
@@ -221,8 +222,8 @@ class ThumbnailRow(QWidget):
     def wheelEvent(self, event: QWheelEvent) -> None:
         exact = not event.pixelDelta().isNull()
         delta = event.pixelDelta() if exact else event.angleDelta()
-        along = delta.x() if abs(delta.x()) > abs(delta.y()) else delta.y()
-        self._scroll_to(self.places.shift - along * (1.0 if exact else 0.75))
+        distance = delta.x() if abs(delta.x()) > abs(delta.y()) else delta.y()
+        self._scroll_to(self.places.shift - distance * (1.0 if exact else 0.75))
         event.accept()
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
@@ -240,16 +241,16 @@ class ThumbnailRow(QWidget):
             self._scroll_to(shift - moved)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        held, self._held = self._held, None
-        if held is not None and not self._dragged:
+        pressed, self._held = self._held, None
+        if pressed is not None and not self._dragged:
             self._choose(self.places.index_at(event.position().x()))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        now = next((i for i, chart in enumerate(self._charts) if chart.chosen), 0)
+        current = next((i for i, chart in enumerate(self._charts) if chart.chosen), 0)
         last = len(self._charts) - 1
         targets = {
-            Qt.Key.Key_Left.value: now - 1,
-            Qt.Key.Key_Right.value: now + 1,
+            Qt.Key.Key_Left.value: current - 1,
+            Qt.Key.Key_Right.value: current + 1,
             Qt.Key.Key_Home.value: 0,
             Qt.Key.Key_End.value: last,
         }
@@ -272,7 +273,7 @@ class ThumbnailRow(QWidget):
     # Inside
 
     def _point(self, index: int | None) -> None:
-        """The layer of the picture under the mouse is lit in all panels."""
+        """Highlight the layer of a picture in all panels; None clears the highlight."""
         matrix = None if index is None else self._charts[index].matrix
         pointed = selected(layer=None if matrix is None else matrix.layer)
         if pointed != self._pointed:
@@ -293,10 +294,10 @@ class ThumbnailRow(QWidget):
             self.update()
 
     def _show_tip(self, event: QHelpEvent) -> bool:
-        words, index = "", self.places.index_at(event.pos().x())
+        text, index = "", self.places.index_at(event.pos().x())
         if index is not None:
             chart = self._charts[index]
             name = chart.matrix.name if chart.matrix is not None else ""
-            words = tip(": ".join(filter(None, (plain(chart.title), name))))
-        QToolTip.showText(event.globalPos(), words, self)
+            text = tip(": ".join(filter(None, (plain(chart.title), name))))
+        QToolTip.showText(event.globalPos(), text, self)
         return True

@@ -151,8 +151,8 @@ def test_a_chosen_range_takes_a_zoomed_chart_back(make_host: MakeHost) -> None:
     view = host.charts.view
     view.charts.items["loss"].field.sigRangeChangedManually.emit([True, True])  # as a wheel does
     assert not view.charts.items["loss"].following
-    assert "Follow again" in _texts(_on(host, "loss"))
-    _choose(_menu(), "Follow again")
+    assert "Reset zoom" in _texts(_on(host, "loss"))
+    _choose(_menu(), "Reset zoom")
     assert view.charts.items["loss"].following
     view.charts.items["loss"].field.sigRangeChangedManually.emit([True, True])
     _choose(_on(host, "loss"), "Range", "Logarithmic x")
@@ -280,7 +280,7 @@ def test_the_keyboard_reaches_every_chart(make_host: MakeHost) -> None:
     QApplication.sendEvent(host, QContextMenuEvent(key, QPoint(5, 5), QPoint(5, 5)))
     assert _menu().accessibleName() == "Chart Active Λ"
     assert _texts(_menu())[0] == "Active Λ"
-    _choose(_menu(), "Another chart", "Sensitive S")
+    _choose(_menu(), "Other charts", "Sensitive S")
     host.charts.open_menu("sensitive")
     assert _menu().accessibleName() == "Chart Sensitive S"
 
@@ -291,7 +291,7 @@ def test_a_chart_behind_a_tab_comes_in_front_with_its_menu(make_host: MakeHost) 
     view = host.charts.view
     assert view.charts.shown_keys() == ("loss",)
     host.charts.open_menu()
-    _choose(_menu(), "Another chart", "Accuracy, %")
+    _choose(_menu(), "Other charts", "Accuracy, %")
     assert view.charts.shown_keys() == ("accuracy",)
     host.charts.open_menu("accuracy")
     _choose(_menu(), "Copy image")

@@ -43,7 +43,7 @@ def seeing(*readings: Reading, view: View = VIEW) -> View:
         ("waiting", SPEC, INSPECTED, ("Not training", EMPTY.reason, "")),
         ("unavailable", SPEC, VIEW, ("Not in ReLU", EMPTY.reason, "")),
         ("unavailable", SPEC, View(), ("Not in this regime", EMPTY.reason, "")),
-        ("unavailable", SPEC, seeing(FAULT), ("No reading", EMPTY.reason, "")),
+        ("unavailable", SPEC, seeing(FAULT), ("Not computed", EMPTY.reason, "")),
         ("unavailable", SPEC, seeing(MISFITS), ("Out of memory", EMPTY.reason, "")),
         (  # a reading that is there has no fault
             "unavailable",
@@ -57,8 +57,8 @@ def seeing(*readings: Reading, view: View = VIEW) -> View:
             replace(seeing(FAULT), diverged=1234),
             ("Diverged at step 1,234", EMPTY.reason, ""),
         ),
-        ("reading", SPEC, seeing(PENDING), ("Reading", EMPTY.reason, "")),
-        ("unavailable", SPEC, seeing(CANCELLED), ("No picture yet", EMPTY.reason, "Go on")),
+        ("reading", SPEC, seeing(PENDING), ("In progress", EMPTY.reason, "")),
+        ("unavailable", SPEC, seeing(CANCELLED), ("No result yet", EMPTY.reason, "Resume")),
     ],
 )
 def test_a_panel_without_a_picture_says_why(

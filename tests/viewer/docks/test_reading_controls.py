@@ -149,11 +149,11 @@ def test_before_the_first_picture_a_panel_says_that_it_is_being_made(
     panel.show_view(seeing(pending))
     assert (panel.state(), panel.message.words()[:2]) == (
         "reading",
-        ("Reading", "It is being made."),
+        ("In progress", "It is being made."),
     )
     stopped = replace(pending, progress=1.0, cancelled=True)
     panel.show_view(seeing(stopped))
-    assert panel.message.words()[0] == "No picture yet"
+    assert panel.message.words()[0] == "No result yet"
     (go_on,) = [b for b in panel.findChildren(QPushButton) if b.isVisible()]
     with qtbot.waitSignal(panel.command_wanted) as asked:
         go_on.click()
