@@ -1,1 +1,1 @@
-"""The column on the right: a new run, a listed file, what a panel shows."""
+"""The inspector: the column on the right for forms, files, settings and explanations."""

@@ -1,4 +1,4 @@
-"""Formulas set by matplotlib's mathtext, crisp at the screen's own resolution."""
+"""Formulas rendered by matplotlib's mathtext at the resolution of the screen."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_engine.scene.typeset import formula_in_letters
 
-_PIXELS = 16  # size of the letters
-_POINTS = 10.0  # what mathtext is asked for; the resolution does the rest
+_PIXELS = 16  # font size on the screen
+_POINTS = 10.0  # font size for mathtext; the resolution scales it to _PIXELS
 
 
 class FormulaView(QWidget):
-    """One formula; too wide for its place, it is set smaller."""
+    """A formula, shrunk if it is wider than the widget."""
 
     def __init__(self, tex: str) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class FormulaView(QWidget):
         return QSize(80, self._natural.height())
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Set it anew where scale or colour changed, and show it pixel by pixel."""
+        """Render the formula again if scale or colour have changed, and paint it unscaled."""
         ratio = self.devicePixelRatio()
         shrink = min(1.0, self.width() / self._natural.width())
         key = (ratio * shrink, self._theme.text)
@@ -53,8 +53,19 @@ class FormulaView(QWidget):
 
 
 def typeset(tex: str, scale: float) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]:
-    """Coverage (height, width), 0…255; raises `ValueError` where the TeX is not understood."""
-    # Loading matplotlib takes a quarter of a second: only when a formula is asked for.
+    """Render a formula.
+
+    Args:
+        tex: The formula in mathtext syntax.
+        scale: The scale relative to 16 px letters.
+
+    Returns:
+        The coverage of each pixel from 0 to 255, of shape (height, width).
+
+    Raises:
+        ValueError: mathtext cannot parse the formula.
+    """
+    # Importing matplotlib takes a quarter of a second, so only import it when needed.
     from matplotlib.font_manager import FontProperties
     from matplotlib.mathtext import MathTextParser
 
@@ -65,11 +76,11 @@ def typeset(tex: str, scale: float) -> np.ndarray[tuple[int, int], np.dtype[np.u
 
 
 def tinted(mask: np.ndarray[tuple[int, int], np.dtype[np.uint8]], colour: str) -> QImage:
-    """The coverage in one colour."""
+    """Return an image in one colour with a coverage of shape (height, width) as alpha."""
     height, width = mask.shape
-    ink = QColor(colour)
+    rgb = QColor(colour)
     channels = np.empty((height, width, 4), np.uint8)
-    channels[..., 0], channels[..., 1], channels[..., 2] = ink.red(), ink.green(), ink.blue()
+    channels[..., 0], channels[..., 1], channels[..., 2] = rgb.red(), rgb.green(), rgb.blue()
     channels[..., 3] = mask
     data = channels.tobytes()
     return QImage(data, width, height, 4 * width, QImage.Format.Format_RGBA8888).copy()

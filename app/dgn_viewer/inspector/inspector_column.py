@@ -1,4 +1,4 @@
-"""The inspector: one column on the right that shows one page at a time, when it is asked for."""
+"""The inspector: a column on the right that shows one page at a time."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ from dgn_viewer.widgets.layouts import column, row, scrolling
 
 WIDTH = 400
 LEAST_WIDTH = 352
-_SHARE = 0.45  # of the window, that the column may have
-_SPLITTER = 8  # pixels beside the column in which the mouse takes the splitter
+_SHARE = 0.45  # maximum share of the window's width
+_SPLITTER = 8  # pixels left of the column that belong to the splitter
 Page = (
     AboutPage
     | ChangesPage
@@ -61,7 +61,7 @@ Page = (
 
 
 class Inspector(QFrame):
-    """Run settings, a listed file, or 'what am I seeing'; never more than one of them."""
+    """A column that shows a single page, such as a form, a listed file, or settings."""
 
     page_opened = Signal()
     closed = Signal()
@@ -69,7 +69,12 @@ class Inspector(QFrame):
     run_trash_wanted = Signal(tuple)  # folders of runs
 
     def __init__(self, send: Callable[[Command], None], view: Callable[[], View] = View) -> None:
-        """`view()`: what is seen now, without the choices of a panel."""
+        """Create an empty inspector.
+
+        Args:
+            send: Sends a command to the engine.
+            view: Returns the current view, without the choices of a panel.
+        """
         super().__init__()
         self.setObjectName("inspector")
         self.setAccessibleName("Inspector")
@@ -90,14 +95,14 @@ class Inspector(QFrame):
 
     @cached_property
     def run_page(self) -> RunPage:
-        """Kept: what was filled in stays filled in."""
+        """The form of a new run, kept so that its fields stay filled in."""
         page = RunPage(self._send)
         self._keep(page)
         return page
 
     @cached_property
     def runs_page(self) -> RunsPage:
-        """Kept: what is ticked stays drawn."""
+        """The page of recorded runs, kept so that ticked runs stay overlaid."""
         page = RunsPage(self._send, self.theme)
         page.export_wanted.connect(self.run_export_wanted)
         page.trash_wanted.connect(self.run_trash_wanted)
@@ -110,11 +115,11 @@ class Inspector(QFrame):
         page.hide()
 
     def _kept(self) -> list[RunPage | RunsPage]:
-        """The pages that are kept, as far as they were made."""
+        """Return the cached pages that exist already."""
         return [vars(self)[name] for name in ("run_page", "runs_page") if name in vars(self)]
 
     def make_pages(self) -> None:
-        """Make the pages that are kept: the form hears every event of the engine."""
+        """Create the cached pages early, because the form must receive every engine event."""
         _ = self.run_page, self.runs_page
 
     def show_run_settings(self) -> None:
@@ -125,7 +130,7 @@ class Inspector(QFrame):
         self.runs_page.await_list(self.state.working)
 
     def show_page(self, page: Page) -> None:
-        """A page that somebody else has made; some follow the engine, from its state of now on."""
+        """Show a page created elsewhere, and update it with the current state if it needs one."""
         if isinstance(page, (ChangesPage, ComparePage)):
             page.on_event(UndoChanged(), self.state)
             page.set_theme(self.theme)
@@ -135,7 +140,7 @@ class Inspector(QFrame):
         self.open(AboutPage(spec, self.theme, self._view, self._send))
 
     def show_state(self, state: RunState, past: int | None = None) -> None:
-        """Show this state; `past`: the step that it was the state of, None: now."""
+        """Show a state, the current one or that of step `past`."""
         self.state = state
         self.run_page.show_state(state, past)
         if isinstance(self.page, (ChangesPage, ComparePage)):
@@ -144,12 +149,14 @@ class Inspector(QFrame):
             self.page.refresh()
 
     def on_event(self, event: Event, state: RunState) -> None:
-        """A listed file opens its page; a run that began puts its form away.
+        """Pass an event to the pages, open the page of a listed file, close finished pages.
 
-        `state` is the one after the event.
+        Args:
+            event: The engine's event.
+            state: The state after the event.
         """
         self.state = state
-        began = self.run_page.awaiting and isinstance(event, RunStarted)
+        own_run_started = self.run_page.awaiting and isinstance(event, RunStarted)
         self.run_page.on_event(event, state)
         if isinstance(self.page, (ChangesPage, ComparePage)):
             self.page.on_event(event, state)
@@ -165,10 +172,10 @@ class Inspector(QFrame):
             ):
                 self.page.on_event(event, state)
             case RunShown() if isinstance(self.page, RunsPage):
-                self._send(ListRuns())  # the run before has ended
+                self._send(ListRuns())  # the previous run has ended
             case RunContinued() if isinstance(self.page, RunsPage):
                 self.put_away()
-            case RunStarted() if began and self.page is self.run_page:
+            case RunStarted() if own_run_started and self.page is self.run_page:
                 self.put_away()
             case _:
                 self.files.on_event(event)
@@ -177,12 +184,12 @@ class Inspector(QFrame):
         self.theme = theme
         self._close.setIcon(icon("close", theme))
         self.setStyleSheet(f"#inspector, #inspector_page {{ background: {theme.panel}; }}")
-        kept = self._kept()
-        for page in kept if self.page is None or self.page in kept else (*kept, self.page):
+        cached = self._kept()
+        for page in cached if self.page is None or self.page in cached else (*cached, self.page):
             page.set_theme(theme)
 
     def leave(self) -> None:
-        """Close the page; a listed file is forgotten."""
+        """Close the page, after it has saved notes or released its file."""
         if isinstance(self.page, (FilePage, RunsPage)):
             self.page.leave()
         self.put_away()
@@ -212,7 +219,7 @@ class Inspector(QFrame):
         self.closed.emit()
 
     def _take_down(self) -> None:
-        """Take the page out; only the form of a new run and the table of runs are kept."""
+        """Remove the page from the column, and delete it unless it is cached."""
         widget = self._place.takeWidget()
         self.page = None
         if widget is not None:
@@ -229,22 +236,22 @@ class Inspector(QFrame):
 
 
 class ListedFiles:
-    """The page of a file: opened once the engine has listed it, closed when another comes.
+    """The page of a file, opened once the engine has listed it, closed for the next one.
 
-    `said`: how networks in files are read, by their paths.
+    `said` has the user's answers on how to read a network, by file path.
     """
 
     def __init__(self, inspector: Inspector, send: Callable[[Command], None]) -> None:
         self._inspector, self._send = inspector, send
-        self._expected = False  # a file that was asked for has not been listed yet
+        self._expected = False  # a requested file has not been listed yet
         self.said: dict[str, FileReading] = {}
 
     def expect(self) -> None:
-        """Another file was asked for: its page comes in the place of that of a file before."""
+        """Expect the listing of a newly requested file, which replaces the current page."""
         self._expected = True
 
     def leave(self) -> None:
-        """Close the page of a file, where one is open: another file has come after it."""
+        """Close the page if it shows a file."""
         if isinstance(self._inspector.page, FilePage):
             self._inspector.leave()
 
@@ -265,7 +272,7 @@ class ListedFiles:
                 self._inspector.put_away()
 
     def _on_listed(self, listed: FileListed) -> None:
-        """A comparison changes nothing, so that it needs no page where the file is a network."""
+        """Open a page, or start a comparison right away, which changes nothing in the run."""
         self.said[listed.path] = listed.reading
         page, state = self._inspector.page, self._inspector.state
         if isinstance(page, FilePage) and _shows(page, listed.ticket):
@@ -284,23 +291,24 @@ def _shows(page: Page | None, ticket: int) -> bool:
 
 
 class InspectorDock(QDockWidget):
-    """A column of the window, so that panels are moved aside and not covered.
+    """The dock of the inspector, which moves panels aside instead of covering them.
 
-    It is as wide as its page wants, or as the user has drawn it, as far as panels keep their part.
+    Its width is what the page wants or what the user has dragged it to, limited to leave enough
+    space for the panels.
     """
 
-    opening = Signal()  # it is about to be shown
+    opening = Signal()  # emitted before it is shown
 
     def __init__(self, inspector: Inspector, window: QMainWindow) -> None:
         super().__init__("Inspector", window)
         self.setObjectName("dock.inspector")
-        self.setTitleBarWidget(QWidget(self))  # the inspector has its own
+        self.setTitleBarWidget(QWidget(self))  # the inspector has its own title
         self.setAllowedAreas(Qt.DockWidgetArea.RightDockWidgetArea)
         self.setFeatures(QDockWidget.DockWidgetFeature.NoDockWidgetFeatures)
         self.setWidget(inspector)
         self._window = window
         self._wanted = WIDTH
-        self._drawn: dict[int, int] = {}  # by what the page wants, what the user has given it
+        self._drawn: dict[int, int] = {}  # widths dragged by the user, by the page's own width
         self._drawing = False
         self._inspector = inspector
         on_event = {
@@ -323,9 +331,9 @@ class InspectorDock(QDockWidget):
         self.fit()
 
     def _on_press(self, event: QMouseEvent) -> None:
-        """The splitter beside the column is the user's."""
-        beside = self.x() - event.position().x()
-        if self.isVisible() and 0 < beside <= _SPLITTER:
+        """Let the user drag the splitter left of the column."""
+        distance = self.x() - event.position().x()
+        if self.isVisible() and 0 < distance <= _SPLITTER:
             self._drawing = True
             self.setMaximumWidth(self._most())
 
@@ -336,19 +344,24 @@ class InspectorDock(QDockWidget):
             self.fit()
 
     def _most(self) -> int:
-        """The widest: panels keep their part of the window, and at least what they need."""
-        beside = self._window.minimumSizeHint().width() - self.minimumWidth()
-        width = self._window.width()
-        return max(self.minimumSizeHint().width(), min(round(_SHARE * width), width - beside))
+        """Return the maximum width, which leaves the panels their share and minimum width."""
+        panels_width = self._window.minimumSizeHint().width() - self.minimumWidth()
+        window_width = self._window.width()
+        return max(
+            self.minimumSizeHint().width(),
+            min(round(_SHARE * window_width), window_width - panels_width),
+        )
 
     def fit(self) -> None:
-        """Take the width that is due. Qt shares room out by the ratio of sizes that may not be
-        laid out yet, but it heeds the least and the most.
+        """Set the width of the column.
+
+        `resizeDocks` depends on sizes that may not be laid out yet, but Qt always respects minimum
+        and maximum widths, so both are set for one layout pass.
         """
         if not self.isVisible() or self._drawing:
             return
-        least = self.minimumWidth()
+        min_width = self.minimumWidth()
         self.setFixedWidth(min(self._drawn.get(self._wanted, self._wanted), self._most()))
-        if (room := self._window.layout()) is not None:
-            room.activate()
-        self.setMinimumWidth(least)  # so that the window may be made small
+        if (window_layout := self._window.layout()) is not None:
+            window_layout.activate()
+        self.setMinimumWidth(min_width)  # let the user shrink the window

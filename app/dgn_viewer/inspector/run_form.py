@@ -1,4 +1,4 @@
-"""The form of a run: a `RunConfig` in fields, made from the settings that it declares."""
+"""The form of a run: fields for a `RunConfig`, generated from its declared settings."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ _TITLES = {"data": "Data", "net": "Network", "gating": "Gating", "training": "Tr
 
 
 class RunForm(QWidget):
-    """Fields for what decides a run. Rows that do not matter are hidden, advanced ones folded.
+    """A form for a `RunConfig`, with irrelevant rows hidden and advanced rows folded.
 
-    `fields` holds them by place ('gating.beta'). `changed`: something was filled in, or refused.
+    `fields` maps places ('gating.beta') to fields. `changed` is emitted after every edit, valid or
+    not.
     """
 
     changed = Signal()
@@ -57,8 +58,8 @@ class RunForm(QWidget):
             for name, field in section.fields.items()
         }
         self.advanced = self._lay_out()
-        for place in {"data.name", "gating.regime", *_compared()} & self.fields.keys():
-            changes_of(self.fields[place]).connect(self._show_rows)
+        for compared_place in {"data.name", "gating.regime", *_compared()} & self.fields.keys():
+            changes_of(self.fields[compared_place]).connect(self._show_rows)
         self.advanced.button.toggled.connect(self._say_unusual)
         options = (self.data.options, self.net.options)
         for section in (*(section for _, section in self._sections), *options):
@@ -84,7 +85,7 @@ class RunForm(QWidget):
                 field.set_theme(theme)
 
     def fill(self, config: RunConfig) -> None:
-        """Show this configuration; advanced rows open where something in them is unusual."""
+        """Show a configuration, and unfold the advanced rows if any differs from its default."""
         for part, section in self._sections:
             section.show_values(vars(getattr(config, part) if part else config))
         self._show_wiring(config.gating.wiring)
@@ -92,7 +93,11 @@ class RunForm(QWidget):
         self._show_rows()
 
     def config(self) -> RunConfig:
-        """What is filled in; raises `UserError` with what is wrong and where."""
+        """Return the configuration in the form.
+
+        Raises:
+            UserError: A field is invalid; the error has the field's place.
+        """
         values: dict[str, dict[str, Any]] = {part: {} for part in SETTINGS}
         for part, section in self._sections:
             values[part] |= section.values(self._holds)
@@ -102,7 +107,7 @@ class RunForm(QWidget):
 
     @property
     def problem(self) -> str:
-        """Why a field cannot be taken as it is filled in; '' where all can."""
+        """The problem of the first invalid field, or ''."""
         return problem_in(self)
 
     def _show_rows(self) -> None:
@@ -125,10 +130,10 @@ class RunForm(QWidget):
         return value_of(self.fields[place])
 
     def _show_wiring(self, wiring: tuple[int, ...]) -> None:
-        natural = wiring == tuple(range(len(wiring)))
-        self._wiring = () if natural else wiring
-        self.keep_wiring.setChecked(not natural)
-        order = " ".join(str(place + 1) for place in wiring)
+        is_identity = wiring == tuple(range(len(wiring)))
+        self._wiring = () if is_identity else wiring
+        self.keep_wiring.setChecked(not is_identity)
+        order = " ".join(str(layer + 1) for layer in wiring)
         self.keep_wiring.setText(f"keep the gate order {order}")
 
     def _unusual(self) -> list[str]:
@@ -153,7 +158,7 @@ class RunForm(QWidget):
 
 
 class PlugInSection(SettingSection):
-    """Settings of which 'name' chooses a plug-in, and below them the options of that."""
+    """The settings of a plug-in, selected by 'name', followed by its options."""
 
     def __init__(self, title: str, settings: Sequence[Setting]) -> None:
         super().__init__(title, settings)
@@ -179,10 +184,10 @@ class PlugInSection(SettingSection):
         self._show_chosen()
 
     def show_values(self, values: Mapping[str, Any]) -> None:
-        """Fill these in; a network of a file, which no catalogue has, is offered from now on."""
+        """Show these values; offer a network from a file, which no catalogue lists, from now on."""
         name = values["name"]
         if self.name.findData(name) < 0 and NetConfig(name).of_file:
-            title = f"network of {NetConfig(name).short}"
+            title = f"network from {NetConfig(name).short}"
             self.name.addItem(title, name)
             self.name.setItemData(self.name.count() - 1, tip(title), Qt.ItemDataRole.ToolTipRole)
         super().show_values(values)
@@ -190,7 +195,7 @@ class PlugInSection(SettingSection):
         self.options.show_values(dict(values["options"]))
 
     def values(self, holds: Holds = operator.not_) -> dict[str, Any]:
-        """What is filled in, with the options; raises `UserError`."""
+        """Return the values and options in the fields; raise `UserError` if one is invalid."""
         return super().values(holds) | {"options": tuple(self.options.values().items())}
 
     def _show_chosen(self) -> None:
@@ -198,7 +203,7 @@ class PlugInSection(SettingSection):
 
 
 class DataSection(PlugInSection):
-    """The settings of a `DataConfig`, how to get missing data, and the path of a folder."""
+    """The settings of a `DataConfig`, with a download hint and a folder field."""
 
     def __init__(self, title: str, settings: Sequence[Setting]) -> None:
         name, download, *others = settings
@@ -212,17 +217,17 @@ class DataSection(PlugInSection):
         self._show_chosen()
 
     def show_values(self, values: Mapping[str, Any]) -> None:
-        """Fill these in, the path of the name apart."""
+        """Show these values, with the path split from the name."""
         name, _, path = values["name"].partition(":")
         self.folder.show_value(path)
         super().show_values({**values, "name": name})
 
     def values(self, holds: Holds = operator.not_) -> dict[str, Any]:
-        """What is filled in, with the path in the name; raises `UserError`."""
+        """Return the values, with the path appended to the name; raise `UserError` if invalid."""
         values, path = super().values(holds), self.folder.value()
         if holds({"dataset.takes_path": True}):
             if not path:
-                raise UserError("No folder is named: choose a folder, or an archive, of images.")
+                raise UserError("No folder chosen: choose a folder or archive of images.")
             values["name"] += f":{path}"
         return values
 
@@ -235,12 +240,12 @@ class DataSection(PlugInSection):
 
 
 def _rows(part: str, *, advanced: bool) -> list[Setting]:
-    """The settings of a part that have a row, in the order of the rows."""
+    """Return the settings of a part that have a row, in order."""
     rows = [s for s in SETTINGS[part].values() if s.label and s.advanced == advanced]
     return sorted(rows, key=lambda setting: setting.order)
 
 
 def _compared() -> set[str]:
-    """The places that conditions of other settings name."""
+    """Return the places that conditions of other settings refer to."""
     settings = [setting for part in SETTINGS.values() for setting in part.values()]
     return {place for setting in settings for place in (*setting.when, *setting.shown)}

@@ -167,7 +167,7 @@ def test_now_is_the_step_that_the_run_has_reached_while_an_earlier_one_is_on_sho
     page.on_event(UndoChanged(), bench.state.at(30))
     page.show()
     page.renew()
-    assert page.origin_words.text() == "Step 30: 30 steps again from the beginning."
+    assert page.origin_words.text() == "Step 30: 30 steps repeated from the start."
     QTest.mouseClick(page.start, LEFT)
     assert sent[-1] == StartBranch(BranchChanges(), 30)
     for text, possible in (("75", True), ("101", False)):

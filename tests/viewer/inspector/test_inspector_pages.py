@@ -97,7 +97,7 @@ def test_a_folder_of_images_is_named_by_its_path(form: RunPage, sent: list[Comma
     form.form.data.name.pick("folder")
     press(form.start)
     assert sent == []
-    assert "No folder is named" in form.message.text()
+    assert "No folder chosen" in form.message.text()
     form.form.data.folder.line.setFocus()
     QTest.keyClicks(form.form.data.folder.line, "/data/flowers")
     press(form.start)
@@ -321,7 +321,7 @@ def test_what_cannot_be_tried_now_is_disabled_and_says_so(
 ) -> None:
     page, seen = page_of(OVERLAP, View(), sent, qtbot)
     assert not any(button.isEnabled() for _, button in page.trials)
-    assert "cannot be tried" in page.trials[0][1].toolTip()
+    assert "Not possible" in page.trials[0][1].toolTip()
     seen[0] = any_regime(make_view("soft"))
     page.refresh()
     assert all(button.isEnabled() for _, button in page.trials)

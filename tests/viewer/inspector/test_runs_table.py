@@ -190,7 +190,7 @@ def test_ticked_runs_are_drawn_six_at_most_and_each_in_its_colour(
         page.table.setCurrentIndex(page.table.shown.index(place, NAME))
         page.table.tick_current()
     assert sent[-1] == ReadCurves(tuple("abcdef"))
-    assert "6 runs at most" in page.message.text()
+    assert "At most 6 runs" in page.message.text()
     colours = {
         page.table.shown.index(row, NAME).data(Qt.ItemDataRole.ForegroundRole).name()
         for row in range(6)

@@ -199,7 +199,7 @@ def test_arrow_keys_choose_and_the_chosen_layer_is_kept_in_sight(
     row = view.charts.thumbnails
     for key, expected in ((Qt.Key.Key_End, 16), (Qt.Key.Key_Left, 15), (Qt.Key.Key_Home, 0)):
         qtbot.keyClick(row, key)
-        assert f"G{expected + 1} (chosen)" in row.accessibleName()
+        assert f"G{expected + 1} (selected)" in row.accessibleName()
         box = row.area(f"overview_{expected}")
         assert box.left() >= 0
         assert box.right() <= row.width()

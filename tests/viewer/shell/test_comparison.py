@@ -255,7 +255,7 @@ def chosen(page: FilePage, images: Path, qtbot: QtBot) -> None:
     """Fill in the folder and the size, and wait for the verdict."""
     section = page.data.section
     section.name.pick("folder")
-    qtbot.waitUntil(lambda: page.verdict.text().startswith("No folder is named"))
+    qtbot.waitUntil(lambda: page.verdict.text().startswith("No folder chosen"))
     section.folder.line.setText(str(images))
     qtbot.waitUntil(page.go.isEnabled)
     section.fields["image_size"].setValue(32)  # type: ignore[attr-defined]

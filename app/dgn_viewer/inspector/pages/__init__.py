@@ -1,1 +1,1 @@
-"""The pages of the inspector, one at a time."""
+"""The pages of the inspector."""

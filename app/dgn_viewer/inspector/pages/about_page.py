@@ -1,5 +1,4 @@
-"""The inspector's page 'what am I seeing': a paragraph, formulas, where they come from, how the
-numbers are computed here, and what to try next."""
+"""The page 'What am I seeing?': explanation, formulas and sources of a panel, and things to try."""
 
 from __future__ import annotations
 
@@ -17,11 +16,18 @@ from dgn_viewer.inspector.formula import FormulaView
 from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.widgets.layouts import column, plain_label, push_button
 
-_NOT_NOW = "It cannot be tried on what is shown now, or it is so already"
+_NOT_NOW = "Not possible in the current view, or already set"
 
 
 class AboutPage(QWidget):
-    """`view()`: what is seen now, which decides what can be tried; `send` asks the engine."""
+    """The explanation of a panel.
+
+    Args:
+        spec: The panel.
+        theme: The colours.
+        view: Returns the current view, which determines what can be tried.
+        send: Sends a command to the engine.
+    """
 
     def __init__(
         self,
@@ -44,7 +50,7 @@ class AboutPage(QWidget):
         if about.source:
             parts.append(_words(f"Source: {about.source}", "small"))
         if about.computed:
-            parts += [plain_label("How it is computed here", "heading"), _words(about.computed)]
+            parts += [plain_label("How it is computed", "heading"), _words(about.computed)]
         if self.trials:
             parts.append(plain_label("What to try next", "heading"))
         for trial, button in self.trials:
@@ -58,7 +64,7 @@ class AboutPage(QWidget):
         for trial, button in self.trials:
             possible = bool(trial.commands(view))
             button.setEnabled(possible)
-            button.setToolTip(plain_tip("Ctrl+Z takes it back" if possible else _NOT_NOW))
+            button.setToolTip(plain_tip("Undo with Ctrl+Z" if possible else _NOT_NOW))
 
     def set_theme(self, theme: Theme) -> None:
         for formula in self.formulas:
@@ -72,7 +78,7 @@ class AboutPage(QWidget):
 def _words(text: str, role: str = "") -> QLabel:
     label = QLabel(html(text))
     label.setProperty("role", role or None)
-    label.setTextFormat(Qt.TextFormat.RichText)  # our own text, escaped
+    label.setTextFormat(Qt.TextFormat.RichText)  # trusted: escaped by html()
     label.setWordWrap(True)
     label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     return label

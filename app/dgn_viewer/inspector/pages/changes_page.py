@@ -1,4 +1,4 @@
-"""The inspector's page of a run's changes in words: go to the step of one, or undo back to it."""
+"""The history of a run: a list of its changes, to go to their steps or undo them."""
 
 from __future__ import annotations
 
@@ -15,39 +15,38 @@ from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 from dgn_viewer.style.stylesheet import tip
 from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
 
-_NONE = (
-    "No change yet. A swap of the regime, an order of the gate layers, weights of a file or a "
-    "setting stands here once it was made."
-)
+_NONE = "No changes yet. Changes of regime, gate order, weights and settings will appear here."
 _PLACE = Qt.ItemDataRole.UserRole
 _STEP = Qt.ItemDataRole.UserRole + 1
 
 
 class ChangesPage(QFrame):
-    """The newest change is the uppermost. A click shows its step in the charts; the button undoes
-    it and all that came after it, or does those again that were undone. Another one puts only the
-    setting back that was changed last."""
+    """The changes of a run, the newest first.
 
-    title = "Changes of the run"
+    A click shows a change's step in the charts. One button undoes it and everything after it, or
+    redoes everything up to it; another one reverts only the last changed setting.
+    """
+
+    title = "History"
 
     def __init__(self, send: Callable[[Command], None], go_to_step: Callable[[int], None]) -> None:
         super().__init__()
         self._send, self._go_to_step = send, go_to_step
         self.list = QListWidget()
-        self.list.setAccessibleName("Changes of the run, the newest first")
+        self.list.setAccessibleName("History, newest first")
         self.list.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.list.setWordWrap(True)
         self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.list.itemClicked.connect(lambda item: self._go_to_step(item.data(_STEP)))
         self.list.currentItemChanged.connect(lambda *_: self._show())
-        self.back = push_button("Undo back to before it", self._back, "primary")
+        self.back = push_button("Undo to here", self._back, "primary")
         self.only = push_button(
-            "", lambda: self._send(UndoSetting()), about="The weights stay as they are now."
+            "", lambda: self._send(UndoSetting()), about="Keep the current weights."
         )
         self.nothing = plain_label(_NONE, "muted")
         self.about = plain_label(
-            "Undo puts back weights, optimiser, settings and order of the data. Nothing is taken "
-            "out of the record: the count of steps goes on, and the charts say what was undone.",
+            "Undo restores weights, optimiser, settings and data order. The record stays "
+            "complete: the step counter keeps running, and charts mark what was undone.",
             "muted",
         )
         self._listed: ChangesListed | None = None
@@ -72,26 +71,26 @@ class ChangesPage(QFrame):
         self.setEnabled(state.has_run)
 
     def set_theme(self, theme: Theme) -> None:
-        """Write the list in the chosen style of numbers; it has the colours of the window."""
+        """Refill the list in the theme's number format; its colours are the window's."""
         self._fill()
 
     def _fill(self) -> None:
         listed = self._listed or ChangesListed()
         self.list.clear()
-        undone = [(-place, one) for place, one in enumerate(listed.undone, start=1)]
-        done = [(place, one) for place, one in enumerate(reversed(listed.done), start=1)]
-        for place, one in (*reversed(undone), *done):
-            self._add(place, one)
-        found = bool(self.list.count())
-        self.list.setVisible(found)
-        self.nothing.setVisible(not found)
+        undone = [(-offset, change) for offset, change in enumerate(listed.undone, start=1)]
+        done = [(offset, change) for offset, change in enumerate(reversed(listed.done), start=1)]
+        for offset, change in (*reversed(undone), *done):
+            self._add(offset, change)
+        has_changes = bool(self.list.count())
+        self.list.setVisible(has_changes)
+        self.nothing.setVisible(not has_changes)
         self.only.setVisible(bool(listed.setting) and not self._diverged)
         self.only.setText(f"Put only {listed.setting} back")
         self._show()
 
     def _add(self, place: int, one: ListedChange) -> None:
-        words = with_chosen_numbers(f"step {one.step:,}  {one.what}")
-        item = QListWidgetItem(words if place > 0 else f"{words} (undone)")
+        text = with_chosen_numbers(f"step {one.step:,}  {one.what}")
+        item = QListWidgetItem(text if place > 0 else f"{text} (undone)")
         item.setData(_PLACE, place)
         item.setData(_STEP, one.step)
         item.setToolTip(tip(item.text()))
@@ -104,8 +103,8 @@ class ChangesPage(QFrame):
     def _show(self) -> None:
         item = self.list.currentItem()
         self.back.setEnabled(item is not None)
-        again = item is not None and item.data(_PLACE) < 0
-        self.back.setText("Do again up to it" if again else "Undo back to before it")
+        undone = item is not None and item.data(_PLACE) < 0
+        self.back.setText("Redo to here" if undone else "Undo to here")
 
     def _back(self) -> None:
         if (item := self.list.currentItem()) is not None:

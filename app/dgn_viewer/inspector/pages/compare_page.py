@@ -1,4 +1,4 @@
-"""The inspector's page of branches and comparisons: begin one, follow it, read what differs."""
+"""The page for branches and comparisons: start a branch, watch it, and list the differences."""
 
 from __future__ import annotations
 
@@ -33,27 +33,30 @@ from dgn_viewer.widgets.form_section import Section
 from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
 from dgn_viewer.widgets.message_line import MessageLine
 
-RENEW = 500  # milliseconds between two looks at the numbers, while the page is seen
-LIST = 4  # looks at the numbers for each look at the checkpoints, which come and go
+RENEW = 500  # milliseconds between two updates of the numbers while the page is visible
+LIST = 4  # updates of the numbers per update of the list of checkpoints
 _INPUTS: tuple[tuple[str, str], ...] = (
-    ("", "as it is"),
+    ("", "unchanged"),
     ("image", "image"),
     ("ones", "ones"),
     ("random", "random"),
 )
 _NONE = (
-    "Nothing is compared. Train a branch, drop a checkpoint or a recorded run on 'Compare', or "
+    "No comparison yet. Train a branch, drop a checkpoint or recorded run on 'Compare', or "
     "choose a step of this run."
 )
 _A_STEP = "Compare with a step of this run"
-_PACES = (("", "as the run"), ("full", "full speed"))
+_PACES = (("", "same as run"), ("full", "full speed"))
 
 
 class ComparePage(QFrame):
-    """Sends `StartBranch`, `StopBranch` and `CompareRun`.
+    """A page that sends `StartBranch`, `StopBranch` and `CompareRun`.
 
-    `view` gives what was seen so far, `reached` the step that the run has reached, whatever step is
-    on show, and `cursor` the step that is looked back at, None where none is.
+    Args:
+        send: Sends a command to the engine.
+        view: Returns the current view.
+        reached: Returns the latest step of the run, independent of the displayed step.
+        cursor: Returns the displayed past step, or None.
     """
 
     title = "Branch and compare"
@@ -70,21 +73,23 @@ class ComparePage(QFrame):
         self.state = RunState()
         self.origin = OriginField()
         self.origin_words = MessageLine()
-        self._held: tuple[int, int | None] | None = None  # the run, the step that holds one
-        self.regime = PickBox([("", "as it is")])
-        self.order = ListField("the order of the gate layers", "as it is, or 2 1 3 …")
+        self._held: tuple[int, int | None] | None = None  # (run, step) of the held checkpoint
+        self.regime = PickBox([("", "unchanged")])
+        self.order = ListField("the order of the gate layers", "unchanged, or 2 1 3 …")
         self.value_input = PickBox(_INPUTS)
-        self.rate = _line("learning rate", "as it is")
-        self.seed = _line("seed", "as it is")
+        self.rate = _line("learning rate", "unchanged")
+        self.seed = _line("seed", "unchanged")
         self.pace = PickBox(_PACES)
         self.start = push_button("Train a branch", self._start, "primary")
-        about = "Stop training the branch; it stays recorded, and File, Open run… goes on with it"
+        about = "Stop the branch; it stays recorded and can be continued with File > Open run…"
         self.stop = push_button("Stop", lambda: send(StopBranch()), about=about)
         about = "Show the branch as B, on the same examples"
-        self.compare = push_button("Compare with the branch", self._compare_branch, about=about)
-        about = "Show the step chosen under 'from' as B, in the place of what is B now"
+        self.compare = push_button("Compare with branch", self._compare_branch, about=about)
+        about = "Show the step chosen under 'from' as B, replacing the current B"
         self.compare_step = push_button(_A_STEP, self._compare_step, about=about)
-        self.copy = push_button("Copy the command", self._copy, about="It does the same by itself")
+        self.copy = push_button(
+            "Copy command", self._copy, about="Runs the branch without the window"
+        )
         self.message = MessageLine()
         self.status = plain_label()
         self.sharing = plain_label("", "muted")
@@ -126,12 +131,12 @@ class ComparePage(QFrame):
         self.sides.setVisible(compared)
         self.nothing.setVisible(not compared)
         if comparison is not None and view.compared is not None:
-            found = differences(view, self.state.current_config())
-            self.sides.setText("\n".join(side.in_words for side in found.sides or ()))
-            self.table.show_differences(found)
+            result = differences(view, self.state.current_config())
+            self.sides.setText("\n".join(side.in_words for side in result.sides or ()))
+            self.table.show_differences(result)
 
     def showEvent(self, event: QShowEvent) -> None:
-        """Numbers are read while somebody sees them."""
+        """Update the numbers while the page is visible."""
         super().showEvent(event)
         if self.state.has_run:
             self._send(ListCheckpoints())
@@ -153,7 +158,7 @@ class ComparePage(QFrame):
         self._send(StartBranch(changes, self._step(), self.pace.value() == "full"))
 
     def _step(self) -> int | None:
-        """The chosen step; None: now. Raises `UserError` where it is no step of the run."""
+        """Return the chosen step, None for now; raise `UserError` if the run has no such step."""
         step, now = self.origin.step(), self._now
         if step is not None and step > now:
             raise UserError(f"The run has steps 0 to {now:,}.")
@@ -161,16 +166,16 @@ class ComparePage(QFrame):
 
     @property
     def _now(self) -> int:
-        """The step that the run has reached, as far as is known."""
+        """The latest known step of the run."""
         listed = self.state.checkpoints
-        kept = [] if listed is None else [step for step, _ in listed.checkpoints]
-        return max([self._reached(), *kept])
+        steps = [] if listed is None else [step for step, _ in listed.checkpoints]
+        return max([self._reached(), *steps])
 
     def _hold(self, step: int | None) -> None:
-        """Have the checkpoint kept that a branch from `step` needs."""
+        """Ask the engine to keep the checkpoint that a branch from `step` needs."""
         run = 0 if self.state.run is None else self.state.run.run
-        before = None if self._held is None or self._held[0] != run else self._held[1]
-        if step != before and (self.state.has_run or step is None):
+        held_step = None if self._held is None or self._held[0] != run else self._held[1]
+        if step != held_step and (self.state.has_run or step is None):
             self._send(HoldCheckpoint(step))
         self._held = run, step
 
@@ -218,60 +223,62 @@ class ComparePage(QFrame):
         if catalogue is not None and self.regime.count() == 1:
             regimes = catalogue.regimes
             self.regime.offer(
-                [("", "as it is"), *((entry.id, entry.title) for entry in regimes)],
+                [("", "unchanged"), *((entry.id, entry.title) for entry in regimes)],
                 ["", *(entry.group for entry in regimes)],
             )
 
     def _lay_out(self) -> None:
-        form = Section("A branch of this run")
-        form.add("from", self.origin, "Now, or any step that the run has taken")
+        form = Section("New branch")
+        form.add("from", self.origin, "Now, or any earlier step of the run")
         form.add("", self.origin_words)
         form.add("regime", self.regime)
-        form.add("gate layers", self.order, "Which gate layer each value layer uses, from 1")
+        form.add("gate layers", self.order, "Gate layer of each value layer, counted from 1")
         form.add("value input", self.value_input)
         form.add("learning rate", self.rate)
         form.add(
             "seed",
             self.seed,
-            "Of the order of the batches and of all that is drawn from "
-            "there on; the probe examples stay the same",
+            "Seed of the batch order and all other random draws from then on; "
+            "the probe examples stay the same",
         )
         form.add(
             "pace",
             self.pace,
-            "Steps a second of the branch: no more than the run is set to, or as many as it can",
+            "Steps per second of the branch: at most the run's setting, or as many as possible",
         )
         self.origin.moved.connect(self._show_step)
         buttons = row(self.start, self.stop, 1, spacing=8)
-        # A row each, so that they fit the narrowest column.
-        copy, compare, other = (row(one, 1) for one in (self.copy, self.compare, self.compare_step))
+        # One per row, to fit the narrowest column.
+        copy, compare, step = (
+            row(button, 1) for button in (self.copy, self.compare, self.compare_step)
+        )
         table = Section("Differences")
         column(
-            form, self.message, buttons, self.status, self.sharing, copy, compare, other, table,
+            form, self.message, buttons, self.status, self.sharing, copy, compare, step, table,
             self.nothing, self.sides, self.table, 1, into=self, margins=(16, 8, 16, 12), spacing=8,
         )  # fmt: skip
         self.message.end_with_edits_in(self)
 
     def _show_step(self) -> None:
-        """What is chosen under 'from', and what can be done with it."""
+        """Describe the step chosen under 'from', and enable what is possible with it."""
         state, listed = self.state, self.state.checkpoints
         branch = state.branch
         step: int | None = None
         try:
             step = self._step()
             marks = self._view().marks
-            words = origin_in_words(step, self._now, listed, marks) if state.has_run else ""
+            text = origin_in_words(step, self._now, listed, marks) if state.has_run else ""
             refused = False
         except UserError as refusal:
-            words, refused = str(refusal), state.has_run
-        self.origin_words.say(words, "refused" if refused else "muted")
+            text, refused = str(refusal), state.has_run
+        self.origin_words.say(text, "refused" if refused else "muted")
         trains = branch is not None and branch.trains
         self.start.setEnabled(state.has_run and not trains and not refused)
         if self.isVisible():
             self._hold(step)
         exact = step is not None and listed is not None and listed.nearest(step) == step
-        words = f"Compare with step {step:,}" if exact else _A_STEP
-        self.compare_step.setText(with_chosen_numbers(words))
+        text = f"Compare with step {step:,}" if exact else _A_STEP
+        self.compare_step.setText(with_chosen_numbers(text))
         self.compare_step.setEnabled(state.has_run and exact)
 
 
@@ -287,5 +294,5 @@ def _number(text: str, name: str, kind: type[int] | type[float]) -> float:
     try:
         return kind(text.replace(",", "."))
     except ValueError:
-        words = f"The {name} is '{text}'; it must be a number."
-        raise UserError(words, kind="not-a-number", value=text) from None
+        sentence = f"The {name} '{text}' is not a number."
+        raise UserError(sentence, kind="not-a-number", value=text) from None

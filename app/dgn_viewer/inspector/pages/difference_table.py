@@ -1,4 +1,4 @@
-"""The table of what differs between A and B, in groups; every text is shown as it is."""
+"""A table of the differences between A and B; all text is shown literally, not as markup."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from dgn_engine.scene.differences import Difference, Differences
 from dgn_engine.scene.theme import Theme
 from dgn_viewer.style.stylesheet import tip
 
-_SETTINGS = "Set differently"
+_SETTINGS = "Settings"
 _COLUMNS = ("", "A", "B", "B − A")
 _PADDING = 12  # pixels of a cell, left and right together
-_HIGH = 24  # pixels of a row, at least
-_WIDEST = "−0.00×10⁻⁰⁰"  # a number needs no more; longer texts take several lines
+_HIGH = 24  # pixels; minimum height of a row
+_WIDEST = "−0.00×10⁻⁰⁰"  # the longest number; longer text is wrapped
 _STYLE = "QTableWidget { font-size: 12px; } QTableWidget::item { padding: 3px; }"
 
 
 class DifferenceTable(QTableWidget):
-    """Rows of name, A, B and difference under three headings; equal contents change nothing."""
+    """A table with the columns name, A, B and B − A, in three groups."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__(0, len(_COLUMNS))
         self._theme = theme
         self._shown: Differences | None = None
         self.setHorizontalHeaderLabels(_COLUMNS)
-        self.setAccessibleName("Differences of A and B")
+        self.setAccessibleName("Differences between A and B")
         self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
         self.setSelectionMode(QAbstractItemView.SelectionMode.ContiguousSelection)
         self.setShowGrid(False)
-        self.setStyleSheet(_STYLE)  # four columns in the width of the inspector
+        self.setStyleSheet(_STYLE)  # small, to fit four columns into the inspector
         self.setWordWrap(True)
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.verticalHeader().hide()
@@ -56,7 +56,7 @@ class DifferenceTable(QTableWidget):
         self.clearSpans()
         self.setRowCount(0)
         for title, group in groups:
-            notes = {one.why: None for one in group if one.why}
+            notes = {difference.why: None for difference in group if difference.why}
             if title == _SETTINGS and found.remark:
                 notes[found.remark] = None
             if group or notes:
@@ -79,31 +79,31 @@ class DifferenceTable(QTableWidget):
                     item.setForeground(QColor(theme.compared if column == 2 else tone))
 
     def texts(self) -> list[tuple[str, ...]]:
-        """What stands in each row, headings with one text."""
-        found = []
+        """Return the text of each row; a heading has a single text."""
+        rows = []
         for row in range(self.rowCount()):
             items = [self.item(row, column) for column in range(len(_COLUMNS))]
-            found.append(tuple(item.text() for item in items if item is not None))
-        return found
+            rows.append(tuple(item.text() for item in items if item is not None))
+        return rows
 
     def _fit(self) -> None:
-        """Columns as wide as their texts need, up to a number; rows and table as high as these."""
-        most = self.fontMetrics().horizontalAdvance(_WIDEST) + _PADDING
+        """Fit columns to their text, at most to a number, and the height to all rows."""
+        max_width = self.fontMetrics().horizontalAdvance(_WIDEST) + _PADDING
         for column in range(1, len(_COLUMNS)):
             head = self.horizontalHeader().sectionSizeHint(column)
-            wide = min(self.sizeHintForColumn(column) + 1, most)
-            self.setColumnWidth(column, max(wide, head))
+            width = min(self.sizeHintForColumn(column) + 1, max_width)
+            self.setColumnWidth(column, max(width, head))
         self.resizeRowsToContents()
         head = self.horizontalHeader().sizeHint().height()
         self.setFixedHeight(head + self.verticalHeader().length() + 4)
 
     def _fill_group(self, title: str, group: Sequence[Difference], notes: Sequence[str]) -> None:
-        """A heading with the step where all numbers are of one; else each row has its own."""
-        steps = {one.where for one in group if one.where}
+        """Add a heading and its rows; the step is in the heading if all rows share it."""
+        steps = {difference.where for difference in group if difference.where}
         common = next(iter(steps)) if len(steps) == 1 else ""
         self._fill_line(f"{title} · {common}" if common else title, bold=True)
-        for one in group:
-            self._fill(one, with_step=not common)
+        for difference in group:
+            self._fill(difference, with_step=not common)
         for note in notes:
             self._fill_line(note)
 

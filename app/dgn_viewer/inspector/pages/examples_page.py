@@ -1,4 +1,4 @@
-"""The inspector's page for the probe set: by class, by hand, the misclassified, or drawn."""
+"""The page for choosing the probe set: by class, individually, misclassified, or drawn."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ from dgn_viewer.widgets.elided_box import ElidedBox
 from dgn_viewer.widgets.example_grid import ExampleGrid
 from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
 
-AT_ONCE = 30  # pictures in the grid
-_MOST_CLASSES = 24  # that have a button each
-_ACROSS = 5
-_LEAST_CLASS, _MOST_CLASS = 40, 120  # pixels of such a button
+AT_ONCE = 30  # examples per page of the grid
+_MOST_CLASSES = 24  # maximum number of classes with a button each
+_ACROSS = 5  # buttons per row
+_LEAST_CLASS, _MOST_CLASS = 40, 120  # pixels; range of a button's width
 
 Light = Callable[[tuple[int, ...]], None]
 
 
 class _ClassButton(QPushButton):
-    """A button with the name of a class, cut in the middle where a row of them has no room."""
+    """A button with the name of a class, elided in the middle if it does not fit."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -74,9 +74,13 @@ class _ClassButton(QPushButton):
 
 
 class ExamplesPage(QFrame):
-    """Sends what the user chooses, and shows what the engine has chosen then.
+    """A page that sends the user's choice and shows the resulting probe set.
 
-    `light` outlines examples in every panel.
+    Args:
+        send: Sends a command to the engine.
+        state: The state of the run.
+        shown: The current probe examples, if known.
+        light: Outlines examples in all panels.
     """
 
     title = "Probe examples"
@@ -93,7 +97,7 @@ class ExamplesPage(QFrame):
         self.state, self._shown = state, shown
         self._theme = LIGHT
         self._first, self._total = 0, 0
-        self._drawing = False  # this page has sent a drawing: its row is lit when it is there
+        self._drawing = False  # a drawing was sent: outline its row once it has arrived
         self.words = plain_label()
         self.words.setWordWrap(True)
         self.classes: dict[str, QPushButton] = {}
@@ -103,14 +107,14 @@ class ExamplesPage(QFrame):
         self.of_class.activated.connect(lambda _: self._list(0))
         self.grid = ExampleGrid()
         self.grid.toggled.connect(self._toggle)
-        self.before = push_button("‹", lambda: self._list(self._first - AT_ONCE), about="Before")
-        self.after = push_button("›", lambda: self._list(self._first + AT_ONCE), about="More")
+        self.before = push_button("‹", lambda: self._list(self._first - AT_ONCE), about="Previous")
+        self.after = push_button("›", lambda: self._list(self._first + AT_ONCE), about="Next")
         self.place = plain_label()
         self.canvas: DrawingCanvas | None = None
         self._canvas_place = QWidget()
         self.why = plain_label()
         self.why.setWordWrap(True)
-        self.clear = push_button("Clear", self._clear, about="Take the drawn example out")
+        self.clear = push_button("Clear", self._clear, about="Remove the drawn example")
         self._lay_out()
         self._make_for_data()
         self._show()
@@ -121,9 +125,9 @@ class ExamplesPage(QFrame):
             case RunStarted():
                 self._shown = None
             case ProbeExamples():
-                known = None if self._shown is None else self._shown.probe_set.class_names[:1]
-                other, self._shown = known != event.probe_set.class_names[:1], event
-                if other:
+                old_class = None if self._shown is None else self._shown.probe_set.class_names[:1]
+                is_other_data, self._shown = old_class != event.probe_set.class_names[:1], event
+                if is_other_data:
                     self._make_for_data()
                 if self._drawing and event.probe_set.drawn:
                     self._light((len(event.probe_set.indices) - 1,))
@@ -139,7 +143,7 @@ class ExamplesPage(QFrame):
         if self.canvas is not None:
             self.canvas.set_theme(theme)
 
-    # What the user does
+    # User actions
 
     def _choice(self) -> ProbeChoice:
         return ProbeChoice.parse(self.state.probe_set)
@@ -149,9 +153,9 @@ class ExamplesPage(QFrame):
 
     def _choose_classes(self) -> None:
         names = [name for name, button in self.classes.items() if button.isChecked()]
-        found = tuple(str(list(self.classes).index(name)) for name in names)
-        every = len(found) in (0, len(self.classes))
-        self._choose(replace(self._choice(), rows=(), classes=() if every else found))
+        indices = tuple(str(list(self.classes).index(name)) for name in names)
+        is_all = len(indices) in (0, len(self.classes))
+        self._choose(replace(self._choice(), rows=(), classes=() if is_all else indices))
 
     def _toggle(self, at: int) -> None:
         rows = set(self._rows())
@@ -159,11 +163,11 @@ class ExamplesPage(QFrame):
         self._choose(replace(self._choice(), classes=(), rows=tuple(sorted(rows))))
 
     def _rows(self) -> tuple[int, ...]:
-        """The training examples that are in the probe set."""
+        """Return the training examples in the probe set."""
         if self._shown is None:
             return ()
-        known = self._shown.probe_set
-        return known.indices[: len(known.indices) - known.drawn]
+        probe_set = self._shown.probe_set
+        return probe_set.indices[: len(probe_set.indices) - probe_set.drawn]
 
     def _list(self, first: int) -> None:
         label = self.of_class.currentIndex() - 1
@@ -181,20 +185,20 @@ class ExamplesPage(QFrame):
             self.canvas.show_pixels(0 * self.canvas.pixels())
         self._choose(replace(self._choice(), drawn=()))
 
-    # What is shown
+    # Contents
 
     def _show(self) -> None:
         count = len(self._shown.probe_set.indices) if self._shown is not None else 0
         choice = self._choice()
         ready = self.state.run is not None and self.state.recorded is None
-        words = f"{count:,} examples: {choice.in_words}." if count else "There is no run."
+        text = f"{count:,} examples: {choice.in_words}." if count else "There is no run."
         if not ready and count:
-            words += " A recorded run is shown: Run goes on with it, then others can be chosen."
+            text += " This is a recorded run: continue it with Run to choose others."
         remark = (self._shown.remark or self._shown.missing) if self._shown is not None else ""
-        self.words.setText(f"{words} {remark}".strip())
+        self.words.setText(f"{text} {remark}".strip())
         self.setEnabled(ready)
-        for place, button in enumerate(self.classes.values()):
-            button.setChecked(str(place) in choice.classes)
+        for index, button in enumerate(self.classes.values()):
+            button.setChecked(str(index) in choice.classes)
         self.grid.choose(frozenset(self._rows()))
         last = min(self._first + AT_ONCE, self._total)
         self.place.setText(f"{self._first + 1:,} to {last:,} of {self._total:,}")
@@ -203,11 +207,11 @@ class ExamplesPage(QFrame):
         self.clear.setEnabled(bool(choice.drawn))
 
     def _make_for_data(self) -> None:
-        """Class buttons, and a canvas of the size of an example."""
+        """Create the class buttons and a canvas of the size of an example."""
         if self._shown is None:
             return
-        known = self._shown.probe_set
-        names = known.class_names[: known.classes]
+        probe_set = self._shown.probe_set
+        names = probe_set.class_names[: probe_set.classes]
         self._fill_classes(names)
         self.of_class.clear()
         self.of_class.addItems(["all classes", *(f"class {name}" for name in names)])
@@ -220,14 +224,14 @@ class ExamplesPage(QFrame):
         self.classes = {}
         layout = self._class_place.layout()
         assert isinstance(layout, QGridLayout)
-        for place, name in enumerate(names if len(names) <= _MOST_CLASSES else ()):
+        for index, name in enumerate(names if len(names) <= _MOST_CLASSES else ()):
             button = _ClassButton(name)
             button.setToolTip(plain_tip(f"Only examples of class {name}"))
             button.clicked.connect(self._choose_classes)
             button.setCheckable(True)
             button.setAccessibleName(f"Only class {name}")
             self.classes[name] = button
-            layout.addWidget(button, *divmod(place, _ACROSS))
+            layout.addWidget(button, *divmod(index, _ACROSS))
 
     def _make_canvas(self, one: tuple[int, ...]) -> None:
         if self.canvas is not None:
@@ -235,10 +239,10 @@ class ExamplesPage(QFrame):
             self.canvas = None
         drawable = len(one) == 3 and max(one[1:]) <= 64
         self.why.setText(
-            "The left button draws, the right one erases. Its gates are the last row of Gate maps; "
-            "it has no label, so ν is left out while it is there."
+            "Draw with the left button, erase with the right. Its gates are the last row of Gate "
+            "maps. It has no label, so there is no ν meanwhile."
             if drawable
-            else "Only images of at most 64×64 pixels can be drawn."
+            else "Drawing needs images of at most 64×64 pixels."
         )
         self.clear.setVisible(drawable)
         if not drawable:
@@ -252,19 +256,19 @@ class ExamplesPage(QFrame):
         if drawn := self._choice().drawn:
             try:
                 self.canvas.show_pixels(unpacked(drawn[-1], one).max(axis=0))
-            except UserError:  # of other data: the engine has refused it
+            except UserError:  # drawn for other data, and refused by the engine
                 return
 
     def _lay_out(self) -> None:
         again = push_button(
             "Balanced set",
             partial(self._choose, ProbeChoice()),
-            about="As many of each class, chosen by the seed",
+            about="Equally many per class, chosen by the seed",
         )
         wrong = push_button(
             "Misclassified now",
             lambda: self._send(ChooseMisclassified()),
-            about="Training examples that the network gets wrong now",
+            about="Training examples the network gets wrong now",
         )
         grid = QGridLayout(self._class_place)
         grid.setContentsMargins(0, 0, 0, 0)
@@ -275,11 +279,11 @@ class ExamplesPage(QFrame):
             row(again, wrong, 1, spacing=8),
             plain_label("By class", "title"),
             self._class_place,
-            plain_label("Draw one", "title"),
+            plain_label("Draw an example", "title"),
             self.why,
             self._canvas_place,
             row(self.clear, 1),
-            plain_label("By hand", "title"),
+            plain_label("One by one", "title"),
             row(self.of_class, 1, self.before, self.place, self.after, spacing=4),
             self.grid,
             1,

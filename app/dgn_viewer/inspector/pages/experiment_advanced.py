@@ -1,4 +1,4 @@
-"""What few ask of an experiment: learning rates, other seeds, fewer examples, device, executor."""
+"""Advanced settings of an experiment: learning rates, seeds, data limits, device, executor."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from dgn_viewer.widgets.layouts import column
 
 _MANY = 10**9
 _EXECUTORS = (
-    ("auto", "as suits it"),
-    ("serial", "one after another"),
-    ("processes", "in processes"),
-    ("packed", "packed into stacks"),
+    ("auto", "automatic"),
+    ("serial", "one by one"),
+    ("processes", "in parallel"),
+    ("packed", "packed in stacks"),
 )
 
 
 class ExperimentAdvanced(Collapsible):
-    """Folded at first; what the experiment does not answer to is not shown."""
+    """The advanced settings that an experiment supports, initially folded."""
 
     def __init__(self, entry: ExperimentEntry, catalogue: Catalogue) -> None:
-        self.steps = RatesField("SGD's steps")
-        self.augmentation = PickBox([("none", "none"), ("davidnet", "as DavidNet's")])
+        self.steps = RatesField("Learning rates")
+        self.augmentation = PickBox([("none", "none"), ("davidnet", "as in DavidNet")])
         self.seed_start = IntegerField(0, MOST_SEED)
         self.train_limit = IntegerField(0, _MANY, zero="all")
         self.test_limit = IntegerField(0, _MANY, zero="all")
@@ -38,7 +38,7 @@ class ExperimentAdvanced(Collapsible):
         self.device = PickBox([(name, name) for name in self._offered])
         self.executor = PickBox(list(_EXECUTORS))
         self.devices = QLineEdit()
-        self.devices.setPlaceholderText("every card")
+        self.devices.setPlaceholderText("all GPUs")
         self.devices.setAcceptDrops(False)  # a file dropped on the window is a checkpoint
         page = QWidget()
         column(self._rows(entry), into=page)
@@ -46,7 +46,7 @@ class ExperimentAdvanced(Collapsible):
         self.button.toggled.connect(self._show_changed)
 
     def put_into(self, request: ReproduceRequest) -> ReproduceRequest:
-        """Add what is filled in here; raises `UserError` where a learning rate is none."""
+        """Return the request with these settings; raise `UserError` for invalid rates."""
         return replace(
             request,
             steps=self.steps.rates(),
@@ -62,19 +62,19 @@ class ExperimentAdvanced(Collapsible):
     def _rows(self, entry: ExperimentEntry) -> Section:
         rows = Section()
         rows.add(
-            "SGD's steps", self.steps, "Learning rates of which the best counts, such as 0.1 0.01"
+            "learning rates", self.steps, "For SGD; the best one counts. For example: 0.1 0.01"
         )
         rows.add(
             "augmentation",
             self.augmentation,
-            "Training images are shifted, mirrored and cut out, anew in each epoch",
+            "Shift, flip and cut out training images at random in each epoch",
         )
-        rows.add("first seed", self.seed_start, "The seeds are counted from here on")
-        rows.add("training examples", self.train_limit, "So many, balanced over the classes")
-        rows.add("test examples", self.test_limit, "So many, balanced over the classes")
+        rows.add("first seed", self.seed_start, "Seeds count up from here")
+        rows.add("training examples", self.train_limit, "Their number, balanced over classes")
+        rows.add("test examples", self.test_limit, "Their number, balanced over classes")
         rows.add("device", self.device)
-        rows.add("carried out", self.executor, "Packed: dense networks side by side as one stack")
-        rows.add("processes on", self.devices, "Cards, such as cuda:0,cuda:1, or cpu")
+        rows.add("execution", self.executor, "Packed: train dense networks together in one stack")
+        rows.add("processes on", self.devices, "Devices, such as cuda:0,cuda:1 or cpu")
         rows.show_row(self.devices, "cuda" in self._offered)
         rows.show_row(self.steps, "steps" in entry.asks)
         rows.show_row(self.augmentation, "augmentation" in entry.asks)
@@ -82,13 +82,13 @@ class ExperimentAdvanced(Collapsible):
 
     def _show_changed(self) -> None:
         changed = {
-            "SGD's steps": bool(self.steps.text().strip()),
+            "learning rates": bool(self.steps.text().strip()),
             "augmentation": self.augmentation.value() != "none",
             "first seed": self.seed_start.value() != 0,
             "training examples": self.train_limit.value() != 0,
             "test examples": self.test_limit.value() != 0,
             "device": self.device.value() != "auto",
-            "carried out": self.executor.value() != "auto",
+            "execution": self.executor.value() != "auto",
             "processes on": bool(self.devices.text().strip()),
         }
         names = [name for name, is_changed in changed.items() if is_changed]
@@ -97,16 +97,16 @@ class ExperimentAdvanced(Collapsible):
 
 
 class RatesField(QLineEdit):
-    """Learning rates; empty leaves them to the experiment."""
+    """A field for a list of learning rates; empty for the experiment's defaults."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
         self._name = name
-        self.setPlaceholderText("its own")
+        self.setPlaceholderText("default")
         self.setAcceptDrops(False)  # a file dropped on the window is a checkpoint
 
     def rates(self) -> tuple[float, ...]:
-        """What is filled in; raises `UserError` where it is no list of positive numbers."""
+        """Return the learning rates; raise `UserError` if the text is not a list of them."""
         words = self.text().replace(",", " ").split()
         try:
             rates = tuple(float(word) for word in words)
@@ -114,7 +114,7 @@ class RatesField(QLineEdit):
             rates = (0.0,)
         if not all(0 < rate < float("inf") for rate in rates):
             raise UserError(
-                f"{self._name} are '{self.text()}'; they must be learning rates above 0, "
+                f"{self._name} '{self.text()}' are not valid: enter positive numbers, "
                 "such as 0.1 0.01."
             )
         return rates

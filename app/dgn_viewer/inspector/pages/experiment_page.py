@@ -1,4 +1,4 @@
-"""The inspector's page of an experiment: what it is, at which scale, what it costs, and Start."""
+"""The page of an experiment: description, scale, cost, settings, and the Start button."""
 
 from __future__ import annotations
 
@@ -22,8 +22,14 @@ Start = Callable[[ExperimentEntry, ReproduceRequest], str]
 
 
 class ExperimentPage(QWidget):
-    """`start(entry, request)` begins it, or says why not; `catalogue`: what data and devices are
-    there."""
+    """A form that starts an experiment.
+
+    Args:
+        entry: The experiment.
+        catalogue: The available data sets and devices.
+        start: Starts it with a request; returns why that is impossible, or ''.
+        busy: The reason why no experiment can start now, or ''.
+    """
 
     def __init__(
         self, entry: ExperimentEntry, catalogue: Catalogue, start: Start, busy: str
@@ -33,19 +39,21 @@ class ExperimentPage(QWidget):
         self.title = entry.title
         self._start = start
         self.quick = QRadioButton(f"quick: {_cost(entry.quick_cost)}")
-        self.full = QRadioButton(f"the paper's scale: {_cost(entry.full_cost)}")
-        self.quick.setToolTip("Scaled down as the report says; the time is of two CPU cores")
-        self.full.setToolTip("The time is of one CPU core; a GPU needs much less")
+        self.full = QRadioButton(f"paper scale: {_cost(entry.full_cost)}")
+        self.quick.setToolTip("Scaled down as described in the report; time on two CPU cores")
+        self.full.setToolTip("Time on one CPU core; a GPU is much faster")
         self.quick.setChecked(True)
         self._scales = QButtonGroup(self)
         for button in (self.quick, self.full):
             self._scales.addButton(button)
-        self.seeds = IntegerField(0, 1000, zero="its own")
-        self.epochs = IntegerField(0, 10**6, zero="its own")
+        self.seeds = IntegerField(0, 1000, zero="default")
+        self.epochs = IntegerField(0, 10**6, zero="default")
         self.protocol = PickBox([(name, name.replace("-", " ")) for name in entry.protocols])
-        available = [(one.id, one.title) for one in catalogue.data if one.available]
+        available = [
+            (data_set.id, data_set.title) for data_set in catalogue.data if data_set.available
+        ]
         self.rows = PickBox([("", "all"), *((row, row) for row in entry.rows)])
-        self.data = PickBox([("", "its own"), *available])
+        self.data = PickBox([("", "default"), *available])
         self.workers = IntegerField(0, 64, zero="as many as fit")
         self.advanced = ExperimentAdvanced(entry, catalogue)
         self.begin = push_button("Start", self._begin, "primary")
@@ -71,7 +79,7 @@ class ExperimentPage(QWidget):
         return self.advanced.put_into(request)
 
     def show_busy(self, busy: str) -> None:
-        """Show why no experiment can begin now; '': one can."""
+        """Show why no experiment can start now; '' if one can."""
         self._busy = busy
         self.message.say(busy, "refused")
         self._allow()
@@ -84,20 +92,20 @@ class ExperimentPage(QWidget):
 
     def _begin(self) -> None:
         try:
-            trouble = self._start(self.entry, self.request())
+            problem = self._start(self.entry, self.request())
         except UserError as refusal:
-            trouble = str(refusal)
-        self.message.refuse(trouble)
+            problem = str(refusal)
+        self.message.refuse(problem)
 
     def _lay_out(self) -> None:
         rows = Section("Settings")
-        rows.add("protocol", self.protocol, "What the paper prints, or what its authors' code does")
-        rows.add("rows", self.rows, "All rows of the table, or one of them")
+        rows.add("protocol", self.protocol, "As printed in the paper, or as in its authors' code")
+        rows.add("rows", self.rows, "All rows of the table, or a single one")
         rows.show_row(self.rows, bool(self.entry.rows))
-        rows.add("seeds", self.seeds, "So many networks of each kind")
+        rows.add("seeds", self.seeds, "Number of networks of each kind")
         rows.add("epochs", self.epochs)
         rows.add("data set", self.data)
-        rows.add("at a time", self.workers, "Processes beside each other")
+        rows.add("in parallel", self.workers, "Number of processes")
         form = QWidget()
         column(
             plain_label(f"{self.entry.paper}. {self.entry.about}"),
@@ -105,8 +113,8 @@ class ExperimentPage(QWidget):
             rows,
             self.advanced,
             plain_label(
-                "It runs in a process of its own: this window and its run are left alone. It can "
-                "be stopped and continued, and its result is the report of "
+                "It runs in its own process: this window and its run are not affected. It can be "
+                "stopped and resumed; the result is the report of "
                 f"'dgn reproduce {self.entry.id}'.",
                 "small",
             ),
@@ -115,7 +123,7 @@ class ExperimentPage(QWidget):
             margins=(16, 4, 16, 12),
             spacing=12,
         )
-        # Message and button stay in sight however long the form is.
+        # Keep message and button outside of the scrolling form.
         foot = column(self.message, row(self.begin, 1), margins=(16, 8, 16, 12), spacing=8)
         column((scrolling(form), 1), foot, into=self, spacing=0)
 

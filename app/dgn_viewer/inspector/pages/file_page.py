@@ -1,4 +1,4 @@
-"""The inspector's page for a checkpoint: what is in it, what it shall be used for, does it fit."""
+"""The page of a checkpoint: its tensors, what to use it for, and whether it fits."""
 
 from __future__ import annotations
 
@@ -43,14 +43,20 @@ from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
 from dgn_viewer.widgets.message_line import MessageLine, set_role
 
 _MOST_LINES = 2000
-_MOST_CALLS = 6  # named one by one in the warning; the list below has them all
+_MOST_CALLS = 6  # listed in the warning; the list of tensors has all of them
 
 
 class FilePage(QWidget):
-    """One listed file. Nothing has been changed yet; its button asks for what is chosen.
+    """A listed file; nothing changes before its button is pressed.
 
-    `data`: the data sets on which it could be shown as a network of its own, `now` that of the
-    current run. Whether it takes those that are filled in is asked whenever they change.
+    The engine checks again whether the network accepts the chosen data whenever these change.
+
+    Args:
+        send: Sends a command to the engine.
+        listed: The contents of the file.
+        theme: The colours.
+        data: The data sets on which its network could be opened.
+        now: The data of the current run.
     """
 
     def __init__(
@@ -70,27 +76,27 @@ class FilePage(QWidget):
         self.verdict, self.hint = MessageLine(), plain_label(role="small")
         self.table = MatchTable(listed.matches, theme, listed.tensors)
         self.table.picked.connect(self._pick)
-        self.pick = QCheckBox("pick the tensors")
-        self.pick.setToolTip("Choose for each layer one of the tensors that have its shape")
+        self.pick = QCheckBox("Pick tensors manually")
+        self.pick.setToolTip("For each layer, choose a tensor with its shape")
         self.pick.toggled.connect(self._show)
-        self.restart_value = QCheckBox("restart value network")
+        self.restart_value = QCheckBox("Reinitialise the value network")
         self.restart_value.setChecked(True)
         self.restart_value.setToolTip(
-            "Draw the value network anew, so that it learns with these gates from the start"
+            "Draw new initial weights, so that it learns with these gates from the start"
         )
         self.data = NetworkData(data, now or DataConfig(), theme)
         self.data.changed.connect(self._check)
         self.reading = ReadingSection()
         self.reading.said.connect(self._say_reading)
-        # By the data that they were tried on; None: those of the run.
+        # Keyed by the data they were tried on; None stands for the data of the run.
         self._readings: dict[DataConfig | None, tuple[FittingReading, ...]] = {}
-        self._first = self._asked = self._filled_in()  # the data of which the engine says …
-        self._answer: FileUseCheck | None = listed.network  # … this; None: not yet
+        self._first = self._asked = self._filled_in()  # the data that the engine checks
+        self._answer: FileUseCheck | None = listed.network  # the result, None while pending
         self.go = push_button("", self._ask, "primary")
         self.with_biases = push_button(
-            "Begin a run with biases and take them",
+            "Start a run with biases and copy them",
             self._ask_with_biases,
-            about="The current run ends; one of the same network with biases begins at step 0",
+            about="Ends the current run and starts the same network with biases at step 0",
         )
         self.close_file = push_button("Close", self.leave)
         self._lay_out()
@@ -104,20 +110,20 @@ class FilePage(QWidget):
         return next(use.purpose for use in USES if self.uses[use.purpose].isChecked())
 
     def choose(self, purpose: Purpose) -> None:
-        """As if its button were pressed."""
+        """Select a use, like pressing its button."""
         self.uses[purpose].setChecked(True)
 
     def show_listing(self, listed: FileListed) -> None:
-        """The same file, matched anew with the tensors that were picked, or read as was said."""
-        if listed.questions:  # else what fits is still what else could be said
+        """Show the same file after tensors were picked or questions answered."""
+        if listed.questions:  # otherwise the readings found before are still the alternatives
             self._readings.clear()
         self.listed = listed
         same = self._filled_in() == self._first
         self._asked, self._answer = (self._first, listed.network) if same else (None, None)
-        self._refresh()  # what was said before was of other tensors
+        self._refresh()  # the previous verdict was about other tensors
 
     def on_event(self, event: Event) -> None:
-        """What the engine says of the data that are filled in now; of others it counts no more."""
+        """Handle the engine's answers about the chosen data; ignore those about others."""
         match event:
             case NetworkChecked(ticket=self.listed.ticket, data=self._asked, network=answer):
                 self._answer = answer
@@ -132,7 +138,7 @@ class FilePage(QWidget):
                 self._say(f"{event.sentence.capitalize()} …", True)
 
     def leave(self) -> None:
-        """Have the engine forget the file; the page goes when it has."""
+        """Ask the engine to release the file; the page closes on its answer."""
         self._send(CloseFile(self.listed.ticket))
 
     def set_theme(self, theme: Theme) -> None:
@@ -140,14 +146,14 @@ class FilePage(QWidget):
         self.data.set_theme(theme)
 
     def _filled_in(self) -> DataConfig | None:
-        """None where no folder is named yet."""
+        """Return the chosen data; None while they are incomplete."""
         try:
             return self.data.config()
         except UserError:
             return None
 
     def _check(self) -> None:
-        """Ask whether the network takes the data that are filled in, unless that is known."""
+        """Ask the engine whether the network accepts the chosen data, unless that is known."""
         data = self._filled_in()
         if data is None or data != self._asked:
             self._asked, self._answer = data, None
@@ -156,7 +162,7 @@ class FilePage(QWidget):
         self._show()
 
     def _offer(self) -> FileUseCheck:
-        """Whether what is chosen can be done now."""
+        """Return whether the file can be used as chosen, with a verdict."""
         if self.purpose != "network":
             return offer_of(self.listed, self.purpose)
         if self._answer is not None:
@@ -165,14 +171,14 @@ class FilePage(QWidget):
             self.data.config()
         except UserError as refusal:
             return FileUseCheck(False, str(refusal))
-        return FileUseCheck(False, "Looking whether the network takes these data …")
+        return FileUseCheck(False, "Checking whether the network accepts these data…")
 
     def _chosen(self, on: bool) -> None:
         if on:
             offer = self._offer()
             self.table.show_matches(offer.matches, False)
-            wanted = (not offer.fits and self.table.alternatives()) or self.listed.picked
-            self.pick.setChecked(wanted)
+            pick_by_hand = (not offer.fits and self.table.alternatives()) or self.listed.picked
+            self.pick.setChecked(pick_by_hand)
             self._refresh()
 
     def _refresh(self) -> None:
@@ -185,11 +191,13 @@ class FilePage(QWidget):
         purpose, copies = self.purpose, self.purpose in ("gates", "weights")
         offer = self._offer()
         use = next(use for use in USES if use.purpose == purpose)
-        waits = purpose == "network" and self._answer is None and self._asked is not None
-        asks = bool(self.listed.questions) and not copies  # which is no refusal yet
-        self._say(offer.verdict, offer.fits or waits or asks)
-        own = purpose != "network" or self._asked == self._first
-        self.reading.show_readings(self._readings.get(None if own else self._asked))
+        is_waiting = purpose == "network" and self._answer is None and self._asked is not None
+        has_questions = (
+            bool(self.listed.questions) and not copies
+        )  # open questions are not a refusal
+        self._say(offer.verdict, offer.fits or is_waiting or has_questions)
+        own_data = purpose != "network" or self._asked == self._first
+        self.reading.show_readings(self._readings.get(None if own_data else self._asked))
         self.reading.show_listing(self.listed, copies)
         self.table.setVisible(copies and bool(offer.matches))
         self.table.show_matches(offer.matches, self.pick.isChecked())
@@ -199,12 +207,12 @@ class FilePage(QWidget):
         self.restart_value.setEnabled(offer.fits)
         self.data.setVisible(purpose == "network")
         self.with_biases.setVisible(copies and offer.with_biases)
-        alone = offer.with_biases and not offer.fits
-        set_role(self.with_biases, "primary" if alone else "")
-        self.go.setVisible(not alone)
+        needs_biases = offer.with_biases and not offer.fits
+        set_role(self.with_biases, "primary" if needs_biases else "")
+        self.go.setVisible(not needs_biases)
         self.go.setText(use.button)
         self.go.setEnabled(offer.fits)
-        about = f"Nothing has been changed yet. {use.about}" if offer.fits else ""
+        about = f"Nothing has changed yet. {use.about}" if offer.fits else ""
         self.hint.setText(f"{about}\n\n{offer.remarks}".strip())
         self.hint.setVisible(bool(self.hint.text()))
 
@@ -212,7 +220,7 @@ class FilePage(QWidget):
         self.verdict.say(verdict, "" if fits else "refused")
 
     def _pick(self, names: tuple[str, ...]) -> None:
-        missing = next((place for place, name in enumerate(names[:-1]) if not name), None)
+        missing = next((index for index, name in enumerate(names[:-1]) if not name), None)
         twice = next((name for name in names if name and names.count(name) > 1), "")
         if missing is not None:
             layer = offer_of(self.listed, self.purpose).matches[missing].layer
@@ -225,7 +233,7 @@ class FilePage(QWidget):
 
     def _say_reading(self, reading: FileReading) -> None:
         self._send(SayReading(self.listed.ticket, reading))
-        self.go.setEnabled(False)  # until the engine has read it so
+        self.go.setEnabled(False)  # until the engine has read it that way
 
     def _ask(self) -> None:
         ticket = self.listed.ticket
@@ -274,21 +282,21 @@ class FilePage(QWidget):
 
 
 def _warning(listed: FileListed) -> str:
-    """What Python would do to load the file, a line each; '' where nothing is known."""
+    """Return a warning with what Python would execute to load the file, or ''."""
     lines = acts_of_loading(listed.would_call, listed.would_look_up, listed.would_import)
     if not lines:
         return ""
     if more := len(lines) - _MOST_CALLS:
         lines[_MOST_CALLS:] = [f"… and {more:,} more, at the end of the list"] if more > 0 else []
-    told = "\n".join(lines)
-    return f"Warning: to load this file, Python would\n{told}\nNothing of it was run here."
+    listed_lines = "\n".join(lines)
+    return f"Warning: to load this file, Python would\n{listed_lines}\nNone of this was run."
 
 
 def _tensor_list(listed: FileListed) -> QPlainTextEdit:
     lines = [f"{t.name}  {shape_text(t.shape)}  {t.dtype}" for t in listed.tensors[:_MOST_LINES]]
     if len(listed.tensors) > _MOST_LINES:
         lines.append(f"… and {len(listed.tensors) - _MOST_LINES:,} more")
-    lines.extend(f"not read: {name}" for name in listed.ignored)
+    lines.extend(f"skipped: {name}" for name in listed.ignored)
     acts = acts_of_loading(listed.would_call, listed.would_look_up, listed.would_import)
     lines.extend(f"would {act}" for act in acts)
     box = QPlainTextEdit("\n".join(lines))

@@ -1,4 +1,4 @@
-"""The table of a listed file: what each layer needs, and what the file has for it."""
+"""The table that matches the tensors of a file to the layers of the network."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _NONE = "–"
 
 
 class MatchTable(QTableWidget):
-    """One row per layer. Every text is shown as it is, never as markup.
+    """A table with a row per layer; text is never interpreted as markup.
 
-    When `picking`, each row offers the tensors of its shape; `picked` names one for each layer.
+    While picking, each row offers all tensors of the layer's shape, and `picked` has the chosen
+    tensor of each layer.
     """
 
     picked = Signal(tuple)
@@ -37,7 +38,7 @@ class MatchTable(QTableWidget):
         self._matches: tuple[LayerMatch, ...] = ()
         self.boxes: list[PickBox] = []
         self.setHorizontalHeaderLabels(_COLUMNS)
-        self.setAccessibleName("Match of the file with the layers")
+        self.setAccessibleName("Tensors matched to layers")
         self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
         self.setSelectionMode(QAbstractItemView.SelectionMode.NoSelection)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
@@ -53,15 +54,15 @@ class MatchTable(QTableWidget):
         self.show_matches(matches, False)
 
     def show_matches(self, matches: Sequence[LayerMatch], picking: bool) -> None:
-        same = len(matches) == len(self.boxes) and picking
+        keep_boxes = len(matches) == len(self.boxes) and picking
         self._matches = tuple(matches)
-        if not same:
+        if not keep_boxes:
             self._rebuild(picking)
         self._fill()
         self.set_theme(self._theme)
 
     def alternatives(self) -> bool:
-        """Whether each layer but the last has a tensor of its shape."""
+        """Return whether each layer except the last has a tensor of its shape."""
         rows = self._matches[:-1]
         return bool(rows) and all(self._fitting(match) for match in rows)
 
@@ -71,28 +72,30 @@ class MatchTable(QTableWidget):
             colour = theme.text if match.fits else theme.refused
             for column in range(len(_COLUMNS)):
                 item = self.item(row, column)
-                assert item is not None  # every cell was filled
+                assert item is not None  # every cell has been filled
                 item.setForeground(QColor(colour))
 
     def _rebuild(self, picking: bool) -> None:
         self.clearContents()  # its boxes go with the cells
         self.boxes = []
         self.setRowCount(len(self._matches))
-        high = 32 if picking else 24
-        self.setColumnHidden(2, picking)  # a box offers only what has the shape
-        self.verticalHeader().setDefaultSectionSize(high)
+        row_height = 32 if picking else 24
+        self.setColumnHidden(2, picking)  # redundant: the boxes only offer matching shapes
+        self.verticalHeader().setDefaultSectionSize(row_height)
         if picking:
             for row, match in enumerate(self._matches):
                 self.setCellWidget(row, 3, self._box(match))
-        shown = min(len(self._matches), 12)
-        self.setFixedHeight(self.horizontalHeader().sizeHint().height() + high * shown + 4)
+        visible_rows = min(len(self._matches), 12)
+        self.setFixedHeight(
+            self.horizontalHeader().sizeHint().height() + row_height * visible_rows + 4
+        )
 
     def _box(self, match: LayerMatch) -> PickBox:
         names = [tensor.name for tensor in self._fitting(match)]
         entries = [("", _NONE), *((name, self._short[name]) for name in names)]
         box = PickBox(entries, Qt.TextElideMode.ElideLeft)  # names differ at their ends
-        for place, name in enumerate(names, start=1):
-            box.setItemData(place, tip(name), Qt.ItemDataRole.ToolTipRole)
+        for index, name in enumerate(names, start=1):
+            box.setItemData(index, tip(name), Qt.ItemDataRole.ToolTipRole)
         box.pick(match.tensor if match.tensor in names else "")
         box.setAccessibleName(f"Tensor for {match.layer}")
         box.activated.connect(lambda _: self.picked.emit(self.names()))
@@ -100,7 +103,7 @@ class MatchTable(QTableWidget):
         return box
 
     def names(self) -> tuple[str, ...]:
-        """The tensor that is picked for each layer; '' for none."""
+        """Return the tensor picked for each layer; '' for none."""
         return tuple(box.value() for box in self.boxes)
 
     def _fitting(self, match: LayerMatch) -> list[TensorInfo]:
@@ -110,9 +113,9 @@ class MatchTable(QTableWidget):
     def _fill(self) -> None:
         for row, match in enumerate(self._matches):
             mark = "✓" if match.fits else "✗"
-            found = shape_text(match.found) if match.found is not None else "nothing"
+            shape = shape_text(match.found) if match.found is not None else "nothing"
             name = "" if self.boxes else match.tensor or _NONE
-            texts = (match.layer, shape_text(match.needed), f"{mark} {found}", name)
+            texts = (match.layer, shape_text(match.needed), f"{mark} {shape}", name)
             about = f"{match.tensor or 'No tensor'}. {match.remark}".rstrip(". ")
             for column, text in enumerate(texts):
                 item = QTableWidgetItem(text)
@@ -121,5 +124,5 @@ class MatchTable(QTableWidget):
 
 
 def shape_text(shape: tuple[int, ...]) -> str:
-    """'64×128', or 'scalar'."""
+    """Format a shape as '64×128', or 'scalar'."""
     return "×".join(str(side) for side in shape) if shape else "scalar"

@@ -1,4 +1,4 @@
-"""The data on which a file is opened as a network: any set of the catalogue, its path and size."""
+"""The fields for the data on which a network from a file is opened."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ from dgn_viewer.inspector.run_form import DataSection
 from dgn_viewer.widgets.form_fields import PathField, PickBox, changes_of
 from dgn_viewer.widgets.layouts import column
 
-TYPING = 250  # milliseconds without a change after which what was typed is taken
-_NORMALISED = [("none", "as they are, in [0, 1]")] + [
+TYPING = 250  # milliseconds without a change before an edit takes effect
+_NORMALISED = [("none", "unchanged, in [0, 1]")] + [
     (name, f"normalised as {name}") for name in ("imagenet", "cifar10", "cifar100", "mnist")
 ]
 _ROWS = ("name", "download", "root", "image_size")
 
 
 class NetworkData(QWidget):
-    """Fields of a `DataConfig`. `changed`: other data are filled in, and nothing was for a moment.
+    """The fields of a `DataConfig`; `changed` is emitted shortly after the last edit.
 
-    `now`: the data of the current run. While its data set is chosen the rest of it counts too
-    (a pair of classes, a limit); of another one all examples do.
+    Args:
+        entries: The available data sets.
+        now: The data of the current run. For the same data set its other settings (a pair of
+            classes, a limit) are kept; of another data set all examples are used.
+        theme: The colours.
     """
 
     changed = Signal()
@@ -40,7 +43,7 @@ class NetworkData(QWidget):
         known = dict(_NORMALISED)
         own = [] if now.normalise in known else [(now.normalise, f"normalised by {now.normalise}")]
         self.normalise = PickBox([*_NORMALISED, *own])
-        self.section.add("pixels", self.normalise, "As those that the network was trained on")
+        self.section.add("pixels", self.normalise, "As in the network's training")
         self.section.show_values(vars(now))
         self.normalise.pick(now.normalise)
         self._pause = QTimer(self, singleShot=True, interval=TYPING)
@@ -56,10 +59,10 @@ class NetworkData(QWidget):
         self.set_theme(theme)
 
     def config(self) -> DataConfig:
-        """What is filled in; raises `UserError` where no folder is named."""
+        """Return the data in the fields; raise `UserError` if a folder is missing."""
         values = self.section.values(self._holds)
         values["normalise"] = self.normalise.value()
-        now = replace(self._now, image_channels=0)  # the engine says which the network takes
+        now = replace(self._now, image_channels=0)  # the engine determines the channels
         if (values["name"], values["options"]) == (now.name, now.options):
             return replace(now, **values)
         return DataConfig(**values)
@@ -70,7 +73,7 @@ class NetworkData(QWidget):
                 field.set_theme(theme)
 
     def _on_data_set(self) -> None:
-        """Another data set has other rows and options."""
+        """Update rows and options for another data set."""
         self.section.show_rows(self._holds)
         for field in self.section.options.fields.values():
             changes_of(field).connect(self._pause.start)
@@ -79,6 +82,6 @@ class NetworkData(QWidget):
     def _holds(self, conditions: Conditions) -> bool:
         entry = self.section.entry
         return all(
-            meets(getattr(entry, place.removeprefix("dataset."), False), wanted)
-            for place, wanted in conditions.items()
+            meets(getattr(entry, key.removeprefix("dataset."), False), wanted)
+            for key, wanted in conditions.items()
         )

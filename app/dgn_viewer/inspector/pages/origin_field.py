@@ -1,4 +1,4 @@
-"""The step from which a branch begins: now, a checkpoint out of a list, or any step, typed."""
+"""The field for the step from which a branch starts: now, a checkpoint, or any typed step."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 from dgn_viewer.widgets.form_fields import PickBox
 
 NOW = "now"
-_CHANGES = {  # of a mark, by its kind, where its label is no name
+_CHANGES = {  # by kind of mark, for marks whose label is not a name
     "permutation": "the gate layers were reordered",
     "rotation": "the gates were rotated",
-    "drop": "weights of a file were taken",
+    "drop": "weights were copied from a file",
     "undo": "a change was undone",
-    "redo": "a change was made again",
+    "redo": "a change was redone",
 }
-# As somebody types it: '3,314', '3 314' or 'step 3314'.
+# Accepts '3,314', '3 314' and 'step 3314'.
 _STEP = re.compile(r"(?:step )?\s*(\d{1,15}|\d{1,3}(?:[,\s]\d{3}){1,4})", re.IGNORECASE)
 
 
 class OriginField(PickBox):
-    """Follows the step that is looked back at until somebody chooses another one.
+    """An editable list of steps that follows the displayed step until the user chooses one.
 
-    `moved`: what it says has changed.
+    `moved` is emitted when its text changes.
     """
 
     moved = Signal()
 
     def __init__(self) -> None:
         super().__init__([("", NOW)])
-        self._chosen = False  # by somebody
-        self._listed: dict[str, int] = {}  # title, as it was listed once → step
+        self._chosen = False  # the user has chosen a step
+        self._listed: dict[str, int] = {}  # step of each title ever listed
         self.setEditable(True)
         self.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
         self.line = QLineEdit()
@@ -47,43 +47,43 @@ class OriginField(PickBox):
         self.line.setPlaceholderText(NOW)
         self.line.setAcceptDrops(False)  # a file dropped on the window is a checkpoint
         self.line.textEdited.connect(self._choose)
-        # Without one '1' is step 1, not the 1,204 of the list.
+        # A completer would turn '1' into '1,204' if that is in the list.
         self.setCompleter(None)  # type: ignore[arg-type]  # stub: None is allowed
         self.activated.connect(self._choose)
         self.editTextChanged.connect(lambda _: self.moved.emit())
 
     def step(self) -> int | None:
-        """None: now. Raises `UserError` where it is neither that nor a step."""
+        """Return the step, None for now; raise `UserError` if the text is neither."""
         text = self.currentText().strip()
         if not text or text.lower() == NOW:
             return None
         if text in self._listed:
             return self._listed[text]
-        found = _STEP.fullmatch(text)
-        if found is None:
-            raise UserError(f"'{text}' is no step; type its number, or '{NOW}'.")
-        return int(re.sub(r"[,\s]", "", found[1]))
+        match = _STEP.fullmatch(text)
+        if match is None:
+            raise UserError(f"'{text}' is not a step: type a step number or '{NOW}'.")
+        return int(re.sub(r"[,\s]", "", match[1]))
 
     def follow(self, cursor: int | None) -> None:
-        """Say the step that is looked back at (None: none is), unless somebody chose another."""
+        """Show the displayed past step (None for live), unless the user has chosen a step."""
         text = NOW if cursor is None else with_chosen_numbers(f"{cursor:,}")
         if not self._chosen and self.currentText() != text:
             self.setEditText(text)
 
     def offer_checkpoints(self, listed: CheckpointsListed | None) -> None:
-        """List now and these; what is typed or chosen stays."""
+        """List 'now' and these checkpoints, keeping the current text."""
         if self.view().isVisible():
-            return  # somebody is choosing; the next list counts
+            return  # the user is choosing; wait for the next list
         titles = [NOW]
-        for step, kept in reversed(() if listed is None else listed.checkpoints):
-            titles.append(with_chosen_numbers(f"step {step:,}{f', {kept}' if kept else ''}"))
+        for step, note in reversed(() if listed is None else listed.checkpoints):
+            titles.append(with_chosen_numbers(f"step {step:,}{f', {note}' if note else ''}"))
             self._listed[titles[-1]] = step
-        if [self.itemText(place) for place in range(self.count())] != titles:
-            text, at = self.currentText(), self.line.cursorPosition()
+        if [self.itemText(index) for index in range(self.count())] != titles:
+            text, cursor_position = self.currentText(), self.line.cursorPosition()
             self.blockSignals(True)
             self.offer([(title, title) for title in titles])
             self.setEditText(text)
-            self.line.setCursorPosition(at)
+            self.line.setCursorPosition(cursor_position)
             self.blockSignals(False)
 
     def _choose(self) -> None:
@@ -94,40 +94,48 @@ class OriginField(PickBox):
 def origin_in_words(
     step: int | None, now: int, listed: CheckpointsListed | None, marks: Iterable[Mark] = ()
 ) -> str:
-    """What a branch from this step begins with: 'Step 10,154: checkpoint of step 10,000 and 154
-    steps again, about 2 s.' What was changed at the step itself, of these `marks`, comes after it:
-    the branch begins with the step as it was before."""
+    """Describe the state from which a branch starts.
+
+    For example, 'Step 10,154: checkpoint of step 10,000, then 154 steps repeated, about 2 s.' The
+    branch starts before any change made at the step itself, which is mentioned, too.
+
+    Args:
+        step: The first step of the branch; None for now.
+        now: The latest step of the run.
+        listed: The known checkpoints.
+        marks: The marks of the run, among them changes made at this step.
+    """
     if step is None or step == now:
-        return "Now: the run as it is when the branch starts."
+        return "Now: the state of the run when the branch starts."
     before = _changes_in_words(mark for mark in marks if int(mark.x) == step)
     nearest = None if listed is None else listed.nearest(step)
     if nearest == step:
-        return f"Step {step:,}: exactly a checkpoint{before}."
+        return f"Step {step:,}: from its checkpoint{before}."
     if step == 0:
-        return f"Step 0: the run as it began{before}."
-    again = step - (nearest or 0)
-    steps = f"{again:,} step{'' if again == 1 else 's'} again"
+        return f"Step 0: the initial state{before}."
+    repeated = step - (nearest or 0)
+    steps = f"{repeated:,} step{'' if repeated == 1 else 's'} repeated"
     source = (
-        f"{steps} from the beginning"
+        f"{steps} from the start"
         if nearest is None
-        else f"checkpoint of step {nearest:,} and {steps}"
+        else f"checkpoint of step {nearest:,}, then {steps}"
     )
-    return f"Step {step:,}: {source}{_time(again, listed)}{before}."
+    return f"Step {step:,}: {source}{_time(repeated, listed)}{before}."
 
 
 def _changes_in_words(marks: Iterable[Mark]) -> str:
-    """', before FR-II was chosen there'; '' where nothing was changed."""
-    made = {"swap": "chosen", "dial": "set"}
-    words = [
-        f"{plain(mark.label)} was {made[mark.kind]}" if mark.kind in made else _CHANGES[mark.kind]
+    """Return ', before FR-II was chosen', or '' if nothing was changed."""
+    verbs = {"swap": "chosen", "dial": "set"}
+    changes = [
+        f"{plain(mark.label)} was {verbs[mark.kind]}" if mark.kind in verbs else _CHANGES[mark.kind]
         for mark in marks
-        if mark.kind in made or mark.kind in _CHANGES
+        if mark.kind in verbs or mark.kind in _CHANGES
     ]
-    return f", before {' and '.join(dict.fromkeys(words))} there" if words else ""
+    return f", before {' and '.join(dict.fromkeys(changes))}" if changes else ""
 
 
 def _time(steps: int, listed: CheckpointsListed | None) -> str:
-    """', about 2 s'; '' where it is not known what a step takes."""
+    """Return ', about 2 s', or '' if the time per step is unknown."""
     seconds = steps * (0.0 if listed is None else listed.seconds_a_step)
     if not seconds:
         return ""

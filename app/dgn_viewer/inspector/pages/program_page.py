@@ -1,4 +1,4 @@
-"""The inspector's page about the program: version, licences, papers, and what it runs on."""
+"""The page about the program: versions, papers, and licences."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _LICENCES = (
 
 
 def version_lines(torch_version: str) -> tuple[str, ...]:
-    """'dgn-viewer 0.2.0', 'torch 2.13.0', 'Qt 6.11.3', …: what a report of trouble should say."""
+    """Return the versions for a bug report: 'dgn-viewer 0.2.0', 'torch 2.13.0', 'Qt 6.11.3', …"""
     return (
         f"dgn-viewer {__version__}",
-        f"torch {torch_version or 'is being loaded'}",
+        f"torch {torch_version or '(loading…)'}",
         f"Qt {qVersion()}",
         *(f"{name} {_version(name)}" for name in _PACKAGES),
         f"Python {platform.python_version()}",
@@ -34,6 +34,8 @@ def version_lines(torch_version: str) -> tuple[str, ...]:
 
 
 class ProgramPage(QWidget):
+    """The 'About' page."""
+
     title = "About dgn-viewer"
 
     def __init__(self, torch_version: str) -> None:
@@ -58,14 +60,14 @@ class ProgramPage(QWidget):
         )
 
     def set_theme(self, theme: Theme) -> None:
-        """Everything here has the colours of the application."""
+        """Do nothing: all colours come from the application."""
 
     def _copy(self) -> None:
         QGuiApplication.clipboard().setText(self.versions.text())
 
 
 def _version(package: str) -> str:
-    from importlib.metadata import PackageNotFoundError, version  # reads what is installed
+    from importlib.metadata import PackageNotFoundError, version  # scans installed packages
 
     try:
         return version(package)

@@ -1,4 +1,4 @@
-"""What a listed file does not say of its network: a field for each, and readings that fit."""
+"""Fields for what a file does not state about its network, and suggested readings that fit."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from dgn_viewer.widgets.form_section import Section
 from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
 from dgn_viewer.widgets.number_field import NumberField
 
-_OPEN = "Nothing is guessed: say what you know, or take a reading that fits."
-_SAID = "As you said. If its accuracy is not the one you know, the reading is wrong."
-_CHOOSE = ("", "choose …")
-_OF_WEIGHTS: tuple[Unsaid, ...] = ("batchnorm", "norm_eps")  # what copied weights depend on
+_OPEN = "Nothing is guessed: fill in what you know, or use a reading that fits."
+_SAID = "As specified. If the accuracy is not what you expect, the reading is wrong."
+_CHOOSE = ("", "choose…")
+_OF_WEIGHTS: tuple[Unsaid, ...] = ("batchnorm", "norm_eps")  # fields that affect copied weights
 _LEAST_HEIGHT, _LIST_HEIGHT = 32, 156  # pixels
 
 
 class ReadingSection(QWidget):
-    """Fields of a `FileReading`, as they stand in the engine. `said`: another one was filled in.
+    """The fields of a `FileReading`, as known to the engine; none is filled in by a guess.
 
-    No field has a value that nobody has said.
+    `said` is emitted with a new reading after an edit.
     """
 
     said = Signal(object)
@@ -50,8 +50,8 @@ class ReadingSection(QWidget):
         super().__init__()
         self._listed: FileListed | None = None
         self._copies = False
-        self._readings: tuple[FittingReading, ...] | None = None  # None: they are being tried
-        self.section = Section("What the file does not say")
+        self._readings: tuple[FittingReading, ...] | None = None  # None while being tried
+        self.section = Section("Not stated in the file")
         self.activation = PickBox([_CHOOSE, *((n, activation_title(n)) for n in ACTIVATIONS)])
         self.number = NumberField(0.0, 1000.0)
         self.convolutions = WordField("s2p1,max2,…")
@@ -59,8 +59,8 @@ class ReadingSection(QWidget):
             [_CHOOSE, ("before", "before the activation"), ("after", "after the activation")]
         )
         self.norm_eps = WordField("1e-5 in torch")
-        self.order = WordField("names of weights, in their order")
-        self.ignored = WordField("names of tensors that do nothing")
+        self.order = WordField("names of weights, in order")
+        self.ignored = WordField("names of unused tensors")
         self.fields: Mapping[Unsaid, PickBox | WordField] = {
             "activation": self.activation,
             "geometry": self.convolutions,
@@ -72,16 +72,20 @@ class ReadingSection(QWidget):
         self.about = plain_label(role="small")
         self.readings = QListWidget()
         self.readings_about = plain_label(role="small")
-        self.take = push_button("Take this reading", self._take_current)
+        self.take = push_button("Use this reading", self._take_current)
         self.clear = push_button(
-            "Clear", lambda: self.said.emit(FileReading()), about="Forget what was said"
+            "Clear", lambda: self.said.emit(FileReading()), about="Clear all fields"
         )
         self._lay_out()
         self._connect()
 
     def show_listing(self, listed: FileListed, copies: bool) -> None:
-        """Show what is open and what was said; `copies`: weights are to be copied, for which only
-        a part of it counts."""
+        """Show open and answered questions.
+
+        Args:
+            listed: The contents of the file.
+            copies: Only weights will be copied, so that fewer questions matter.
+        """
         before = self._listed
         if before is None or (before.reading, before.ticket) != (listed.reading, listed.ticket):
             self._fill(listed.reading)
@@ -89,7 +93,7 @@ class ReadingSection(QWidget):
         self._show()
 
     def show_readings(self, readings: tuple[FittingReading, ...] | None) -> None:
-        """Offer these; None: they are being tried."""
+        """Suggest these readings; None while they are being tried."""
         if readings == self._readings:
             return
         self._readings = readings
@@ -101,7 +105,7 @@ class ReadingSection(QWidget):
         self._show()
 
     def refuse(self, about: Unsaid, reason: str) -> None:
-        """Say below its field why what was said cannot be."""
+        """Show below a field why its value was refused."""
         field = self.fields[about]
         if isinstance(field, WordField):
             field.refuse(reason)
@@ -110,23 +114,23 @@ class ReadingSection(QWidget):
             self.about.setText(reason)
 
     def reading(self) -> FileReading:
-        """What is filled in; raises `UserError`."""
-        said = FileReading() if self._listed is None else self._listed.reading
+        """Return the reading in the fields; raise `UserError` if one is invalid."""
+        answered = FileReading() if self._listed is None else self._listed.reading
         activation = self.activation.value()
         if activation and ACTIVATIONS[activation][1]:
             activation += f":{self.number.value():g}"
-        place: BatchNormPlace = {"before": "before", "after": "after"}.get(  # type: ignore[assignment]
+        batchnorm_place: BatchNormPlace = {"before": "before", "after": "after"}.get(  # type: ignore[assignment]
             self.batchnorm.value(), ""
         )
-        own = activation or self.convolutions.value() or self.order.value()
+        has_own_answer = activation or self.convolutions.value() or self.order.value()
         return FileReading(
             activation=activation,
             geometry=self.convolutions.value(),
-            batchnorm=place,
+            batchnorm=batchnorm_place,
             norm_eps=_epsilon(self.norm_eps.value()),
             ignored=_names(self.ignored.value()),
             order=_names(self.order.value()),
-            net=None if own else said.net,
+            net=None if has_own_answer else answered.net,
         )
 
     def _say(self) -> None:
@@ -162,43 +166,45 @@ class ReadingSection(QWidget):
         if listed is None:
             return
         reading = listed.reading
-        asked = {question.about: question for question in listed.questions}
-        shown = 0
+        questions = {question.about: question for question in listed.questions}
+        visible_count = 0
         for about, field in self.fields.items():
-            wanted = about in asked or getattr(reading, about) not in ("", (), None)
-            wanted = wanted and not (self._copies and about not in _OF_WEIGHTS)
-            self.section.show_row(field, wanted)
-            shown += wanted
+            is_wanted = about in questions or getattr(reading, about) not in ("", (), None)
+            is_wanted = is_wanted and not (self._copies and about not in _OF_WEIGHTS)
+            self.section.show_row(field, is_wanted)
+            visible_count += is_wanted
         argument = ACTIVATIONS[self.activation.value() or "relu"][1]
-        numbered = bool(argument) and not self._copies
-        self.section.show_row(self.number, numbered)
-        offers = not self._copies and bool(self._readings)
-        said = reading != FileReading()
-        self.setVisible(bool(shown) or offers or (said and not self._copies))
-        words = _OPEN if listed.questions else _SAID
+        has_number = bool(argument) and not self._copies
+        self.section.show_row(self.number, has_number)
+        has_offers = not self._copies and bool(self._readings)
+        has_answers = reading != FileReading()
+        self.setVisible(bool(visible_count) or has_offers or (has_answers and not self._copies))
+        text = _OPEN if listed.questions else _SAID
         if reading.net is not None:
-            words = f"Read as {reading_in_words(FileReading(net=reading.net))}. {words}"
-        self.about.setText(words)
-        self.readings.setVisible(offers)
-        waits = self._readings is None and bool(listed.questions)
+            text = f"Read as {reading_in_words(FileReading(net=reading.net))}. {text}"
+        self.about.setText(text)
+        self.readings.setVisible(has_offers)
+        is_trying = self._readings is None and bool(listed.questions)
         self.readings_about.setText(
-            "Trying readings that fit …" if waits else about_readings(self._readings or ())
+            "Trying readings…" if is_trying else about_readings(self._readings or ())
         )
-        self.readings_about.setVisible(not self._copies and (waits or self._readings is not None))
-        self.take.setVisible(offers)
+        self.readings_about.setVisible(
+            not self._copies and (is_trying or self._readings is not None)
+        )
+        self.take.setVisible(has_offers)
         self.take.setEnabled(self.readings.currentRow() >= 0)
-        self.clear.setVisible(said)
+        self.clear.setVisible(has_answers)
 
     def _lay_out(self) -> None:
         add = self.section.add
-        add("activation", self.activation, "What stands between its layers")
-        add("its number", self.number, "Slope of LeakyReLU, α of ELU and CELU, β of Softplus")
+        add("activation", self.activation, "The activation between layers")
+        add("parameter", self.number, "Slope of LeakyReLU, α of ELU and CELU, β of Softplus")
         add("convolutions", self.convolutions, GEOMETRY_ABOUT)
-        add("BatchNorm", self.batchnorm, "Where each BatchNorm stands")
-        add("ε of BatchNorm", self.norm_eps, "What is added to its variance")
-        add("order", self.order, "Its weights in the order in which they compute")
-        add("leave out", self.ignored, "Tensors that are no part of the network")
-        self.readings.setAccessibleName("Readings that fit the data, the best first")
+        add("BatchNorm", self.batchnorm, "The position of each BatchNorm")
+        add("ε of BatchNorm", self.norm_eps, "Added to the variance")
+        add("order", self.order, "The weights in the order they are applied")
+        add("leave out", self.ignored, "Tensors that are not part of the network")
+        self.readings.setAccessibleName("Readings that fit the data, best first")
         self.readings.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.readings.setWordWrap(True)
         self.readings.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -222,12 +228,12 @@ class ReadingSection(QWidget):
         self.batchnorm.activated.connect(self._say)
         for field in (self.convolutions, self.norm_eps, self.order, self.ignored):
             field.said.connect(self._say)
-        self.readings.currentRowChanged.connect(lambda place: self.take.setEnabled(place >= 0))
+        self.readings.currentRowChanged.connect(lambda index: self.take.setEnabled(index >= 0))
         self.readings.itemActivated.connect(self._take_current)
 
 
 def _epsilon(text: str) -> float | None:
-    """Raises `UserError` where it is no number."""
+    """Parse ε, None for an empty text; raise `UserError` if it is not a number."""
     if not text:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The inspector's page for a new run: the form, the button that starts it, what was wrong."""
+"""The page for a new run: the form, its cost estimate, and the Start button."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 from dgn_viewer.widgets.layouts import column, push_button, row, scrolling
 from dgn_viewer.widgets.message_line import MessageLine
 
-PAUSE = 300  # milliseconds without a change, after which it is asked what the run would take
+PAUSE = 300  # milliseconds without an edit before an estimate is requested
 
 
 class RunPage(QFrame):
-    """Sends `StartRun`. `awaiting`: it was sent and the engine has not answered yet."""
+    """A page that sends `StartRun`; `awaiting` is True until the engine has answered."""
 
     title = "New run"
 
@@ -35,12 +35,12 @@ class RunPage(QFrame):
         self.awaiting = False
         self.form = RunForm()
         self.start = push_button("Start run", self._start, "primary")
-        about = "Fill in the settings of the run on show, as they are at the step on show"
-        self.as_now = push_button("As now", self._fill_as_now, about=about)
+        about = "Fill in the settings of the displayed run at the displayed step"
+        self.as_now = push_button("Use current", self._fill_as_now, about=about)
         self.message = MessageLine()
         self.message.end_with(self.form.changed)
-        self.estimate = MessageLine()  # what the filled-in run would take
-        self._estimated: RunConfig | None = None  # what was asked about
+        self.estimate = MessageLine()  # cost of the run in the form
+        self._estimated: RunConfig | None = None  # configuration of the last request
         self._pause = QTimer(self, singleShot=True, interval=PAUSE)
         self._pause.timeout.connect(self.ask_estimate)
         self.form.changed.connect(self._on_filled)
@@ -60,7 +60,7 @@ class RunPage(QFrame):
                     self.form.fill(event.config)
             case Refused(reason=reason) if self.awaiting:
                 self._answered(in_form_words(reason))
-                if self.estimate.property("role") == "refused":  # the same, said before
+                if self.estimate.property("role") == "refused":  # it has the same message
                     self.estimate.say("")
             case Failed(what=what) if self.awaiting:
                 self._answered(f"{what}.")
@@ -73,8 +73,8 @@ class RunPage(QFrame):
 
     def show_state(self, state: RunState, past: int | None = None) -> None:
         self.state = state
-        words = "As now" if past is None else f"As at step {past:,}"
-        self.as_now.setText(with_chosen_numbers(words))
+        text = "Use current" if past is None else f"Use step {past:,}"
+        self.as_now.setText(with_chosen_numbers(text))
         self._show()
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -86,16 +86,16 @@ class RunPage(QFrame):
         self._pause.stop()
 
     def _on_filled(self) -> None:
-        """Ask what it takes once nothing more is typed for a moment."""
+        """Request an estimate shortly after the last edit."""
         self._show()
         if self.isVisible():
             self._pause.start()
 
     def ask_estimate(self) -> None:
-        """Ask what the run that is filled in would take."""
+        """Request an estimate of the run in the form."""
         try:
             self._estimated = self.form.config()
-        except UserError:  # which Start, or the field, says
+        except UserError:  # reported by Start, or by the field
             self._estimated = None
             self.estimate.say("")
             return
@@ -129,8 +129,8 @@ class RunPage(QFrame):
 
     def _show(self) -> None:
         self.form.setEnabled(self.state.ready)
-        mended = not self.form.problem
-        self.start.setEnabled(self.state.ready and not self.awaiting and mended)
+        valid = not self.form.problem
+        self.start.setEnabled(self.state.ready and not self.awaiting and valid)
         self.as_now.setEnabled(self.state.run is not None)
         if not self.state.ready:
             self.message.say("loading torch…" if self.state.phase == "starting" else "")
@@ -141,6 +141,6 @@ class RunPage(QFrame):
         buttons = row(self.start, self.as_now, 1, spacing=8)
         foot = column(self.estimate, self.message, buttons, margins=(16, 8, 16, 12), spacing=8)
         form = scrolling(self.form)
-        # It gives way to what is said below it, so that Start stays in sight.
+        # Let the form shrink for messages below it, so that Start stays visible.
         form.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Ignored)
         column((form, 1), foot, into=self, spacing=0)

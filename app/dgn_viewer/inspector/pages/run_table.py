@@ -1,4 +1,4 @@
-"""The table of recorded runs as data: one row a run, sorted, filtered, ticked and renamed."""
+"""The table model of recorded runs: one row per run, with sorting, filter, ticks and renaming."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ROOT = QModelIndex()
 
 @dataclass(frozen=True)
 class RunColumn:
-    """`text`: what a cell says; `key`: what it is sorted by."""
+    """A column: its title, the text of a cell, the sort key, and the layout."""
 
     title: str
     text: Callable[[RecordedRun], str]
@@ -46,24 +46,24 @@ class RunColumn:
 
 
 def best_in_words(run: RecordedRun) -> str:
-    """'96.1 % at 1,200'; empty where no test accuracy is known."""
+    """Return '96.1 % at 1,200', or '' if no test accuracy is known."""
     return "" if math.isnan(run.best) else f"{percent(run.best)} at {run.best_step:,}"
 
 
 COLUMNS: tuple[RunColumn, ...] = (
     RunColumn("name", lambda run: run.shown_name, lambda run: run.shown_name.casefold(), 180,
-              "Double click, or F2, to call it otherwise; its folder keeps its name"),
+              "Double-click or press F2 to rename; the folder keeps its name"),
     RunColumn("network", lambda run: run.net, lambda run: run.net, 76),
     RunColumn("data", lambda run: run.data, lambda run: run.data, 80),
     RunColumn("regime", lambda run: run.regime, lambda run: run.regime, 60),
     RunColumn("best", best_in_words, lambda run: -1.0 if math.isnan(run.best) else run.best, 130,
-              "The best test accuracy in the last regime, and the step that had it first", True),
+              "Best test accuracy in the last regime, and the first step with it", True),
     RunColumn("steps", lambda run: f"{run.step:,}", lambda run: run.step, 60, "", True),
     RunColumn("time", lambda run: duration(run.seconds), lambda run: run.seconds, 54,
-              "How long it was written to; what lies between an end and going on is left out",
+              "Total recording time, without pauses before it was continued",
               True),
     RunColumn("size", lambda run: bytes_in_words(run.bytes), lambda run: run.bytes, 62,
-              "Of all its files", True),
+              "Total size of its files", True),
     RunColumn("status", lambda run: run.status, lambda run: run.status, 80),
     RunColumn("notes", lambda run: " ".join(run.notes.split()),
               lambda run: run.notes.casefold(), 160),
@@ -71,28 +71,28 @@ COLUMNS: tuple[RunColumn, ...] = (
 
 
 def trouble_in_words(run: RecordedRun) -> str:
-    """Why a damaged run cannot be read, or what to do; without a full stop."""
-    repair = f"'dgn runs repair {run.name}' keeps what is sound"
+    """Return why a damaged run cannot be read, or how to repair it, without a full stop."""
+    repair = f"'dgn runs repair {run.name}' recovers the intact part"
     return run.trouble.removesuffix(".") or repair
 
 
 def words_of(run: RecordedRun, now: float) -> tuple[str, str]:
-    """What it is, and its status: 'DL · fc · digits · seed 0', 'stopped at step 1,200 · …'."""
+    """Return headline and status: ('DL · fc · digits · seed 0', 'stopped at step 1,200 · …')."""
     if run.status == "damaged":
         return run.name, f"damaged: {trouble_in_words(run)}"
     headline = f"{run.regime} · {run.net} · {run.data} · seed {run.seed}"
     total = f" of {run.total_steps:,}" if run.total_steps else ""
     best = f" · best {percent(run.best)}" if run.best == run.best else ""
-    when = "now" if run.status == "running" else ago(now - run.touched)
-    lost = f" · {run.trouble}" if run.trouble else ""
-    return headline, f"{run.status} at step {run.step:,}{total}{best} · {when}{lost}"
+    age = "now" if run.status == "running" else ago(now - run.touched)
+    problem = f" · {run.trouble}" if run.trouble else ""
+    return headline, f"{run.status} at step {run.step:,}{total}{best} · {age}{problem}"
 
 
 class RunTable(QAbstractTableModel):
-    """What the engine listed. Nothing changes here before the engine has said so.
+    """The model of recorded runs, which only changes when the engine has confirmed it.
 
-    `ticked_changed(folders)`: in the order in which they were ticked; `renamed(run, name)`;
-    `refused(why)`: in one sentence.
+    Signals: `ticked_changed(folders)` in the order of ticking, `renamed(run, name)` as a request,
+    and `refused(reason)` with a sentence.
     """
 
     ticked_changed = Signal(tuple)
@@ -107,7 +107,7 @@ class RunTable(QAbstractTableModel):
         self.ticked: tuple[str, ...] = ()
 
     def show_runs(self, runs: tuple[RecordedRun, ...], now: float) -> None:
-        """Take a new list; where the same folders are in it, rows stay where they are."""
+        """Show a new list, without a model reset if it has the same folders."""
         same = [one.folder for one in self.runs] == [one.folder for one in runs]
         self._now = now
         if same:
@@ -163,8 +163,13 @@ class RunTable(QAbstractTableModel):
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return _side(column)
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.EditRole):
-            known = run.status != "damaged" or column.title in ("name", "size", "status", "notes")
-            text = column.text(run) if known else ""
+            is_known = run.status != "damaged" or column.title in (
+                "name",
+                "size",
+                "status",
+                "notes",
+            )
+            text = column.text(run) if is_known else ""
             if role == Qt.ItemDataRole.DisplayRole:
                 text = printable_name(text)
             return written(text, self._theme.numbers) if column.number else text
@@ -173,7 +178,7 @@ class RunTable(QAbstractTableModel):
         return self._of_tick(run, role) if index.column() == NAME else None
 
     def setData(self, index: Index, value: object, role: int = Qt.ItemDataRole.EditRole) -> bool:
-        """A tick is ours; a name is asked of the engine, and shown when it has said so."""
+        """Set a tick, or request a new name, which is shown once the engine has confirmed it."""
         run = self.runs[index.row()]
         if role == Qt.ItemDataRole.CheckStateRole:
             return self._set_ticked(run, Qt.CheckState(value) == Qt.CheckState.Checked)
@@ -198,14 +203,14 @@ class RunTable(QAbstractTableModel):
         if role == Qt.ItemDataRole.ForegroundRole and ticked:
             return QColor(self._theme.role(OVERLAYS[self.ticked.index(run.folder)]))
         if role == Qt.ItemDataRole.AccessibleTextRole:
-            drawn = ", drawn over the curves" if ticked else ""
-            return printable(f"{run.shown_name}, {', '.join(words_of(run, self._now))}{drawn}")
+            overlaid = ", curves overlaid" if ticked else ""
+            return printable(f"{run.shown_name}, {', '.join(words_of(run, self._now))}{overlaid}")
         return None
 
     def _set_ticked(self, run: RecordedRun, ticked: bool) -> bool:
         others = tuple(folder for folder in self.ticked if folder != run.folder)
         if ticked and len(others) >= len(OVERLAYS):
-            self.refused.emit(f"{len(OVERLAYS)} runs at most are drawn over the current one.")
+            self.refused.emit(f"At most {len(OVERLAYS)} runs can be overlaid: untick one first.")
             return False
         if ticked and run.status == "damaged":
             self.refused.emit(f"{run.shown_name} is damaged: its curves cannot be read.")
@@ -226,7 +231,7 @@ class RunTable(QAbstractTableModel):
 
 
 class RunFilter(QSortFilterProxyModel):
-    """Sorted by what is meant, not by what is written; shows the rows that have every word."""
+    """A filter for rows that contain every search word; sorts by value instead of text."""
 
     def __init__(self, source: RunTable, parent: QObject) -> None:
         super().__init__(parent)

@@ -1,4 +1,4 @@
-"""The inspector's page of recorded runs: a table; open, go on, compare, draw, note, delete."""
+"""The page of recorded runs: open, continue, compare, overlay, annotate and delete them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _ROW = 26
 
 
 class RunsView(QTableView):
-    """The table of runs: which of its rows are chosen, and what is done to the current one."""
+    """The table view of recorded runs, with selection and actions on the current run."""
 
     def __init__(self, runs: RunTable) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class RunsView(QTableView):
         self.setShowGrid(False)
         self.setWordWrap(False)
         self.setSortingEnabled(True)
-        self.sortByColumn(-1, Qt.SortOrder.AscendingOrder)  # as listed: the newest first
+        self.sortByColumn(-1, Qt.SortOrder.AscendingOrder)  # unsorted: newest first
         self.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
@@ -83,16 +83,16 @@ class RunsView(QTableView):
         header.setStretchLastSection(True)
 
     def show_runs(self, runs: tuple[RecordedRun, ...]) -> None:
-        """Show these runs; the one that was chosen stays chosen, else the first is."""
-        chosen = self.current()
+        """Show these runs, keeping the current one if possible, else selecting the first."""
+        selected_run = self.current()
         self.runs.show_runs(runs, time.time())
         for index, item in enumerate(COLUMNS):
-            if item.number:  # '3…5' would be another number
-                wide = self.sizeHintForColumn(index) + 1
-                self.setColumnWidth(index, max(self.columnWidth(index), wide))
-        known = {run.folder for run in self.runs.runs}
-        if chosen is not None and chosen.folder in known:
-            self.choose(chosen.folder)
+            if item.number:  # never elide a number
+                width = self.sizeHintForColumn(index) + 1
+                self.setColumnWidth(index, max(self.columnWidth(index), width))
+        listed_folders = {run.folder for run in self.runs.runs}
+        if selected_run is not None and selected_run.folder in listed_folders:
+            self.choose(selected_run.folder)
         else:
             self.choose_first()
 
@@ -106,18 +106,18 @@ class RunsView(QTableView):
         return self.runs.runs[index.row()] if index.isValid() else None
 
     def selected(self) -> tuple[RecordedRun, ...]:
-        """The selected rows, from the top."""
+        """Return the selected runs, from top to bottom."""
         rows = self.selectionModel().selectedRows(NAME)
         pairs = sorted((index.row(), self.shown.mapToSource(index).row()) for index in rows)
         return tuple(self.runs.runs[source] for _, source in pairs)
 
     def choose(self, folder: str) -> None:
-        """Make this run the chosen one, where it is in sight."""
-        for row_of_run, run in enumerate(self.runs.runs):
+        """Select this run, unless it is filtered out."""
+        for row_index, run in enumerate(self.runs.runs):
             if run.folder == folder:
-                index = self.shown.mapFromSource(self.runs.index(row_of_run, NAME))
+                index = self.shown.mapFromSource(self.runs.index(row_index, NAME))
                 current = self.currentIndex().row() == index.row()
-                selected = bool(self.selected())  # nothing is, in a list that was read anew
+                selected = bool(self.selected())  # a model reset clears the selection
                 if index.isValid() and not (current and selected):
                     self.setCurrentIndex(index)
 
@@ -131,25 +131,25 @@ class RunsView(QTableView):
             self.edit(index.siblingAtColumn(NAME))
 
     def tick_current(self) -> None:
-        """Draw the curves of the current run, or draw them no more."""
+        """Tick or untick the current run, to overlay its curves or remove them."""
         index = self.currentIndex()
         if index.isValid():
             role = Qt.ItemDataRole.CheckStateRole
-            at = index.siblingAtColumn(NAME)
-            ticked = at.data(role) == Qt.CheckState.Checked
+            name_index = index.siblingAtColumn(NAME)
+            ticked = name_index.data(role) == Qt.CheckState.Checked
             state = Qt.CheckState.Unchecked if ticked else Qt.CheckState.Checked
-            self.shown.setData(at, state.value, role)
+            self.shown.setData(name_index, state.value, role)
 
 
 class NotesField(QPlainTextEdit):
-    """The notes of the chosen run; what was written is kept when the field is left."""
+    """The notes of the current run, saved when the field loses focus."""
 
     def __init__(self, runs: RunTable, send: Callable[[Command], None]) -> None:
         super().__init__()
         self._runs, self._send = runs, send
-        self._noted: RecordedRun | None = None  # whose notes are in the field
-        self.setAccessibleName("Notes on the chosen run")
-        self.setPlaceholderText("Notes on the chosen run")
+        self._noted: RecordedRun | None = None  # the run whose notes are shown
+        self.setAccessibleName("Notes on the selected run")
+        self.setPlaceholderText("Notes on the selected run")
         self.setFixedHeight(56)
         self.setTabChangesFocus(True)
 
@@ -158,16 +158,18 @@ class NotesField(QPlainTextEdit):
         super().focusOutEvent(event)
 
     def keep(self) -> None:
-        """Have the engine note what was written."""
+        """Send edited notes to the engine."""
         run, text = self._noted, self.toPlainText().strip()
         if run is not None and text != run.notes:
-            known = {other.folder: other for other in self._runs.runs}
-            name = known[run.folder].given_name if run.folder in known else run.given_name
+            listed_runs = {other.folder: other for other in self._runs.runs}
+            name = (
+                listed_runs[run.folder].given_name if run.folder in listed_runs else run.given_name
+            )
             self._noted = replace(run, notes=text)
             self._send(NoteRun(run.folder, name, text))
 
     def show_notes(self, run: RecordedRun | None) -> None:
-        """Show the notes of another run, and what came of ours; what is being typed stays."""
+        """Show the notes of a run; edits in progress for the same run are kept."""
         before = self._noted
         if run is None or before is None or run.folder != before.folder:
             self.keep()
@@ -181,9 +183,9 @@ class NotesField(QPlainTextEdit):
 
 
 class DeleteQuestion(QWidget):
-    """Whether runs are to be deleted, asked in place.
+    """An inline question whether to delete runs.
 
-    `trash_wanted(folders)`: they are to be moved to the trash; `answered`: nothing is asked now.
+    Signals: `trash_wanted(folders)` to move them to the trash, and `answered` when it closes.
     """
 
     trash_wanted = Signal(tuple)
@@ -196,18 +198,18 @@ class DeleteQuestion(QWidget):
         self._for_good = False
         self.sentence = plain_label()
         self.yes = push_button("Delete", self._delete)
-        self.no = push_button("Keep", self._forget)
+        self.no = push_button("Cancel", self._forget)
         column(self.sentence, row(self.yes, self.no, 1, spacing=8), into=self, spacing=8)
         self.hide()
 
     def ask(self, runs: tuple[RecordedRun, ...], for_good: bool) -> None:
-        """`for_good`: there is no trash for them."""
+        """Ask whether to delete runs, permanently if there is no trash for them."""
         size = bytes_in_words(sum(run.bytes for run in runs))
         what = runs[0].shown_name if len(runs) == 1 else f"{len(runs)} runs"
-        where = "There is no trash for" if for_good else "Move"
-        rest = f" ({size}). Delete for good?" if for_good else f" ({size}) to the trash?"
+        where = "No trash available for" if for_good else "Move"
+        rest = f" ({size}). Delete forever?" if for_good else f" ({size}) to the trash?"
         self.sentence.setText(f"{where} {what}{rest}")
-        self.yes.setText("Delete for good" if for_good else "Move to trash")
+        self.yes.setText("Delete forever" if for_good else "Move to trash")
         self._runs, self._for_good = runs, for_good
         self.show()
         self.no.setFocus()
@@ -228,10 +230,10 @@ class DeleteQuestion(QWidget):
 
 
 class RunsPage(QWidget):
-    """The engine is asked; nothing changes before it answers.
+    """The page of recorded runs, which only changes once the engine has answered.
 
-    `export_wanted(run)`, `trash_wanted(folders)`: who opened the page sees to these, which need
-    a file dialog and the platform.
+    `export_wanted(run)` and `trash_wanted(folders)` are left to the window, because they need a
+    file dialog and the platform's trash.
     """
 
     title = "Recorded runs"
@@ -242,26 +244,26 @@ class RunsPage(QWidget):
     def __init__(self, send: Callable[[Command], None], theme: Theme) -> None:
         super().__init__()
         self._send = send
-        self._root: str | None = None  # None: the engine has not answered yet
-        self._awaited = False  # asked for again since the last list
-        self._outdated = ""  # why the list on show is of before
+        self._root: str | None = None  # None until the engine has answered
+        self._awaited = False  # a new list was requested
+        self._outdated = ""  # why the displayed list is outdated, or ''
         self.runs = RunTable(theme, self)
         self.search = QLineEdit()
         self.search.setPlaceholderText("Filter: name, network, data, regime, notes")
         self.search.setAccessibleName("Filter the recorded runs")
         self.search.setClearButtonEnabled(True)
-        for clear in self.search.findChildren(QToolButton):
-            clear.setAccessibleName("Clear the filter")
+        for clear_button in self.search.findChildren(QToolButton):
+            clear_button.setAccessibleName("Clear the filter")
         self.table = RunsView(self.runs)
-        self.message = MessageLine("Reading the folder of runs…")
+        self.message = MessageLine("Reading the runs folder…")
         self.notes = NotesField(self.runs, send)
-        about = "Train on from its last checkpoint"
+        about = "Continue training from its last checkpoint"
         self.go_on = push_button("Continue", self._continue, "primary", about)
-        about = "Its curves and its last readings, without training"
+        about = "Show its curves and last readings, without training"
         self.show_run = push_button("Open", self._show_run, about=about)
-        about = "Its scores and its network beside those of the current run"
+        about = "Compare its scores and network with the current run"
         self.compare = push_button("Compare", self._compare, about=about)
-        about = "Draw no other run over the current one any more"
+        about = "Remove all overlaid curves from the current run"
         self.untick = push_button("Untick all", self.runs.untick_all, about=about)
         self.more = QToolButton()
         self._drawn = ElidedLabel(least=120)
@@ -278,17 +280,17 @@ class RunsPage(QWidget):
         self._refresh()
 
     def await_list(self, working: str) -> None:
-        """The list is asked for again; `working`: what the engine does first, or ''."""
+        """Expect a new list; `working` is what the engine is busy with, or ''."""
         self._awaited = True
         if working:
             self.show_work(working)
 
     def show_work(self, sentence: str) -> None:
-        """Say what the engine is busy with while the list waits for it."""
+        """Show what the engine is busy with before it can list the runs."""
         if self._root is None:
-            self.message.say(f"The runs are listed when the engine has done this: {sentence}.")
+            self.message.say(f"Runs will be listed when the engine is ready: {sentence}.")
         elif self._awaited:
-            self._outdated = f"This list is out of date until the engine has done this: {sentence}."
+            self._outdated = f"This list will be updated when the engine is ready: {sentence}."
             self._refresh()
 
     def set_theme(self, theme: Theme) -> None:
@@ -296,7 +298,7 @@ class RunsPage(QWidget):
         self.more.setIcon(icon("more", theme))
 
     def ask_for_good(self, folders: tuple[str, ...]) -> None:
-        """There is no trash for these: ask whether they are to be deleted for good."""
+        """Ask whether to delete these runs permanently, because there is no trash for them."""
         self._ask(tuple(run for run in self.runs.runs if run.folder in folders), for_good=True)
 
     def leave(self) -> None:
@@ -305,13 +307,13 @@ class RunsPage(QWidget):
     def _refresh(self) -> None:
         run, many = self.table.current(), len(self.table.selected()) > 1
         why = why_not(run) if run is not None else ""
-        one = run is not None and not many
-        self.show_run.setEnabled(one and run.status not in ("damaged", "running"))  # type: ignore[union-attr]
-        self.compare.setEnabled(one and run.status != "damaged")  # type: ignore[union-attr]
-        self.go_on.setEnabled(one and not why)
+        is_single = run is not None and not many
+        self.show_run.setEnabled(is_single and run.status not in ("damaged", "running"))  # type: ignore[union-attr]
+        self.compare.setEnabled(is_single and run.status != "damaged")  # type: ignore[union-attr]
+        self.go_on.setEnabled(is_single and not why)
         self.more.setEnabled(run is not None)
         count = len(self.runs.ticked)
-        self._drawn.say(f"{count} drawn over the current run")
+        self._drawn.say(f"{count} overlaid on the current run")
         for part in (self._drawn, self.untick):
             part.setVisible(bool(count))
         self._say(run, many, why)
@@ -323,16 +325,16 @@ class RunsPage(QWidget):
         if self._outdated:
             self.message.say(self._outdated)
         elif not self.runs.runs:
-            where = f"There are no runs in {self._root}."
-            self.message.say(where if self._root else "Runs are not recorded.")
+            no_runs = f"There are no runs in {self._root}."
+            self.message.say(no_runs if self._root else "Runs are not recorded.")
         elif run is None:
-            self.message.say("No run has all of these words.")
+            self.message.say("No run matches the filter.")
         elif many:
-            self.message.say(f"{len(self.table.selected())} runs are selected.")
+            self.message.say(f"{len(self.table.selected())} runs selected.")
         else:
             self.message.say(why or ", ".join(words_of(run, time.time())))
 
-    # What is done
+    # Actions
 
     def _show_run(self) -> None:
         run = self.table.current()
@@ -358,10 +360,12 @@ class RunsPage(QWidget):
         self._ask(self.table.selected(), for_good=False)
 
     def _ask(self, runs: tuple[RecordedRun, ...], for_good: bool) -> None:
-        """Ask about these runs, unless one of them is being written."""
-        written = [run for run in runs if run.status == "running"]
-        if written:
-            self.message.refuse(f"{written[0].shown_name} is being written; nothing was deleted.")
+        """Ask about these runs, unless one of them is still being recorded."""
+        running = [run for run in runs if run.status == "running"]
+        if running:
+            self.message.refuse(
+                f"{running[0].shown_name} is still being recorded; nothing was deleted."
+            )
         elif runs:
             self.deletion.ask(runs, for_good)
 
@@ -393,17 +397,17 @@ class RunsPage(QWidget):
 
     def _lay_out(self) -> None:
         self.menu = QMenu(self)
-        for text, keys, do_it in (
+        for text, keys, callback in (
             ("Open", "", self._show_run),
             ("Continue", "", self._continue),
             ("Compare", "", self._compare),
-            ("Draw its curves over the current run", "", self.table.tick_current),
+            ("Overlay its curves", "", self.table.tick_current),
             ("Rename", "", self.table.rename_current),
             ("Export…", "", self._export),
             ("Delete…", "Del", self.ask_to_delete),
         ):
             action = QAction(text, self.menu)
-            action.triggered.connect(do_it)
+            action.triggered.connect(callback)
             if keys:
                 action.setShortcut(keys)
                 action.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
@@ -411,8 +415,8 @@ class RunsPage(QWidget):
             self.menu.addAction(action)
         self.more.setMenu(self.menu)
         self.more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        self.more.setAccessibleName("More for this run")
-        self.more.setToolTip("Export, rename, delete, draw its curves")
+        self.more.setAccessibleName("More actions")
+        self.more.setToolTip("Export, rename, delete, overlay curves")
         buttons = row(self.go_on, self.show_run, self.compare, self.more, 1, spacing=8)
         drawn = row((self._drawn, 1), self.untick, spacing=8)
         parts = (self.search, (self.table, 1), drawn, self.message, self.deletion, self.notes)
@@ -420,9 +424,9 @@ class RunsPage(QWidget):
 
 
 def why_not(run: RecordedRun) -> str:
-    """Why a run cannot be continued; empty where it can."""
+    """Return why a run cannot be continued, or ''."""
     if run.status == "running":
-        return "This run is being written now, here or by another program."
+        return "This run is still being recorded, here or by another program."
     if run.status == "damaged":
         return f"This run is damaged: {trouble_in_words(run)}."
     return ""

@@ -1,4 +1,4 @@
-"""The inspector's page of settings: the run at start, theme, viewer overhead, storage, keys."""
+"""The settings page: run at start, theme, viewer overhead, storage, shortcuts."""
 
 from __future__ import annotations
 
@@ -30,31 +30,31 @@ from dgn_viewer.widgets.layouts import PlainLabel, column, push_button, row, scr
 from dgn_viewer.widgets.message_line import MessageLine
 
 _STARTS = (
-    ("default", "the default network"),
-    ("last", "go on where I left"),
-    ("none", "none: open the form"),
+    ("default", "default network"),
+    ("last", "continue last run"),
+    ("none", "none, open the form"),
 )
-_THEMES = (("system", "as the system"), ("light", "light"), ("dark", "dark"))
+_THEMES = (("system", "like the system"), ("light", "light"), ("dark", "dark"))
 _ID = int(Qt.ItemDataRole.UserRole)
 _ROWS = 12
 _ROW = 26
 
 
 class KeyTable(Protocol):
-    """Which keys do what, and how to change that."""
+    """The keyboard shortcuts of all actions, and how to change them."""
 
     def key_rows(self) -> tuple[tuple[str, str, str], ...]:
-        """(id, text, keys) of every action; keys as the platform writes them, '' for none."""
+        """Return (id, text, keys) of every action; keys in the platform's notation, '' for none."""
 
     def assign(self, name: str, keys: str) -> str:
-        """Give an action other keys ('' for none); why not, in one sentence, or ''."""
+        """Assign keys to an action ('' for none); return why that was refused, or ''."""
 
     def reset(self, name: str) -> str:
-        """Give an action its own keys again, or all of them ('*'); why not, or ''."""
+        """Restore the default keys of an action, or of all ('*'); return a refusal, or ''."""
 
 
 class SettingsPage(QWidget):
-    """What is changed here holds at once and is kept; there is nothing to confirm."""
+    """The settings, which are applied and saved immediately."""
 
     title = "Settings"
 
@@ -78,7 +78,7 @@ class SettingsPage(QWidget):
         self.theme = PickBox(_THEMES)
         self.theme.pick(theme_choice)
         self.theme.currentIndexChanged.connect(lambda _: choose_theme(self.theme.value()))
-        self.numbers = PickBox([(one, one) for one in NUMBERS])
+        self.numbers = PickBox([(style, style) for style in NUMBERS])
         self.numbers.pick(settings.numbers)
         self.numbers.currentIndexChanged.connect(lambda _: set_numbers(self.numbers.value()))
         self.budget = IntegerField(*BUDGETS, unit="% of the step rate")
@@ -90,12 +90,12 @@ class SettingsPage(QWidget):
         self.table.itemSelectionChanged.connect(self._show_chosen)
         self.keys = QKeySequenceEdit()
         self.keys.setMaximumSequenceLength(1)
-        self.keys.setAccessibleName("New keys for the chosen action")
-        self.keys.setToolTip("Click here and press the keys")
+        self.keys.setAccessibleName("New shortcut for the selected action")
+        self.keys.setToolTip("Click here, then press the new shortcut")
         self.keys.editingFinished.connect(self._assign)
-        self.no_keys = push_button("No keys", lambda: self._say(self._keys.assign(self._id(), "")))
+        self.no_keys = push_button("Clear", lambda: self._say(self._keys.assign(self._id(), "")))
         self.own_keys = push_button("Default", lambda: self._say(self._keys.reset(self._id())))
-        self.own_keys.setToolTip("The keys that this action has of itself")
+        self.own_keys.setToolTip("Restore the default shortcut of this action")
         self.all_own = push_button("All defaults", lambda: self._say(self._keys.reset("*")))
         self.message = MessageLine()
         self.message.end_with(self.table.itemSelectionChanged, self.keys.keySequenceChanged)
@@ -103,13 +103,13 @@ class SettingsPage(QWidget):
         self._fill()
 
     def set_theme(self, theme: Theme) -> None:
-        """Everything here has the colours of the application."""
+        """Do nothing: all colours come from the application."""
 
     def choose(self, name: str) -> None:
-        for place in range(self.table.rowCount()):
-            item = self.table.item(place, 0)
+        for row_index in range(self.table.rowCount()):
+            item = self.table.item(row_index, 0)
             if item is not None and item.data(_ID) == name:
-                self.table.selectRow(place)
+                self.table.selectRow(row_index)
 
     def _keep_start(self) -> None:
         self._settings.start = self.start.value()
@@ -121,12 +121,12 @@ class SettingsPage(QWidget):
     def _fill(self) -> None:
         rows, chosen = self._keys.key_rows(), self._id()
         self.table.setRowCount(len(rows))
-        for place, (name, text, keys) in enumerate(rows):
-            for column_, words in enumerate((text, keys)):
-                item = QTableWidgetItem(words)
+        for row_index, (name, text, keys) in enumerate(rows):
+            for column_index, cell_text in enumerate((text, keys)):
+                item = QTableWidgetItem(cell_text)
                 item.setData(_ID, name)
-                item.setToolTip(tip(words))
-                self.table.setItem(place, column_, item)
+                item.setToolTip(tip(cell_text))
+                self.table.setItem(row_index, column_index, item)
         self.choose(chosen)
         self._show_chosen()
 
@@ -156,27 +156,29 @@ class SettingsPage(QWidget):
 
     def _lay_out(self) -> None:
         window = Section("Window")
-        window.add("run at start", self.start, "Unless the command line names a configuration")
+        window.add(
+            "run at start", self.start, "Unless a configuration is given on the command line"
+        )
         window.add("theme", self.theme)
-        window.add("numbers", self.numbers, "In every text of the window")
+        window.add("numbers", self.numbers, "In all text of the window")
         overhead = Section("Viewer overhead")
         about = (
-            "How much slower a run may train because you watch it: readings, drawing, recording "
-            "and the window together. More brings newer pictures and slower training"
+            "How much a run may slow down because you watch it: readings, drawing, recording "
+            "and the window together. Higher: fresher charts, slower training"
         )
         overhead.add("at most", self.budget, about)
         heading = PlainLabel("Shortcuts", role="heading")
         buttons = row((self.keys, 1), self.no_keys, self.own_keys, spacing=8)
         form = QWidget()
         parts = (window, overhead, self.limits, heading, self.table, buttons, self.message)
-        more = row(self.all_own, 1)
-        column(*parts, more, 1, into=form, margins=(16, 4, 16, 12), spacing=12)
+        footer = row(self.all_own, 1)
+        column(*parts, footer, 1, into=form, margins=(16, 4, 16, 12), spacing=12)
         column((scrolling(form), 1), into=self, spacing=0)
 
 
 def _table() -> QTableWidget:
     table = QTableWidget(0, 2)
-    table.setAccessibleName("Actions and their keys")
+    table.setAccessibleName("Actions and shortcuts")
     table.setHorizontalHeaderLabels(["action", "keys"])
     table.verticalHeader().hide()
     table.verticalHeader().setDefaultSectionSize(_ROW)

@@ -1,4 +1,4 @@
-"""The settings of storage: what one recorded run may take on disk, and all of them together."""
+"""The storage settings: the disk space of one recorded run, and of all runs together."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from dgn_viewer.widgets.message_line import MessageLine
 from dgn_viewer.widgets.number_field import NumberField
 
 _MIB, _GIB = 1 << 20, 1 << 30
-_MOST = 1 << 30  # MiB of one run: a PiB
+_MOST = 1 << 30  # MiB, that is 1 PiB
 _USUAL = StorageLimits()
 
 
 class StorageSection(Section):
-    """What is changed is written to `limits.toml` at once, for `dgn` and the window alike.
+    """The storage limits, written to `limits.toml` immediately, for `dgn` and the window.
 
-    `changed` is called after it was; what was refused is said below the fields, which then show
-    what holds.
+    `changed` is called after each change. If a value is refused, the reason is shown and the fields
+    return to the limits in force.
     """
 
     def __init__(self, root: Path, changed: Callable[[], None]) -> None:
@@ -74,19 +74,19 @@ class StorageSection(Section):
         self.add(
             "one run, at most",
             self.run,
-            f"Of the folder of one run; usually {run}. Frames, and checkpoints before changes, "
-            "then thin out by age: the log says what went, and a notice when it begins",
+            f"Maximum size of a run's folder, by default {run}. Beyond it, old frames and "
+            "checkpoints before changes are thinned out: a notice tells you, the log has details",
         )
         self.add(
             "all runs, at most",
             self.all,
-            f"Of all runs together; usually {everything}. Above it a notice offers to thin out the "
-            "oldest: nothing of them goes by itself",
+            f"Maximum size of all runs, by default {everything}. Beyond it, a notice offers to "
+            "thin out the oldest: nothing is removed without asking",
         )
         about = (
-            f"Usually {run} and {everything}. A run at its limit thins out by age and says so. All "
-            "runs together are thinned out only when you say so. Logs, scores, newest checkpoints "
-            f"and weights always stay. Kept in {LIMITS} in the folder of runs."
+            f"Defaults: {run} and {everything}. A run at its limit is thinned out by age, with a "
+            "notice. All runs together are thinned out only if you agree. Logs, scores, newest "
+            f"checkpoints and weights always stay. Saved in {LIMITS} in the runs folder."
         )
         self._column.addWidget(plain_label(about, "muted"))
         self._column.addWidget(self.message)
