@@ -58,19 +58,19 @@ def arranged(window: QMainWindow, docks: Docks, layout: Any) -> bool:
         window.removeDockWidget(dock)
     first = docks[_head(tree)]
     window.addDockWidget(_AREA, first)
-    shown = _names(tree)
+    open_panels = _names(tree)
     for name, dock in docks.items():
         # Closed docks get a position for later, by a split: Qt loses docks added next to tabs.
-        if name not in shown:
+        if name not in open_panels:
             window.splitDockWidget(first, dock, Qt.Orientation.Vertical)
             dock.hide()
             if isinstance(floating, dict) and _is_rect(floating.get(name)):
                 _float(dock, floating[name])
     _place(window, docks, tree)
-    for name in shown:
+    for name in open_panels:
         docks[name].show()
-    if (room := window.layout()) is not None:
-        room.activate()  # resizing has no effect before the docks are laid out
+    if (window_layout := window.layout()) is not None:
+        window_layout.activate()  # resizing has no effect before the docks are laid out
     share_out(window, docks, tree)
     for head in _fronts(tree):
         docks[head].raise_()
@@ -94,8 +94,8 @@ def _places(window: QMainWindow, docks: Docks) -> list[_TabGroup]:
             groups.append(_TabGroup(names, rect))
             continue
         titles = {docks[n].windowTitle(): n for n in names}
-        shown = [titles.get(bar.tabText(index), "") for index in range(bar.count())]
-        order = tuple(shown) if sorted(shown) == sorted(names) else ()
+        tab_names = [titles.get(bar.tabText(index), "") for index in range(bar.count())]
+        order = tuple(tab_names) if sorted(tab_names) == sorted(names) else ()
         groups.append(_TabGroup(names, rect.united(bar.geometry()), order))
     return groups
 

@@ -70,10 +70,10 @@ class LinkedSteps(QObject):
 
     def toggle(self) -> None:
         """Link or unlink the zoom of the time axes."""
-        shown = tuple(view.steps.shown() for view in self._views)
+        ranges = tuple(view.steps.shown() for view in self._views)
         if self.zoom.own is None:
-            self._first = shown
-        self.zoom = StepZoom(not self.linked, own=shown)
+            self._first = ranges
+        self.zoom = StepZoom(not self.linked, own=ranges)
         self.changed.emit()
 
     def follow(self) -> None:

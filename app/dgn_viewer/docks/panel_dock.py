@@ -79,16 +79,16 @@ class PanelHeader:
             if combo.view().isVisible():
                 continue
             offered = option.values(view)
-            wanted = tuple((value, with_chosen_numbers(label)) for value, label in offered)
-            present = tuple(
+            new_items = tuple((value, with_chosen_numbers(label)) for value, label in offered)
+            current_items = tuple(
                 (str(combo.itemData(i)), combo.itemText(i)) for i in range(combo.count())
             )
-            if wanted != present:
+            if new_items != current_items:
                 combo.clear()
-                for value, label in wanted:
+                for value, label in new_items:
                     combo.addItem(label, value)
             combo.setCurrentIndex(combo.findData(choice(view, option)))
-            combo.setVisible(len(wanted) > 1)
+            combo.setVisible(len(new_items) > 1)
 
     def fit(self, width: int) -> None:
         """Hide the buttons in a narrow panel: the context menu has the same entries."""
@@ -260,32 +260,34 @@ class PanelDock(QWidget):
             self.age.reach(view.step)
         try:
             self._header.fill_combos()
-            shown = self._draw()
+            content = self._draw()
         except Exception as error:  # last line of defence: one panel must not stop the window
             self._fail(error)
             return
         self._last_fault = ""
-        self._shown = shown
-        if view.cursor is None and isinstance(shown, Scene):
+        self._shown = content
+        if view.cursor is None and isinstance(content, Scene):
             readings = readings_of(self.spec, view)
-            self.age.take({reading.probe: reading.step for reading in readings} or {"": shown.step})
-        self._state = self._state_of(shown)
-        match shown:
+            self.age.take(
+                {reading.probe: reading.step for reading in readings} or {"": content.step}
+            )
+        self._state = self._state_of(content)
+        match content:
             case Scene():
-                self._header.facts.set_facts(shown.facts)
+                self._header.facts.set_facts(content.facts)
                 self.charts.view.pointer.slow_down(every > _TRAINS)
-                self._show_age(shown)
+                self._show_age(content)
                 self._pages.setCurrentWidget(self.charts.view)
             case Empty():
                 self._header.facts.set_facts(())
                 self._footer.set_text("")
                 self.age.show(None)
-                texts = message(self._state, self.spec, view, shown)
+                texts = message(self._state, self.spec, view, content)
                 self.message.say(*texts[:2], offer=texts[2])
                 self._pages.setCurrentWidget(self.message)
         self._header.dial.show_view(view)
-        self._progress.show_view(view, isinstance(shown, Scene))
-        self._header.export.setEnabled(isinstance(shown, Scene))
+        self._progress.show_view(view, isinstance(content, Scene))
+        self._header.export.setEnabled(isinstance(content, Scene))
 
     def reach(self, step: int) -> None:
         """Update the age after the run has reached a step; dim charts that lag far behind."""
@@ -381,9 +383,9 @@ class PanelDock(QWidget):
             return self._shown
         self._made_of = ()
         scene = with_delta(at_step(drawn, cursor), marks)
-        shown = self.charts.show(scene, self.drawn.draw_with, self.drawn.other_choices)
+        content = self.charts.show(scene, self.drawn.draw_with, self.drawn.other_choices)
         self._made_of = made_of
-        return shown
+        return content
 
     def _make_scene_view(self) -> SceneView:
         from dgn_viewer.plots.scene_view import SceneView

@@ -96,8 +96,11 @@ class PanelSizes:
         """Apply the remembered sizes of the docked panels, or those of `usual`."""
         self.activate()
         names = self.open()
-        tree, now = self._known.get(names, usual), described(self._window, self._docks)["tree"]
-        if tree is not None and outline(tree, names) == outline(now, names):
+        tree, current_tree = (
+            self._known.get(names, usual),
+            described(self._window, self._docks)["tree"],
+        )
+        if tree is not None and outline(tree, names) == outline(current_tree, names):
             share_out(self._window, self._docks, tree)
 
     def put(self, layout: dict[str, Any]) -> None:
@@ -107,8 +110,8 @@ class PanelSizes:
 
     def activate(self) -> None:
         """Make the window process pending layout changes now."""
-        if (room := self._window.layout()) is not None:
-            room.activate()
+        if (window_layout := self._window.layout()) is not None:
+            window_layout.activate()
 
     def give_place(self, name: str) -> None:
         """Add a panel that is closed by default as a tab of the last panel of its column."""
@@ -315,20 +318,20 @@ class PanelArrangement(QObject):
         if not self._preset or self._tree is None:
             return False
         layout, specs = self.layout(), self._specs.items()
-        wanted = {name for name, spec in specs if not spec.compares or self._comparing}
-        same = outline(layout["tree"], self._specs) == outline(self._tree, wanted)
+        preset_panels = {name for name, spec in specs if not spec.compares or self._comparing}
+        same = outline(layout["tree"], self._specs) == outline(self._tree, preset_panels)
         return same and not layout["floating"]
 
     def _refit(self) -> None:
         """Arrange the same preset again if the window's new size asks for another tree."""
         if self._large.name or not self._preset:
             return
-        wanted = self._wanted(self._preset)
+        panels = self._wanted(self._preset)
         if self._adopting and self._visible():  # the panels have their geometry only now
             self._adopting, preset = False, PRESETS[self._preset]
-            self._tree = tree_like(self.layout()["tree"], preset, self._specs, wanted) or self._tree
-        tree = preset_tree(PRESETS[self._preset], self._specs, wanted, self._height())
-        if outline(tree, wanted) == outline(self._tree, wanted) or not self._is_preset():
+            self._tree = tree_like(self.layout()["tree"], preset, self._specs, panels) or self._tree
+        tree = preset_tree(PRESETS[self._preset], self._specs, panels, self._height())
+        if outline(tree, panels) == outline(self._tree, panels) or not self._is_preset():
             return
         before = self._before
         self.arrange(self._preset)

@@ -82,9 +82,7 @@ def _pace(spec: PanelSpec, view: View, every: float) -> tuple[str, ...]:
     refining = any(reading.progress < 1.0 or reading.cancelled for reading in readings)
     if refining or not view.trains or view.paused or view.cursor is not None:
         return ()
-    longest = max(
-        [*(item.interval for item in readings[:1]), every if every > _AT_ONCE else 0.0]
-    )
+    longest = max([*(item.interval for item in readings[:1]), every if every > _AT_ONCE else 0.0])
     return (f"every {duration(longest)}",) if longest > 0 else ()
 
 

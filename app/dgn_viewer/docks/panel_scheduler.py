@@ -51,9 +51,8 @@ class PanelScheduler(QObject):
         self._send = send
         self._pace = RedrawPace()
         self._back = LookBackPace()
-        self._drawn: dict[
-            str, tuple[tuple[Revision, ...], Hashable]
-        ] = {}  # keys of the last drawings
+        # Keys of the last drawings, see `_drawing_key`.
+        self._drawn: dict[str, tuple[tuple[Revision, ...], Hashable]] = {}
         self._owed: set[str] = set()  # panels whose next reading reflects a user's change
         self._when: dict[str, float] = {}  # time of the last drawing
         self._painting: dict[str, float] = {}  # total painting time at the last drawing
@@ -145,10 +144,10 @@ class PanelScheduler(QObject):
 
         These do not wait for the regular interval: the engine has budgeted for them already.
         """
-        before, now = self._drawn[name][0], self._key(name)[0]
-        if [revision[:2] for revision in before] != [revision[:2] for revision in now]:
+        before, after = self._drawn[name][0], self._key(name)[0]
+        if [revision[:2] for revision in before] != [revision[:2] for revision in after]:
             return True
-        if not self._specs[name].probes or before == now:
+        if not self._specs[name].probes or before == after:
             return False
         readings = self._history.readings
         refining = any(
@@ -189,8 +188,8 @@ class PanelScheduler(QObject):
         self._when[name] = now
         self._painting[name] = painting
         host.show_view(self._history.view(host.drawn.choices), self._pace.every)
-        if self._history.past is None and isinstance(shown := host.shown(), Scene):
-            self.drawn.emit(shown.step)
+        if self._history.past is None and isinstance(content := host.shown(), Scene):
+            self.drawn.emit(content.step)
         cost = self._busy() - began + painted
         if self._history.past is None:
             self._pace.drawn(cost)

@@ -30,7 +30,7 @@ class RangePopup(QFrame):
         self._log = log
         self._take = take
         self.low, self.high = (QLineEdit(f"{end:.6g}") for end in reach)
-        for field, name in ((self.low, "Lower end"), (self.high, "Upper end")):
+        for field, name in ((self.low, "Lower limit"), (self.high, "Upper limit")):
             field.setAccessibleName(name)
             field.setFixedWidth(_FIELD)
         self.refusal = MessageLine()
@@ -86,8 +86,8 @@ class RangePopup(QFrame):
 
     def _keep_inside(self) -> None:
         """Move the popup back inside the window."""
-        most = self._over.width() - self.width(), self._over.height() - self.height()
-        self.move(max(min(self.x(), most[0]), 0), max(min(self.y(), most[1]), 0))
+        max_position = self._over.width() - self.width(), self._over.height() - self.height()
+        self.move(max(min(self.x(), max_position[0]), 0), max(min(self.y(), max_position[1]), 0))
 
     def _fit(self) -> None:
         self.setFixedWidth(2 * _FIELD + 72)

@@ -72,8 +72,8 @@ class RefinementBar(QWidget):
             self.window().setFocus(Qt.FocusReason.OtherFocusReason)
         if busy is not None:
             whose = "" if _slowest(ours) else "B: "
-            left = f"{time_left(busy.left)} left" if busy.left > 0.0 else ""
-            self._left.setText(whose + left)
+            time_text = f"{time_left(busy.left)} left" if busy.left > 0.0 else ""
+            self._left.setText(whose + time_text)
             self._bar.setValue(round(1000 * busy.progress))
             done = f"{percent(busy.progress, 0)} of the next estimate computed"
             self._bar.setToolTip(plain_tip(done))
@@ -109,28 +109,28 @@ class ProbeExamplesDial(ElidedBox):
 
     def shown_text(self) -> str:
         """Return the text, or the number alone if that does not fit: a number is never cut."""
-        whole = self.currentText()
-        fits = super().shown_text() == whole
-        return whole if fits else whole.partition(" ")[0]
+        full_text = self.currentText()
+        fits = super().shown_text() == full_text
+        return full_text if fits else full_text.partition(" ")[0]
 
     def show_view(self, view: View) -> None:
         """Update the offered numbers to the run's data, except while the list is open."""
-        now = view.probe_examples
-        self.setVisible(self._offered and now > 0)
-        if self.view().isVisible() or view.run is None or not now:
+        current = view.probe_examples
+        self.setVisible(self._offered and current > 0)
+        if self.view().isVisible() or view.run is None or not current:
             return
         gates = sum(math.prod(layer.shape) for layer in view.run.layers)
-        room = _ROOM // max(gates, 1)
-        wanted = offered_examples(now, min(view.run.train_examples, room))
-        if wanted != tuple(self.itemData(index) for index in range(self.count())):
+        max_examples = _ROOM // max(gates, 1)
+        offered = offered_examples(current, min(view.run.train_examples, max_examples))
+        if offered != tuple(self.itemData(index) for index in range(self.count())):
             self.clear()
-            for count in wanted:
+            for count in offered:
                 self.addItem(with_chosen_numbers(f"{count:,} examples"), count)
-        self.setCurrentIndex(self.findData(now))
+        self.setCurrentIndex(self.findData(current))
 
 
 def offered_examples(now: int, there_are: int) -> tuple[int, ...]:
     """Return 8, 16, 32, … up to the available number of examples, and the current number."""
-    most = min(_MOST, max(there_are, _FEWEST))
-    doubled = {_FEWEST << power for power in range(20) if _FEWEST << power <= most}
+    maximum = min(_MOST, max(there_are, _FEWEST))
+    doubled = {_FEWEST << power for power in range(20) if _FEWEST << power <= maximum}
     return tuple(sorted(doubled | {now}))

@@ -43,11 +43,11 @@ class TextLine(QWidget):
         return QSize(120, round(self._type().height) + 4)
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        type_ = self._type()
+        style = self._type()
         painter = QPainter(self)
-        shown = type_.shortened(self._text, self.width())
-        base = QPointF(0.0, (self.height() - type_.height) / 2 + type_.ascent)
-        type_.paint(painter, base, shown, QColor(self._theme.muted))
+        text = style.shortened(self._text, self.width())
+        baseline = QPointF(0.0, (self.height() - style.height) / 2 + style.ascent)
+        style.paint(painter, baseline, text, QColor(self._theme.muted))
 
     def _type(self) -> TextStyle:
         return TextStyle(self.font().family(), 11, numbers=self._theme.numbers)
@@ -66,8 +66,8 @@ class FactsLine(QWidget):
     def set_facts(self, facts: tuple[Fact, ...]) -> None:
         if facts != self._facts:
             self._facts = facts
-            words = (f"{plain(fact.name)} {fact.value}" for fact in facts)
-            self.setAccessibleName(", ".join(words))
+            fact_texts = (f"{plain(fact.name)} {fact.value}" for fact in facts)
+            self.setAccessibleName(", ".join(fact_texts))
             self.update()
 
     def set_dimmed(self, dimmed: bool) -> None:

@@ -117,7 +117,7 @@ class RunForm(QWidget):
         self._basic["gating"].show_row(self.keep_wiring, wired)
 
     def _holds(self, conditions: Conditions) -> bool:
-        return all(meets(self._fact(place), wanted) for place, wanted in conditions.items())
+        return all(meets(self._fact(place), expected) for place, expected in conditions.items())
 
     def _fact(self, place: str) -> object:
         subject, _, name = place.partition(".")

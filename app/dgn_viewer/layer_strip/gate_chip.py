@@ -198,25 +198,27 @@ class GateChip(QWidget):
         theme, content = self._theme, self._content
         left = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
         narrow = box.width() < 52
-        room = box.adjusted(5, 0, 0, 0) if narrow else box.adjusted(12, 0, -16, 0)
+        text_box = box.adjusted(5, 0, 0, 0) if narrow else box.adjusted(12, 0, -16, 0)
         painter.setFont(font(self, 12 if narrow else 13, bold=True))
         painter.setPen(QColor(theme.text if content.wired else theme.muted))
-        name = self._name_that_fits(painter, room.width())
+        name = self._name_that_fits(painter, text_box.width())
         if narrow:
-            painter.drawText(room, Qt.AlignmentFlag.AlignCenter, name)
+            painter.drawText(text_box, Qt.AlignmentFlag.AlignCenter, name)
             return
-        painter.drawText(room, left, name)
+        painter.drawText(text_box, left, name)
         text_width = painter.fontMetrics().horizontalAdvance(name) + 8
         if content.note:
             painter.setFont(font(self, 12))
             metrics = painter.fontMetrics()
-            rest = room.adjusted(text_width, 0, 0, 0)
-            tight = metrics.horizontalAdvance(content.note) > rest.width()
-            if tight and rest.width() < 72:  # the note is more useful than the grip
-                rest.adjust(0, 0, 12, 0)
+            note_box = text_box.adjusted(text_width, 0, 0, 0)
+            tight = metrics.horizontalAdvance(content.note) > note_box.width()
+            if tight and note_box.width() < 72:  # the note is more useful than the grip
+                note_box.adjust(0, 0, 12, 0)
             end = Qt.TextElideMode.ElideRight
-            painter.drawText(rest, left, metrics.elidedText(content.note, end, int(rest.width())))
-            if tight and rest.right() > room.right():
+            painter.drawText(
+                note_box, left, metrics.elidedText(content.note, end, int(note_box.width()))
+            )
+            if tight and note_box.right() > text_box.right():
                 return
         if content.movable:
             self._paint_grip(painter, box)

@@ -49,8 +49,8 @@ class RotationRequests:
             self._send(state, order)
 
     def _send(self, state: StripState, order: Order) -> None:
-        wanted = state.with_turns(self._asked)
-        turns = [wanted.turn_of(feature) for feature in order]
+        requested = state.with_turns(self._asked)
+        turns = [requested.turn_of(feature) for feature in order]
         rotation, shift = tuple(turn[0] for turn in turns), tuple(turn[1] for turn in turns)
         self._ask(Rotate(rotation, shift if any(shift) else ()))
 
@@ -93,7 +93,7 @@ class RotationMenu(QMenu):
         rows.addRow("channels" if is_map else "units", self.rotation)
         rows.addRow("rows and columns", self.shift)
         rows.setRowVisible(self.shift, is_map)
-        about = PlainLabel("Cyclic, the same for every example.", role="small")
+        about = PlainLabel("Cyclic; the same for all examples.", role="small")
         rows.addRow(about)
         action = QWidgetAction(self)
         action.setDefaultWidget(page)

@@ -70,9 +70,8 @@ class LayersStrip(QFrame):
         before = self._state
         self.state, self._state = state, strip_state(state, past)
         if self._state != before:
-            if (
-                past is not None and before.past is None
-            ):  # pending requests do not apply to the past
+            # Pending requests do not apply to the past.
+            if past is not None and before.past is None:
                 self._turning.forget()
                 self.canvas.answered()
             self._show()
@@ -160,9 +159,9 @@ class LayersStrip(QFrame):
         scroller.viewport().setAutoFillBackground(False)
         self.canvas.setAutoFillBackground(False)
         parts = (self._headline, self._sentence, self.reset)
-        words = column(1, *parts, 1, margins=(0, 8, 12, 8), spacing=4)
-        words.setAlignment(self.reset, Qt.AlignmentFlag.AlignLeft)
-        row((scroller, 1), words, into=self, spacing=8)
+        text_column = column(1, *parts, 1, margins=(0, 8, 12, 8), spacing=4)
+        text_column.setAlignment(self.reset, Qt.AlignmentFlag.AlignLeft)
+        row((scroller, 1), text_column, into=self, spacing=8)
         self.setFixedHeight(HEIGHT + 1)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -170,14 +169,14 @@ class LayersStrip(QFrame):
 
     def _fit_height(self) -> None:
         """Narrow the text column if the chips need the space, then let the chips scroll."""
-        least = self.canvas.minimumWidth()
-        side = _SIDE if least <= self.width() - _SIDE else _NARROW_SIDE
+        min_width = self.canvas.minimumWidth()
+        side = _SIDE if min_width <= self.width() - _SIDE else _NARROW_SIDE
         for label in (self._headline, self._sentence):
             label.setFixedWidth(side - 12)
         self._sentence.setVisible(side == _SIDE and bool(self._sentence.text()))
         hidden = self._state.sentence() if side != _SIDE else ""
         self._say(self._headline, self._state.headline(), hidden, side)
-        scrolls = least > self.width() - side
+        scrolls = min_width > self.width() - side
         self.setFixedHeight(HEIGHT + 1 + (10 if scrolls else 0))
 
 

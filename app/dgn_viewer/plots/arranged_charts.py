@@ -166,9 +166,11 @@ class ArrangedCharts(QObject):
             item.setVisible(key in layout.places)
         for chart in layout.charts:
             item = self._item(chart)
-            place = layout.places[chart.key]
-            box = replace(place.box, x=place.box.x - left, y=place.box.y + top - up)
-            item.place(ChartPlace(box, place.room))
+            chart_place = layout.places[chart.key]
+            box = replace(
+                chart_place.box, x=chart_place.box.x - left, y=chart_place.box.y + top - up
+            )
+            item.place(ChartPlace(box, chart_place.room))
 
     # Inside
 

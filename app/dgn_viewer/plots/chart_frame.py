@@ -118,7 +118,9 @@ def margins(chart: Chart, style: ChartStyle, x: Range, y: Range) -> Margins:
     left = right = PAD
     # With fewer ticks, as in a low chart, labels may be longer.
     labels = [
-        style.label.width(text) for most in (3, 5) for _, text in axis_ticks(chart.y, y, most)
+        style.label.width(text)
+        for max_ticks in (3, 5)
+        for _, text in axis_ticks(chart.y, y, max_ticks)
     ]
     if labels:
         left += max(*labels, style.label.width("0.00") if chart.y.ticks is None else 0.0) + PAD
@@ -209,8 +211,8 @@ def _paint_rows(
 
 def _beside_rows(chart: Chart) -> float:
     """Return the width of the example pictures next to the rows, in pixels."""
-    shown = chart.pictures is not None and chart.pictures.images is not None
-    return PICTURE + PAD if shown else 0.0
+    has_images = chart.pictures is not None and chart.pictures.images is not None
+    return PICTURE + PAD if has_images else 0.0
 
 
 def _paint_row_pictures(
@@ -223,14 +225,13 @@ def _paint_row_pictures(
     box, probe_set = plot_area.box, pictures.probe_set
     left = box.left() - PAD - PICTURE
     dataset_count = len(probe_set.labels) - probe_set.drawn
-    rows = sorted(
-        enumerate(matrix.row_examples), key=lambda row: row[1] < dataset_count
-    )  # drawn ones first
+    # Hand-drawn examples, which come last in the probe set, get their pictures first.
+    rows = sorted(enumerate(matrix.row_examples), key=lambda row: row[1] < dataset_count)
     tops: list[float] = []
     for row, example in rows:
         middle = plot_area.along(row)
         top = min(max(middle - PICTURE / 2, box.top()), box.bottom() - PICTURE)
-        is_free = all(abs(top - other) >= PICTURE + 1.0 for other in tops)
+        is_free = all(abs(top - taken_top) >= PICTURE + 1.0 for taken_top in tops)
         if is_free and box.top() <= middle <= box.bottom():
             painter.drawImage(QRectF(left, top, PICTURE, PICTURE), example_image(images[example]))
             painter.setPen(QPen(style.colour("muted"), 1))
@@ -300,8 +301,8 @@ def _paint_bar(
     left = bar.right() + PAD + widest + PAD
     label = bar_label(type_, matrix.bar, box.height())
     _paint_upright(painter, type_, label, left, box, style)
-    whole = QRectF(bar.left(), box.top(), left + type_.height - bar.left(), box.height())
-    return _cut(label, matrix.bar, whole)
+    bar_box = QRectF(bar.left(), box.top(), left + type_.height - bar.left(), box.height())
+    return _cut(label, matrix.bar, bar_box)
 
 
 def bar_label(type_: TextStyle, full_label: str, height: float) -> str:

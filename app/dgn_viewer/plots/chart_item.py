@@ -110,9 +110,9 @@ class ItemPointer:
     def parts(self) -> list[PointerPart]:
         """Return the outlines of the selection and the lines of the cursor."""
         chart, style, plot_area = self._item.chart, self._item.style, self._item.plot_area()
-        shown = self.lit, id(chart), plot_area, style
-        if shown != self._outlines[0]:
-            self._outlines = shown, lit_parts(chart, style, plot_area, self.lit)
+        state = self.lit, id(chart), plot_area, style
+        if state != self._outlines[0]:
+            self._outlines = state, lit_parts(chart, style, plot_area, self.lit)
         parts = [*self._outlines[1]]
         if self.place is not None and not chart.small:
             pen = QPen(style.colour("accent", 0.9), 1)

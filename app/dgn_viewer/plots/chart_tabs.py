@@ -78,11 +78,11 @@ class ChartTabs(QTabBar):
 
     def _paint_tab(self, painter: QPainter, box: QRectF, title: str, chosen: bool) -> None:
         type_ = self._type(chosen)
-        shown = type_.shortened(title, box.width() - _AROUND)
-        left = box.left() + (box.width() - type_.width(shown)) / 2
+        label = type_.shortened(title, box.width() - _AROUND)
+        left = box.left() + (box.width() - type_.width(label)) / 2
         base = box.top() + (box.height() - 2 - type_.height) / 2 + type_.ascent
         colour = self._style.colour("text" if chosen else "muted")
-        type_.paint(painter, QPointF(left, base), shown, colour)
+        type_.paint(painter, QPointF(left, base), label, colour)
         if chosen:
             foot = QRectF(box.left(), box.bottom() - 2, box.width(), 2)
             painter.fillRect(foot, self._style.colour("accent"))

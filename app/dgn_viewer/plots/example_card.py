@@ -53,8 +53,8 @@ def _paint_point(
 
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(style.colour("muted", 0.6))
-    for other in points[:: max(len(points) // 128, 1)]:
-        painter.drawEllipse(place(other), 1.0, 1.0)
+    for background_point in points[:: max(len(points) // 128, 1)]:
+        painter.drawEllipse(place(background_point), 1.0, 1.0)
     painter.setBrush(style.colour("accent"))
     painter.drawEllipse(place(np.array(point)), 3.0, 3.0)
 

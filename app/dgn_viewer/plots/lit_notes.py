@@ -29,8 +29,8 @@ def lit_parts(
     parts: list[PointerPart] = []
     for box in outlines(chart, plot_area, selection):
         paint = partial(paint_outline, chart=chart, style=style, plot_area=plot_area, box=box)
-        shown = ("lit", box.getRect(), plot_area.box.getRect(), style)
-        parts.append(PointerPart(shown, box.adjusted(-4, -4, 4, 4) & inside, paint))
+        state = ("lit", box.getRect(), plot_area.box.getRect(), style)
+        parts.append(PointerPart(state, box.adjusted(-4, -4, 4, 4) & inside, paint))
     layer = selection.one("layer")
     for index, curve in enumerate(chart.curves):
         if curve.layer is not None and curve.layer == layer:
@@ -75,13 +75,14 @@ def paint_outline(
 
 def _rect(box: Box, chart: Chart, plot_area: PlotArea) -> QRectF:
     x, y, to_x, to_y = box
-    whole = plot_area.box
+    plot_box = plot_area.box
     left, right = (_pixel(coordinate, chart.x, plot_area.across) for coordinate in (x, to_x))
     top, bottom = (_pixel(coordinate, chart.y, plot_area.along) for coordinate in (y, to_y))
     return QRectF(
-        QPointF(whole.left() if left is None else left, whole.top() if top is None else top),
+        QPointF(plot_box.left() if left is None else left, plot_box.top() if top is None else top),
         QPointF(
-            whole.right() if right is None else right, whole.bottom() if bottom is None else bottom
+            plot_box.right() if right is None else right,
+            plot_box.bottom() if bottom is None else bottom,
         ),
     ).normalized()
 

@@ -113,10 +113,10 @@ class PointerOverlay(QWidget):
             self.update(region)
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        shown = [part for part in self._parts if event.region().intersects(part.area())]
-        if shown:
+        damaged_parts = [part for part in self._parts if event.region().intersects(part.area())]
+        if damaged_parts:
             painter = QPainter(self)
-            for part in shown:
+            for part in damaged_parts:
                 painter.save()
                 part.paint(painter)
                 painter.restore()

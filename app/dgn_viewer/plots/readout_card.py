@@ -46,9 +46,9 @@ class ReadoutCard:
         if examples is not None:
             size = card_size(style, examples, pinned).boundedTo(room.size())
             card = _beside(self.place, size, room)
-            shown = ("examples", card.getRect(), id(examples), pinned, style)
+            state = ("examples", card.getRect(), id(examples), pinned, style)
             paint = partial(_paint_examples, style, card, examples, pinned)
-            return [PointerPart(shown, card, paint)]
+            return [PointerPart(state, card, paint)]
         if self.lines:
             lines = _fitting(self.lines, int((room.height() - 8) // style.label.height))
             text_width = room.width() - 2 * _PAD  # a wider card would cut the start of its lines

@@ -159,9 +159,9 @@ class ComparePage(QFrame):
 
     def _step(self) -> int | None:
         """Return the chosen step, None for now; raise `UserError` if the run has no such step."""
-        step, now = self.origin.step(), self._now
-        if step is not None and step > now:
-            raise UserError(f"The run has steps 0 to {now:,}.")
+        step, latest = self.origin.step(), self._now
+        if step is not None and step > latest:
+            raise UserError(f"The run has steps 0 to {latest:,}.")
         return step
 
     @property

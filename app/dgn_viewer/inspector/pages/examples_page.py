@@ -65,9 +65,9 @@ class _ClassButton(QPushButton):
         option = QStyleOptionButton()
         self.initStyleOption(option)
         inside = QStyle.SubElement.SE_PushButtonContents
-        room = self.style().subElementRect(inside, option, self).width()
+        available_width = self.style().subElementRect(inside, option, self).width()
         middle = Qt.TextElideMode.ElideMiddle
-        option.text = self.fontMetrics().elidedText(option.text, middle, room)
+        option.text = self.fontMetrics().elidedText(option.text, middle, available_width)
         painter = QStylePainter(self)
         painter.drawControl(QStyle.ControlElement.CE_PushButton, option)
         painter.end()
@@ -239,8 +239,8 @@ class ExamplesPage(QFrame):
             self.canvas = None
         drawable = len(one) == 3 and max(one[1:]) <= 64
         self.why.setText(
-            "Draw with the left button, erase with the right. Its gates are the last row of Gate "
-            "maps. It has no label, so there is no ν meanwhile."
+            "Left button draws, right button erases. The drawing's gates are the last row of Gate "
+            "maps; it has no label, so ν is left out."
             if drawable
             else "Drawing needs images of at most 64×64 pixels."
         )
@@ -260,12 +260,12 @@ class ExamplesPage(QFrame):
                 return
 
     def _lay_out(self) -> None:
-        again = push_button(
+        balanced = push_button(
             "Balanced set",
             partial(self._choose, ProbeChoice()),
-            about="Equally many per class, chosen by the seed",
+            about="The same number per class, chosen by the seed",
         )
-        wrong = push_button(
+        misclassified = push_button(
             "Misclassified now",
             lambda: self._send(ChooseMisclassified()),
             about="Training examples the network gets wrong now",
@@ -276,7 +276,7 @@ class ExamplesPage(QFrame):
         column(into=self._canvas_place)
         column(
             self.words,
-            row(again, wrong, 1, spacing=8),
+            row(balanced, misclassified, 1, spacing=8),
             plain_label("By class", "title"),
             self._class_place,
             plain_label("Draw an example", "title"),

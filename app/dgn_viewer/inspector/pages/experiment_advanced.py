@@ -62,7 +62,9 @@ class ExperimentAdvanced(Collapsible):
     def _rows(self, entry: ExperimentEntry) -> Section:
         rows = Section()
         rows.add(
-            "learning rates", self.steps, "For SGD; the best one counts. For example: 0.1 0.01"
+            "learning rates",
+            self.steps,
+            "Rates to try with SGD; the best one counts. Example: 0.1 0.01",
         )
         rows.add(
             "augmentation",
@@ -70,8 +72,8 @@ class ExperimentAdvanced(Collapsible):
             "Shift, flip and cut out training images at random in each epoch",
         )
         rows.add("first seed", self.seed_start, "Seeds count up from here")
-        rows.add("training examples", self.train_limit, "Their number, balanced over classes")
-        rows.add("test examples", self.test_limit, "Their number, balanced over classes")
+        rows.add("training examples", self.train_limit, "Maximum number, balanced over classes")
+        rows.add("test examples", self.test_limit, "Maximum number, balanced over classes")
         rows.add("device", self.device)
         rows.add("execution", self.executor, "Packed: train dense networks together in one stack")
         rows.add("processes on", self.devices, "Devices, such as cuda:0,cuda:1 or cpu")
@@ -107,9 +109,9 @@ class RatesField(QLineEdit):
 
     def rates(self) -> tuple[float, ...]:
         """Return the learning rates; raise `UserError` if the text is not a list of them."""
-        words = self.text().replace(",", " ").split()
+        parts = self.text().replace(",", " ").split()
         try:
-            rates = tuple(float(word) for word in words)
+            rates = tuple(float(part) for part in parts)
         except ValueError:
             rates = (0.0,)
         if not all(0 < rate < float("inf") for rate in rates):

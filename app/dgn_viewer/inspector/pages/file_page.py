@@ -262,7 +262,7 @@ class FilePage(QWidget):
         buttons = row(self.go, self.with_biases, self.close_file, 1, spacing=8)
         use = (self.data, self.reading, self.verdict, self.table, self.pick, self.restart_value)
         self.tensors = _tensor_list(listed)
-        whole = column(
+        layout = column(
             name,
             path,
             self.warning,
@@ -277,8 +277,8 @@ class FilePage(QWidget):
             spacing=8,
         )
         self.warning.setVisible(bool(self.warning.text()))
-        whole.insertSpacing(whole.indexOf(self.data), 4)
-        whole.insertSpacing(whole.indexOf(count), 8)
+        layout.insertSpacing(layout.indexOf(self.data), 4)
+        layout.insertSpacing(layout.indexOf(count), 8)
 
 
 def _warning(listed: FileListed) -> str:

@@ -43,7 +43,7 @@ class NetworkData(QWidget):
         known = dict(_NORMALISED)
         own = [] if now.normalise in known else [(now.normalise, f"normalised by {now.normalise}")]
         self.normalise = PickBox([*_NORMALISED, *own])
-        self.section.add("pixels", self.normalise, "As in the network's training")
+        self.section.add("pixels", self.normalise, "As used to train the network")
         self.section.show_values(vars(now))
         self.normalise.pick(now.normalise)
         self._pause = QTimer(self, singleShot=True, interval=TYPING)
@@ -62,9 +62,9 @@ class NetworkData(QWidget):
         """Return the data in the fields; raise `UserError` if a folder is missing."""
         values = self.section.values(self._holds)
         values["normalise"] = self.normalise.value()
-        now = replace(self._now, image_channels=0)  # the engine determines the channels
-        if (values["name"], values["options"]) == (now.name, now.options):
-            return replace(now, **values)
+        run_data = replace(self._now, image_channels=0)  # the engine determines the channels
+        if (values["name"], values["options"]) == (run_data.name, run_data.options):
+            return replace(run_data, **values)
         return DataConfig(**values)
 
     def set_theme(self, theme: Theme) -> None:
@@ -82,6 +82,6 @@ class NetworkData(QWidget):
     def _holds(self, conditions: Conditions) -> bool:
         entry = self.section.entry
         return all(
-            meets(getattr(entry, key.removeprefix("dataset."), False), wanted)
-            for key, wanted in conditions.items()
+            meets(getattr(entry, key.removeprefix("dataset."), False), expected)
+            for key, expected in conditions.items()
         )

@@ -57,10 +57,10 @@ COLUMNS: tuple[RunColumn, ...] = (
     RunColumn("data", lambda run: run.data, lambda run: run.data, 80),
     RunColumn("regime", lambda run: run.regime, lambda run: run.regime, 60),
     RunColumn("best", best_in_words, lambda run: -1.0 if math.isnan(run.best) else run.best, 130,
-              "Best test accuracy in the last regime, and the first step with it", True),
+              "Best test accuracy in the last regime, and the step that first reached it", True),
     RunColumn("steps", lambda run: f"{run.step:,}", lambda run: run.step, 60, "", True),
     RunColumn("time", lambda run: duration(run.seconds), lambda run: run.seconds, 54,
-              "Total recording time, without pauses before it was continued",
+              "Recording time, excluding breaks between sessions",
               True),
     RunColumn("size", lambda run: bytes_in_words(run.bytes), lambda run: run.bytes, 62,
               "Total size of its files", True),
@@ -108,17 +108,19 @@ class RunTable(QAbstractTableModel):
 
     def show_runs(self, runs: tuple[RecordedRun, ...], now: float) -> None:
         """Show a new list, without a model reset if it has the same folders."""
-        same = [one.folder for one in self.runs] == [one.folder for one in runs]
+        same_folders = [recorded.folder for recorded in self.runs] == [
+            recorded.folder for recorded in runs
+        ]
         self._now = now
-        if same:
+        if same_folders:
             self.runs = runs
             self._changed()
         else:
             self.beginResetModel()
             self.runs = runs
             self.endResetModel()
-        there = {run.folder for run in runs}
-        self._tick(tuple(folder for folder in self.ticked if folder in there))
+        listed_folders = {run.folder for run in runs}
+        self._tick(tuple(folder for folder in self.ticked if folder in listed_folders))
 
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme
@@ -241,9 +243,9 @@ class RunFilter(QSortFilterProxyModel):
         self.setSourceModel(source)
 
     def search(self, text: str) -> None:
-        words = tuple(text.casefold().split())
-        if words != self._words:
-            self._words = words
+        search_words = tuple(text.casefold().split())
+        if search_words != self._words:
+            self._words = search_words
             self.invalidate()
 
     def filterAcceptsRow(self, source_row: int, source_parent: Index) -> bool:

@@ -161,7 +161,7 @@ class NotesField(QPlainTextEdit):
         """Send edited notes to the engine."""
         run, text = self._noted, self.toPlainText().strip()
         if run is not None and text != run.notes:
-            listed_runs = {other.folder: other for other in self._runs.runs}
+            listed_runs = {listed_run.folder: listed_run for listed_run in self._runs.runs}
             name = (
                 listed_runs[run.folder].given_name if run.folder in listed_runs else run.given_name
             )
@@ -205,10 +205,10 @@ class DeleteQuestion(QWidget):
     def ask(self, runs: tuple[RecordedRun, ...], for_good: bool) -> None:
         """Ask whether to delete runs, permanently if there is no trash for them."""
         size = bytes_in_words(sum(run.bytes for run in runs))
-        what = runs[0].shown_name if len(runs) == 1 else f"{len(runs)} runs"
-        where = "No trash available for" if for_good else "Move"
-        rest = f" ({size}). Delete forever?" if for_good else f" ({size}) to the trash?"
-        self.sentence.setText(f"{where} {what}{rest}")
+        name = runs[0].shown_name if len(runs) == 1 else f"{len(runs)} runs"
+        prefix = "No trash available for" if for_good else "Move"
+        suffix = f" ({size}). Delete forever?" if for_good else f" ({size}) to the trash?"
+        self.sentence.setText(f"{prefix} {name}{suffix}")
         self.yes.setText("Delete forever" if for_good else "Move to trash")
         self._runs, self._for_good = runs, for_good
         self.show()

@@ -32,9 +32,9 @@ from dgn_viewer.widgets.message_line import MessageLine
 _STARTS = (
     ("default", "default network"),
     ("last", "continue last run"),
-    ("none", "none, open the form"),
+    ("none", "none (open the form)"),
 )
-_THEMES = (("system", "like the system"), ("light", "light"), ("dark", "dark"))
+_THEMES = (("system", "system default"), ("light", "light"), ("dark", "dark"))
 _ID = int(Qt.ItemDataRole.UserRole)
 _ROWS = 12
 _ROW = 26
