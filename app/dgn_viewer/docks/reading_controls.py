@@ -18,7 +18,7 @@ from dgn_viewer.widgets.elided_box import ElidedBox
 from dgn_viewer.widgets.layouts import PlainLabel, push_button, row
 
 _FEWEST, _MOST = 8, 4096  # range of the offered numbers of probe examples
-_ROOM = 1 << 28  # upper bound of their gates in total, at 4 bytes each
+_ROOM = 1 << 28  # maximum number of gates of all examples: 1 GiB at 4 bytes each
 _SIDE = 16  # pixels; size of the small button
 
 

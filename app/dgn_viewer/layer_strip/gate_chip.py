@@ -108,7 +108,7 @@ class GateChip(QWidget):
             self._finish(self._centre_wanted(event))
 
     def event(self, event: QEvent) -> bool:
-        """Claim the arrow keys before the window's shortcuts (Alt+→ is 'Step after')."""
+        """Claim the arrow keys before the window's shortcuts (Alt+→ is 'Next step')."""
         arrows = (Qt.Key.Key_Left, Qt.Key.Key_Right, Qt.Key.Key_Up, Qt.Key.Key_Down)
         if (
             event.type() == QEvent.Type.ShortcutOverride

@@ -130,10 +130,10 @@ def _row_names(painter: QPainter, grid: StripGrid, state: StripState, brushes: B
     left = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
     rows = {"gates": grid.chip(0), "value": grid.value(0)}
     if not state.own_gates:
-        rows["coins" if state.drawn_gates else "feature"] = grid.node(0)
+        rows["random" if state.drawn_gates else "feature"] = grid.node(0)
     for name, area in rows.items():
         painter.drawText(QRectF(12, area.y(), LABELS - 12, area.height()), left, name)
-    frozen = {"feature": state.frozen, "coins": state.frozen, "value": state.value_frozen}
+    frozen = {"feature": state.frozen, "random": state.frozen, "value": state.value_frozen}
     for name, area in rows.items():
         if frozen.get(name):
             end = 12 + QFontMetricsF(brushes.small).horizontalAdvance(name) + 4

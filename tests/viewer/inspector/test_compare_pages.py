@@ -292,7 +292,7 @@ def test_changes_are_listed_and_undone_back_to_one(qtbot: QtBot, sent: list[Comm
     assert sent[-1] == UndoMany(-1)
     assert page.only.isHidden()  # the newest is no setting
     bench.tell(ChangesListed((*done[:1], ListedChange(8, "β 8 → 4", "β"))))
-    assert page.only.text() == "Put only β back"
+    assert page.only.text() == "Revert β only"
     QTest.mouseClick(page.only, LEFT)
     assert sent[-1] == UndoSetting()
     bench.tell(Diverged(9))

@@ -85,7 +85,7 @@ class ChangesPage(QFrame):
         self.list.setVisible(has_changes)
         self.nothing.setVisible(not has_changes)
         self.only.setVisible(bool(listed.setting) and not self._diverged)
-        self.only.setText(f"Put only {listed.setting} back")
+        self.only.setText(f"Revert {listed.setting} only")
         self._show()
 
     def _add(self, place: int, one: ListedChange) -> None:

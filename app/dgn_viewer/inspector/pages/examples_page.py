@@ -193,7 +193,7 @@ class ExamplesPage(QFrame):
         ready = self.state.run is not None and self.state.recorded is None
         text = f"{count:,} examples: {choice.in_words}." if count else "There is no run."
         if not ready and count:
-            text += " This is a recorded run: continue it with Run to choose others."
+            text += " This is a recorded run: continue it to choose others."
         remark = (self._shown.remark or self._shown.missing) if self._shown is not None else ""
         self.words.setText(f"{text} {remark}".strip())
         self.setEnabled(ready)
