@@ -155,7 +155,7 @@ class ChartControls(QObject):
             self._offer_charts(menu, key)
         menu.popup(position)
 
-    # Inside
+    # Private
 
     def _chart(self, key: str) -> Chart | None:
         return next((chart for chart in self._shown.charts if chart.key == key), None)

@@ -367,7 +367,7 @@ class PanelDock(QWidget):
     def minimumSizeHint(self) -> QSize:
         return QSize(self._header.width_of(ElidedBox.minimumSizeHint), LEAST_HEIGHT)
 
-    # Inside
+    # Private
 
     def _draw(self) -> Shown:
         """Return the drawn content, or the current one if none of its inputs has changed."""

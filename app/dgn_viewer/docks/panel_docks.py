@@ -289,7 +289,7 @@ class PanelArrangement(QObject):
         if self._preset:
             self._refitting.start()
 
-    # Inside
+    # Private
 
     def _wanted(self, preset: str) -> tuple[str, ...]:
         """Return the panels that the preset would show now."""
@@ -458,7 +458,7 @@ class PanelDocks(QObject):
         for dock in self._docks.values():
             dock.set_theme(theme)
 
-    # Inside
+    # Private
 
     def _raise_floating(self, _event: object = None) -> None:
         """Keep floating panels above the window when it is activated."""

@@ -172,7 +172,7 @@ class ArrangedCharts(QObject):
             )
             item.place(ChartPlace(box, chart_place.room))
 
-    # Inside
+    # Private
 
     def _remove(self, key: str) -> None:
         item = self.items.pop(key)

@@ -296,7 +296,7 @@ class ChartItem(QGraphicsObject):
         low, high = self.plot_area().x
         return None if self.following else (undrawn(low, self.chart.x), undrawn(high, self.chart.x))
 
-    # Inside
+    # Private
 
     def _fit(self) -> None:
         x, y = self._full

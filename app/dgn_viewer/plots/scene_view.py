@@ -162,7 +162,7 @@ class SceneView(QWidget):
     def minimumSizeHint(self) -> QSize:
         return QSize(96, 24)
 
-    # Inside
+    # Private
 
     def _connect(self, item: ChartItem) -> None:
         item.clicked.connect(self._clicked)

@@ -270,7 +270,7 @@ class ThumbnailRow(QWidget):
         self.places.paint_indicator(painter, self._painter.style)
         painter.end()
 
-    # Inside
+    # Private
 
     def _point(self, index: int | None) -> None:
         """Highlight the layer of a picture in all panels; None clears the highlight."""

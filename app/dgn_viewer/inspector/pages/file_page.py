@@ -192,9 +192,8 @@ class FilePage(QWidget):
         offer = self._offer()
         use = next(use for use in USES if use.purpose == purpose)
         is_waiting = purpose == "network" and self._answer is None and self._asked is not None
-        has_questions = (
-            bool(self.listed.questions) and not copies
-        )  # open questions are not a refusal
+        # Open questions are not a refusal yet.
+        has_questions = bool(self.listed.questions) and not copies
         self._say(offer.verdict, offer.fits or is_waiting or has_questions)
         own_data = purpose != "network" or self._asked == self._first
         self.reading.show_readings(self._readings.get(None if own_data else self._asked))

@@ -190,7 +190,7 @@ class RunTable(QAbstractTableModel):
                 self.renamed.emit(run, name)
         return False
 
-    # Inside
+    # Private
 
     def _about(self, run: RecordedRun, column: int) -> str:
         if column == NOTES and run.notes:

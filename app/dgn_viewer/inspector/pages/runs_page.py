@@ -369,7 +369,7 @@ class RunsPage(QWidget):
         elif runs:
             self.deletion.ask(runs, for_good)
 
-    # Inside
+    # Private
 
     def _connect(self) -> None:
         self.search.textChanged.connect(self._on_search)
