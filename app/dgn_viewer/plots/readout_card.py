@@ -33,7 +33,7 @@ class ReadoutCard:
         self.examples = readout
 
     def show_lines(self, place: QPointF, lines: tuple[str, ...]) -> None:
-        """Show lines of text next to a point; no lines hide the card."""
+        """Show lines of text next to a point; an empty tuple hides the card."""
         self.place, self.lines, self.examples, self.pinned = place, lines, None, False
 
     @property

@@ -138,7 +138,7 @@ class OverviewPainter:
 
 
 class ThumbnailRow(QWidget):
-    """A row of overviews, scrolled by wheel, drag or arrow keys; a click selects one."""
+    """A row of overviews, scrolled by wheel or drag; a click or the arrow keys select one."""
 
     chosen = Signal(str, str)  # option and value from `Chart.click`
     pointed = Signal(object)  # the selection under the mouse
