@@ -1,1 +1,1 @@
-"""Every action once, and the menus, palette and shortcuts made of them."""
+"""Actions, and the menus, command palette and shortcuts built from them."""

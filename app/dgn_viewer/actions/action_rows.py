@@ -1,4 +1,4 @@
-"""What actions and menus are declared as: rows of data, in the order of their menu."""
+"""Declarations of actions and menus: plain data, in menu order."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ SEPARATOR = None
 
 @dataclass(frozen=True, kw_only=True)
 class ActionRow:
-    """One action: a line of a menu, of the palette and of the sheet of shortcuts.
+    """Declaration of one action, as shown in menus, the palette and the shortcut sheet.
 
     Attributes:
-        callback: What the action does.
-        keys: Its shortcuts; the first is the one that is shown.
-        tip: What it does, in words; empty where the title says it.
-        enabled: Whether it can be done in this state.
-        checked: Whether it is ticked in this state; None: it has no tick.
-        why_not: Why it cannot be done in this state; '' where it can.
-        text_now: What it is called in this state, in place of its title.
-        icon_now: Its icon in this state, in place of its usual one.
-        fixed: False where its text comes and goes, as that of a recent file.
-        group: Within a family ('regime.*') a separator lies between groups.
+        callback: Runs the action.
+        keys: Shortcuts; the first one is displayed.
+        tip: Tooltip; empty if the title is enough.
+        enabled: Whether the action is enabled in a given state.
+        checked: Whether the action is checked in a given state; None if it is not checkable.
+        why_not: Why the action is disabled in a given state; '' if it is enabled.
+        text_now: Title in a given state, replacing `title`.
+        icon_now: Icon in a given state, replacing `icon`.
+        fixed: False for entries that come and go, such as recent files.
+        group: Within a family ('regime.*'), groups are divided by separators.
     """
 
     id: str
@@ -45,9 +45,9 @@ class ActionRow:
 
 @dataclass(frozen=True)
 class Family:
-    """The rows whose ids match a pattern, which the engine's catalogue brings.
+    """Placeholder for all rows whose id matches a pattern; the engine's catalogue provides them.
 
-    `submenus`: each group of them has a submenu of its own.
+    `submenus`: give each group its own submenu.
     """
 
     pattern: str
@@ -56,9 +56,9 @@ class Family:
 
 @dataclass(frozen=True)
 class Menu:
-    """A menu of the menu bar, or a menu within a menu.
+    """A menu of the menu bar, or a submenu.
 
-    `opening`: what is done first when it is about to show.
+    `opening`: called just before the menu opens.
     """
 
     title: str
@@ -67,7 +67,7 @@ class Menu:
 
 
 def walk_menus(menus: Iterable[Menu]) -> Iterator[tuple[str, ActionRow | Family]]:
-    """Yield each row and each family, with the title of the innermost menu that holds it."""
+    """Yield each row and family with the title of its innermost menu."""
     for menu in menus:
         for entry in menu.entries:
             if isinstance(entry, Menu):

@@ -1,4 +1,4 @@
-"""Where all actions are found: the menu bar, the palette and the sheet of shortcuts."""
+"""The three places that list all actions: menu bar, command palette and shortcut sheet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dgn_viewer.shell.window_theme import WindowTheme
 
 
 class ActionViews:
-    """Each shows the rows of one registry."""
+    """Menu bar, palette and shortcut sheet of one registry."""
 
     def __init__(self, actions: Actions, window: QWidget, theme: WindowTheme) -> None:
         self._actions = actions
@@ -21,5 +21,5 @@ class ActionViews:
         self.sheet = ShortcutSheet(actions, window)
 
     def fill_menu_bar(self, bar: QMenuBar) -> None:
-        """Fill the menu bar, once all menus are declared."""
+        """Build the menu bar; call this once all menus are registered."""
         self.menus = Menus(bar, self._actions)

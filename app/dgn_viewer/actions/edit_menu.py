@@ -1,4 +1,4 @@
-"""The menu Edit: undo of the run and of the layout, probe examples, settings."""
+"""The Edit menu: undo for the run and for the layout, probe examples, settings."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dgn_viewer.docks.layout_history import LayoutHistory
 from dgn_viewer.shell.inspector_pages import InspectorPages
 from dgn_viewer.shell.window_context import WindowContext
 
-_LONGEST = 60  # letters of what an undo would take back
+_LONGEST = 60  # characters of the change that Undo names
 
 
 def edit_menu(context: WindowContext, layouts: LayoutHistory, pages: InspectorPages) -> Menu:
-    """Return the menu."""
+    """Return the Edit menu."""
     return Menu(
         "Edit",
         (
@@ -25,8 +25,8 @@ def edit_menu(context: WindowContext, layouts: LayoutHistory, pages: InspectorPa
                 callback=partial(context.send, Undo()),
                 keys=("Ctrl+Z",),
                 icon="undo",
-                tip="Put the run back to before its last change: weights, optimiser, settings and "
-                "order of the data. Its count of steps goes on",
+                tip="Restore the run to before its last change: weights, optimiser, settings and "
+                "data order. The step counter keeps running",
                 enabled=lambda now: bool(now.has_run and now.undo),
                 text_now=lambda now: _named("Undo", now.undo),
             ),
@@ -36,18 +36,17 @@ def edit_menu(context: WindowContext, layouts: LayoutHistory, pages: InspectorPa
                 callback=partial(context.send, Redo()),
                 keys=("Ctrl+Shift+Z", "Ctrl+Y"),
                 icon="redo",
-                tip="Do again what was undone last",
+                tip="Redo the last change that was undone",
                 enabled=lambda now: bool(now.has_run and now.redo),
                 text_now=lambda now: _named("Redo", now.redo),
             ),
             ActionRow(
                 id="edit.undo_setting",
-                title="Put only the setting back",
+                title="Revert the setting only",
                 callback=partial(context.send, UndoSetting()),
-                tip="Put the setting back that was changed last, and keep the weights as they are "
-                "now",
+                tip="Restore the setting that was changed last; keep the current weights",
                 enabled=lambda now: now.has_run and now.diverged is None and bool(_setting(now)),
-                text_now=lambda now: f"Put only {_setting(now) or 'the setting'} back",
+                text_now=lambda now: f"Revert {_setting(now) or 'the setting'} only",
             ),
             SEPARATOR,
             ActionRow(
@@ -55,8 +54,8 @@ def edit_menu(context: WindowContext, layouts: LayoutHistory, pages: InspectorPa
                 title="Undo layout",
                 callback=layouts.undo,
                 keys=("Ctrl+Alt+Z",),
-                tip="Put the panels, and the zoom that time axes share, back to what they were "
-                "before the last change",
+                tip="Restore the panels and the shared zoom of the time axes to before the last "
+                "change",
                 enabled=lambda _: layouts.can_undo,
             ),
             ActionRow(
@@ -64,7 +63,7 @@ def edit_menu(context: WindowContext, layouts: LayoutHistory, pages: InspectorPa
                 title="Redo layout",
                 callback=layouts.redo,
                 keys=("Ctrl+Alt+Shift+Z",),
-                tip="Do again the change of the layout that was undone last",
+                tip="Redo the last layout change that was undone",
                 enabled=lambda _: layouts.can_redo,
             ),
             SEPARATOR,
@@ -73,8 +72,8 @@ def edit_menu(context: WindowContext, layouts: LayoutHistory, pages: InspectorPa
                 title="Probe examples…",
                 callback=pages.examples,
                 keys=("Ctrl+Shift+D",),
-                tip="Choose what every kernel panel is measured on: by class, by hand, the "
-                "misclassified, or a digit that you draw",
+                tip="Choose the examples that every kernel panel uses: by class, one by one, "
+                "misclassified ones, or a digit that you draw",
                 enabled=shows_run,
             ),
             ActionRow(
@@ -83,7 +82,7 @@ def edit_menu(context: WindowContext, layouts: LayoutHistory, pages: InspectorPa
                 callback=pages.settings,
                 keys=("Ctrl+,",),
                 icon="settings",
-                tip="The run at start, theme, viewer overhead, shortcuts",
+                tip="Run at startup, theme, viewer overhead, shortcuts",
             ),
         ),
     )

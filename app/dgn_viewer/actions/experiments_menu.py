@@ -1,4 +1,4 @@
-"""The menu Experiments: a row for each experiment of the papers, and the one that runs."""
+"""The Experiments menu: one entry per experiment of the papers, and results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dgn_viewer.shell.experiment_runner import ExperimentRunner
 
 
 def experiments_menu(experiments: ExperimentRunner) -> Menu:
-    """Return the menu."""
+    """Return the Experiments menu."""
     return Menu(
         "Experiments",
         (
@@ -22,7 +22,8 @@ def experiments_menu(experiments: ExperimentRunner) -> Menu:
                 id="experiments.gate_information",
                 title="Gate information of a checkpoint…",
                 callback=experiments.gate_information,
-                tip="Train value networks with its gates and with random ones, on this run's data",
+                tip="Compare value networks trained with its gates and with random gates, on "
+                "this run's data",
                 enabled=lambda now: shows_run(now) and not experiments.running,
             ),
             SEPARATOR,
@@ -31,14 +32,14 @@ def experiments_menu(experiments: ExperimentRunner) -> Menu:
                 title="Show results",
                 callback=experiments.results.open,
                 keys=("Ctrl+Shift+X",),
-                tip="The panel of the experiment that runs, or was opened last",
+                tip="Open the panel of the running experiment, or of the last result",
             ),
             ActionRow(
                 id="experiments.stop",
-                title="Stop the experiment",
+                title="Stop experiment",
                 callback=experiments.stop,
                 icon="stop",
-                tip="Put away what it is at; it can be continued",
+                tip="Pause; you can resume later",
                 enabled=lambda _: experiments.running,
             ),
         ),
@@ -47,7 +48,7 @@ def experiments_menu(experiments: ExperimentRunner) -> Menu:
 
 
 def experiment_rows(catalogue: Catalogue, experiments: ExperimentRunner) -> tuple[ActionRow, ...]:
-    """Return a row per experiment of the papers; it opens the page that begins it."""
+    """Return one row per experiment of the papers; each opens the page that starts it."""
     return tuple(
         ActionRow(
             id=f"experiment.{entry.id}",
@@ -62,8 +63,9 @@ def experiment_rows(catalogue: Catalogue, experiments: ExperimentRunner) -> tupl
 
 
 def _text(experiments: ExperimentRunner, entry: ExperimentEntry, _now: RunState) -> str:
-    """'Table 2: FLNPF beside FRNPF… · about 4 min ✓ result of 2026-11-02'."""
+    """Return a text such as 'Table 2: FLNPF beside FRNPF… · about 4 min · ✓ result from
+    2026-11-02'."""
     place, day = place_in_paper(entry.paper), experiments.made(entry.id)
     title = f"{place}: {entry.title}" if place else entry.title
     cost = "" if entry.quick_cost in ("", "not measured") else f" · about {entry.quick_cost}"
-    return f"{title}…{cost}{f' · ✓ result of {day}' if day else ''}".replace("&", "&&")
+    return f"{title}…{cost}{f' · ✓ result from {day}' if day else ''}".replace("&", "&&")

@@ -1,4 +1,4 @@
-"""The menu File: runs, checkpoints, configurations, sessions, and what is saved of them."""
+"""The File menu: runs, checkpoints, configurations, sessions and exports."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def file_menu(
     pages: InspectorPages,
     cursor: StepCursor,
 ) -> Menu:
-    """Return the menu."""
+    """Return the File menu."""
     return Menu(
         "File",
         (
@@ -43,7 +43,7 @@ def file_menu(
                 callback=pages.run_settings,
                 keys=("Ctrl+N",),
                 icon="new",
-                tip="Choose data, network and gating, and begin a new run",
+                tip="Choose data, network and gating, and start a new run",
                 enabled=is_ready,
             ),
             ActionRow(
@@ -52,7 +52,7 @@ def file_menu(
                 callback=files.open_configuration,
                 keys=("Ctrl+Shift+N",),
                 icon="open",
-                tip="Begin a new run with the settings of a TOML file",
+                tip="Start a new run with the settings in a TOML file",
                 enabled=is_ready,
             ),
             Menu("Open recent", recent_rows(files.recent)),
@@ -63,7 +63,8 @@ def file_menu(
                 callback=files.open_checkpoint,
                 keys=("Ctrl+O",),
                 icon="open",
-                tip="Gates or weights of a file into this run, or its network beside it or alone",
+                tip="Load gates or weights into this run, or open the network next to it or on "
+                "its own",
                 enabled=is_ready,
             ),
             ActionRow(
@@ -72,7 +73,7 @@ def file_menu(
                 callback=files.compare_run,
                 keys=("Ctrl+Shift+O",),
                 icon="panels",
-                tip="Show the scores and the network of a recorded run beside this one",
+                tip="Show the scores and network of a recorded run next to this one",
                 enabled=shows_run_and_ready,
             ),
             ActionRow(
@@ -80,7 +81,7 @@ def file_menu(
                 title="Close comparison",
                 callback=partial(context.send, CloseComparison()),
                 icon="close",
-                tip="Show the current run alone again",
+                tip="Show only the current run",
                 enabled=lambda now: now.comparison is not None,
             ),
             ActionRow(
@@ -89,7 +90,7 @@ def file_menu(
                 callback=files.save_configuration,
                 keys=("Ctrl+S",),
                 icon="file",
-                tip="Write the settings of this run as TOML, for --config and dgn train",
+                tip="Save the settings of this run as TOML, for --config and dgn train",
                 enabled=shows_run,
             ),
             ActionRow(
@@ -98,8 +99,7 @@ def file_menu(
                 callback=files.save_weights,
                 keys=("Ctrl+Shift+S",),
                 icon="file",
-                tip="Write both networks as they are now; the file can be dropped on the window "
-                "again",
+                tip="Save the weights of both networks; drop the file on the window to load them",
                 enabled=has_run,
             ),
             ActionRow(
@@ -108,14 +108,14 @@ def file_menu(
                 callback=recorded.open_run,
                 keys=("Ctrl+Shift+R",),
                 icon="layers",
-                tip="Your recorded runs: look at one as it was, or go on with it",
+                tip="Browse your recorded runs: view or continue one",
                 enabled=is_ready,
             ),
             ActionRow(
                 id="file.follow_run",
                 title="Follow a run over ssh…",
                 callback=recorded.remote.open,
-                tip="A run of another machine, live, as 'dgn serve' serves it there",
+                tip="Watch a run on another machine live, served there by 'dgn serve'",
                 enabled=is_ready,
             ),
             ActionRow(
@@ -124,7 +124,7 @@ def file_menu(
                 callback=recorded.open_session,
                 keys=("Ctrl+Alt+O",),
                 icon="open",
-                tip="Show the run and the window that somebody saved as one file (.dgn)",
+                tip="Open a run and its window layout, saved as one file (.dgn)",
                 enabled=is_ready,
             ),
             ActionRow(
@@ -133,16 +133,16 @@ def file_menu(
                 callback=recorded.save_session,
                 keys=("Ctrl+Alt+S",),
                 icon="save",
-                tip="Write run, log, checkpoint and window into one file (.dgn) for another "
+                tip="Save run, log, checkpoint and window layout to one file (.dgn) for another "
                 "machine",
                 enabled=shows_run_and_ready,
             ),
             ActionRow(
                 id="file.go_back",
-                title="Back to the run before",
+                title="Return to previous run",
                 callback=recorded.go_back,
                 icon="undo",
-                tip="Go on with the run that ended when this recorded one was opened",
+                tip="Continue the run that was replaced by this recorded one",
                 enabled=lambda now: bool(now.recorded and now.recorded.replaced),
             ),
             ActionRow(
@@ -150,7 +150,7 @@ def file_menu(
                 title="Open result…",
                 callback=experiments.open_result,
                 icon="open",
-                tip="The folder of a reproduced experiment, of today or of earlier",
+                tip="Open the result folder of an experiment",
             ),
             SEPARATOR,
             ActionRow(
@@ -159,7 +159,7 @@ def file_menu(
                 callback=exports.save_front_panel,
                 keys=("Ctrl+E",),
                 icon="export",
-                tip="Save the panel in front as a figure or as data",
+                tip="Save the front panel as a figure or as data",
             ),
             ActionRow(
                 id="file.export_all",
@@ -174,8 +174,7 @@ def file_menu(
                 title="Save animation…",
                 callback=exports.animations.open,
                 keys=("Ctrl+Alt+E",),
-                tip="Save panels at a range of recorded steps as a GIF, or as an MP4 where ffmpeg "
-                "is",
+                tip="Save panels over a range of recorded steps as a GIF (or MP4, with ffmpeg)",
                 enabled=lambda _: not cursor.why_not,
                 why_not=lambda _: cursor.why_not,
             ),

@@ -1,4 +1,4 @@
-"""The menu Gates: a row for each regime of the catalogue."""
+"""The Gates menu: one entry per gating regime."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ GATES_MENU = Menu("Gates", (Family("regime.*"),))
 
 
 def regime_rows(catalogue: Catalogue, send: Callable[[Command], None]) -> tuple[ActionRow, ...]:
-    """Return a row per regime; the one for copied gates once more with the value network kept."""
+    """Return one row per regime; copied gates get a second row that keeps the value network."""
     rows: list[ActionRow] = []
     for number, entry in enumerate(catalogue.regimes, start=1):
-        redrawn = " The value network is drawn anew." if entry.for_copied_gates else ""
-        named = entry.title.startswith(entry.id)
+        note = " Reinitialises the value network." if entry.for_copied_gates else ""
+        has_id = entry.title.startswith(entry.id)
         rows.append(
             ActionRow(
                 id=f"regime.{entry.id}",
-                title=entry.title if named else f"{entry.id} · {entry.title}",
+                title=entry.title if has_id else f"{entry.id} · {entry.title}",
                 callback=partial(send, SwapRegime(entry.id)),
                 keys=(f"Alt+{number}",) if number <= 9 else (),
-                tip=f"{entry.about}{redrawn}",
+                tip=f"{entry.about}{note}",
                 enabled=has_run,
                 checked=lambda now, name=entry.id: now.regime == name,  # type: ignore[misc]
                 group=entry.group,
@@ -37,7 +37,7 @@ def regime_rows(catalogue: Catalogue, send: Callable[[Command], None]) -> tuple[
                     id=f"regime.{entry.id}.keep",
                     title=f"{entry.id}, value network kept",
                     callback=partial(send, SwapRegime(entry.id, restart_value=False)),
-                    tip="Freeze the feature network; the value network goes on from where it is",
+                    tip="Freeze the feature network; the value network keeps its weights",
                     enabled=has_run,
                     group=entry.group,
                 )

@@ -1,4 +1,4 @@
-"""The menu Help: guide, tours, the playground, and what panel and program are."""
+"""The Help menu: guide, tours, playground, and information on panels and the program."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from dgn_viewer.shell.guides import Guides
 from dgn_viewer.shell.inspector_pages import InspectorPages
 
 LAYOUT = "teach"
-_PACE = 40.0  # steps a second, slow enough to be followed
+_PACE = 40.0  # steps per second, slow enough to follow
 
 
 def help_menu(guides: Guides, pages: InspectorPages, sheet: ShortcutSheet) -> Menu:
-    """Return the menu."""
+    """Return the Help menu."""
     return Menu(
         "Help",
         (
@@ -36,20 +36,20 @@ def help_menu(guides: Guides, pages: InspectorPages, sheet: ShortcutSheet) -> Me
                 title="User guide",
                 callback=guides.help.open,
                 keys=("Shift+F1",),
-                tip="The guide, with its contents and a search, in a window of its own",
+                tip="Open the user guide, with contents and search, in its own window",
             ),
             ActionRow(
                 id="help.tour",
                 title="Tour",
                 callback=guides.tour.start,
-                tip="Six callouts that point at the live run, and can act on it",
+                tip="Six cards that explain the live window; each can demonstrate its point",
                 enabled=shows_run_and_ready,
             ),
             ActionRow(
                 id="help.claims",
                 title="Tour of the papers",
                 callback=guides.start_claims,
-                tip="Eight callouts: what the papers claim, on live runs of this window",
+                tip="Eight cards: the claims of the papers, shown on live runs",
                 enabled=shows_run_and_ready,
             ),
             Menu("Playground", (Family("playground.*"),)),
@@ -59,21 +59,21 @@ def help_menu(guides: Guides, pages: InspectorPages, sheet: ShortcutSheet) -> Me
                 callback=pages.about_front,
                 keys=("F1",),
                 icon="about",
-                tip="What the panel in front shows, with its formulas",
+                tip="What the front panel shows, with formulas",
             ),
             ActionRow(
                 id="help.shortcuts",
                 title="Keyboard shortcuts",
                 callback=sheet.open,
                 keys=("?",),
-                tip="Every shortcut in one list",
+                tip="List all shortcuts",
             ),
             SEPARATOR,
             ActionRow(
                 id="help.log",
-                title="Show the log",
+                title="Show log",
                 callback=guides.log.open,
-                tip="Starts, notices and faults",
+                tip="Program starts, notices and errors",
             ),
             ActionRow(
                 id="help.about",
@@ -86,7 +86,10 @@ def help_menu(guides: Guides, pages: InspectorPages, sheet: ShortcutSheet) -> Me
 
 
 def playground_run(data: str) -> RunConfig:
-    """Three gate layers of eight units: few enough paths to see each, enough to learn every set."""
+    """Return a network with three gate layers of eight units.
+
+    It has few enough paths to draw each of them, and still learns every data set of the plane.
+    """
     return RunConfig(
         data=DataConfig(name=data),
         net=NetConfig(name="fc", options=(("depth", 4), ("width", 8))),
@@ -97,7 +100,7 @@ def playground_run(data: str) -> RunConfig:
 def playground_rows(
     catalogue: Catalogue, docks: PanelDocks, send: Callable[[Command], None]
 ) -> tuple[ActionRow, ...]:
-    """Return a row for each data set of the plane."""
+    """Return one row per data set of the plane."""
 
     def begin(data: str) -> None:
         docks.arrangement.arrange(LAYOUT)
@@ -108,7 +111,7 @@ def playground_rows(
             id=f"playground.{entry.id}",
             title=f"Playground: {entry.title}",
             callback=partial(begin, entry.id),
-            tip="Train a small network on these points of the plane, with the layout Teach: "
+            tip="Train a small network on these points in the plane, in the Teach layout: "
             "regions, paths, gates and the path kernel",
             enabled=is_ready,
         )

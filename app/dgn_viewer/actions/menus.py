@@ -1,4 +1,4 @@
-"""The menu bar, made of the registry's menus; filled again when the catalogue brings its rows."""
+"""The menu bar. It is rebuilt when the engine's catalogue adds rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BAR = ("File", "Edit", "Run", "Gates", "Experiments", "View", "Help")  # from th
 
 
 class Menus(QObject):
-    """Keeps the menu bar in step with the registry."""
+    """Menu bar that follows the registry."""
 
     def __init__(self, bar: QMenuBar, actions: Actions) -> None:
         super().__init__(bar)
@@ -30,7 +30,7 @@ class Menus(QObject):
         self.fill()
 
     def fill(self) -> None:
-        """Empty menus are not shown."""
+        """Rebuild all menus; hide empty ones."""
         for menu, declared in self._menus:
             self._fill_menu(menu, declared)
             menu.menuAction().setVisible(not menu.isEmpty())
@@ -54,21 +54,21 @@ class Menus(QObject):
                     menu.addSeparator()
 
     def _fill_family(self, menu: QMenu, family: Family) -> None:
-        """Add a family's groups of rows, with lines between them or as menus of their own."""
+        """Add a family's rows, its groups divided by separators or in submenus."""
         family_rows = self._actions.family(family.pattern)
         if family.submenus:
             order = list(dict.fromkeys(row.group for row in family_rows))
             family_rows = tuple(sorted(family_rows, key=lambda row: order.index(row.group)))
         groups = groupby(family_rows, key=lambda row: row.group)
         for index, (group, rows) in enumerate(groups):
-            into = menu
+            target = menu
             if family.submenus:
-                into = self._submenu(menu, group)
-                into.clear()
+                target = self._submenu(menu, group)
+                target.clear()
             elif index:
                 menu.addSeparator()
             for row in rows:
-                into.addAction(self._actions[row.id])
+                target.addAction(self._actions[row.id])
 
     def _submenu(self, menu: QMenu, title: str) -> QMenu:
         if title not in self._submenus:

@@ -1,4 +1,4 @@
-"""The command palette: every action in one list that is filtered while one types."""
+"""The command palette: all actions in one searchable list."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _ID = Qt.ItemDataRole.UserRole
 
 
 def matches(query: str, text: str) -> bool:
-    """Every word of the query occurs in the text, in any order and case."""
+    """Return whether every word of the query occurs in the text, in any order and case."""
     return all(word in text.casefold() for word in query.casefold().split())
 
 
 class Palette(QFrame):
-    """A frame over the window: type, choose with the arrows, Enter does it, Escape leaves."""
+    """Frame over the window: type to search, arrow keys select, Enter runs, Escape closes."""
 
     def __init__(self, actions: Actions, window: QWidget) -> None:
         super().__init__(window)
@@ -54,12 +54,12 @@ class Palette(QFrame):
         self.query.setFocus(Qt.FocusReason.ShortcutFocusReason)
 
     def shown(self) -> tuple[str, ...]:
-        """Ids of the actions in the list."""
+        """Return the ids of the listed actions."""
         return tuple(str(item.data(0, _ID)) for item in self._items())
 
     def _make_list(self) -> QTreeWidget:
         result = QTreeWidget(self)
-        result.setAccessibleName("Actions found")
+        result.setAccessibleName("Matching actions")
         result.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         result.setColumnCount(2)
         result.setHeaderHidden(True)
@@ -72,22 +72,22 @@ class Palette(QFrame):
         return result
 
     def _fill(self, query: str) -> None:
-        """Those that match by their text stand before those that match by their tip."""
+        """List matching actions; matches in the title come before matches in the tooltip."""
         self.list.clear()
-        found: list[tuple[int, ActionRow]] = []
+        ranked: list[tuple[int, ActionRow]] = []
         for row in self._actions.rows:
             if row.id == "view.palette" or not self._actions[row.id].isVisible():
                 continue
             text = self._text(row)
             if matches(query, text):
-                found.append((0, row))
+                ranked.append((0, row))
             elif matches(query, f"{text} {row.tip}"):
-                found.append((1, row))
-        for _, row in sorted(found, key=lambda pair: pair[0]):
+                ranked.append((1, row))
+        for _, row in sorted(ranked, key=lambda pair: pair[0]):
             self.list.addTopLevelItem(self._item(row))
         self._select(0, 1)
         height = max(24, self.list.sizeHintForRow(0))
-        count = max(1, min(_ROWS, len(found)))
+        count = max(1, min(_ROWS, len(ranked)))
         self.list.setFixedHeight(min(count * height + 4, self._window.height() - 160))
         self.adjustSize()
 
@@ -110,7 +110,7 @@ class Palette(QFrame):
         return [item for item in items if item is not None]
 
     def _select(self, row: int, direction: int) -> None:
-        """Select the first enabled row from `row` on in this direction."""
+        """Select the first enabled row, starting at `row`, in this direction."""
         items = self._items()
         while 0 <= row < len(items):
             if not items[row].isDisabled():
@@ -119,7 +119,7 @@ class Palette(QFrame):
             row += direction
 
     def leave(self) -> None:
-        """Put it away and give the keyboard back to the window."""
+        """Hide the palette and return the focus to the window."""
         if self.isVisible():
             self.hide()
             self._window.setFocus(Qt.FocusReason.OtherFocusReason)

@@ -1,4 +1,4 @@
-"""The registry: every action once, as a row of data and as the QAction that shows the state."""
+"""The registry of actions: each one as a declaration and as the QAction that reflects its state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dgn_viewer.style.stylesheet import plain_tip
 
 
 class Actions(QObject):
-    """QActions by id. An action shows the engine's state, not the last click."""
+    """QActions by id. They reflect the engine's state, not the last click."""
 
     changed = Signal()  # an action was added
 
@@ -45,7 +45,7 @@ class Actions(QObject):
         return tuple(self._rows.values())
 
     def family(self, pattern: str) -> tuple[ActionRow, ...]:
-        """The rows whose ids match, as those of 'regime.*'."""
+        """Return the rows whose id matches a pattern such as 'regime.*'."""
         return tuple(row for row in self.rows if fnmatchcase(row.id, pattern))
 
     def add_menus(self, *menus: Menu) -> None:
@@ -54,10 +54,10 @@ class Actions(QObject):
         self.add(tuple(entry for entry in entries if isinstance(entry, ActionRow)))
 
     def menu_title(self, name: str) -> str:
-        """Return the title of the menu, or of the menu within it, that holds an action.
+        """Return the title of the innermost menu that contains an action.
 
         Raises:
-            KeyError: No menu holds it.
+            KeyError: No menu contains it.
         """
         for title, entry in walk_menus(self.menus):
             pattern = entry.pattern if isinstance(entry, Family) else entry.id
@@ -66,9 +66,9 @@ class Actions(QObject):
         raise KeyError(name)
 
     def add(self, rows: tuple[ActionRow, ...]) -> None:
-        """Make QActions of rows; an id that exists already is left as it is."""
-        fresh = [row for row in rows if row.id not in self._rows]
-        for row in fresh:
+        """Create QActions for rows; rows with a known id are skipped."""
+        new_rows = [row for row in rows if row.id not in self._rows]
+        for row in new_rows:
             action = QAction(row.title, self)
             action.setObjectName(row.id)
             action.setCheckable(row.checked is not None)
@@ -78,11 +78,11 @@ class Actions(QObject):
             self._actions[row.id] = action
             self.keys.add(row, action)
             self._set_icon(row, action)
-        if fresh:
+        if new_rows:
             self.changed.emit()
 
     def refresh(self) -> None:
-        """Show the state as it is now; called after every event and after every click."""
+        """Update every action; called after each event and each click."""
         now = self._run_state()
         for row in self._rows.values():
             action = self._actions[row.id]
@@ -99,8 +99,10 @@ class Actions(QObject):
                     action.setText(text)
 
     def refusal(self, keys: QKeySequence) -> str:
-        """Why the action of these keys cannot be done now, in a sentence; '' where it can, or no
-        action has them: Qt lets the keys of a disabled action pass without a word."""
+        """Return why the action with these keys is disabled, or '' if there is nothing to say.
+
+        Qt silently ignores the shortcut of a disabled action.
+        """
         now = self._run_state()
         for row in self._rows.values():
             action = self._actions[row.id]
@@ -108,12 +110,12 @@ class Actions(QObject):
                 continue
             name, why = row.title.removesuffix("…"), row.why_not(now) if row.why_not else ""
             if now.phase == "starting":
-                return f"'{name}' has to wait until the program has started."
-            return why or f"'{name}' is not possible now."
+                return f"'{name}' is not available until the engine has started."
+            return why or f"'{name}' is not available now."
         return ""
 
     def set_icons(self) -> None:
-        """Fetch the icons again (the theme changed)."""
+        """Reload all icons after a theme change."""
         for row in self._rows.values():
             self._set_icon(row, self._actions[row.id])
 

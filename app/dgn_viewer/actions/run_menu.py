@@ -1,4 +1,4 @@
-"""The menu Run: training, pausing, branches, and a network that is inspected trained on."""
+"""The Run menu: training, pausing, branches, and training an inspected network."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run_menu(
     pages: InspectorPages,
     start_engine: Callable[[], object],
 ) -> Menu:
-    """Return the menu. `start_engine`: starts another engine in the place of a stopped one."""
+    """Return the Run menu. `start_engine` replaces a stopped engine with a new one."""
     return Menu(
         "Run",
         (
@@ -30,7 +30,7 @@ def run_menu(
                 callback=control.toggle,
                 keys=("Space",),
                 icon="run",
-                tip="Train, or pause between two steps",
+                tip="Start or pause training",
                 enabled=has_run,
                 why_not=_why_not_trained,
                 text_now=_toggle_text,
@@ -60,7 +60,7 @@ def run_menu(
                 callback=partial(context.send, Reset()),
                 keys=("Ctrl+R",),
                 icon="reset",
-                tip="Begin again with the same settings and seed",
+                tip="Restart with the same settings and seed",
                 enabled=has_run,
             ),
             ActionRow(
@@ -69,8 +69,8 @@ def run_menu(
                 callback=partial(context.send, GoBack()),
                 keys=("Ctrl+Alt+R",),
                 icon="undo",
-                tip="Put a run that has diverged back to its newest finite state: weights, "
-                "optimiser and dials. It stays paused, and its count of steps goes on",
+                tip="Restore a diverged run to its last finite state: weights, optimiser and "
+                "settings. It stays paused; the step counter keeps running",
                 enabled=lambda now: now.has_run and now.back_to is not None,
                 text_now=_back_text,
             ),
@@ -80,33 +80,32 @@ def run_menu(
                 title="Branch from here…",
                 callback=pages.compare,
                 keys=("Ctrl+B",),
-                tip="Train the same run with another regime, order, rate or seed beside it, from "
-                "now or from any step that it has taken",
+                tip="Train a copy of this run with another regime, gate order, learning rate or "
+                "seed, from now or from any earlier step",
                 enabled=has_run,
             ),
             ActionRow(
                 id="run.stop_branch",
-                title="Stop the branch",
+                title="Stop branch",
                 callback=partial(context.send, StopBranch()),
                 icon="stop",
-                tip="Stop training the branch; it stays recorded among your runs",
+                tip="Stop training the branch; it stays in your recorded runs",
                 enabled=lambda now: now.branch is not None and now.branch.trains,
             ),
             SEPARATOR,
             ActionRow(
                 id="run.train_on",
-                title="Train on from here",
+                title="Train from here",
                 callback=partial(control.train_on, 0),
-                tip="Begin a run with the weights of the network that is inspected, and its own "
-                "gates",
+                tip="Start a run from the weights of the inspected network, with its own gates",
                 enabled=partial(_can_train_on, 0),
                 why_not=partial(_why_not_train_on, 0),
             ),
             ActionRow(
                 id="run.train_on_gates",
-                title="Train on, gates fixed",
+                title="Train with gates fixed",
                 callback=partial(control.train_on, 1),
-                tip="Begin a run with its weights whose gates stand still as they are (FL)",
+                tip="Start a run from its weights with its gates frozen (FL)",
                 enabled=partial(_can_train_on, 1),
                 why_not=partial(_why_not_train_on, 1),
             ),
@@ -115,7 +114,7 @@ def run_menu(
                 id="run.start_engine",
                 title="Start the engine again",
                 callback=start_engine,
-                tip="After the engine has stopped: the same run, paused, where its folder has it",
+                tip="Restart a stopped engine: the same run, paused at its last recorded state",
                 enabled=lambda now: now.phase == "stopped",
             ),
         ),
@@ -131,8 +130,10 @@ def _toggle_text(now: RunState) -> str:
 def _why_not_trained(now: RunState) -> str:
     name = now.inspected
     if now.run is not None and now.run.watched:
-        return f"Trained by another program ({now.run.watched}): it goes on there, not here."
-    return f"Inspecting {name}: not training. Train on from here, or begin a run." if name else ""
+        return f"This run is trained by another program ({now.run.watched}); control it there."
+    return (
+        f"Inspecting {name}: not training. Choose Train from here, or start a run." if name else ""
+    )
 
 
 def _back_text(now: RunState) -> str:
@@ -141,13 +142,13 @@ def _back_text(now: RunState) -> str:
 
 
 def _can_train_on(index: int, now: RunState) -> bool:
-    """Whether the network that is inspected can be trained in the regime of this index."""
+    """Return whether the inspected network can be trained in the regime with this index."""
     return now.training is not None and index < len(now.training.regimes)
 
 
 def _why_not_train_on(index: int, now: RunState) -> str:
     if now.training is None:
-        return "" if not now.inspected else "It is still being read."
+        return "" if not now.inspected else "Still reading the network."
     if index < len(now.training.regimes):
         return ""
-    return now.training.remark or "Its own gates are those that it can be trained with."
+    return now.training.remark or "This network can only be trained with its own gates."

@@ -1,4 +1,4 @@
-"""The keys of every action: those of its row, or those that the user has given it."""
+"""Keyboard shortcuts of all actions: the defaults, or the keys that the user has assigned."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RESERVED = frozenset(
 
 
 class ShortcutKeys(QObject):
-    """Puts keys on actions; no two actions have the same. `changed`: the user has chosen."""
+    """Shortcuts, unique across actions. `changed`: the user has reassigned some."""
 
     changed = Signal()
 
@@ -28,7 +28,7 @@ class ShortcutKeys(QObject):
 
     @property
     def own(self) -> dict[str, str]:
-        """Keys by id of the actions that the user has changed; '' for none."""
+        """Keys of the actions that the user has reassigned, by id; '' for none."""
         return dict(self._own)
 
     def add(self, row: ActionRow, action: QAction) -> None:
@@ -36,13 +36,13 @@ class ShortcutKeys(QObject):
         self._put(row.id)
 
     def put_own(self, keys: Mapping[str, str]) -> None:
-        """The user's keys, as they were kept; also of actions that are added later."""
+        """Restore saved user keys, including those of actions that are added later."""
         self._own = dict(keys)
         for name in self._actions:
             self._put(name)
 
     def keep_in(self, settings: Settings) -> None:
-        """Take the user's keys from the settings, and write there what they change."""
+        """Load the user's keys from the settings, and save changes there."""
 
         def keep() -> None:
             settings.shortcuts = self.own
@@ -51,7 +51,7 @@ class ShortcutKeys(QObject):
         self.changed.connect(keep)
 
     def key_rows(self) -> tuple[tuple[str, str, str], ...]:
-        """(id, text, keys) of every action that is always there; keys as the platform has them."""
+        """Return (id, title, keys) of each permanent action, keys as the platform writes them."""
         native = QKeySequence.SequenceFormat.NativeText
         return tuple(
             (row.id, row.title.removesuffix("…"), action.shortcut().toString(native))
@@ -60,22 +60,26 @@ class ShortcutKeys(QObject):
         )
 
     def assign(self, name: str, keys: str) -> str:
-        """Give an action these keys ('' for none); why not, in one sentence, or ''."""
+        """Assign keys to an action ('' for none); return why that is not possible, or ''."""
         if name not in self._actions:
             return ""
         sequence = QKeySequence(keys)
         if keys and (sequence.isEmpty() or sequence.toString() in RESERVED):
-            return f"{keys} moves within the window and cannot be given to an action."
+            return f"{keys} is reserved for navigation; choose other keys."
         taken = self._taken(name, sequence) if keys else None
         if taken is not None:
             native = sequence.toString(QKeySequence.SequenceFormat.NativeText)
-            return f"{native} belongs to '{taken.title.removesuffix('…')}'; nothing was changed."
+            return (
+                f"{native} is already used by '{taken.title.removesuffix('…')}'; choose other keys."
+            )
         self._own[name] = sequence.toString() if keys else ""
         self._keep(name)
         return ""
 
     def reset(self, name: str) -> str:
-        """Give an action its own keys again, '*' all of them; why not, in one sentence, or ''."""
+        """Restore an action's default keys ('*': all actions); return why that is not possible, or
+        ''.
+        """
         if name == "*":
             self.put_own({})
             self.changed.emit()
@@ -86,7 +90,7 @@ class ShortcutKeys(QObject):
             taken = self._taken(name, QKeySequence(keys))
             if taken is not None:
                 title = taken.title.removesuffix("…")
-                return f"{keys} belongs to '{title}' now: change that first."
+                return f"{keys} is now used by '{title}'; change that shortcut first."
         del self._own[name]
         self._keep(name)
         return ""

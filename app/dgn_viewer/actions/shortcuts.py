@@ -1,4 +1,4 @@
-"""Every shortcut in one sheet over the window; any key or click puts it away."""
+"""The shortcut sheet over the window; any key or click closes it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from PySide6.QtWidgets import QFrame, QGridLayout, QWidget
 from dgn_viewer.actions.registry import Actions
 from dgn_viewer.widgets.layouts import PlainLabel, column, empty, scrolling
 
-_ROWS = 14  # in one column of the sheet, where the window has room for all columns
-_AROUND = 16  # pixels of the window that stay in sight on each side
+_ROWS = 14  # rows per column, if the window is wide enough for all columns
+_AROUND = 16  # pixels of the window left visible on each side
 
 
 class ShortcutSheet(QFrame):
-    """A frame in the middle of the window."""
+    """Frame in the middle of the window."""
 
     def __init__(self, actions: Actions, window: QWidget) -> None:
         super().__init__(window)
@@ -35,7 +35,7 @@ class ShortcutSheet(QFrame):
         self.hide()
 
     def rows(self) -> tuple[tuple[str, str], ...]:
-        """(keys, text) of every action that has a shortcut."""
+        """Return (keys, title) of every action with a shortcut."""
         native = QKeySequence.SequenceFormat.NativeText
         return tuple(
             (self._actions[name].shortcut().toString(native), self._actions[name].text())
@@ -59,23 +59,23 @@ class ShortcutSheet(QFrame):
         self.setFocus(Qt.FocusReason.ShortcutFocusReason)
 
     def _fill(self, rows: tuple[tuple[str, str], ...], columns: int) -> QSize:
-        """Lay the rows out in so many columns; returns the size that they take."""
+        """Lay the rows out in this many columns; return the size needed."""
         empty(self._grid)
         title = PlainLabel("Keyboard shortcuts", self._sheet, role="title")
         self._grid.addWidget(title, 0, 0, 1, 2 * columns)
-        high = ceil(len(rows) / columns)
-        self._grid.setVerticalSpacing(8 if high <= _ROWS else 2)
-        for place, (keys, text) in enumerate(rows):
-            beside, row = divmod(place, high)
+        row_count = ceil(len(rows) / columns)
+        self._grid.setVerticalSpacing(8 if row_count <= _ROWS else 2)
+        for index, (keys, text) in enumerate(rows):
+            column_index, row = divmod(index, row_count)
             key_label = PlainLabel(keys, self._sheet, role="heading")
-            self._grid.addWidget(key_label, row + 1, 2 * beside)
-            words = PlainLabel(text.removesuffix("…"), self._sheet)
-            self._grid.addWidget(words, row + 1, 2 * beside + 1)
+            self._grid.addWidget(key_label, row + 1, 2 * column_index)
+            title_label = PlainLabel(text.removesuffix("…"), self._sheet)
+            self._grid.addWidget(title_label, row + 1, 2 * column_index + 1)
         self._grid.activate()
         return self._sheet.sizeHint()
 
     def event(self, event: QEvent) -> bool:
-        """Keep keys from acting on what lies behind while the sheet is open."""
+        """Keep keys from reaching the window while the sheet is open."""
         if event.type() == QEvent.Type.ShortcutOverride:
             event.accept()
             return True

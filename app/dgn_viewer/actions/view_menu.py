@@ -1,4 +1,4 @@
-"""The menu View: panels, layouts, themes, time, and the parts of the window."""
+"""The View menu: panels, layouts, themes, history, and parts of the window."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dgn_viewer.shell.window_layout import FocusWalk
 from dgn_viewer.shell.window_theme import WindowTheme
 from dgn_viewer.timeline.step_cursor import StepCursor
 
-_THEMES = (("light", "Light"), ("dark", "Dark"), ("system", "As the system"))
+_THEMES = (("light", "Light"), ("dark", "Dark"), ("system", "System"))
 
 
 def view_menu(
@@ -35,7 +35,7 @@ def view_menu(
     notices: Notices,
     palette: Palette,
 ) -> Menu:
-    """Return the menu. `events`, `parts`: those that one goes through by the keyboard."""
+    """Return the View menu. `events`, `parts`: keyboard navigation of events and of panels."""
     cursor = time.cursor
     return Menu(
         "View",
@@ -46,7 +46,7 @@ def view_menu(
                 callback=palette.open,
                 keys=("Ctrl+Shift+P",),
                 icon="search",
-                tip="Find any action by its name",
+                tip="Find any action by name",
             ),
             Menu("Panels", tuple(_panel_lines(docks, panels))),
             SEPARATOR,
@@ -56,7 +56,7 @@ def view_menu(
                 callback=docks.toggle_maximised,
                 keys=("Ctrl+Shift+M",),
                 icon="maximise",
-                tip="Let the panel in front fill the window; again, or Esc: as it was before",
+                tip="Maximise the front panel; repeat or press Esc to restore",
                 text_now=lambda _: (
                     "Restore panels" if docks.arrangement.maximised else "Maximise panel"
                 ),
@@ -71,7 +71,7 @@ def view_menu(
                         id="view.reset_layout",
                         title="Reset layout",
                         callback=docks.arrangement.arrange,
-                        tip="Put every panel back to where it was at first",
+                        tip="Restore the default layout",
                     ),
                 ),
             ),
@@ -84,7 +84,7 @@ def view_menu(
                 title="Previous event",
                 callback=partial(events.go, -1),
                 keys=("Alt+PgUp",),
-                tip="Show the steps around the event before on every time axis",
+                tip="Zoom every time axis to the previous event",
                 enabled=shows_run,
             ),
             ActionRow(
@@ -92,15 +92,15 @@ def view_menu(
                 title="Next event",
                 callback=partial(events.go, 1),
                 keys=("Alt+PgDown",),
-                tip="Show the steps around the next swap, permutation, drop or dial",
+                tip="Zoom every time axis to the next swap, permutation, drop or setting",
                 enabled=shows_run,
             ),
             ActionRow(
                 id="view.follow",
-                title="Follow again",
+                title="Show all steps",
                 callback=events.follow,
                 keys=("Alt+End",),
-                tip="Show all steps on every time axis, up to the newest",
+                tip="Show all steps on every time axis, and follow the run",
                 enabled=shows_run,
             ),
             ActionRow(
@@ -108,23 +108,23 @@ def view_menu(
                 title="Mark this step",
                 callback=partial(_mark_step, docks, cursor),
                 keys=("Ctrl+Alt+D",),
-                tip="Of two marked steps every chart over steps says what has changed between "
-                "them; a click with Shift marks, too",
+                tip="Mark two steps to see in every chart what changed between them; Shift+click "
+                "also marks a step",
                 enabled=shows_run,
             ),
             ActionRow(
                 id="view.no_delta",
-                title="No marked steps",
+                title="Clear marked steps",
                 callback=docks.steps.clear,
                 keys=("Ctrl+Alt+Shift+D",),
-                tip="Take the marked steps away",
+                tip="Remove the marked steps",
                 enabled=lambda _: bool(docks.steps.marks),
             ),
             ActionRow(
                 id="view.link_steps",
-                title="Zoom steps together",
+                title="Link step axes",
                 callback=docks.steps.toggle,
-                tip="All time axes show the same steps; a double click shows all of them again",
+                tip="Zoom all time axes together; double-click to show all steps",
                 checked=lambda _: docks.steps.linked,
             ),
             SEPARATOR,
@@ -133,45 +133,45 @@ def view_menu(
                 title="Next panel",
                 callback=partial(parts.go, 1),
                 keys=("F6", "Ctrl+Tab"),
-                tip="Give the keyboard to the next part: the strip, each panel, the inspector",
+                tip="Move the focus to the next part: layer strip, panels, inspector",
             ),
             ActionRow(
                 id="view.previous_part",
                 title="Previous panel",
                 callback=partial(parts.go, -1),
                 keys=("Shift+F6", "Ctrl+Shift+Tab"),
-                tip="Give the keyboard to the part before",
+                tip="Move the focus to the previous part",
             ),
             SEPARATOR,
             ActionRow(
                 id="view.compare",
-                title="Differences of A and B",
+                title="Compare A and B",
                 callback=pages.compare,
                 keys=("Ctrl+D",),
                 icon="panels",
-                tip="What is set differently, and scores, ν and traces of both in a table",
+                tip="A table of differing settings, and of scores, ν and traces of both",
                 enabled=shows_run,
             ),
             ActionRow(
                 id="view.changes",
-                title="Changes of the run",
+                title="History",
                 callback=pages.changes,
                 keys=("Ctrl+H",),
-                tip="Each in words, with its values; the run can be taken back to before any",
+                tip="List all changes of the run, with a way back to each",
                 enabled=shows_run,
             ),
             ActionRow(
                 id="view.notices",
                 title="Recent notices",
                 callback=notices.show_recent,
-                tip="What happened lately, and what can still be done about it",
+                tip="Show recent notices and their actions",
             ),
             ActionRow(
                 id="view.chart_menu",
-                title="Menu of the chart",
+                title="Chart menu",
                 callback=partial(_open_chart_menu, docks),
                 keys=("Shift+F10", "Menu"),
-                tip="Range, smoothing, colours and values of a chart of the panel in front",
+                tip="Range, smoothing, colours and values of a chart in the front panel",
             ),
         ),
     )
@@ -189,26 +189,26 @@ def look_back_menu(time: TimeControls) -> Menu:
     def why_no_b(_now: RunState) -> str:
         if why := cursor.why_not:
             return why
-        return "" if cursor.step is not None else "Look back at a step first: it becomes B."
+        return "" if cursor.step is not None else "Look back at a step first; it becomes B."
 
     return Menu(
         "Look back",
         (
             ActionRow(
                 id="time.previous",
-                title="Step before",
+                title="Previous step",
                 callback=partial(cursor.move, -1),
                 keys=("Alt+Left",),
-                tip="All panels show the recorded step before; on the bar of time ← does the same",
+                tip="Show the previous recorded step in all panels (← on the time bar)",
                 enabled=can_look_back,
                 why_not=why_live,
             ),
             ActionRow(
                 id="time.next",
-                title="Step after",
+                title="Next step",
                 callback=partial(cursor.move, 1),
                 keys=("Alt+Right",),
-                tip="All panels show the next recorded step, and beyond the last what is there now",
+                tip="Show the next recorded step in all panels; after the last, go live",
                 enabled=can_look_back,
                 why_not=why_live,
             ),
@@ -217,7 +217,7 @@ def look_back_menu(time: TimeControls) -> Menu:
                 title="First step",
                 callback=cursor.first,
                 keys=("Alt+Home",),
-                tip="All panels show the first recorded step",
+                tip="Show the first recorded step in all panels",
                 enabled=can_look_back,
                 why_not=why_live,
             ),
@@ -227,7 +227,7 @@ def look_back_menu(time: TimeControls) -> Menu:
                 callback=cursor.live,
                 keys=("Ctrl+End",),
                 icon="live",
-                tip="All panels show what is there now again (Esc)",
+                tip="Show the current state in all panels (Esc)",
                 enabled=lambda _: cursor.step is not None,
             ),
             SEPARATOR,
@@ -237,7 +237,7 @@ def look_back_menu(time: TimeControls) -> Menu:
                 callback=cursor.player.play,
                 keys=("Shift+Space",),
                 icon="play",
-                tip="Let all panels run through what was recorded; training goes on",
+                tip="Play the recorded steps in all panels; training continues",
                 enabled=can_look_back,
                 why_not=why_live,
                 text_now=lambda _: (
@@ -251,8 +251,7 @@ def look_back_menu(time: TimeControls) -> Menu:
                 callback=time.compare_step,
                 keys=("Ctrl+Alt+B",),
                 icon="panels",
-                tip="Keep the step that is looked back at as B, beside what is there now or at "
-                "another step",
+                tip="Keep this step as B, and compare it with the current state or another step",
                 enabled=lambda now: not why_no_b(now),
                 why_not=why_no_b,
             ),
@@ -302,7 +301,7 @@ def panel_rows(docks: PanelDocks, panels: Mapping[str, PanelSpec]) -> tuple[Acti
 
 
 def _panel_lines(docks: PanelDocks, panels: Mapping[str, PanelSpec]) -> Iterator[ActionRow | None]:
-    """Yield the rows of panels, with a line between their groups."""
+    """Yield the rows of panels, with a separator between groups."""
     groups = groupby(panel_rows(docks, panels), key=lambda row: row.group)
     for index, (_, rows) in enumerate(groups):
         if index:

@@ -140,7 +140,7 @@ def test_undo_and_redo_name_what_they_would_do(desk: Desk) -> None:
     assert not desk.rows["edit.undo"].enabled(stopped)
     only = desk.rows["edit.undo_setting"]
     assert only.text_now is not None
-    assert only.text_now(STATES["setting"]) == "Put only β back"
+    assert only.text_now(STATES["setting"]) == "Revert β only"
     assert not only.enabled(STATES["setting"].after(Diverged(5)))  # no weights worth keeping
 
 
@@ -206,7 +206,7 @@ def test_each_panel_and_each_experiment_has_a_row() -> None:
     assert (row.id, row.title) == ("experiment.duality", "Duality…")
     assert (row.tip, row.group) == ("NPF. What it is.", "Other papers")
     assert row.text_now is not None
-    assert row.text_now(RunState()) == "NPF: Duality… · ✓ result of 2026-11-02"
+    assert row.text_now(RunState()) == "NPF: Duality… · ✓ result from 2026-11-02"
     row.callback()
     assert log == [("docks.toggle", "p2"), ("runner.open_page", EXPERIMENTS[0])]
 

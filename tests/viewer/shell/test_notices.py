@@ -301,7 +301,7 @@ def test_a_swap_offers_undo_while_it_is_the_last_change(bench: Bench) -> None:
     for event in (listed, UndoChanged("β", "")):
         bench.state = bench.state.after(event)
         bench.notices.on_event(event)
-    assert names() == ["Undo", "Put only β back"]
+    assert names() == ["Undo", "Revert β only"]
     bench.notices.on_event(BEGUN)  # a new run has nothing to redo
     assert names() == []
 
@@ -322,11 +322,11 @@ def test_every_change_has_one_line_with_undo_also_where_no_event_says_it(bench: 
 
     first = "Order 1 2 3 → 1 3 2 at step 9."
     assert change((order,)) == [first]
-    assert offered() == ["Undo", "Put only the order back"]
+    assert offered() == ["Undo", "Revert the order only"]
     for value in ("0.2", "0.3"):  # the dial is still moved
         moved = ListedChange(12, f"{rate}{value}", "the learning rate")
         assert change((order, moved)) == [first, f"Learning rate 0.1 → {value} at step 12."]
-    assert offered() == ["Undo", "Put only the learning rate back"]
+    assert offered() == ["Undo", "Revert the learning rate only"]
     undone = change((order,), (moved,))  # put back alone: no swap says so
     assert len(undone) == 3
     assert undone[2].startswith("Undo learning rate 0.1 → 0.3 of step 12 alone;")
@@ -339,7 +339,7 @@ def test_every_change_has_one_line_with_undo_also_where_no_event_says_it(bench: 
     bench.notices.on_event(SWAP)  # by itself, no change of the user
     bench.notices.on_event(Measured(121, 1.0, 1.0, 0.5))
     assert len(change((order, weights, moved))) == 6
-    assert offered() == ["Undo", "Put only the learning rate back"]
+    assert offered() == ["Undo", "Revert the learning rate only"]
     bench.notices.on_event(BEGUN)
     assert len(change((order,))) == 7, "that of another run"
     bench.notices.on_event(BEGUN)
