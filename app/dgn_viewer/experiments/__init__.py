@@ -1,1 +1,1 @@
-"""Experiments of the papers in the window: started as a child process, shown from its folder."""
+"""Reproduction of the papers' experiments: runs `dgn` as a child process and shows its results."""

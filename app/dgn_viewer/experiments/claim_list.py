@@ -1,4 +1,4 @@
-"""The claims of a result: each with its verdict in colour and in words, and what decided it."""
+"""The claims of a result, each with its verdict and the statistic behind it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MARKS = {"held": "✓", "not held": "✗"}
 
 
 class ClaimList(QWidget):
-    """Two lines a claim: the statement and its verdict, then the statistic with its interval."""
+    """List of claims: the statement with its verdict, then the statistic with its interval."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,23 +31,23 @@ class ClaimList(QWidget):
     def show_claims(self, claims: tuple[Claim, ...], theme: Theme, scale: str = "") -> None:
         empty(self._grid)
         self.verdicts, self._claims = [], claims
-        for place, claim in enumerate(claims):
+        for index, claim in enumerate(claims):
             statement = _label(f"{claim.id}: {claim.statement}")
             statement.setWordWrap(True)
-            words = formatting.verdict(claim, scale)
-            verdict = _label(f"{MARKS.get(claim.verdict, '○')} {words}")
+            verdict_text = formatting.verdict(claim, scale)
+            verdict = _label(f"{MARKS.get(claim.verdict, '○')} {verdict_text}")
             verdict.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignTop)
             verdict.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Preferred)
             self.verdicts.append(verdict)
-            about = _label(evidence(claim))
-            about.setWordWrap(True)
-            about.setProperty("role", "small")
-            about.setContentsMargins(0, 0, 0, 6)
+            evidence_label = _label(evidence(claim))
+            evidence_label.setWordWrap(True)
+            evidence_label.setProperty("role", "small")
+            evidence_label.setContentsMargins(0, 0, 0, 6)
             if claim.remark:
-                about.setToolTip(tip(claim.remark))
-            self._grid.addWidget(statement, 2 * place, 0)
-            self._grid.addWidget(verdict, 2 * place, 1)
-            self._grid.addWidget(about, 2 * place + 1, 0, 1, 2)
+                evidence_label.setToolTip(tip(claim.remark))
+            self._grid.addWidget(statement, 2 * index, 0)
+            self._grid.addWidget(verdict, 2 * index, 1)
+            self._grid.addWidget(evidence_label, 2 * index + 1, 0, 1, 2)
         self.set_theme(theme)
 
     def set_theme(self, theme: Theme) -> None:
@@ -59,10 +59,10 @@ class ClaimList(QWidget):
 
 
 def evidence(claim: Claim) -> str:
-    """'DL − FR-II; above 0: 5.31 [4.1, 6.5], n = 3'."""
+    """Return a text such as 'DL − FR-II; above 0: 5.31 [4.1, 6.5], n = 3'."""
     interval = formatting.interval(claim)
-    behind = "" if interval == formatting.NOTHING else f" {interval}"
-    return f"{claim.statistic}: {formatting.number(claim.value)}{behind}, n = {claim.n}"
+    suffix = "" if interval == formatting.NOTHING else f" {interval}"
+    return f"{claim.statistic}: {formatting.number(claim.value)}{suffix}, n = {claim.n}"
 
 
 def _label(text: str) -> QLabel:

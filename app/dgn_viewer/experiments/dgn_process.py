@@ -1,7 +1,7 @@
-"""`dgn` as a child process: a fault in it leaves the window and its run untouched.
+"""`dgn` as a child process, so that its errors cannot affect the window or its run.
 
-Its standard input is a pipe whose end it watches: closing that stops it, and so does the end of the
-window, however that comes.
+The child watches its standard input, a pipe: when the pipe is closed, or the window ends in any
+way, the child stops.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from dgn_engine.errors import UserError
 from dgn_engine.experiments.report import reproduction_progress
 from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress
 
-EVERY = 250  # milliseconds between two looks at its progress and at whether it has ended
-PATIENCE = 8.0  # seconds that it has to save what it is at
+EVERY = 250  # polling interval, milliseconds
+PATIENCE = 8.0  # seconds to save its state and exit
 
 
 class DgnProcess(QObject):
-    """One command at a time. `progressed`: how far it is; `ended`: exit code, last line of
-    stderr."""
+    """Runs one `dgn` command at a time.
+
+    `progressed` carries the progress; `ended` the exit code and the last line of stderr.
+    """
 
     progressed = Signal(object)
     ended = Signal(int, str)
@@ -30,8 +32,7 @@ class DgnProcess(QObject):
     def __init__(
         self, parent: QObject | None = None, program: Sequence[str] = (), every: int = EVERY
     ) -> None:
-        """`program`: what is started with the arguments, in the place of `dgn`.
-        `every`: milliseconds between two looks at it."""
+        """`program`: replaces `dgn`, in front of the arguments. `every`: polling interval in ms."""
         super().__init__(parent)
         self._program = program
         self._folder = Path()
@@ -42,7 +43,7 @@ class DgnProcess(QObject):
 
     @property
     def pid(self) -> int | None:
-        """The number of the process, where one runs."""
+        """Process id, or None if no process is running."""
         return None if self._child is None else self._child.pid
 
     @property
@@ -50,7 +51,7 @@ class DgnProcess(QObject):
         return self._child is not None
 
     def start(self, arguments: Sequence[str], folder: Path) -> None:
-        """`dgn ARGUMENTS`, whose result will lie in `folder`."""
+        """Start `dgn ARGUMENTS`, which writes its result to `folder`."""
         assert not self.running
         self._folder, self._last = folder, _left_behind(folder)
         program = self._program or module_command("dgn_engine.cli._attached")
@@ -60,20 +61,20 @@ class DgnProcess(QObject):
                 stdin=PIPE,
                 stdout=DEVNULL,
                 keep_errors=True,
-                own_group=False,  # it saves its work on Ctrl-C, as the window does
+                own_group=False,  # Ctrl-C reaches it too, and it saves its work
             )
         except OSError as error:
-            self.ended.emit(1, f"dgn could not be started: {error.strerror}.")
+            self.ended.emit(1, f"Could not start dgn: {error.strerror}.")
             return
         self._timer.start()
 
     def stop(self) -> None:
-        """Ask it to save what it is at and to end, so that it can be continued."""
+        """Ask the process to save its state and exit; it can be resumed."""
         if self._child is not None:
             self._child.close_input()
 
     def close(self) -> None:
-        """Stop it and wait; one that does not end is killed, and loses its last seconds."""
+        """Stop the process and wait; kill it if it does not exit in time."""
         self._timer.stop()
         if self._child is not None:
             self._child.close(PATIENCE)
@@ -84,15 +85,15 @@ class DgnProcess(QObject):
         child = self._child
         if child is None or child.code is None:
             return
-        code, trouble = child.code, child.last_error_line()
+        code, error = child.code, child.last_error_line()
         self.close()
-        self.ended.emit(abs(code), trouble)  # of a signal its number
+        self.ended.emit(abs(code), error)  # a signal is reported as a negative code
 
     def look(self) -> None:
-        """Tell how far it is, where that is further than before."""
+        """Emit `progressed` if there is new progress."""
         try:
             now = reproduction_progress.read(self._folder)
-        except UserError:  # it is loading torch
+        except UserError:  # nothing written yet: it is loading torch
             return
         if now != self._last and now.state == "running":
             self._last = now
@@ -100,7 +101,7 @@ class DgnProcess(QObject):
 
 
 def _left_behind(folder: Path) -> ReproductionProgress | None:
-    """What an earlier process wrote there: it says nothing of the one that begins."""
+    """Return the progress that an earlier process left in the folder, which is to be ignored."""
     try:
         return reproduction_progress.read(folder)
     except UserError:

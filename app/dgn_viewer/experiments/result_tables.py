@@ -1,4 +1,4 @@
-"""The rows of a result as a table that is as high as what is in it."""
+"""The rows of a result as a table that is as tall as its content."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROW = 26
 
 
 class RowTable(QTableWidget):
-    """Measured and printed numbers; a column without numbers is hidden."""
+    """Table of measured and printed numbers; empty columns are hidden."""
 
     def __init__(self) -> None:
         super().__init__(0, len(HEADS))
@@ -41,20 +41,20 @@ class RowTable(QTableWidget):
 
     def show_rows(self, rows: tuple[ReportRow, ...]) -> None:
         printed = any(row.printed is not None for row in rows)
-        self.setAccessibleName("Measured beside printed" if printed else "Measured")
+        self.setAccessibleName("Measured and printed" if printed else "Measured")
         cells = [_cells(row) for row in rows]
         self.setRowCount(len(rows))
         figures = font(self)
-        for place, row in enumerate(rows):
-            for column, text in enumerate(cells[place]):
+        for row_index, row in enumerate(rows):
+            for column, text in enumerate(cells[row_index]):
                 item = QTableWidgetItem(text)
                 item.setTextAlignment(_side(HEADS[column]))
                 item.setFont(figures)
                 item.setToolTip(tip(_about(row)))
-                self.setItem(place, column, item)
+                self.setItem(row_index, column, item)
         for column in range(1, len(HEADS)):
-            said = any(line[column] != formatting.NOTHING for line in cells)
-            self.setColumnHidden(column, not said)
+            has_values = any(line[column] != formatting.NOTHING for line in cells)
+            self.setColumnHidden(column, not has_values)
         self.setFixedHeight(self.horizontalHeader().sizeHint().height() + _ROW * len(rows) + 2)
 
 
@@ -71,7 +71,7 @@ def _cells(row: ReportRow) -> tuple[str, ...]:
 
 
 def _about(row: ReportRow) -> str:
-    parts = (row.label, row.remark, f"{duration(row.seconds)} of computing")
+    parts = (row.label, row.remark, f"{duration(row.seconds)} of compute")
     return "; ".join(part for part in (parts if row.seconds > 0 else parts[:2]) if part)
 
 

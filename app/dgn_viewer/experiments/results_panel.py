@@ -1,4 +1,4 @@
-"""The Results panel: how far an experiment is, then its results next to the printed numbers."""
+"""The Results panel: progress of an experiment, then its results next to the printed numbers."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from dgn_viewer.widgets.layouts import column, plain_label, push_button, row, sc
 if TYPE_CHECKING:
     from dgn_viewer.plots.scene_view import SceneView
 
-_FIGURE = 240  # pixels high
-_LEAST = 360  # pixels wide
-_WIDTH = 560  # pixels, of the dock when it is opened
-COMING = "Rows, claims and figures appear here when the last of them is done."
+_FIGURE = 240  # height, pixels
+_LEAST = 360  # minimum width, pixels
+_WIDTH = 560  # initial width of the dock, pixels
+COMING = "Rows, claims and figures appear here once all runs are done."
 EMPTY = (
-    "No result is open. The Experiments menu reproduces a table or a figure of a paper; "
-    "File, Open result… shows one that is there already."
+    "No result is open. Reproduce a table or figure from the Experiments menu, or open an "
+    "existing result with File ▸ Open result…."
 )
 
 
 class ResultsPanel(QFrame):
-    """Shows progress, then the result; whoever owns the process answers its buttons."""
+    """Panel for the progress and the result of an experiment; its buttons emit signals."""
 
     stop_wanted = Signal()
     go_on_wanted = Signal()
@@ -59,16 +59,16 @@ class ResultsPanel(QFrame):
         self.bar = QProgressBar()
         self.bar.setRange(0, 1000)
         self.bar.setTextVisible(False)
-        self.bar.setAccessibleName("Progress of the experiment")
+        self.bar.setAccessibleName("Experiment progress")
         self.words = plain_label(role="muted", selectable=True)
         self.trouble = plain_label(role="refused", selectable=True)
-        about = "Put away what is being trained; it can be continued"
+        about = "Pause; you can resume later"
         self.stop = push_button("Stop", self.stop_wanted, about=about)
-        about = "Go on where it was left"
+        about = "Resume where it stopped"
         self.go_on = push_button("Continue", self.go_on_wanted, about=about)
-        about = "Train its next run in this window, beside it"
+        about = "Also train its next run in this window"
         self.watch = push_button("Watch live", self.watch_wanted, about=about)
-        about = "The whole report in the browser"
+        about = "Open the full report in the browser"
         self.report = push_button("Open report", self.report_wanted, about=about)
         self.running = RunningList()
         self.answer = plain_label(selectable=True)
@@ -89,7 +89,7 @@ class ResultsPanel(QFrame):
         self._pages.setCurrentIndex(0)
 
     def show_beginning(self, title: str, paper: str) -> None:
-        """Show that the process was started and has reported nothing yet."""
+        """Show that the process has started but has not reported anything yet."""
         self._document = None
         self._head(title, paper)
         self.bar.setRange(0, 0)
@@ -100,16 +100,16 @@ class ResultsPanel(QFrame):
         self.bar.setRange(0, 1000)
         self.bar.setValue(round(1000 * now.fraction))
         self._state(in_words(now), running=True)
-        failed = [f"{one.unit}: {_last_line(one.trouble)}" for one in now.failures]
+        failed = [f"{unit.unit}: {_last_line(unit.trouble)}" for unit in now.failures]
         self._complain("\n".join(failed[:3]))
         self.running.show_running(now)
         self.notes.setText(COMING)
         self.notes.show()
 
     def show_document(self, document: Document, trouble: str = "") -> None:
-        """Show a result, perhaps of an experiment that was interrupted."""
+        """Show a result, possibly of an interrupted experiment."""
         if self._document is None or self._document.name != document.name:
-            self._charts.put_all({})  # another experiment has other figures
+            self._charts.put_all({})  # chart settings belong to the previous experiment
         self._document = document
         source = (document.paper, document.name, document.scale, document.protocol)
         self._head(document.title, " · ".join(filter(None, source)))
@@ -125,7 +125,7 @@ class ResultsPanel(QFrame):
     def show_trouble(self, trouble: str) -> None:
         self.bar.setRange(0, 1000)
         self.bar.setValue(0)
-        self._state("It ended without a result.", running=False)
+        self._state("Ended without a result.", running=False)
         self._complain(trouble)
 
     def set_theme(self, theme: Theme) -> None:
@@ -157,8 +157,8 @@ class ResultsPanel(QFrame):
         self.trouble.setVisible(bool(text))
 
     def _body(self, document: Document | None) -> None:
-        for part in self._parts:
-            part.hide()
+        for widget in self._parts:
+            widget.hide()
         if document is None:
             return
         self.answer.setText("\n\n".join((*document.notices, *document.answer)))
@@ -193,7 +193,7 @@ class ResultsPanel(QFrame):
 
     @property
     def _parts(self) -> tuple[QWidget, ...]:
-        """What stands below the buttons, from the top."""
+        """Widgets below the buttons, top to bottom."""
         figures = () if self._charts.made is None else (self._charts.made,)
         return (self.running, self.answer, self.rows, self.claims, *figures, self.notes)
 
@@ -212,9 +212,9 @@ class ResultsPanel(QFrame):
 
 
 class ResultsDock(PanelFrame):
-    """The Results panel left of `neighbour`; hidden until it is opened."""
+    """Dock of the Results panel, left of `neighbour`; hidden until opened."""
 
-    opening = Signal()  # it is about to be shown
+    opening = Signal()  # about to be shown
 
     def __init__(self, window: QMainWindow, neighbour: QDockWidget, theme: Theme) -> None:
         super().__init__("Results", window)
@@ -244,7 +244,7 @@ class ResultsDock(PanelFrame):
 
 
 def in_words(now: ReproductionProgress) -> str:
-    """'12 of 60 done, 1 failed · 4 min left · best 97.31 %'."""
+    """Return a text such as '12 of 60 done, 1 failed · 4 min left · best 97.31 %'."""
     parts = [f"{now.done} of {now.total} done" + (f", {now.failed} failed" if now.failed else "")]
     if now.left is not None:
         parts.append(f"{duration(now.left)} left")
@@ -254,12 +254,12 @@ def in_words(now: ReproductionProgress) -> str:
 
 
 def _ended(document: Document) -> str:
-    made = document.made[:16].replace("T", " ")
+    date = document.made[:16].replace("T", " ")
     done = sum(unit.state in OVER and unit.state != "failed" for unit in document.units)
-    some = "" if document.state == "done" else f"{done:,} of "
-    count = f"{some}{len(document.units):,} runs and calculations"
-    took = f"{duration(document.seconds)} of computing · " if document.seconds else ""
-    return f"{document.state} · {count} · {took}{made}"
+    partial = "" if document.state == "done" else f"{done:,} of "
+    count = f"{partial}{len(document.units):,} runs and calculations"
+    compute = f"{duration(document.seconds)} of compute · " if document.seconds else ""
+    return f"{document.state} · {count} · {compute}{date}"
 
 
 def _notes(document: Document) -> str:
@@ -268,11 +268,11 @@ def _notes(document: Document) -> str:
     for title, sentences in (
         ("Remarks", document.remarks),
         ("Scaled down", document.scaled_down),
-        ("Chosen here", document.choices),
+        ("Choices", document.choices),
         ("Figures", notes),
     ):
         if sentences:
-            parts.append(f"{title}: {'; '.join(one.rstrip('.') for one in sentences)}.")
+            parts.append(f"{title}: {'; '.join(sentence.rstrip('.') for sentence in sentences)}.")
     return "\n\n".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""What is being worked on just now: a line with a thin bar for each run, so many at most."""
+"""The runs in progress, each with a thin progress bar, up to `MOST` lines."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.layouts import PlainLabel
 
 MOST = 8  # lines
-_BAR = 64  # pixels at least
+_BAR = 64  # minimum width, pixels
 
 
 class RunningList(QWidget):
-    """Name, share done, best test accuracy so far; the lines are kept and filled anew."""
+    """Name, progress and best test accuracy of each running unit; lines are reused."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,13 +39,13 @@ class RunningList(QWidget):
         shown = now.running[:MOST]
         while len(self.lines) < len(shown):
             self.lines.append(_Line(self._grid, len(self.lines) + 1))
-        for place, line in enumerate(self.lines):
-            line.show_unit(shown[place] if place < len(shown) else None)
-        scored = any(one.score is not None for one in shown)
+        for index, line in enumerate(self.lines):
+            line.show_unit(shown[index] if index < len(shown) else None)
+        scored = any(unit.score is not None for unit in shown)
         self._heads[-1].setText("best test" if scored else "")
-        left = len(now.running) - len(shown)
-        self.more.setText(f"and {left} more")
-        self.more.setVisible(left > 0)
+        hidden_count = len(now.running) - len(shown)
+        self.more.setText(f"and {hidden_count} more")
+        self.more.setVisible(hidden_count > 0)
         self.setVisible(bool(shown))
 
 

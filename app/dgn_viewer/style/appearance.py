@@ -1,4 +1,4 @@
-"""The theme of the whole application: which one was chosen, and putting it on."""
+"""Selection and application of the theme."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ BASE_PIXELS = 13
 
 
 def resolve(choice: str, numbers: str = LIGHT.numbers) -> Theme:
-    """The theme of 'light', 'dark' or 'system' (what the desktop prefers; light if it is mute),
-    with numbers written as in this example.
+    """Return the theme for 'light', 'dark' or 'system', with numbers written like `numbers`.
+
+    'system' follows the desktop, or is light if the desktop has no preference.
     """
     dark = choice == "dark"
     if choice == "system":
@@ -27,22 +28,22 @@ def resolve(choice: str, numbers: str = LIGHT.numbers) -> Theme:
 
 
 def apply(application: QApplication, theme: Theme) -> None:
-    """Palette, style sheet and style of numbers of everything that is not painted by hand."""
+    """Set palette, style sheet and number style of the application."""
     choose_numbers(application, theme.numbers)
     application.setPalette(stylesheet.palette(theme))
     sheet = stylesheet.stylesheet()
     if application.styleSheet() != sheet:
         application.setStyleSheet(sheet)
         return
-    # The sheet refers to the palette, and Qt keeps the colours that it has looked up there.
-    # Polishing drops them; setting the sheet again would lay out every widget, too: 0.6 s.
+    # Qt caches the palette colours that the sheet refers to. Polishing clears that cache; setting
+    # the sheet again would also lay out every widget, which takes 0.6 s.
     for widget in application.allWidgets():
         widget.style().polish(widget)
         widget.update()
 
 
 def set_base_font(application: QApplication) -> None:
-    """The platform's UI font at 13 px, numbers in tabular figures."""
+    """Use the platform's UI font at 13 px, with tabular figures."""
     font = QFont(application.font())
     font.setPixelSize(BASE_PIXELS)
     font.setFeature(QFont.Tag("tnum"), 1)

@@ -1,4 +1,4 @@
-"""Style of the whole application: style sheet, palette, fonts and recoloured icons."""
+"""Style sheet, palette, fonts and recoloured icons."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from dgn_engine.text.printable import printable
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 
 _ICONS = files("dgn_resources") / "icons"
-# The role of the palette that has the colour of each token, so that one style sheet serves every
-# theme. Not among them are the roles that Qt overwrites in a widget, and so in its children, where
-# a rule gives it a colour or a background: Window, Base, Button and the text on them.
+# The palette role that carries the colour of each token, so that one style sheet serves every
+# theme. Window, Base, Button and their text roles are not used: where a rule sets a colour or a
+# background, Qt overwrites these roles in the widget and its children.
 _ROLES = {
     "window": QPalette.ColorRole.AlternateBase,
     "panel": QPalette.ColorRole.ToolTipBase,
@@ -34,22 +34,22 @@ _ROLES = {
     "edge": QPalette.ColorRole.Dark,
     "primary_hover": QPalette.ColorRole.Shadow,
 }
-_SCALES = (1.0, 1.5, 2.0, 3.0)  # device pixel ratios that icons are rendered for
+_SCALES = (1.0, 1.5, 2.0, 3.0)  # device pixel ratios for which icons are rendered
 
 
 def on_accent(theme: Theme) -> str:
-    """The colour of text on the accent: whichever of the theme's extremes reads better."""
+    """Return the text colour on the accent: the theme's extreme with more contrast."""
     return theme.panel if theme.name == "light" else theme.window
 
 
 def mixed(first: str, second: str, share: float) -> str:
-    """`first` with `share` (0…1) of `second` mixed in, as '#RRGGBB'."""
+    """Return `first` mixed with `share` (0…1) of `second`, as '#RRGGBB'."""
     pairs = zip(_channels(first), _channels(second), strict=True)
     return "#" + "".join(f"{round(a + (b - a) * share):02X}" for a, b in pairs)
 
 
 def contrast(first: str, second: str) -> float:
-    """The contrast ratio of WCAG 2.2, 1…21."""
+    """Return the WCAG 2.2 contrast ratio, 1…21."""
     bright, dark = sorted((_luminance(first), _luminance(second)), reverse=True)
     return (bright + 0.05) / (dark + 0.05)
 
@@ -66,7 +66,7 @@ def _channels(colour: str) -> tuple[int, int, int]:
 
 
 def text_pairs(theme: Theme) -> tuple[tuple[str, str], ...]:
-    """Every (text, background) that the style sheet and the painted widgets use."""
+    """Return every (text, background) pair used by the style sheet and painted widgets."""
     hover = mixed(theme.panel, theme.line, 0.5)
     return (
         *(
@@ -82,9 +82,12 @@ def text_pairs(theme: Theme) -> tuple[tuple[str, str], ...]:
 
 @cache
 def icon(name: str, theme: Theme, size: int = 16, colour: str = "") -> QIcon:
-    """An icon of the family in the theme's text colour; raises `FileNotFoundError` by name.
+    """Return an icon in the theme's text colour.
 
-    One icon is rendered once: the window at its start asks for 28 of them 138 times.
+    Cached: at startup the window asks for 28 icons 138 times.
+
+    Raises:
+        FileNotFoundError: There is no icon with this name.
     """
     source = (_ICONS / f"{name}.svg").read_text(encoding="utf-8")
     result = QIcon()
@@ -109,7 +112,7 @@ def _pixmap(svg: str, size: int, scale: float) -> QPixmap:
 
 
 def font(widget: QWidget, size: int = 13, bold: bool = False) -> QFont:
-    """The widget's family at `size` pixels with tabular figures, for widgets that paint."""
+    """Return the widget's font family at `size` pixels with tabular figures, for painted text."""
     result = QFont(widget.font())
     result.setPixelSize(size)
     result.setWeight(QFont.Weight.DemiBold if bold else QFont.Weight.Normal)
@@ -118,7 +121,7 @@ def font(widget: QWidget, size: int = 13, bold: bool = False) -> QFont:
 
 
 def palette(theme: Theme) -> QPalette:
-    """Colours of the style sheet, and of what it leaves to the platform style (Fusion)."""
+    """Return the palette of the style sheet, including the roles that Fusion uses."""
     role = QPalette.ColorRole
     colours = {
         role.Window: theme.window,
@@ -142,20 +145,21 @@ def palette(theme: Theme) -> QPalette:
 
 
 def stylesheet() -> str:
-    """The style sheet of the whole application, whose colours are those of the palette.
+    """Return the application's style sheet; its colours come from the palette.
 
-    Labels choose their style by the dynamic property `role`: 'muted', 'small', 'title', 'refused';
-    a push button with `role` 'primary' is the one that acts.
+    The dynamic property `role` selects the style of a label ('muted', 'small', 'title', 'refused');
+    a
+    push button with `role` 'primary' is the default action.
     """
     sheet = (files("dgn_resources") / "style.qss").read_text(encoding="utf-8")
-    for name, of in _ROLES.items():
-        words = re.sub(r"(?<!^)(?=[A-Z])", "-", of.name.replace("ToolTip", "Tooltip")).lower()
-        sheet = sheet.replace(f"@{name}@", f"palette({words})")
+    for name, role in _ROLES.items():
+        role_name = re.sub(r"(?<!^)(?=[A-Z])", "-", role.name.replace("ToolTip", "Tooltip")).lower()
+        sheet = sheet.replace(f"@{name}@", f"palette({role_name})")
     return sheet.replace("@icons@", str(_ICONS).replace("\\", "/"))
 
 
 def _token(name: str, theme: Theme) -> str:
-    """The colour of a token of the style sheet."""
+    """Return the colour of a style sheet token."""
     match name:
         case "on_accent":
             return on_accent(theme)
@@ -170,12 +174,13 @@ def _token(name: str, theme: Theme) -> str:
 
 
 def tip(text: str) -> str:
-    """A tool tip that wraps, and shows `text` as it is: names of files are no markup."""
+    """Return a wrapping tooltip that shows `text` literally: file names are not markup."""
     return f"<span>{escape(with_chosen_numbers(printable(text, lines=True)))}</span>"
 
 
 def plain_tip(text: str) -> str:
-    """A tool tip of our own words, which Qt takes as they are; else as `tip` has them."""
-    said = with_chosen_numbers(printable(text, lines=True))
-    markup = QtGui.Qt.mightBeRichText(said)
-    return tip(said) if markup else said
+    """Return a tooltip for our own text; escaped like `wrapping_tip` if Qt would take it for
+    markup."""
+    shown = with_chosen_numbers(printable(text, lines=True))
+    markup = QtGui.Qt.mightBeRichText(shown)
+    return tip(shown) if markup else shown

@@ -344,7 +344,7 @@ def assert_by_paper_with_cost_and_result(window: Window) -> None:
     assert len(titles) >= 4
     entry, action = ENTRIES["npf-table2"], window.registry["experiment.npf-table2"]
     assert action.text().startswith(f"Table 2: {entry.title}…")
-    assert action.text().endswith("✓ result of 2026-11-02")
+    assert action.text().endswith("✓ result from 2026-11-02")
     assert f"about {entry.quick_cost}" in action.text()
     assert "✓" not in window.registry["experiment.npf-nu"].text()
 
