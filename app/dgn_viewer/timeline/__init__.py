@@ -1,1 +1,1 @@
-"""The time of a run: one step cursor for all panels, its bar, and the reader of recorded frames."""
+"""History of a run: the step cursor shared by all panels, its time bar, and the frame reader."""

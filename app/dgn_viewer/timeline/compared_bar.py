@@ -1,4 +1,4 @@
-"""The bar of time of B: a slider over the recorded steps of the run that is compared with."""
+"""The time bar of B: a slider over the recorded steps of the compared run."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dgn_viewer.timeline.step_cursor import StepCursor
 from dgn_viewer.timeline.step_slider import StepSlider
 from dgn_viewer.widgets.layouts import FixedBar, PlainLabel, push_button, row
 
-_GUIDE = "The step of B that all panels show: drag, or press ← and →; no training waits for it"
-_NETWORK = "The network of B, as it was saved last, read on the examples of A"
-_LONGEST = 24  # letters of a name
-_WITH_A = "B is shown at each step that A is shown at"
+_GUIDE = "The step of B shown in all panels: drag, or press ← and →. Training is not interrupted"
+_NETWORK = "Show the last saved network of B, evaluated on the examples of A"
+_LONGEST = 24  # characters of a name
+_WITH_A = "Keep B at the same step as A"
 
 
 class ComparedBar(FixedBar):
-    """Shows the cursor of B and moves it; hidden while B has no recorded steps."""
+    """Bar that shows and moves the cursor of B; hidden if B has no recorded steps."""
 
     def __init__(self, cursor: ComparedCursor, a: StepCursor, window: QWidget) -> None:
         super().__init__("bar.time_of_b", "Time of B", window)
@@ -54,9 +54,9 @@ class ComparedBar(FixedBar):
         cursor = self._cursor
         step, last = cursor.step, cursor.last_step
         self.slider.show_time(step, last, cursor.steps, ())
-        where = "its network" if step is None else f"step {step:,} of {last:,}"
-        self.label.setText(f"{middle_cut(cursor.name, _LONGEST)} · {where}")
-        self.label.setToolTip(plain_tip(f"B: {cursor.name}, {where}"))
+        position = "current network" if step is None else f"step {step:,} of {last:,}"
+        self.label.setText(f"{middle_cut(cursor.name, _LONGEST)} · {position}")
+        self.label.setToolTip(plain_tip(f"B: {cursor.name}, {position}"))
         self.network.setVisible(cursor.has_network and step is not None)
         self.with_a.blockSignals(True)
         self.with_a.setChecked(cursor.with_a)

@@ -1,4 +1,4 @@
-"""The step of B: which recorded step of the run that is compared with all panels show beside A."""
+"""The cursor of B: which recorded step of the compared run is shown next to A."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from dgn_viewer.timeline.wanted_step import LATEST, WantedStep
 
 
 def compare_with_step(a: StepCursor, send: Callable[[Command], None]) -> None:
-    """Keep the step that A looks back at as B, and show A as it is now."""
+    """Keep the past step shown as A as B, and return A to live."""
     if a.step is not None:
         send(CompareRun(a.folder, a.step) if a.folder else CompareHeld(a.step))
         a.live()
 
 
 class ComparedCursor(QObject):
-    """Moves through the recorded steps of B; neither run is asked, nor waits.
+    """Cursor over the recorded steps of B; it reads them without involving either run.
 
-    `changed`: another step is shown, or what can be done is another.
+    `changed`: another step is shown, or other moves are possible.
     """
 
     changed = Signal()
@@ -49,21 +49,30 @@ class ComparedCursor(QObject):
         held: Callable[[], Source | None],
         parent: QObject | None = None,
     ) -> None:
-        """`probes`: of all panels. `draw`: draws them anew, told what reading has taken in seconds
-        of the processor; `held`: where frames of the run on show lie that is not recorded."""
+        """Create a cursor that shows nothing yet.
+
+        Args:
+            history: Receives the steps to show.
+            probes: Probes of all panels.
+            draw: Redraws the panels; takes the CPU seconds spent on reading.
+            held: Returns the in-memory frames of a run that is not recorded.
+        """
         super().__init__(parent)
         self._held = held
         self._history = history
         self._draw = draw
-        self._ours = ""  # the folder of the run on show
+        self._ours = ""  # folder of the current run
         self._frames: ComparedFrames | None = None
         self._reader = PastReader(self)
         self._reader.found.connect(self._found, Qt.ConnectionType.QueuedConnection)
-        self._wanted = WantedStep(self._reader, probes)  # no step: the network
-        self.with_a = False  # whether it goes to each step that A goes to
-        self._kept: tuple[str, int | None] = ("", None)  # shown when a comparison began anew
+        self._wanted = WantedStep(self._reader, probes)  # no step: the current network
+        self.with_a = False  # follow every step of A
+        self._kept: tuple[str, int | None] = (
+            "",
+            None,
+        )  # (folder, step) shown before the comparison was reopened
 
-    # What it is
+    # State
 
     @property
     def there(self) -> bool:
@@ -76,12 +85,12 @@ class ComparedCursor(QObject):
 
     @property
     def step(self) -> int | None:
-        """The step that is shown, or is being read; None: the network, as the engine reads it."""
+        """Step that is shown or being read; None for the current network."""
         return self._wanted.step
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """Those that are recorded, as far as was looked."""
+        """Recorded steps that are known so far."""
         return self._wanted.steps
 
     @property
@@ -90,21 +99,21 @@ class ComparedCursor(QObject):
 
     @property
     def has_network(self) -> bool:
-        """Whether the engine reads a network of it, so that there is something beside steps."""
+        """Whether the engine can evaluate the current network of B."""
         return self._frames is not None and self._frames.step is None
 
-    # What can be done
+    # Moves
 
     def go_to(self, step: int) -> None:
-        """Show the last recorded step at or before this one as B."""
+        """Show the last recorded step of B at or before this one."""
         self._ask(max(step, 0), 0)
 
     def move(self, by: int) -> None:
-        """So many recorded steps on, back where that is negative."""
+        """Move by this many recorded steps; negative moves back."""
         self._ask(LATEST if self.step is None else self.step, by)
 
     def end(self, first: bool) -> None:
-        """To the first recorded step, or to the network; where there is none, to the last step."""
+        """Go to the first recorded step, or to the network (the last step if there is none)."""
         if first:
             self._ask(LATEST, -LATEST)
         elif self.has_network:
@@ -113,20 +122,20 @@ class ComparedCursor(QObject):
             self._ask(LATEST, 0)
 
     def show_network(self) -> None:
-        """B is the network again, as the engine reads it."""
+        """Show the current network of B."""
         self._wanted.forget()
         self._history.show_as_b(None)
         self._draw(0.0)
         self.changed.emit()
 
     def go_with(self, a: int | None, on: bool) -> None:
-        """Go to each step that A goes to; `a`: where it is, None: live."""
+        """Switch following A on or off; `a`: current step of A, None if live."""
         self.with_a = on
         self.follow(a)
         self.changed.emit()
 
     def follow(self, a: int | None) -> None:
-        """A went to this step (None: live)."""
+        """Follow A to this step (None: live)."""
         if not self.with_a or not self.there:
             return
         if a is None:
@@ -137,7 +146,7 @@ class ComparedCursor(QObject):
     def close(self) -> None:
         self._reader.close()
 
-    # What it hears
+    # Events
 
     def on_event(self, event: Event, _state: RunState) -> None:
         match event:
@@ -149,20 +158,20 @@ class ComparedCursor(QObject):
             case ComparisonClosed():
                 self._forget()
             case ComparisonOpened():
-                kept = self.step if self._frames is not None else None
+                previous_step = self.step if self._frames is not None else None
                 folder = "" if self._frames is None else self._frames.folder
                 self._forget()
-                self._kept = (folder, kept)
+                self._kept = (folder, previous_step)
             case ComparedFrames(folder=folder, step=wanted):
                 self._frames = event
-                # A comparison that begins anew, of other examples, goes on where it was.
-                known, kept = self._kept
-                if wanted is None and is_same_folder(known, folder):
-                    wanted = kept
+                # Reopened with other examples: return to the step shown before.
+                previous_folder, previous_step = self._kept
+                if wanted is None and is_same_folder(previous_folder, folder):
+                    wanted = previous_step
                 self._kept = ("", None)
                 if wanted is not None:
                     self._ask(wanted, 0)
-                elif (source := self._source()) is not None:  # see which steps there are
+                elif (source := self._source()) is not None:  # list its steps
                     self._reader.ask(StepRequest(source, 0))
                 self.changed.emit()
 
@@ -179,7 +188,7 @@ class ComparedCursor(QObject):
         self.changed.emit()
 
     def _source(self) -> Source | None:
-        """Where the frames of B lie."""
+        """Return where the frames of B are stored."""
         folder = "" if self._frames is None else self._frames.folder
         return Source(folder, foreign=True) if folder else self._held()
 

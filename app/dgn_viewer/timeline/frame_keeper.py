@@ -1,4 +1,4 @@
-"""Which frames of a run that is not recorded are held in memory, to be looked back at."""
+"""In-memory history of a run that is not recorded: which of its frames to keep."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from dgn_engine.storage.runs.held_frames import HeldFrames
 from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_viewer.timeline.past_reader import PastReader
 
-EVERY = 1.0  # seconds between two frames that are held, or more where packing takes long:
-_SHARE = 0.02  # of the time that packing may take
+EVERY = 1.0  # seconds between two frames; longer if packing would exceed
+_SHARE = 0.02  # … this share of the time
 _CHANGES = (
     RegimeSwapped,
     WeightsTaken,
     Rewired,
     SettingChanged,
     ProbeSetChanged,
-)  # frames next to these stay, and after these the next frame is held
+)  # frames next to these are never thinned out, and the next frame after them is kept
 _STOPS = (Paused, Finished)
 
 
 class FrameKeeper:
-    """As often as a recording writes frames, they are packed by the thread that reads them.
+    """Keeps frames at the rate of a recording; the reader thread packs them.
 
-    `held`: of the run on show; None where it is recorded, or has no steps.
+    `held`: frames of the current run; None if it is recorded or has no steps.
     """
 
     def __init__(self, reader: PastReader, every: float = EVERY, share: float = _SHARE) -> None:
-        """`every`: seconds between two frames that are held; `share`: that packing may take."""
+        """`every`: minimum seconds between two frames; `share`: maximum share of time for
+        packing."""
         self._reader = reader
         self._least, self._share = every, share
         self.held: HeldFrames | None = None
@@ -41,12 +42,12 @@ class FrameKeeper:
         self._held_at = 0.0
 
     def begin(self) -> HeldFrames:
-        """Hold frames of another run; those of the one before are forgotten."""
+        """Start keeping frames of another run; drop those of the previous one."""
         self.held, self._due, self._every = HeldFrames(), True, self._least
         return self.held
 
     def end(self) -> None:
-        """The run is recorded, or cannot be looked back at."""
+        """Stop: the run is recorded, or has no history."""
         self.held = None
 
     def on_event(self, event: Event) -> None:
@@ -59,28 +60,28 @@ class FrameKeeper:
 
     def on_frame(self, frame: Frame) -> None:
         now = time.monotonic()
-        read = any(not reading.pending for reading in frame.readings.values())
-        if self.held is None or not read:
+        has_readings = any(not reading.pending for reading in frame.readings.values())
+        if self.held is None or not has_readings:
             return
         if self._due or now - self._held_at >= self._every:
             self._held_at, self._due = now, False
             self._reader.keep(self.held, frame)
 
     def on_kept(self, seconds: float) -> None:
-        """Packing has taken so many seconds of the processor."""
+        """Adapt the interval to the CPU seconds that packing took."""
         self._every = max(self._least, seconds / self._share)
 
     @property
     def words(self) -> str:
-        """What is held, and what was left out, in a sentence; '' of a run that is recorded."""
+        """Describe in one sentence what is kept in memory; '' if the run is recorded."""
         held = self.held
         if held is None:
             return ""
-        taken, most = binary_size_in_words(held.bytes), binary_size_in_words(held.most)
-        words = (
-            f"This run is not recorded: what its panels showed at {len(held.steps):,} steps is "
-            f"held in memory ({taken} of at most {most})"
+        used, most = binary_size_in_words(held.bytes), binary_size_in_words(held.most)
+        text = (
+            f"This run is not recorded; {len(held.steps):,} steps of its history are "
+            f"held in memory ({used} of at most {most})"
         )
         if held.left_out:
-            words += f"; {held.left_out:,} others went, so that old ones lie farther apart"
-        return f"{words}."
+            text += f"; {held.left_out:,} older ones were thinned out"
+        return f"{text}."

@@ -1,4 +1,4 @@
-"""How parts of the window show that they are those of a step that is looked back at."""
+"""Visual cue for parts of the window that show a past step."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from dgn_viewer.style.stylesheet import mixed
 
 
 def background(theme: Theme, past: int | None) -> str:
-    """Return the colour behind a part of the window: tinted at a step of the past."""
+    """Return the background colour: tinted if a past step is shown."""
     return theme.window if past is None else mixed(theme.window, theme.accent, 0.12)

@@ -1,7 +1,7 @@
-"""Reads recorded frames in a thread of the window, so that neither it nor the engine waits.
+"""Reads recorded frames in a thread, so that neither the window nor the engine waits.
 
-Of requests the newest wins: who drags a slider sees where it is, not where it was. Frames of a run
-that is not recorded are packed by the same thread.
+Only the newest request counts: while the slider is dragged, intermediate steps are skipped. The
+same thread packs the frames of a run that is not recorded.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ from dgn_engine.storage.runs.held_frames import HeldFrames
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_engine.views.frame_source import Source
 
-_SHARE = 0.05  # of its time that looking at the folder of a run in progress may take
-_LEAST = 0.5  # seconds between two such looks,
-_MOST = 5.0  # at most: a computer that slept during a look has not looked all that time
+_SHARE = 0.05  # share of the time spent listing the folder of a run in progress
+_LEAST = 0.5  # minimum seconds between two listings
+_MOST = 5.0  # maximum: the computer may have slept during a listing
 
 
 @dataclass(frozen=True)
 class StepRequest:
-    """The last recorded step at or before `step`, or, `moved`, so many recorded steps later than
-    it, earlier where that is negative; not its `frame`: which steps there are."""
+    """Request for the last recorded step at or before `step`, shifted by `moved` recorded steps.
+
+    Without `frame`, only the list of recorded steps is requested.
+    """
 
     source: Source
     step: int = 0
@@ -38,18 +40,20 @@ class StepRequest:
 
 @dataclass(frozen=True)
 class StepFound:
-    """The answer: all recorded steps, the frame, or why there is none; what reading took."""
+    """Answer to a request: all recorded steps, and the frame or the reason why there is none."""
 
     request: StepRequest
     steps: tuple[int, ...] = ()
     frame: Frame | None = None
     trouble: str = ""
-    seconds: float = 0.0  # of the processor
+    seconds: float = 0.0  # CPU time of reading
 
 
 class PastReader(QObject):
-    """`found(StepFound)` and `kept(seconds of the processor)` are emitted in its thread: connect
-    them queued."""
+    """Reader thread for frames.
+
+    `found(StepFound)` and `kept(cpu_seconds)` are emitted in this thread: use queued connections.
+    """
 
     found = Signal(object)
     kept = Signal(float)
@@ -61,16 +65,16 @@ class PastReader(QObject):
         self._clock = clock
         self._wake = threading.Condition()
         self._wanted: StepRequest | None = None
-        self._arrived: tuple[HeldFrames, Frame] | None = None  # to be packed
+        self._arrived: tuple[HeldFrames, Frame] | None = None  # waiting to be packed
         self._closed = False
         self._thread: threading.Thread | None = None
-        # Of the thread alone:
+        # Used by the thread only:
         self._source: Source | None = None
         self._steps: RecordedSteps | HeldFrames | None = None
         self._next_look = 0.0
 
     def ask(self, request: StepRequest) -> None:
-        """Read this; what was asked before and has not been begun is not wanted any more."""
+        """Read this step; replaces a request that has not started."""
         with self._wake:
             if self._closed:
                 return
@@ -78,7 +82,7 @@ class PastReader(QObject):
             self._rouse()
 
     def keep(self, held: HeldFrames, frame: Frame) -> None:
-        """Hold this frame; one that came before and still waits is not wanted any more."""
+        """Pack this frame; replaces a frame that has not been packed yet."""
         with self._wake:
             if self._closed:
                 return
@@ -86,7 +90,7 @@ class PastReader(QObject):
             self._rouse()
 
     def close(self) -> None:
-        """End the thread after what it reads now."""
+        """End the thread once it has finished its current read."""
         with self._wake:
             self._closed = True
             self._wake.notify()
@@ -108,14 +112,14 @@ class PastReader(QObject):
                 if self._closed:
                     return
                 request, self._wanted = self._wanted, None
-                arrived = None
-                if request is None:  # somebody who waits for a step comes first
-                    arrived, self._arrived = self._arrived, None
+                to_pack = None
+                if request is None:  # requests take precedence over packing
+                    to_pack, self._arrived = self._arrived, None
             if request is not None:
                 self.found.emit(self._answer(request))
-            if arrived is not None:
+            if to_pack is not None:
                 began = time.thread_time()
-                arrived[0].add(arrived[1])
+                to_pack[0].add(to_pack[1])
                 self.kept.emit(time.thread_time() - began)
 
     def _answer(self, request: StepRequest) -> StepFound:
@@ -132,7 +136,7 @@ class PastReader(QObject):
         return StepFound(request, steps.steps, frame, seconds=time.thread_time() - began)
 
     def _look(self, source: Source) -> RecordedSteps | HeldFrames:
-        """The steps of this source, as they were at the last look or, now and then, as they are."""
+        """Return the steps of this source, listing them again only now and then."""
         now = self._clock()
         if self._steps is None or source != self._source:
             self._steps, self._source = source.frames(), source
@@ -140,14 +144,14 @@ class PastReader(QObject):
             self._steps.renew()
         else:
             return self._steps
-        took = self._clock() - now
-        self._next_look = now + took + min(max(took / _SHARE, _LEAST), _MOST)
+        elapsed = self._clock() - now
+        self._next_look = now + elapsed + min(max(elapsed / _SHARE, _LEAST), _MOST)
         return self._steps
 
 
 def _moved(steps: tuple[int, ...], step: int, by: int) -> int:
-    """The recorded step so many places from a step; the first or the last where there are fewer."""
+    """Return the step `by` recorded steps away, clamped to the first and last."""
     if not by or not steps:
         return step
-    place = bisect_right(steps, step) - 1 + by if by > 0 else bisect_left(steps, step) + by
-    return steps[min(max(place, 0), len(steps) - 1)]
+    index = bisect_right(steps, step) - 1 + by if by > 0 else bisect_left(steps, step) + by
+    return steps[min(max(index, 0), len(steps) - 1)]

@@ -1,4 +1,4 @@
-"""The step cursor: whether all panels are live or look back, and at which recorded step."""
+"""The step cursor: whether all panels are live, or which recorded step they show."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from dgn_viewer.timeline.frame_keeper import FrameKeeper
 from dgn_viewer.timeline.past_reader import PastReader, StepFound, StepRequest
 from dgn_viewer.timeline.wanted_step import LATEST, WantedStep
 
-SPEEDS = (1, 2, 5, 10, 20)  # recorded steps a second
+SPEEDS = (1, 2, 5, 10, 20)  # recorded steps per second
 USUAL_SPEED = 5
-LIST = 5000  # milliseconds between two looks at which steps are recorded
-REST = 0.4  # seconds without another step asked for, after which one is shown in any case
+LIST = 5000  # milliseconds between two listings of the recorded steps
+REST = 0.4  # seconds after the last move when the step is shown in any case
 
 
 class StepPlayer(QObject):
-    """Shows one recorded step after the other, in time.
+    """Plays recorded steps at a constant speed.
 
     Args:
-        cursor: What it moves.
-        drawn: Whether all panels have been drawn since its last step.
+        cursor: The cursor to move.
+        drawn: Returns whether all panels have been drawn since the last step.
     """
 
     def __init__(self, cursor: StepCursor, drawn: Callable[[], bool]) -> None:
         super().__init__(cursor)
         self._cursor, self._drawn = cursor, drawn
-        self.speed = USUAL_SPEED  # recorded steps a second
-        self._played = 0.0  # when the last one was shown
+        self.speed = USUAL_SPEED  # recorded steps per second
+        self._played = 0.0  # time of the last step shown
         self._timer = QTimer(self)
         self._timer.timeout.connect(self._play_on)
 
@@ -45,7 +45,7 @@ class StepPlayer(QObject):
         return self._timer.isActive()
 
     def play(self) -> None:
-        """Begin at the first step where the cursor is live; again: stop."""
+        """Start playing, from the first step if the cursor is live; stop if already playing."""
         cursor = self._cursor
         if self.playing:
             self.stop()
@@ -66,7 +66,7 @@ class StepPlayer(QObject):
             self._timer.start(round(1000 / speed))
 
     def _play_on(self) -> None:
-        """The next step; where drawing takes longer than there is time, some are passed over."""
+        """Show the next step; skip some if drawing cannot keep up."""
         if self._cursor.waiting or not self._drawn():
             return
         now = time.monotonic()
@@ -77,16 +77,16 @@ class StepPlayer(QObject):
 
 
 class StepCursor(QObject):
-    """Moves through the recorded steps; training goes on meanwhile, and is not asked.
+    """Cursor over the recorded steps; training continues and is not involved.
 
-    `changed`: another step is shown, or it plays, or what can be done is another.
-    `acts_changed`: only the last two, which menus and buttons show.
-    `steps_changed`: there are other recorded steps, which is seen within five seconds.
+    `changed`: another step is shown, playing starts or stops, or other moves are possible.
+    `acts_changed`: only the last two; for menus and buttons.
+    `steps_changed`: the list of recorded steps has changed (noticed within five seconds).
     """
 
     changed = Signal()
     acts_changed = Signal()
-    thinned = Signal(str)  # frames that are held in memory thin out from now on, in a sentence
+    thinned = Signal(str)  # frames in memory are being thinned out: a sentence
     reach_changed = Signal()
     steps_changed = Signal()
 
@@ -102,15 +102,22 @@ class StepCursor(QObject):
         keep: Callable[[PastReader], FrameKeeper] = FrameKeeper,
         rest: float = REST,
     ) -> None:
-        """`probes`: of all panels. `draw`: draws them anew, told what reading has taken in seconds
-        of the processor; `drawn`: whether all have been drawn since; `charge`: is told what
-        holding frames in memory has taken; `wait`: seconds until another step may be drawn, while
-        drawing delays a network that trains, but `rest` at the most; `keep`: holds the frames of
-        a run that is not recorded."""
+        """Create a live cursor.
+
+        Args:
+            history: Receives the step to show.
+            probes: Probes of all panels.
+            draw: Redraws the panels; takes the CPU seconds spent on reading.
+            drawn: Returns whether all panels have been drawn since.
+            charge: Receives the CPU seconds spent on packing frames.
+            wait: Returns the seconds until another step may be drawn without slowing down training.
+            keep: Creates the keeper of frames for a run that is not recorded.
+            rest: Maximum seconds to wait.
+        """
         super().__init__(parent)
         self._history = history
         self._draw = draw
-        self.source: Source | None = None  # where the frames of the run lie
+        self.source: Source | None = None  # where the frames of the run are stored
         self._reader = PastReader(self)
         self._reader.found.connect(self._found, Qt.ConnectionType.QueuedConnection)
         self._reader.kept.connect(self._kept, Qt.ConnectionType.QueuedConnection)
@@ -120,58 +127,58 @@ class StepCursor(QObject):
         self._wait, self._rest = wait, rest
         self._later = QTimer(self, singleShot=True)
         self._later.timeout.connect(self._wanted.read)
-        self._thins = False  # frames that are held in memory
-        self.reach: tuple[int, int] | None = None  # first and last step that were chosen
-        self._moves = 0  # that were asked for while one was being read
+        self._thins = False  # frames in memory are being thinned out
+        self.reach: tuple[int, int] | None = None  # first and last selected step
+        self._moves = 0  # requested while a step was being read
         self.player = StepPlayer(self, drawn)
-        self._acts: tuple[object, ...] = ()  # what decides about actions, as it was told last
+        self._acts: tuple[object, ...] = ()  # what the actions depend on, as last emitted
         self._lists = QTimer(self)
         self._lists.timeout.connect(self.list_steps)
         self._lists.start(LIST)
 
-    # What it is
+    # State
 
     @property
     def step(self) -> int | None:
-        """The step that is shown, or is being read; None: live."""
+        """Step that is shown or being read; None if live."""
         return self._wanted.step
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """Those that are recorded, as far as was looked."""
+        """Recorded steps that are known so far."""
         return self._wanted.steps
 
     @property
     def waiting(self) -> bool:
-        """Whether the step has not been read yet."""
+        """Whether the step is still being read."""
         return self._wanted.request is not None
 
     @property
     def last_step(self) -> int:
-        """The step of the run now: the end of the time that one can look at."""
+        """Current step of the run: the end of the time bar."""
         return max(self._history.step, self._history.state.step)
 
     @property
     def why_not(self) -> str:
-        """Why one cannot look back, in a sentence; '' where one can."""
+        """Why there is no history to show, as a sentence; '' if there is."""
         state = self._history.state
         if state.run is None:
-            return "There is no run to look back at yet."
+            return "There is no run yet."
         if state.inspected:
-            return f"{state.inspected} is inspected, not trained: it has no steps to look back at."
+            return f"{state.inspected} is only inspected, not trained, so it has no history."
         if self.source is None or (self.keeper.held is not None and not self.keeper.held.steps):
-            return "Nothing was read yet that one could look back at."
+            return "There is no history yet."
         return ""
 
     @property
     def folder(self) -> str:
-        """Where the frames of the run lie; '' where there are none."""
+        """Folder of the run's frames; '' if there is none."""
         return "" if self.source is None else self.source.folder
 
-    # What can be done
+    # Moves
 
     def go_to(self, step: int) -> None:
-        """Look back at the last recorded step at or before this one; at the last one: live."""
+        """Show the last recorded step at or before this one; go live at the last step."""
         if self.why_not:
             return
         if step >= self.last_step:
@@ -181,7 +188,7 @@ class StepCursor(QObject):
         self._ask(max(step, 0), 0)
 
     def move(self, by: int) -> None:
-        """So many recorded steps on, back where that is negative; beyond the last one: live."""
+        """Move by this many recorded steps (negative: back); go live after the last one."""
         self.player.stop()
         self.step_on(by)
 
@@ -201,7 +208,7 @@ class StepCursor(QObject):
         self.tell()
 
     def choose_reach(self, first: int, last: int) -> None:
-        """Choose the steps from one to another; of a single step: none."""
+        """Select a range of steps; a single step clears the selection."""
         first, last = max(min(first, last), 0), min(max(first, last), self.last_step)
         reach = (first, last) if first < last else None
         if reach != self.reach:
@@ -214,7 +221,7 @@ class StepCursor(QObject):
         self._lists.stop()
         self._reader.close()
 
-    # What it hears
+    # Events
 
     def on_event(self, event: Event, _state: RunState) -> None:
         self.keeper.on_event(event)
@@ -235,14 +242,14 @@ class StepCursor(QObject):
                 self.source = Source(folder, self.source.foreign)
 
     def list_steps(self) -> None:
-        """See which steps are recorded by now; a step that is wanted comes first."""
+        """Refresh the list of recorded steps, unless a step is being read."""
         if not self.waiting and self.source is not None and self.source.held is None:
             self._reader.ask(StepRequest(self.source, frame=False))
 
-    # Inside
+    # Internal
 
     def tell(self) -> None:
-        """Say that what is shown, or what can be done, may be another."""
+        """Emit that the shown step or the possible moves may have changed."""
         acts = self.why_not, self.folder, self.step is None, self.player.playing
         if acts != self._acts:
             self._acts = acts
@@ -264,7 +271,7 @@ class StepCursor(QObject):
             self.tell()
 
     def step_on(self, by: int) -> None:
-        """As `move`, without an end of playing."""
+        """Move without stopping the player."""
         if self.why_not:
             return
         if self.step is None:
@@ -280,7 +287,7 @@ class StepCursor(QObject):
         self._moves = 0
         self._wanted.want(self.source, step, moved, self.last_step)
         wait = min(self._wait(), self._rest)
-        if wait > 0.0:  # of the steps that are asked for meanwhile the newest is read
+        if wait > 0.0:  # only the last step requested meanwhile is read
             self._later.start(math.ceil(1000 * wait))
         else:
             self._later.stop()
@@ -288,7 +295,7 @@ class StepCursor(QObject):
         self.tell()
 
     def _found(self, found: StepFound) -> None:
-        """Show what was read, unless something else is wanted by now."""
+        """Show the frame, unless something else has been requested since."""
         if found.request.source == self.source and found.steps != self.steps:
             self._wanted.steps = found.steps
             self.steps_changed.emit()

@@ -1,4 +1,4 @@
-"""The slider over the steps of a run: recorded steps and events on it, its handle where one is."""
+"""Slider over the steps of a run, with its recorded steps and events."""
 
 from __future__ import annotations
 
@@ -26,15 +26,18 @@ from dgn_viewer.style.stylesheet import mixed, tip
 _EDGE = 8.0  # pixels left and right of the track
 _HEIGHT = 20
 _HANDLE = 4.5  # radius
-_NEAR = 5.0  # pixels within which an event is pointed at
-_FINEST = 1 << 20  # positions of the slider; beyond that many steps it is coarser
+_NEAR = 5.0  # maximum distance to an event under the pointer, pixels
+_FINEST = 1 << 20  # slider positions; longer runs get a coarser slider
 _PAGE = 10  # recorded steps
-_SHOWN = 4  # events in one tip
+_SHOWN = 4  # events per tooltip
 
 
 class StepSlider(QSlider):
-    """`wanted(step)`: the mouse is there; `moved(n)`: n recorded steps on; `ended(first)`: to the
-    first recorded step, or back to live; `reach_chosen(first, last)`: dragged with Shift."""
+    """Slider over steps.
+
+    Signals: `wanted(step)`: clicked or dragged to a step; `moved(n)`: move by n recorded steps;
+    `ended(first)`: go to the first recorded step, or live; `reach_chosen(first, last)`: Shift+drag.
+    """
 
     wanted = Signal(int)
     moved = Signal(int)
@@ -44,7 +47,7 @@ class StepSlider(QSlider):
     def __init__(self) -> None:
         super().__init__(Qt.Orientation.Horizontal)
         self.setObjectName("step_slider")
-        self.setAccessibleName("Step that all panels show")
+        self.setAccessibleName("Step shown in all panels")
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
@@ -54,10 +57,10 @@ class StepSlider(QSlider):
         self._steps: tuple[int, ...] = ()
         self._marks: tuple[Mark, ...] = ()
         self._reach: tuple[int, int] | None = None
-        self._reach_from: int | None = None  # where a drag with Shift began
+        self._reach_from: int | None = None  # start of a Shift+drag
 
     def show_reach(self, reach: tuple[int, int] | None) -> None:
-        """Show the first and the last step that are chosen; None: none are."""
+        """Show the selected range of steps; None: no selection."""
         if reach != self._reach:
             self._reach = reach
             self.update()
@@ -65,23 +68,23 @@ class StepSlider(QSlider):
     def show_time(
         self, step: int | None, last: int, steps: tuple[int, ...], marks: Sequence[Mark]
     ) -> None:
-        """The handle at `step` (None: live, at the end) of a run that has reached step `last`."""
+        """Set the handle to `step` (None: live) in a run that has reached step `last`."""
         marks = tuple(marks)
         if (step, last, marks) == (self._step, self._last, self._marks) and steps is self._steps:
             return
         self._step, self._last, self._steps, self._marks = step, last, steps, marks
-        most = min(max(last, 1), _FINEST)
-        value = most if step is None else round(most * min(step, last) / max(last, 1))
+        maximum = min(max(last, 1), _FINEST)
+        value = maximum if step is None else round(maximum * min(step, last) / max(last, 1))
         self.blockSignals(True)
-        self.setRange(0, most)
+        self.setRange(0, maximum)
         self.setValue(value)
         self.blockSignals(False)
-        words = f"live, step {last:,}" if step is None else f"step {step:,} of {last:,}"
-        self.setAccessibleDescription(words)
+        description = f"live, step {last:,}" if step is None else f"step {step:,} of {last:,}"
+        self.setAccessibleDescription(description)
         self.update()
 
     def place(self, step: int) -> float:
-        """Where a step lies, in pixels from the left."""
+        """Return the x coordinate of a step, in pixels."""
         return _EDGE + (self.width() - 2 * _EDGE) * min(step, self._last) / max(self._last, 1)
 
     def step_at(self, x: float) -> int:
@@ -144,7 +147,7 @@ class StepSlider(QSlider):
         elif key in (Qt.Key.Key_Home, Qt.Key.Key_End):
             self.ended.emit(key == Qt.Key.Key_Home)
         else:
-            event.ignore()  # the window has Space and Esc
+            event.ignore()  # the window handles Space and Esc
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
@@ -154,10 +157,10 @@ class StepSlider(QSlider):
         return super().event(event)
 
     def words_at(self, x: float) -> str:
-        """What is said of a place: its step, and the events there."""
+        """Return the tooltip at a position: its step, and the events there."""
         lines = [f"Step {self.step_at(x):,}"] if self.isEnabled() else [self.toolTip()]
         if self._reach is not None and self.isEnabled():
-            lines.append(f"Chosen: steps {self._reach[0]:,} to {self._reach[1]:,}")
+            lines.append(f"Selected: steps {self._reach[0]:,} to {self._reach[1]:,}")
         near = [mark for mark in self._marks if abs(self.place(int(mark.x)) - x) <= _NEAR]
         for mark in near[:_SHOWN]:
             lines.append(f"{int(mark.x):,}: {mark.sentence or mark.label}")
@@ -166,7 +169,7 @@ class StepSlider(QSlider):
         return "\n".join(lines)
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """A line; below it a tick for each recorded step, on it the events and the handle."""
+        """Draw the track, a tick below it for each recorded step, the events and the handle."""
         theme, painter = self._theme, QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         middle, on = self.height() / 2, self.isEnabled()
@@ -191,7 +194,7 @@ class StepSlider(QSlider):
         painter.end()
 
     def _paint_reach(self, painter: QPainter, middle: float) -> None:
-        """A band with two ends over the steps that are chosen."""
+        """Draw the selected range as a band with two ends."""
         if self._reach is None:
             return
         first, last = (self.place(step) for step in self._reach)
@@ -203,7 +206,7 @@ class StepSlider(QSlider):
             painter.drawLine(QLineF(x, middle - 8, x, middle + 8))
 
     def _paint_steps(self, painter: QPainter, middle: float) -> None:
-        """At most one tick a pixel."""
+        """Draw the ticks, at most one per pixel."""
         if not self._steps:
             return
         steps = np.asarray(self._steps, dtype=np.float64)
@@ -215,7 +218,7 @@ class StepSlider(QSlider):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
 
     def _paint_marks(self, painter: QPainter, middle: float) -> None:
-        """A flag for each event."""
+        """Draw a flag for each event."""
         for x in sorted({round(self.place(int(mark.x))) for mark in self._marks}):
             painter.setPen(QPen(QColor(self._theme.text), 1))
             painter.drawLine(QLineF(x + 0.5, middle - 9, x + 0.5, middle))

@@ -1,4 +1,4 @@
-"""The bar of time below all panels: play, speed, the slider over the steps, back to live."""
+"""The time bar below all panels: play, speed, slider over the steps, back to live."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from dgn_viewer.timeline.step_slider import StepSlider
 from dgn_viewer.widgets.layouts import FixedBar, PlainLabel, row
 
 _GUIDE = (
-    "Drag, press ← and →, or double-click a chart over steps, to look back; training goes on. "
+    "Drag, press ← and →, or double-click a chart over steps to look back; training continues. "
     "Esc or End: back to live"
 )
 
 
 def align_sides(*bars: tuple[QToolBar, QWidget, QWidget]) -> None:
-    """Keep what is left of the sliders, and what is right of them, at one width in all bars that
-    are shown: then equal steps of runs of equal length stand above each other.
+    """Keep the areas left and right of the sliders equally wide in all visible bars.
+
+    Equal steps of runs of equal length are then aligned vertically.
 
     Args:
-        bars: Each with what is left and what is right of its slider.
+        bars: Each bar with the widgets left and right of its slider.
     """
 
     def align(_event: QEvent) -> None:
@@ -37,7 +38,7 @@ def align_sides(*bars: tuple[QToolBar, QWidget, QWidget]) -> None:
         _align(left for _, left, _ in shown)
         _align(right for _, _, right in shown)
 
-    # A bar comes, goes, or says something of another length.
+    # A bar is shown or hidden, or its text changes length.
     kinds = (QEvent.Type.LayoutRequest, QEvent.Type.ShowToParent, QEvent.Type.HideToParent)
     EventFilter(bars[0][0], dict.fromkeys(kinds, align), *(part for bar in bars for part in bar))
 
@@ -52,9 +53,9 @@ def _align(sides: Iterable[QWidget]) -> None:
 
 
 class TimeBar(FixedBar):
-    """Shows the step cursor and moves it; tinted while one looks back.
+    """Bar that shows and moves the step cursor; tinted while a past step is shown.
 
-    `KEYS`: what moves it from anywhere in the window where no other part takes them.
+    `KEYS`: keys that move it from anywhere in the window, unless another widget handles them.
     """
 
     KEYS = (Qt.Key.Key_Left, Qt.Key.Key_Right, Qt.Key.Key_Home, Qt.Key.Key_End)
@@ -78,7 +79,7 @@ class TimeBar(FixedBar):
         self.label = PlainLabel("", self)
         self.label.setMinimumWidth(120)
         self.label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        self.left, self.right = QWidget(), QWidget()  # of the slider
+        self.left, self.right = QWidget(), QWidget()  # left and right of the slider
         row(self.play, 1, into=self.left)
         row((self.label, 1), self.live, into=self.right, spacing=8)
         parts = (self.left, (self.slider, 1), self.right)
@@ -112,9 +113,9 @@ class TimeBar(FixedBar):
     def _words(self) -> str:
         cursor = self._cursor
         if cursor.why_not:
-            return "no steps to look back at"
+            return "no history yet"
         if cursor.step is None:
-            return "live · held in memory" if cursor.keeper.words else "live"
+            return "live · history in memory" if cursor.keeper.words else "live"
         then, now = self._history.shown_state.regime, self._history.state.regime
         regime = f" · {then}" if then != now else ""
         return f"looking back · step {cursor.step:,} of {cursor.last_step:,}{regime}"
@@ -133,10 +134,10 @@ class TimeBar(FixedBar):
         )
 
     def _speeds(self) -> QMenu:
-        menu, group = QMenu("Speed of playing", self), QActionGroup(self)
+        menu, group = QMenu("Playback speed", self), QActionGroup(self)
         for speed in SPEEDS:
             steps = "step" if speed == 1 else "steps"
-            action = menu.addAction(f"{speed} recorded {steps} a second")
+            action = menu.addAction(f"{speed} recorded {steps} per second")
             action.setCheckable(True)
             action.setChecked(speed == self._cursor.player.speed)
             action.triggered.connect(partial(self._cursor.player.set_speed, speed))
@@ -145,7 +146,7 @@ class TimeBar(FixedBar):
 
 
 def _set_tip(widget: QWidget, words: str) -> None:
-    """Nothing is told where it is the one that is there."""
+    """Set a tooltip unless it is unchanged, so that Qt does not send an event."""
     if plain_tip(words) != widget.toolTip():
         widget.setToolTip(plain_tip(words))
 

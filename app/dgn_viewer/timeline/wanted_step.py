@@ -1,4 +1,4 @@
-"""The recorded step that somebody wants to see, until its frame is read."""
+"""The recorded step that was requested last, until its frame has been read."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from dgn_engine.views.frame_source import Source
 from dgn_engine.views.past_view import Past
 from dgn_viewer.timeline.past_reader import PastReader, StepFound, StepRequest
 
-LATEST = 1 << 62  # beyond every step
+LATEST = 1 << 62  # later than any step
 
 
 class WantedStep:
-    """Asks a reader for one step after the other: what is wanted last is what counts.
+    """Requests steps from a reader, one after the other; only the last request counts.
 
-    `step`: that is shown, or is being read; None: none is. `steps`: all that are recorded, as far
-    as was looked.
+    `step`: shown or being read; None: none. `steps`: recorded steps known so far.
 
     Args:
-        reader: Reads the frames; its answers are passed to `take`.
-        probes: Those of all panels.
+        reader: Reads the frames; pass its answers to `accept_answer`.
+        probes: Probes of all panels.
     """
 
     def __init__(self, reader: PastReader, probes: Iterable[str]) -> None:
@@ -27,10 +26,10 @@ class WantedStep:
         self._probes = tuple(dict.fromkeys(probes))
         self.step: int | None = None
         self.steps: tuple[int, ...] = ()
-        self.request: StepRequest | None = None  # that has not been answered
+        self.request: StepRequest | None = None  # not answered yet
 
     def want(self, source: Source, step: int, moved: int, last: int) -> None:
-        """Want the recorded step so many places from this one; `last`: the last that there is."""
+        """Request the step `moved` recorded steps from `step`; `last`: the last existing step."""
         self.request = StepRequest(source, step, moved)
         if self.step is None or not moved:
             self.step = min(step, last)
@@ -40,18 +39,18 @@ class WantedStep:
             self._reader.ask(self.request)
 
     def take(self, found: StepFound) -> bool:
-        """Return whether this answers what is wanted; then nothing else is."""
+        """Return whether this answers the current request, and clear the request."""
         if found.request is not self.request or self.step is None:
             return False
         self.request = None
         return True
 
     def show(self, found: StepFound, asked: int) -> Past:
-        """Return what was recorded at the step that was asked for, which is shown from now on."""
+        """Return the recorded state at the requested step, and make that the current step."""
         past = Past(asked, found.frame, self._probes, found.trouble)
         self.step = past.step
         return past
 
     def forget(self) -> None:
-        """Want nothing, and show none."""
+        """Clear the request and the current step."""
         self.request, self.step = None, None

@@ -70,7 +70,7 @@ def desk(request: pytest.FixtureRequest, qapp: object, qtbot: QtBot) -> Iterator
 
 
 def test_a_run_that_is_not_recorded_is_looked_back_at_in_memory(desk: Desk) -> None:
-    assert "Nothing was read yet" in desk.cursor.why_not
+    assert "There is no history yet" in desk.cursor.why_not
     for step in (0, 10, 20, 50):
         desk.see(step)
     assert not desk.cursor.why_not
@@ -87,7 +87,7 @@ def test_another_run_forgets_them_and_a_recorded_one_is_read_from_its_folder(
 ) -> None:
     desk.see(10)
     desk.tell(started())
-    assert "Nothing was read yet" in desk.cursor.why_not
+    assert "There is no history yet" in desk.cursor.why_not
     record(tmp_path, 0, 30)
     desk.tell(FramesRecorded(str(tmp_path)))
     assert desk.cursor.keeper.words == ""

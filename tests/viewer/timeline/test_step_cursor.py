@@ -164,7 +164,7 @@ def test_without_recorded_frames_it_says_why(desk: Desk, tmp_path: Path, arrives
     desk.history.on_event(started())
     desk.cursor.on_event(started(), desk.history.state)
     assert desk.cursor.reach is None
-    assert "Nothing was read yet" in desk.cursor.why_not
+    assert "There is no history yet" in desk.cursor.why_not
     for act in (desk.cursor.first, desk.cursor.player.play, lambda: desk.cursor.go_to(3)):
         act()
     assert desk.cursor.step is None
@@ -277,7 +277,7 @@ def test_a_drag_with_shift_chooses_steps_and_a_click_with_it_none(desk: Desk, qt
     slider.mouseMoveEvent(drag)
     QTest.mouseRelease(slider, left, shift, places[1])
     assert desk.cursor.reach == (10, 40)
-    assert "Chosen: steps 10 to 40" in slider.words_at(300.0)
+    assert "Selected: steps 10 to 40" in slider.words_at(300.0)
     assert desk.cursor.step is None
     QTest.mouseClick(slider, left, shift, places[0])
     assert desk.cursor.reach is None
