@@ -1,1 +1,1 @@
-"""Small widgets that several parts share."""
+"""Small widgets shared by several parts of the window."""

@@ -1,4 +1,4 @@
-"""What a screen reader is to say, though nothing has the focus that says it."""
+"""Announcements to screen readers that do not depend on the focus."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QWidget
 
 
 def announce(widget: QWidget, words: str, urgent: bool) -> None:
-    """Let screen readers say this; `urgent`: at once."""
+    """Have screen readers say this text; `urgent`: interrupt what they are saying."""
     event = QAccessibleAnnouncementEvent(widget, words)
     polite = QAccessible.AnnouncementPoliteness
     event.setPoliteness(polite.Assertive if urgent else polite.Polite)

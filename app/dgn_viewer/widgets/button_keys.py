@@ -1,4 +1,4 @@
-"""Space and Enter press the button that has the focus, before they are keys of the window."""
+"""Space and Enter press the focused button before they act as shortcuts of the window."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ _PLAIN = (Qt.KeyboardModifier.NoModifier, Qt.KeyboardModifier.KeypadModifier)
 
 
 def press_focused_button(event: QEvent) -> bool:
-    """Let a key that came up to this part of the window act on the focused button.
+    """Let a key that was not handled elsewhere act on the focused button.
 
-    Qt gives a shortcut of the window its key before a button, and Enter to buttons of dialogs only.
+    Qt gives a window shortcut precedence over a button, and passes Enter only to buttons in
+    dialogs.
 
     Returns:
-        Whether the event is dealt with: nobody else is to have it.
+        Whether the event was handled.
     """
     if not isinstance(event, QKeyEvent) or event.modifiers() not in _PLAIN:
         return False
@@ -24,7 +25,7 @@ def press_focused_button(event: QEvent) -> bool:
     if not isinstance(button := QApplication.focusWidget(), QAbstractButton):
         return False
     if kind == QEvent.Type.ShortcutOverride and key in (*_ENTER, Qt.Key.Key_Space):
-        event.accept()  # it comes again as a key
+        event.accept()  # Qt sends it again as a KeyPress
         return True
     if kind == QEvent.Type.KeyPress and key in _ENTER:
         event.accept()

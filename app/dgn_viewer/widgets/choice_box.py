@@ -1,4 +1,4 @@
-"""A combo box that asks and waits: it shows the engine's value until the engine has answered."""
+"""A combo box that shows the engine's value until the engine has confirmed a choice."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from PySide6.QtWidgets import QComboBox, QStyle, QStyleOptionComboBox, QStylePai
 from dgn_viewer.style.stylesheet import tip
 from dgn_viewer.widgets.listed_item import GROUP, HINT, ListedItem
 
-_INSIDE = 2  # pixels of its room that the style leaves free on both sides of the text
+_INSIDE = 2  # pixels that the style leaves free around the text
 
 
 @dataclass(frozen=True)
 class BoxChoice:
-    """One entry: its value, the short text of the closed box, the long one of the list."""
+    """One entry: its value, the short text of the closed box and the long text of the list."""
 
     value: str
     short: str
     title: str = ""
     about: str = ""
-    hint: str = ""  # muted, behind the title
+    hint: str = ""  # muted, after the title
     group: str = ""  # its heading in the list
 
 
 class ChoiceBox(QComboBox):
-    """Emits `asked` when the user chooses; changes only by `show_value`.
+    """Combo box that emits `asked` when the user chooses, and changes only through `show_value`.
 
-    Neither the wheel nor an arrow key chooses by itself: a regime swap redraws weights.
+    Neither wheel nor arrow keys choose directly, because a regime swap redraws weights.
     """
 
     asked = Signal(str)
@@ -47,12 +47,12 @@ class ChoiceBox(QComboBox):
     def offer(self, choices: Sequence[BoxChoice]) -> None:
         self._choices = tuple(choices)
         self.clear()
-        for place, choice in enumerate(self._choices):
+        for index, choice in enumerate(self._choices):
             self.addItem(choice.title or choice.short, choice.value)
-            self.setItemData(place, choice.hint, HINT)
-            self.setItemData(place, choice.group, GROUP)
+            self.setItemData(index, choice.hint, HINT)
+            self.setItemData(index, choice.group, GROUP)
             if choice.about:
-                self.setItemData(place, tip(choice.about), Qt.ItemDataRole.ToolTipRole)
+                self.setItemData(index, tip(choice.about), Qt.ItemDataRole.ToolTipRole)
         view = self.view()
         view.setMinimumWidth(view.sizeHintForColumn(0) + 32 if self._choices else 0)
         self.show_value(self._shown)
@@ -71,7 +71,7 @@ class ChoiceBox(QComboBox):
         return tuple(choice.short for choice in self._choices)
 
     def room(self) -> int:
-        """Pixels that the closed box has for its text."""
+        """Return the pixels available for the text of the closed box."""
         return self.width() - self._around()
 
     def sizeHint(self) -> QSize:
@@ -83,30 +83,30 @@ class ChoiceBox(QComboBox):
         return self.sizeHint()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Arrows open the list instead of choosing."""
+        """Open the list with the arrow keys instead of choosing."""
         if event.key() in (Qt.Key.Key_Up, Qt.Key.Key_Down):
             self.showPopup()
         elif event.text().isprintable() and event.text().strip():
-            event.ignore()  # a letter is a shortcut of the window, not a choice
+            event.ignore()  # letters are shortcuts of the window
         else:
             super().keyPressEvent(event)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
-        """A wheel that passes by changes nothing."""
+        """Ignore the wheel."""
         event.ignore()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QStylePainter(self)
         option = QStyleOptionComboBox()
         self.initStyleOption(option)
-        place = self.currentIndex()
-        option.currentText = self._choices[place].short if place >= 0 else "–"
+        index = self.currentIndex()
+        option.currentText = self._choices[index].short if index >= 0 else "–"
         painter.drawComplexControl(QStyle.ComplexControl.CC_ComboBox, option)
         painter.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option)
         painter.end()
 
     def _around(self) -> int:
-        """Padding and arrow, as the style draws them."""
+        """Return the width of padding and arrow, as the style draws them."""
         option = QStyleOptionComboBox()
         self.initStyleOption(option)
         option.rect = QRect(0, 0, 200, 32)  # whatever size the box has now

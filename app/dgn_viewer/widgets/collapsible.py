@@ -1,4 +1,4 @@
-"""A part of a form that is folded away until it is wanted."""
+"""A collapsible part of a form."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dgn_viewer.widgets.layouts import column
 
 
 class Collapsible(QWidget):
-    """A heading that opens and closes what is below it; `note` is said while it is closed."""
+    """Heading that shows or hides its content; `note` is added to it while collapsed."""
 
     def __init__(self, title: str, content: QWidget) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Collapsible(QWidget):
         self.button.setChecked(wanted)
 
     def say(self, note: str) -> None:
-        """Set what the heading adds to its title while the content is hidden."""
+        """Set the note that the heading shows while the content is hidden."""
         self._note = note
         self._show()
 
@@ -44,6 +44,6 @@ class Collapsible(QWidget):
         opened = self.button.isChecked()
         self.content.setVisible(opened)
         self.button.setIcon(icon("chevron-down" if opened else "chevron-right", self._theme, 12))
-        told = f"{self._title}: {self._note}" if self._note and not opened else self._title
-        self.button.setText(told)
-        self.button.setAccessibleName(told)
+        text = f"{self._title}: {self._note}" if self._note and not opened else self._title
+        self.button.setText(text)
+        self.button.setAccessibleName(text)

@@ -12,9 +12,9 @@ from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_engine.text.written_numbers import percent
 from dgn_viewer.plots.example_image import example_image
 
-SIDE = 192  # pixels of the screen
-_BRUSH = 1 / 16  # radius of the brush as a share of the side, and at least …
-_LEAST = 0.7  # … of a pixel of the picture
+SIDE = 192  # screen pixels
+_BRUSH = 1 / 16  # brush radius as a share of the side …
+_LEAST = 0.7  # … and its minimum, in image pixels
 _ARROWS = {
     Qt.Key.Key_Up: (-1, 0),
     Qt.Key.Key_Down: (1, 0),
@@ -24,10 +24,12 @@ _ARROWS = {
 
 
 class DrawingCanvas(QWidget):
-    """White on black: the left button draws, the right one erases; the arrow keys move a cursor,
-    Space draws there and Delete erases."""
+    """Canvas, white on black: the left button draws, the right one erases.
 
-    drawn = Signal()  # a stroke has ended, or a key has drawn
+    With the keyboard: arrow keys move a cursor, Space draws, Delete erases.
+    """
+
+    drawn = Signal()  # a stroke ended, or a key drew
 
     def __init__(self, rows: int, columns: int) -> None:
         super().__init__()
@@ -35,14 +37,14 @@ class DrawingCanvas(QWidget):
         self._theme: Theme = LIGHT
         self._last: QPointF | None = None
         self._cursor = (rows // 2, columns // 2)
-        self._by_keys = False  # the cursor of the keyboard is seen while it is used
+        self._by_keys = False  # show the cursor only while the keyboard is used
         self.setFixedSize(self.sizeHint())
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setCursor(Qt.CursorShape.CrossCursor)
         self._name()
 
     def pixels(self) -> Array:
-        """(H, W) uint8: 0 black to 255 white."""
+        """Return the drawing, (H, W) uint8, from 0 (black) to 255 (white)."""
         return np.rint(255 * self._levels).astype(np.uint8)
 
     def show_pixels(self, pixels: Array) -> None:
@@ -95,16 +97,18 @@ class DrawingCanvas(QWidget):
         painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
         if self.hasFocus() and self._by_keys:
             rows, columns = self._levels.shape
-            wide, high = self.width() / columns, self.height() / rows
+            cell_width, cell_height = self.width() / columns, self.height() / rows
             row, column = self._cursor
             painter.setPen(QPen(QColor(self._theme.accent), 2))
-            painter.drawRect(QRectF(column * wide, row * high, wide, high))
+            painter.drawRect(
+                QRectF(column * cell_width, row * cell_height, cell_width, cell_height)
+            )
         painter.end()
 
     # Inside
 
     def _stroke(self, to: QPointF, erase: bool) -> None:
-        """A line of soft dots from where the mouse was."""
+        """Draw a line of soft dots from the last position of the mouse."""
         start = self._last or to
         rows, columns = self._levels.shape
         pixel = self.width() / columns

@@ -1,4 +1,4 @@
-"""A combo box that gives way: its text is cut in the middle, and whole in its tip."""
+"""A combo box that shrinks: its text is elided in the middle, with the full text as tooltip."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from PySide6.QtWidgets import (
 
 from dgn_viewer.style.stylesheet import tip
 
-_MOST = 176  # pixels that its longest entry may ask for
-_LEFT, _RIGHT = 7, 18  # the padding and the arrow, as the style sheet has them for 'slim'
+_MOST = 176  # maximum width, pixels
+_LEFT, _RIGHT = 7, 18  # padding and arrow of the role 'slim' in the style sheet
 _AROUND = _LEFT + _RIGHT + 2
 
 
 class ElidedBox(QComboBox):
-    """As wide as its longest entry where there is room, never wider than `_MOST`."""
+    """Combo box as wide as its longest entry, up to `_MOST` pixels."""
 
-    LEAST = 88  # pixels: 'whol…work' can still be told apart
+    LEAST = 88  # minimum width, pixels: 'whol…work' is still recognisable
 
     def __init__(self, about: str = "", parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -35,7 +35,7 @@ class ElidedBox(QComboBox):
         self._say()
 
     def sizeHint(self) -> QSize:
-        texts = [self.itemText(place) for place in range(self.count())]
+        texts = [self.itemText(index) for index in range(self.count())]
         width = max((self.fontMetrics().horizontalAdvance(text) for text in texts), default=0)
         return QSize(min(width + _AROUND + 2, _MOST), super().sizeHint().height())
 
@@ -44,7 +44,7 @@ class ElidedBox(QComboBox):
         return QSize(min(hint.width(), self.LEAST), hint.height())
 
     def showPopup(self) -> None:
-        """The list shows its entries whole, however narrow the closed box is."""
+        """Show full entries in the list, however narrow the closed box is."""
         view = self.view()
         view.setMinimumWidth(min(view.sizeHintForColumn(0) + 32, self.screen().size().width() // 2))
         super().showPopup()

@@ -1,4 +1,4 @@
-"""One line of plain text that gives way: shortened where there is no room, whole in its tip."""
+"""One line of plain text that is elided to fit, with the full text as tooltip."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dgn_viewer.widgets.layouts import PlainLabel
 
 
 class ElidedLabel(PlainLabel):
-    """A label that never asks for more than `least` pixels."""
+    """Label that never asks for more than `least` pixels."""
 
     def __init__(
         self,
@@ -28,10 +28,8 @@ class ElidedLabel(PlainLabel):
         self.say(text)
 
     def say(self, text: str, more: str = "", *shorter: str) -> None:
-        """Show this, or the first `shorter` text that there is room for; `more` is added to the
-        tip.
-        """
-        self._texts = tuple(printable(one) for one in (text, *shorter))
+        """Show the first of `text` and `shorter` that fits; append `more` to the tooltip."""
+        self._texts = tuple(printable(variant) for variant in (text, *shorter))
         self.setText(self._texts[0])
         self.setToolTip(tip(f"{text}. {more}" if more else text) if text else "")
 
@@ -51,7 +49,7 @@ class ElidedLabel(PlainLabel):
         painter.end()
 
     def shown(self, room: int) -> str:
-        """What is drawn in so many pixels."""
+        """Return the text as drawn in `room` pixels."""
         metrics = self.fontMetrics()
         texts = [with_chosen_numbers(text) for text in self._texts]
         fitting = (text for text in texts if metrics.horizontalAdvance(text) <= room)

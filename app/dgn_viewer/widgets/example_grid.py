@@ -1,4 +1,4 @@
-"""Pictures of examples in a grid, of which some are chosen."""
+"""A grid of example images, some of them selected."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _STEPS = {
 
 
 class ExampleGrid(QWidget):
-    """A click on a picture, or Space, chooses its example or lets it go."""
+    """Grid of images; a click or Space selects or deselects an example."""
 
-    toggled = Signal(int)  # the row of the training data
+    toggled = Signal(int)  # row of the training data
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class ExampleGrid(QWidget):
         self._arrange()
 
     def choose(self, rows: frozenset[int]) -> None:
-        """Outline the examples of these rows of the training data."""
+        """Outline the examples with these rows of the training data."""
         self._chosen = rows
         self._arrange()
 
@@ -62,10 +62,10 @@ class ExampleGrid(QWidget):
     # Qt
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        found = self._at(event.position())
-        if found is not None and event.button() == Qt.MouseButton.LeftButton:
-            self._current = found
-            self.toggled.emit(self._rows()[found])
+        index = self._at(event.position())
+        if index is not None and event.button() == Qt.MouseButton.LeftButton:
+            self._current = index
+            self.toggled.emit(self._rows()[index])
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         key, count = event.key(), len(self._rows())
@@ -104,10 +104,13 @@ class ExampleGrid(QWidget):
 
     def _arrange(self) -> None:
         self.setFixedSize(self.sizeHint())
-        words = "Training examples"
+        text = "Training examples"
         if self._shown is not None and self._rows():
-            one = shown_example(self._shown, self._current)
+            example = shown_example(self._shown, self._current)
             chosen = self._rows()[self._current] in self._chosen
-            words = f"{one.detail}, {one.name.partition(', ')[2]}, {'' if chosen else 'not '}chosen"
-        self.setAccessibleName(words)
+            text = (
+                f"{example.detail}, {example.name.partition(', ')[2]}, "
+                f"{'' if chosen else 'not '}selected"
+            )
+        self.setAccessibleName(text)
         self.update()

@@ -1,4 +1,4 @@
-"""The fields of forms, and which of them a setting has; none is changed by a passing wheel."""
+"""Fields of forms, and the mapping from settings to fields. None reacts to a passing wheel."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from dgn_viewer.widgets.listed_item import GROUP, ListedItem
 from dgn_viewer.widgets.number_entry import NumberEntry
 from dgn_viewer.widgets.number_field import LADDER, NumberField
 
-_ARROW = 44  # pixels of a combo box that are not text
-_WHOLE = re.compile(r"[+-]?[0-9]+")  # int() takes '1_0' and the digits of every script
+_ARROW = 44  # pixels of a combo box outside its text
+_WHOLE = re.compile(r"[+-]?[0-9]+")  # int() also accepts '1_0' and digits of other scripts
 
 
 class PickBox(QComboBox):
@@ -49,27 +49,27 @@ class PickBox(QComboBox):
         self.offer(entries)
 
     def offer(self, entries: Sequence[tuple[str, str]], groups: Sequence[str] = ()) -> None:
-        """The values and their titles, and the heading that each stands under."""
+        """Set values and titles, with the group heading of each."""
         self.clear()
-        for place, (value, title) in enumerate(entries):
+        for index, (value, title) in enumerate(entries):
             self.addItem(title, value)
-            self.setItemData(place, tip(title), Qt.ItemDataRole.ToolTipRole)
-            self.setItemData(place, groups[place] if groups else "", GROUP)
+            self.setItemData(index, tip(title), Qt.ItemDataRole.ToolTipRole)
+            self.setItemData(index, groups[index] if groups else "", GROUP)
 
     def pick(self, value: str) -> None:
-        place = self.findData(value)
-        if place >= 0:
-            self.setCurrentIndex(place)
+        index = self.findData(value)
+        if index >= 0:
+            self.setCurrentIndex(index)
 
     def value(self) -> str:
         return str(self.currentData() or "")
 
     def wheelEvent(self, event: QWheelEvent) -> None:
-        """Scroll the form instead."""
+        """Let the wheel scroll the form instead."""
         event.ignore()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """A title that is too long ends in dots, or begins with them."""
+        """Elide a title that is too long."""
         painter = QStylePainter(self)
         option = QStyleOptionComboBox()
         self.initStyleOption(option)
@@ -88,7 +88,7 @@ class PathField(QWidget):
         self.line = QLineEdit()
         self.line.setPlaceholderText(hint)
         self.line.setAccessibleName(title)
-        self.line.setAcceptDrops(False)  # a file dropped on the window is a checkpoint
+        self.line.setAcceptDrops(False)  # let the window handle dropped files
         self.line.textChanged.connect(lambda text: self.line.setToolTip(tip(text) if text else ""))
         self.browse = QToolButton()
         self.browse.setIconSize(QSize(16, 16))
@@ -117,8 +117,7 @@ class PathField(QWidget):
 
 
 class ListField(QLineEdit):
-    """Whole numbers, one for each layer; empty where there are none. `refused`: as of a
-    `NumberEntry`."""
+    """Field for integers, one per layer, or empty. `refused`: see `NumberEntry`."""
 
     refused = Signal(str)
 
@@ -126,14 +125,14 @@ class ListField(QLineEdit):
         super().__init__()
         self._name = name
         self.setPlaceholderText(hint)
-        self.setAccessibleName(f"{name}, a whole number for each gate layer")
+        self.setAccessibleName(f"{name}, one integer per gate layer")
         self.setAcceptDrops(False)
         self.shown_beside = False
         self.textChanged.connect(self._show_problem)
 
     @property
     def problem(self) -> str:
-        """Why what is filled in cannot be taken, one sentence; '' where it can."""
+        """Why the input is invalid, as one sentence; '' if it is valid."""
         try:
             self.value()
         except UserError as refusal:
@@ -142,16 +141,20 @@ class ListField(QLineEdit):
 
     def _show_problem(self) -> None:
         self.setProperty("refused", bool(self.problem))
-        self.style().polish(self)  # a style sheet reads properties only then
+        self.style().polish(self)  # re-evaluates the style sheet for this property
         self.refused.emit(self.problem)
 
     def value(self) -> tuple[int, ...]:
-        """What is filled in; raises `UserError` where it is no list of whole numbers."""
+        """Return the integers.
+
+        Raises:
+            UserError: The input is not a list of integers.
+        """
         parts = self.text().replace(",", " ").split()
         if not all(map(_WHOLE.fullmatch, parts)):
             raise UserError(
-                f"{self._name} is '{self.text()}'; it must be whole numbers, one for each gate "
-                "layer, such as 0 3 0.",
+                f"{self._name} is '{self.text()}'; enter one integer per gate layer, such as 0 3 "
+                "0.",
                 kind="not-a-number",
                 value=self.text(),
             )
@@ -162,8 +165,12 @@ class ListField(QLineEdit):
 
 
 class WordField(QLineEdit):
-    """Words that are read when they are complete: on Enter, and when the field is left. `said`:
-    others than before; `refused`: as of a `NumberEntry`, by whoever reads them."""
+    """Text field that is evaluated when editing ends: on Enter, or when it loses the focus.
+
+    `said`: the text has changed. `refused`: see `NumberEntry`; the problem is set by whoever
+    evaluates
+    the text.
+    """
 
     said = Signal()
     refused = Signal(str)
@@ -182,17 +189,17 @@ class WordField(QLineEdit):
         return self.text().strip()
 
     def show_value(self, text: str) -> None:
-        """Show what was said; what is wrong with other words does not matter any more."""
+        """Show a text and clear any problem."""
         self._said = text
         self.setText(text)
         self.refuse("")
 
     def refuse(self, problem: str) -> None:
-        """Say why what is filled in cannot be taken, one sentence; '' where it can."""
+        """Show why the text is invalid, as one sentence; '' if it is valid."""
         if problem != self.problem:
             self.problem = problem
             self.setProperty("refused", bool(problem))
-            self.style().polish(self)  # a style sheet reads properties only then
+            self.style().polish(self)  # re-evaluates the style sheet for this property
             self.setAccessibleDescription(problem)
             self.refused.emit(problem)
 
@@ -203,27 +210,27 @@ class WordField(QLineEdit):
 
 
 class PairField(QWidget):
-    """Two classes as a ±1 problem, or all of them."""
+    """Two classes as a ±1 problem, or all classes."""
 
     changed = Signal()
 
     def __init__(self) -> None:
         super().__init__()
         self.only = QCheckBox("only")
-        self.only.setAccessibleName("Two classes only, as a ±1 problem")
+        self.only.setAccessibleName("Only two classes, as a ±1 problem")
         self.first, self.second = IntegerField(0, 9999), IntegerField(0, 9999)
         for field in (self.first, self.second):
             field.setMinimumWidth(48)
             field.valueChanged.connect(self.changed)
             field.refused.connect(self.changed)
-        self.first.setAccessibleName("Class that becomes -1")
-        self.second.setAccessibleName("Class that becomes +1")
+        self.first.setAccessibleName("Class labelled -1")
+        self.second.setAccessibleName("Class labelled +1")
         row(self.only, (self.first, 1), (self.second, 1), into=self, spacing=8)
         self.only.toggled.connect(self._show)
         self.show_value(None)
 
     def value(self) -> tuple[int, int] | None:
-        """The classes that become -1 and +1; None where all are kept."""
+        """Return the classes labelled -1 and +1; None for all classes."""
         if not self.only.isChecked():
             return None
         return value_of(self.first), value_of(self.second)
@@ -237,17 +244,17 @@ class PairField(QWidget):
 
     def _show(self) -> None:
         for field in (self.first, self.second):
-            if field.problem and not self.only.isChecked():  # what cannot be mended there
+            if field.problem and not self.only.isChecked():  # a disabled field cannot be corrected
                 field.setValue(field.value())
             field.setEnabled(self.only.isChecked())
         self.changed.emit()
 
 
-# the field of a setting
+# Fields for settings
 
 
 def field_for(setting: Setting) -> QWidget:
-    """A field for the values of a setting, by the type of its default."""
+    """Return a field for a setting, chosen by the type of its default."""
     if setting.choices or setting.offered:
         return PickBox([(choice, setting.words.get(choice, choice)) for choice in setting.choices])
     match setting.default:
@@ -273,7 +280,7 @@ def field_for(setting: Setting) -> QWidget:
 
 
 def number_field(setting: Setting) -> NumberField:
-    """The field of a setting that is any number, not only a whole one."""
+    """Return a field for a real-valued setting."""
     least, most = (0.0, 1.0) if setting.share else (setting.least, setting.most)
     low, high = setting.span or (1e-9 if least is None else least, 1e9 if most is None else most)
     rungs = setting.rungs or LADDER
@@ -281,14 +288,18 @@ def number_field(setting: Setting) -> NumberField:
 
 
 def value_of(field: QWidget) -> Any:
-    """What is filled in; raises `UserError` where it cannot be read."""
+    """Return the value of a field.
+
+    Raises:
+        UserError: The input is invalid.
+    """
     match field:
         case QCheckBox():
             return field.isChecked()
         case NumberEntry() if field.problem:
             shown = field.text()[:20]
-            words = f"{field.accessibleName()} is '{shown}': {field.problem}"
-            raise UserError(words, kind="not-a-number", value=field.text())
+            message = f"{field.accessibleName()} is '{shown}': {field.problem}"
+            raise UserError(message, kind="not-a-number", value=field.text())
         case PickBox() | NumberEntry() | PathField() | ListField() | PairField():
             return field.value()
         case QLineEdit():
@@ -311,9 +322,9 @@ def show_value(field: QWidget, value: Any) -> None:
 
 
 def problem_in(form: QWidget) -> str:
-    """Why a form cannot be taken as it is filled in, one sentence; '' where it can.
+    """Return why a form is invalid, as one sentence; '' if it is valid.
 
-    Of its first field with a problem; those that are hidden or disabled do not matter.
+    Reports the first field with a problem, ignoring hidden and disabled ones.
     """
     fields = (f for f in form.findChildren(QWidget) if isinstance(f, NumberEntry | ListField))
     asked = (f for f in fields if f.isVisibleTo(form) and f.isEnabledTo(form))
@@ -321,7 +332,7 @@ def problem_in(form: QWidget) -> str:
 
 
 def is_changed(field: QWidget, setting: Setting) -> bool:
-    """Whether something else than the default is filled in, readable or not."""
+    """Return whether a field differs from its default, valid or not."""
     if isinstance(field, ListField):
         return bool(field.text().strip())
     if isinstance(field, NumberEntry) and field.problem:
@@ -330,7 +341,7 @@ def is_changed(field: QWidget, setting: Setting) -> bool:
 
 
 def changes_of(field: QWidget) -> SignalInstance:
-    """The signal that says that something else was filled in."""
+    """Return the signal that a field emits when it is edited."""
     match field:
         case QCheckBox():
             return field.toggled

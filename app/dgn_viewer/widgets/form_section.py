@@ -1,4 +1,4 @@
-"""A titled group of labelled fields, and one whose rows are settings."""
+"""A titled group of labelled fields, and a group whose fields are settings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dgn_viewer.widgets.form_fields import (
 from dgn_viewer.widgets.layouts import PlainLabel
 from dgn_viewer.widgets.number_entry import NumberEntry
 
-LABELS = 116  # width of the column of labels
+LABELS = 116  # width of the label column, pixels
 
 Holds: TypeAlias = Callable[[Conditions], bool]
 
@@ -34,7 +34,7 @@ class Section(QWidget):
     def __init__(self, title: str = "") -> None:
         super().__init__()
         self._rows = QFormLayout()
-        self._refusals: dict[QWidget, PlainLabel] = {}  # below fields
+        self._refusals: dict[QWidget, PlainLabel] = {}  # messages below fields
         self._rows.setContentsMargins(0, 0, 0, 0)
         self._rows.setHorizontalSpacing(8)
         self._rows.setVerticalSpacing(6)
@@ -49,8 +49,10 @@ class Section(QWidget):
         column.addLayout(self._rows)
 
     def add(self, text: str, field: QWidget, about: str = "") -> None:
-        """Add a row; a check box says its own name and has no label. Below a field of numbers
-        stands why what was typed there cannot be taken."""
+        """Add a row. A check box has its own text and gets no label.
+
+        The problem of a field is shown in a message below it.
+        """
         label = PlainLabel(text, role="small")
         label.setFixedWidth(LABELS)
         label.setWordWrap(True)
@@ -76,7 +78,7 @@ class Section(QWidget):
             self._rows.setRowVisible(below, wanted and bool(below.text()))
 
     def _show_refusal(self, field: QWidget, problem: str) -> None:
-        """In a row of its own, which is made when it is needed."""
+        """Show a message below the field, creating it on first use."""
         if field not in self._refusals:
             if not problem:
                 return
@@ -98,7 +100,7 @@ class Section(QWidget):
 
 
 class _Refusal(PlainLabel):
-    """Why a field cannot be taken; as high as its lines, which the rows of a form do not ask."""
+    """Message below a field, as tall as its wrapped text; form layouts ignore heightForWidth."""
 
     def __init__(self) -> None:
         super().__init__(role="refused")
@@ -113,13 +115,15 @@ class _Refusal(PlainLabel):
         self._fit_height()
 
     def _fit_height(self) -> None:
-        self.setMinimumHeight(max(0, self.heightForWidth(self.width())))  # -1 of no text
+        self.setMinimumHeight(
+            max(0, self.heightForWidth(self.width()))
+        )  # heightForWidth is -1 without text
 
 
 class SettingSection(Section):
-    """A section with a row for each of some settings, made from what they declare.
+    """Section with one row per setting.
 
-    `changed`: something was filled in, or refused.
+    `changed`: a field was edited, or became invalid.
     """
 
     changed = Signal()
@@ -131,7 +135,7 @@ class SettingSection(Section):
         self.extend(settings)
 
     def extend(self, settings: Iterable[Setting]) -> None:
-        """Add rows for these settings, with their defaults filled in."""
+        """Add a row for each setting, filled with its default."""
         for setting in settings:
             field = field_for(setting)
             self.add("" if isinstance(field, QCheckBox) else setting.label, field, setting.tip)
@@ -149,28 +153,29 @@ class SettingSection(Section):
         self.changed.emit()
 
     def show_values(self, values: Mapping[str, Any]) -> None:
-        """Fill these in; names without a row are left out."""
+        """Fill in these values; names without a row are ignored."""
         for name, field in self.fields.items():
             if name in values:
                 show_value(field, values[name])
 
     def values(self, holds: Holds = operator.not_) -> dict[str, Any]:
-        """What is filled in, by name, without settings whose `when` does not hold.
+        """Return the values by name, without settings whose `when` does not hold.
 
-        Raises `UserError` where a field cannot be read.
+        Raises:
+            UserError: A field is invalid.
         """
         wanted = [name for name, setting in self.settings.items() if holds(setting.when)]
         return {name: value_of(self.fields[name]) for name in wanted}
 
     def show_rows(self, holds: Holds) -> None:
-        """Hide rows that do not matter now, and the section where none does."""
+        """Hide rows that do not apply, and the section if none does."""
         wanted = {n: holds(s.when) and holds(s.shown) for n, s in self.settings.items()}
         for name, is_wanted in wanted.items():
             self.show_row(self.fields[name], is_wanted)
         self.setVisible(any(wanted.values()))
 
     def unusual(self) -> list[str]:
-        """What has not its default, in words; limits come last."""
+        """Describe the settings that differ from their defaults; limits come last."""
         changed = [s for n, s in self.settings.items() if is_changed(self.fields[n], s)]
         changed.sort(key=lambda setting: bool(setting.zero))
         return [setting.changed or setting.label for setting in changed]

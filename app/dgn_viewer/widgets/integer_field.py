@@ -1,4 +1,4 @@
-"""A field for whole numbers."""
+"""A field for integers."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from dgn_viewer.widgets.number_entry import NumberEntry
 
 
 class IntegerField(NumberEntry):
-    """A whole number; `zero` is the word that stands for 0."""
+    """Field for an integer; `zero` is the text shown for 0."""
 
     def __init__(self, least: int, most: int, zero: str = "", unit: str = "") -> None:
         super().__init__(least, most, unit=unit, zero=zero)
         self.setDecimals(0)
 
     def value(self) -> int:
-        """The last whole number that could be taken."""
+        """Return the last valid integer."""
         return round(super().value())
 
     def number_text(self, value: float) -> str:
         return f"{value:.0f}"
 
     def reason_not_taken(self, number: float) -> str:
-        return "" if number.is_integer() else "It must be a whole number."
+        return "" if number.is_integer() else "Enter an integer."

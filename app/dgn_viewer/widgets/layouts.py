@@ -1,4 +1,4 @@
-"""Rows and columns of widgets, pages that scroll, labels of plain text, and buttons."""
+"""Row and column layouts, scroll areas, plain-text labels and buttons."""
 
 from __future__ import annotations
 
@@ -24,9 +24,11 @@ from dgn_engine.text.printable import printable
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 from dgn_viewer.style.stylesheet import plain_tip
 
-_LONG = 24  # letters of a word
-_TITLE_BAR = QSize(16, 48)  # pixels that a desktop may put around a window
-Part = QWidget | QLayout | tuple[QWidget, int] | int  # with its stretch; a number: empty room
+_LONG = 24  # characters of a word
+_TITLE_BAR = QSize(16, 48)  # pixels of window decoration
+Part = (
+    QWidget | QLayout | tuple[QWidget, int] | int
+)  # a widget or layout, with stretch; an integer is empty space
 Margins = tuple[int, int, int, int]  # left, top, right, bottom
 _NO_MARGINS: Margins = (0, 0, 0, 0)
 
@@ -34,9 +36,9 @@ _NO_MARGINS: Margins = (0, 0, 0, 0)
 def row(
     *parts: Part, into: QWidget | None = None, margins: Margins = _NO_MARGINS, spacing: int = -1
 ) -> QHBoxLayout:
-    """Lay parts out from left to right, in a widget of their own where `into` names one.
+    """Lay out parts from left to right; `into`: a widget that gets the layout.
 
-    `spacing`: pixels between two; -1: as the platform has it.
+    `spacing`: pixels between parts; -1: platform default.
     """
     layout = QHBoxLayout()
     _fill(layout, parts, into, margins, spacing)
@@ -44,7 +46,7 @@ def row(
 
 
 def open_at(window: QWidget, width: int, height: int) -> None:
-    """Give a window this size, or what the screen has room for."""
+    """Resize a window to this size, or to what fits on the screen."""
     room = window.screen().availableGeometry().size() - _TITLE_BAR
     window.resize(QSize(width, height).boundedTo(room))
 
@@ -52,7 +54,7 @@ def open_at(window: QWidget, width: int, height: int) -> None:
 def column(
     *parts: Part, into: QWidget | None = None, margins: Margins = _NO_MARGINS, spacing: int = -1
 ) -> QVBoxLayout:
-    """Lay parts out from top to bottom; as `row`."""
+    """Lay out parts from top to bottom, like `make_row`."""
     layout = QVBoxLayout()
     _fill(layout, parts, into, margins, spacing)
     return layout
@@ -82,7 +84,7 @@ def _fill(
 
 
 def empty(layout: QLayout) -> None:
-    """Take all widgets out of a layout, and delete them."""
+    """Remove and delete all widgets of a layout."""
     while (item := layout.takeAt(0)) is not None:
         if (widget := item.widget()) is not None:
             widget.hide()
@@ -90,7 +92,7 @@ def empty(layout: QLayout) -> None:
 
 
 def scrolling(page: QWidget | None = None) -> QScrollArea:
-    """What shows a page, upwards and downwards, without a frame or a background of its own."""
+    """Return a vertical scroll area without frame or background."""
     area = QScrollArea()
     area.setAccessibleName("Page")
     area.setWidgetResizable(True)
@@ -98,13 +100,13 @@ def scrolling(page: QWidget | None = None) -> QScrollArea:
     area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
     if page is not None:
         area.setWidget(page)
-        page.setAutoFillBackground(False)  # the area has switched it on
+        page.setAutoFillBackground(False)  # setWidget() switches it on
     area.viewport().setAutoFillBackground(False)
     return area
 
 
 def breakable(text: str) -> str:
-    """The text with places, not seen, at which a long word may be broken."""
+    """Return the text with invisible break points in long words."""
     return " ".join(
         re.sub(rf"([._/\\-]|[^\W_]{{{_LONG}}})", "\\1\u200b", word) if len(word) > _LONG else word
         for word in text.split(" ")
@@ -112,7 +114,7 @@ def breakable(text: str) -> str:
 
 
 class FixedBar(QToolBar):
-    """A row of the window that cannot be moved; saved layouts know it by its name."""
+    """Toolbar that cannot be moved; saved layouts refer to it by name."""
 
     def __init__(self, name: str, title: str, window: QWidget | None = None) -> None:
         super().__init__(title, window)
@@ -121,7 +123,7 @@ class FixedBar(QToolBar):
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.PreventContextMenu)
 
     def add_line(self, name: str, *parts: Part, margins: Margins) -> None:
-        """Lay parts out in a widget of this name, for style sheets, that fills the bar."""
+        """Lay out parts in a widget that fills the bar; style sheets refer to it by `name`."""
         line = QWidget(self)
         line.setObjectName(name)
         line.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
@@ -130,8 +132,9 @@ class FixedBar(QToolBar):
 
 
 class PlainLabel(QLabel):
-    """Shows its text as it is, never as markup, with what cannot be seen escaped and numbers in the
-    style that is chosen in the settings: every label of the window is one.
+    """Label that shows its text literally, in the chosen number style.
+
+    Text is never markup, and invisible characters are escaped. Every label of the window is one.
     """
 
     def __init__(self, text: str = "", parent: QWidget | None = None, role: str = "") -> None:
@@ -147,7 +150,7 @@ class PlainLabel(QLabel):
         super().setText(with_chosen_numbers(printable(text, lines=True)))
 
     def changeEvent(self, event: QEvent) -> None:
-        """Write the text anew where another style of numbers is chosen."""
+        """Rewrite the text after a change of the number style."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.LanguageChange:
             self.setText(self._given)
@@ -157,9 +160,9 @@ class PlainLabel(QLabel):
 
 
 class WrappedLabel(PlainLabel):
-    """Wraps its text, `text` is as it was given. `breaks`: long names are broken, too.
+    """Label that wraps. `breaks`: also break long words.
 
-    What can be selected is not broken, and its numbers stay as they are: it would be copied so.
+    Selectable text is not broken and keeps its numbers, so that it is copied unchanged.
     """
 
     def __init__(self, text: str, role: str = "", breaks: bool = True) -> None:
@@ -172,7 +175,7 @@ class WrappedLabel(PlainLabel):
         self._said = printable(text, lines=True)
         shown = breakable(with_chosen_numbers(self._said)) if self._breaks else self._said
         self.setAccessibleName(self._said if shown != self._said else "")
-        QLabel.setText(self, shown)  # the places to break at are not to be seen
+        QLabel.setText(self, shown)  # break points are invisible: do not escape them
 
     def text(self) -> str:
         return self._said
@@ -181,9 +184,9 @@ class WrappedLabel(PlainLabel):
 def plain_label(
     text: str = "", role: str = "", *, selectable: bool = False, breaks: bool | None = None
 ) -> QLabel:
-    """A label that wraps, and shows its text as it is, never as markup.
+    """Return a wrapping label that shows its text literally, never as markup.
 
-    `breaks`: long names are broken, also in what can be selected.
+    `breaks`: also break long words, even in selectable text.
     """
     label = WrappedLabel(text, role, breaks=not selectable if breaks is None else breaks)
     if selectable:
@@ -194,7 +197,7 @@ def plain_label(
 def push_button(
     text: str, do: Callable[[], object] | SignalInstance, role: str = "", about: str = ""
 ) -> QPushButton:
-    """A button that does this, or emits this signal, when it is pressed."""
+    """Return a button that calls a function or emits a signal."""
     button = QPushButton(with_chosen_numbers(text))
     if role:
         button.setProperty("role", role)

@@ -1,4 +1,4 @@
-"""An entry of a combo box's list: under the heading of its group, with a hint at its right."""
+"""Entries of a combo box list, with group headings above and hints to the right."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QSize, Qt
 from PySide6.QtGui import QFont, QPainter, QPalette
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
-HINT = Qt.ItemDataRole.UserRole + 1  # muted, behind the title
-GROUP = Qt.ItemDataRole.UserRole + 2  # the heading above the first entry of a group
+HINT = Qt.ItemDataRole.UserRole + 1  # muted, to the right of the title
+GROUP = Qt.ItemDataRole.UserRole + 2  # heading above the first entry of a group
 _GAP = 16
 _HEADING = 26  # pixels
 
@@ -15,7 +15,7 @@ Index = QModelIndex | QPersistentModelIndex
 
 
 class ListedItem(QStyledItemDelegate):
-    """Draws headings without making them entries: places in the list stay what they are."""
+    """Delegate that draws headings without adding entries, so that indices stay the same."""
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
         size, hint = super().sizeHint(option, index), index.data(HINT)
@@ -52,9 +52,7 @@ class ListedItem(QStyledItemDelegate):
         font.setWeight(QFont.Weight.DemiBold)
         painter.setFont(font)
         painter.setPen(option.palette.color(QPalette.ColorRole.PlaceholderText))
-        place = QRect(
-            option.rect.left() + 8, option.rect.top(), option.rect.width() - 8, height - 3
-        )
+        area = QRect(option.rect.left() + 8, option.rect.top(), option.rect.width() - 8, height - 3)
         left = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignBottom
-        painter.drawText(place, left, str(index.data(GROUP)))
+        painter.drawText(area, left, str(index.data(GROUP)))
         painter.restore()

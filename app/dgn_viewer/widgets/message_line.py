@@ -1,4 +1,4 @@
-"""The line below a form: what is going on, or why the last thing that was asked was refused."""
+"""The message line below a form: a status, or why the last action was refused."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from dgn_engine.views.event_notices import REFUSED
 from dgn_viewer.widgets.layouts import WrappedLabel
 from dgn_viewer.widgets.number_entry import NumberEntry
 
-REFUSED_MS = round(1000 * REFUSED)  # as in the status bar
+REFUSED_MS = round(1000 * REFUSED)  # as long as in the status bar
 
 
 class MessageLine(WrappedLabel):
-    """Shows lasting words, or a refusal in their place; hidden where there is nothing to show.
+    """Line that shows a lasting status, or temporarily a refusal; hidden if empty.
 
-    A refusal answers one action. It ends with the next words or refusal, when an input is edited
-    (`end_with`), when the line is hidden with its page, and after `REFUSED_MS`: then the lasting
-    words are shown again. What is wrong for as long as a form is filled in as it is, is no
-    refusal in this sense: `say(…, "refused")`.
+    A refusal answers one action. It ends with the next status or refusal, when an input is edited
+    (`end_with`), when the line is hidden with its page, or after `REFUSED_MS`; the status then
+    returns. A problem that lasts as long as the form is invalid is a status instead:
+    `show_message(…, "refused")`.
 
-    `changed`: other words are shown, which may be higher.
+    `changed`: the text has changed, and with it perhaps its height.
     """
 
     changed = Signal()
@@ -37,20 +37,20 @@ class MessageLine(WrappedLabel):
         self.setText(words)
         set_role(self, self._role)
         if not words:
-            self.hide()  # what has no parent yet is shown with it
+            self.hide()  # without a parent it is shown together with its page
 
     @property
     def refusal(self) -> str:
-        """The refusal that is shown; '' where there is none."""
+        """The refusal that is shown; '' if there is none."""
         return self._refusal
 
     def say(self, words: str, role: str = "muted") -> None:
-        """Show lasting words, '' for none; a refusal ends."""
+        """Show a lasting status ('' for none) and end a refusal."""
         self._words, self._role = words, role
         self.refuse("")
 
     def refuse(self, why: str) -> None:
-        """Show why an action was refused, in the place of the lasting words; '': it succeeded."""
+        """Show why an action was refused; '' if it succeeded."""
         self._refusal = why
         if why:
             self._timer.start()
@@ -63,12 +63,12 @@ class MessageLine(WrappedLabel):
             self.refuse("")
 
     def end_with(self, *edits: SignalInstance) -> None:
-        """End a refusal whenever one of these signals comes: the input was edited."""
+        """End a refusal when one of these signals is emitted: an input was edited."""
         for edit in edits:
             edit.connect(lambda *_: self.end_refusal())
 
     def end_with_edits_in(self, form: QWidget) -> None:
-        """End a refusal whenever a field of this form, as it is now, is changed."""
+        """End a refusal when a field that the form has now is edited."""
         self.end_with(
             *(line.textChanged for line in form.findChildren(QLineEdit)),
             *(number.valueChanged for number in form.findChildren(NumberEntry)),
@@ -82,7 +82,7 @@ class MessageLine(WrappedLabel):
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
-        if not event.spontaneous():  # the page was left, not the window minimised
+        if not event.spontaneous():  # the page was closed, not the window minimised
             self.end_refusal()
 
     def _show(self) -> None:
@@ -95,7 +95,7 @@ class MessageLine(WrappedLabel):
 
 
 def set_role(widget: QWidget, role: str) -> None:
-    """Give a widget the look of a role of the style sheet, which is read only when polished."""
+    """Set the style sheet role of a widget, and polish it so that the role takes effect."""
     if widget.property("role") != role:
         widget.setProperty("role", role)
         widget.style().unpolish(widget)

@@ -1,4 +1,4 @@
-"""A field for a number that keeps what was typed, and says in a sentence why it cannot be taken."""
+"""A number field that keeps invalid input and says in a sentence what is wrong with it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from PySide6.QtCore import QEvent, QPoint, Qt, Signal
 from PySide6.QtGui import QFocusEvent, QHelpEvent, QKeyEvent, QValidator, QWheelEvent
 from PySide6.QtWidgets import QDoubleSpinBox, QToolTip, QWidget
 
-# '1,000' is a thousand or one, by the language: neither is taken for the other. '0,001' is clear.
+# '1,000' is a thousand or one, depending on the language, so it is refused; '0,001' is clear.
 _AMBIGUOUS = re.compile(r"[1-9][0-9]{0,2}(,[0-9]{3})+")
-# Only what is also shown: float() takes '1_000' and the digits of every script, '١,٠٠٠' as 1.
+# float() also accepts '1_000' and digits of other scripts ('١,٠٠٠' as 1); we do not.
 _NUMBER = re.compile(r"[+-]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)([eE][+-]?[0-9]+)?")
-_BEGUN = re.compile(r"[+-]?[0-9]*[.,]?[0-9]*([eE][+-]?[0-9]*)?")  # what may become a number
+_BEGUN = re.compile(r"[+-]?[0-9]*[.,]?[0-9]*([eE][+-]?[0-9]*)?")  # the beginning of a number
 _NOTHING = "–"
 
 
 @dataclass(frozen=True)
 class NumberProblem:
-    """Why what was typed cannot be taken: its kind, and one sentence.
+    """Why input is invalid: a kind and one sentence.
 
-    `too small` and `unreadable` may end as more is typed.
+    `too small` and `unreadable` may resolve as more is typed.
     """
 
     kind: Literal["unreadable", "ambiguous", "too small", "too large", "other"]
@@ -30,7 +30,7 @@ class NumberProblem:
 
 
 class TypedNumber:
-    """Reads what is typed in a field as a number from `least` to `most`, or the word for 0."""
+    """Parser of input as a number from `least` to `most`, or as the word for 0."""
 
     def __init__(self, field: NumberEntry, least: float, most: float, unit: str, zero: str) -> None:
         self._field = field
@@ -42,18 +42,19 @@ class TypedNumber:
         return text.removesuffix(self.suffix).strip()
 
     def is_begun(self, bare: str) -> bool:
-        """Whether more of it may make it a number."""
+        """Return whether this may become a number as more is typed."""
         return not bare or bool(_BEGUN.fullmatch(bare)) or self._zero.startswith(bare)
 
     def read(self, bare: str, now: float) -> tuple[float, NumberProblem | None]:
-        """The number, or what is wrong with it; the one that stands, `now`, is always taken."""
+        """Return the number, and the problem if it is invalid; the current value is always
+        valid."""
         if self._zero and bare == self._zero:
             return 0.0, None
         if not bare:
-            return 0.0, NumberProblem("unreadable", "Type a number.")
+            return 0.0, NumberProblem("unreadable", "Enter a number.")
         if _AMBIGUOUS.fullmatch(bare):
             return 0.0, NumberProblem(
-                "ambiguous", f"'{bare}' is ambiguous: type it without the comma."
+                "ambiguous", f"'{bare}' is ambiguous; enter it without the comma."
             )
         if not _NUMBER.fullmatch(bare):
             return 0.0, NumberProblem("unreadable", f"'{bare[:20]}' is not a number.")
@@ -64,10 +65,10 @@ class TypedNumber:
             return number, NumberProblem("other", reason)
         if number > self.most:
             most = self._in_words(self.most)
-            return number, NumberProblem("too large", f"It must be at most {most}.")
+            return number, NumberProblem("too large", f"Enter at most {most}.")
         if number < self.least:
             least = self._in_words(self.least)
-            return number, NumberProblem("too small", f"It must be at least {least}.")
+            return number, NumberProblem("too small", f"Enter at least {least}.")
         return number, None
 
     def _in_words(self, number: float) -> str:
@@ -75,12 +76,13 @@ class TypedNumber:
 
 
 class NumberEntry(QDoubleSpinBox):
-    """A number from `least` to `most`, or 0 where it has a word for it: `zero`.
+    """Field for a number from `least` to `most`, or 0 if there is a word for it: `zero`.
 
-    What is typed and cannot be taken stays as it was typed, while `value` is the last number that
-    could; `problem` says what is wrong, and `refused` passes it on ('' once it is mended). Where
-    nobody shows it beside the field (`shown_beside`), it pops up below, again at Enter, and is the
-    field's tip as long as it stands. Escape brings the value back.
+    Invalid input stays in the field while `value` remains the last valid number. `problem` says
+    what
+    is wrong, and `refused` carries it ('' once it is corrected). Unless the form shows the problem
+    (`shown_beside`), it pops up below the field, again on Enter, and replaces the tooltip. Escape
+    restores the value.
     """
 
     refused = Signal(str)
@@ -103,23 +105,23 @@ class NumberEntry(QDoubleSpinBox):
         self._empty = False
         self._ends = min(least, 0.0) if zero else least, most
         self.setRange(*self._ends)
-        self.lineEdit().setTextMargins(5, 0, 0, 0)  # as other fields have it
+        self.lineEdit().setTextMargins(5, 0, 0, 0)  # like other fields
         self.lineEdit().textEdited.connect(self._on_edited)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
 
     @property
     def problem(self) -> str:
-        """Why what stands in the field cannot be taken, one sentence; '' where it can."""
+        """Why the input is invalid, as one sentence; '' if it is valid."""
         return "" if self._problem is None else self._problem.sentence
 
     def setValue(self, value: float) -> None:
-        """Show a number within the range, in the place of whatever was typed."""
+        """Show a number within the range, discarding the input."""
         self._typed, self._problem, self._empty = "", None, False
         super().setValue(value)
         self._announce_problem()
 
     def show_value(self, value: float) -> None:
-        """Show a number, also one that is outside of what can be typed here."""
+        """Show a number, even if it is outside the range that can be typed."""
         self.setRange(min(self._ends[0], value), max(self._ends[1], value))
         self.setValue(value)
 
@@ -130,7 +132,7 @@ class NumberEntry(QDoubleSpinBox):
         super().setValue(self.minimum())
 
     def textFromValue(self, value: float) -> str:
-        """The number with its unit, or what was typed instead."""
+        """Return the number with its unit, or the invalid input."""
         if self._problem:
             return self._typed
         if self._empty:
@@ -140,28 +142,28 @@ class NumberEntry(QDoubleSpinBox):
         return self.number_text(value) + self._typing.suffix
 
     def valueFromText(self, text: str) -> float:
-        """The number, or the value that stands where there is none."""
+        """Return the number, or the current value if the input is invalid."""
         number = self._read(text)
         return self.value() if number is None else number
 
     def validate(self, text: str, position: int) -> tuple[QValidator.State, str, int]:
-        """Everything may be typed; what cannot be taken is refused in a sentence."""
+        """Accept any input; invalid input is reported as a problem."""
         return QValidator.State.Acceptable, text, position
 
     def stepBy(self, steps: int) -> None:
-        """From the value that stands, whatever was typed."""
+        """Step from the current value, discarding the input."""
         self.setValue(self.value())
         super().stepBy(steps)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
-        """A wheel that passes by changes nothing; the field must have the focus."""
+        """Ignore the wheel unless the field has the focus."""
         if self.hasFocus():
             super().wheelEvent(event)
         else:
             event.ignore()
 
     def event(self, event: QEvent) -> bool:
-        """A field in red says why it is."""
+        """Show the problem as tooltip."""
         if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip and self._pops_up:
             QToolTip.showText(event.globalPos(), self.problem, self)
             return True
@@ -179,19 +181,19 @@ class NumberEntry(QDoubleSpinBox):
         super().keyPressEvent(event)
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             self._announce_problem()
-            if self._pops_up:  # the key, or the focus that it has moved, has closed what popped up
+            if self._pops_up:  # the key, or the focus change, has closed the popup
                 self._pop_up()
 
     def number_text(self, value: float) -> str:
-        """A number as it is shown and may be typed."""
+        """Return a number as it is displayed and can be typed."""
         raise NotImplementedError
 
     def reason_not_taken(self, number: float) -> str:
-        """What is wrong with a number, whatever the ends, one sentence; or ''."""
+        """Return why a number is invalid regardless of the range, as one sentence, or ''."""
         return ""
 
     def _read(self, text: str) -> float | None:
-        """The number that a text is; None, and the problem, where it cannot be taken."""
+        """Parse the input: return the number, or None and set the problem."""
         bare = self._typing.strip(text)
         if self._empty and bare == _NOTHING:
             return None
@@ -203,11 +205,11 @@ class NumberEntry(QDoubleSpinBox):
         self._read(text)
         begun = self._typing.is_begun(self._typing.strip(text))
         kind = None if self._problem is None else self._problem.kind
-        if not (begun and kind in ("too small", "unreadable")):  # it may become a number yet
+        if not (begun and kind in ("too small", "unreadable")):  # it may still become a number
             self._announce_problem()
 
     def _announce_problem(self) -> None:
-        """Say what has become of the problem since it was last said."""
+        """Report the problem if it has changed since the last report."""
         problem = self.problem
         if problem == self._announced:
             return

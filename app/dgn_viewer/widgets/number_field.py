@@ -1,4 +1,4 @@
-"""A field for numbers that span decades: steps along a ladder, accepts '3e-4' and '0,5'."""
+"""A field for numbers across decades: steps along a ladder, accepts '3e-4' and '0,5'."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from PySide6.QtWidgets import QAbstractSpinBox, QWidget
 from dgn_viewer.widgets.number_entry import NumberEntry
 
 LADDER = (1.0, 2.0, 3.0, 5.0)
-_NEAR_ZERO = 0.01  # the last rung before zero, where zero is allowed
+_NEAR_ZERO = 0.01  # smallest rung above zero, if zero is allowed
 
 
 class NumberField(NumberEntry):
-    """A number between `least` and `most`.
+    """Field for a number between `least` and `most`.
 
-    With `no_limit`, zero is shown by that word and stands above the highest number, as in
-    'at most 1,000 steps a second … full speed'. `chosen` is emitted for what the user does only.
+    With `no_limit`, zero is shown as that text and ranks above the highest number, as in 'at most
+    1,000 steps per second … full speed'. `chosen` is emitted only for input by the user.
     """
 
     chosen = Signal(float)
@@ -36,13 +36,12 @@ class NumberField(NumberEntry):
         self._rungs = rungs
         self._quiet = False
         self.setDecimals(15)
-        self.setRange(*self._ends)  # once more: they were rounded to two decimals
+        self.setRange(*self._ends)  # again: it was rounded to two decimals
         self.setKeyboardTracking(False)
         self.valueChanged.connect(self._changed)
 
     def show_value(self, value: float) -> None:
-        """Show the engine's value, also one that is outside of what is offered here; nothing is
-        emitted."""
+        """Show the engine's value, even outside the range, without emitting `chosen`."""
         self._quiet = True
         super().show_value(value)
         self._quiet = False
@@ -53,7 +52,10 @@ class NumberField(NumberEntry):
         self._quiet = False
 
     def number_text(self, value: float) -> str:
-        """'3e-4', '0.05', '120'."""
+        """Return a short text, exact to six digits: '3e-4', '0.05', '1000'.
+
+        Powers of ten are used for the same numbers as in sentences (`written_numbers.number`).
+        """
         return number_text(value)
 
     def stepBy(self, steps: int) -> None:
@@ -64,14 +66,14 @@ class NumberField(NumberEntry):
         self.selectAll()
 
     def stepEnabled(self) -> QAbstractSpinBox.StepEnabledFlag:
-        """Both ways, but not beyond the ends."""
+        """Enable both directions, except at the ends."""
         flag = QAbstractSpinBox.StepEnabledFlag
-        value, way = self.value(), flag.StepNone
+        value, enabled = self.value(), flag.StepNone
         if self._above(value) != value:
-            way |= flag.StepUpEnabled
+            enabled |= flag.StepUpEnabled
         if self._below(value) != value:
-            way |= flag.StepDownEnabled
-        return way
+            enabled |= flag.StepDownEnabled
+        return enabled
 
     def _above(self, value: float) -> float:
         if self.zero and (value == 0 or value >= self.maximum()):
@@ -101,7 +103,7 @@ def number_text(value: float) -> str:
 
 
 def next_rung(value: float, rungs: tuple[float, ...], *, up: bool = True) -> float:
-    """The nearest rung·10^k strictly above (or below) a positive value."""
+    """Return the nearest rung·10^k strictly above (or below) a positive value."""
     power = math.floor(math.log10(value)) if value > 0 else 0
     ladder = [float(f"{r}e{k}") for k in (power - 1, power, power + 1) for r in rungs]
     if up:
