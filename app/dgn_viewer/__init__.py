@@ -1,1 +1,1 @@
-"""The window: panels that show what the engine publishes. Importing this needs no display."""
+"""The desktop application. Importing this package does not need a display."""

@@ -1,4 +1,4 @@
-"""dgn-viewer: reads its arguments, checks the display, then imports Qt and opens the window."""
+"""Entry point of dgn-viewer: parses arguments, checks the display, then loads Qt and the window."""
 
 from __future__ import annotations
 
@@ -27,81 +27,89 @@ from dgn_viewer.interruption import held_back
 
 REFUSED = 2
 INTERRUPTED = 130
-STUCK = 5  # seconds after which an engine that does not end is left behind
+STUCK = 5  # seconds after which an engine that does not stop is abandoned
 
 
 def _size(text: str) -> tuple[int, int]:
-    found = re.fullmatch(r"(\d{3,5})x(\d{3,5})", text)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size; write it as 1440x900")
-    return int(found[1]), int(found[2])
+    match = re.fullmatch(r"(\d{3,5})x(\d{3,5})", text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write it as 1440x900")
+    return int(match[1]), int(match[2])
 
 
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of steps, 1 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of steps")
     return int(text)
 
 
 def _seed(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no seed; it is a whole number, 0 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a seed; use a non-negative integer")
     return int(text)
 
 
 def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
-        prog="dgn-viewer", description="Train deep gated networks live and see what gates know."
+        prog="dgn-viewer",
+        description="Train deep gated networks live and see what their gates know.",
     )
     result.add_argument(
         "run",
         nargs="?",
         default="",
         metavar="RUN",
-        help="show this recorded run: a folder, the name of one of yours, a session (.dgn), or "
-        "dgn://127.0.0.1:PORT, which 'dgn serve' serves on another machine",
+        help="recorded run to show: a folder, the name of one of your runs, a session (.dgn), or "
+        "dgn://127.0.0.1:PORT, served by 'dgn serve' on another machine",
     )
     result.add_argument(
         "--token-file",
         type=Path,
         metavar="F",
-        help="the token of dgn://…; else DGN_TOKEN, else the window asks",
+        help="file with the token for dgn://…; default: DGN_TOKEN, otherwise the window asks",
     )
-    result.add_argument("--config", type=Path, metavar="RUN.toml", help="begin with this run")
-    result.add_argument("--data-root", default="", metavar="DIR", help="where data sets lie")
+    result.add_argument("--config", type=Path, metavar="RUN.toml", help="start with this run")
+    result.add_argument("--data-root", default="", metavar="DIR", help="folder of the data sets")
     result.add_argument(
-        "--process", action="store_true", help="run the engine in a process of its own"
+        "--process", action="store_true", help="run the engine in a separate process"
     )
-    result.add_argument("--no-record", action="store_true", help="write no folder for the runs")
+    result.add_argument("--no-record", action="store_true", help="do not record runs")
     result.add_argument(
         "--portable",
         action="store_true",
-        help="keep runs, settings and all else beside the program",
+        help="keep runs, settings and all other files next to the program",
     )
-    result.add_argument("--seed", type=_seed, help="instead of the configuration's")
+    result.add_argument("--seed", type=_seed, help="override the seed of the configuration")
     result.add_argument("--theme", choices=("light", "dark", "system"), default="")
-    result.add_argument("--size", type=_size, metavar="WxH", help="of the window, 1440x900")
+    result.add_argument("--size", type=_size, metavar="WxH", help="window size (default: 1440x900)")
     result.add_argument(
-        "--offscreen", action="store_true", help="run without a display and take a picture"
+        "--offscreen", action="store_true", help="run without a display and take a screenshot"
     )
-    result.add_argument("--steps", type=_count, metavar="N", help="with --offscreen: stop here")
     result.add_argument(
-        "--screenshot", type=Path, metavar="F.png", help="with --offscreen: F.png and F.json"
+        "--steps", type=_count, metavar="N", help="with --offscreen: number of training steps"
+    )
+    result.add_argument(
+        "--screenshot", type=Path, metavar="F.png", help="with --offscreen: write F.png and F.json"
     )
     result.add_argument("--version", action="version", version=f"dgn-viewer {__version__}")
     return result
 
 
 def first_run() -> RunConfig:
-    """The run at start when nothing else is asked for."""
+    """Return the run that starts if nothing else is requested."""
     preset = files("dgn_resources") / "presets" / "first_minute.toml"
     return RunConfig.from_toml(preset.read_text(encoding="utf-8"))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the viewer; 0 when it was closed, 128 + n when the signal n closed it, 2 with one
-    sentence on stderr when it cannot run."""
-    if arguments is None:  # this process is the program, and nobody else's
+    """Run the viewer and return its exit code.
+
+    Returns:
+        0 if the window was closed, 128 + n after signal n, 2 if the viewer cannot run; the reason
+        is
+        then printed to stderr in one sentence.
+    """
+    if arguments is None:  # run as a program, not called from Python
         distrust_start_folder(restart=True)
     words = sys.argv[1:] if arguments is None else arguments
     given = parser().parse_args(words)
@@ -109,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         carry_everything()
     with program_log("dgn-viewer", words) as log:
         code = _run(given, log)
-        log.info("dgn-viewer ends with code %d.", code)
+        log.info("dgn-viewer exits with code %d.", code)
     return code
 
 
@@ -121,35 +129,39 @@ def _run(given: argparse.Namespace, log: logging.Logger) -> int:
         log.info("refused: %s", refusal)
         complain(f"dgn-viewer: {refusal}")
         return REFUSED
-    except KeyboardInterrupt:  # before the window was there to be closed by it
+    except KeyboardInterrupt:  # before there was a window to close
         return INTERRUPTED
 
 
 def check_arguments(given: argparse.Namespace) -> None:
-    """Raise `UserError` where they do not go together, or name no run."""
+    """Check that the arguments are consistent and that a run and a display exist.
+
+    Raises:
+        UserError: They are not.
+    """
     if given.offscreen:
         if given.steps is None or given.screenshot is None:
-            words = "--offscreen needs --steps N and --screenshot F.png."
-            raise UserError(words, kind="missing")
+            message = "--offscreen needs --steps N and --screenshot F.png."
+            raise UserError(message, kind="missing")
         os.environ["QT_QPA_PLATFORM"] = "offscreen"
     elif given.steps is not None or given.screenshot is not None:
-        raise UserError("--steps and --screenshot go with --offscreen.", kind="contradiction")
+        raise UserError("--steps and --screenshot need --offscreen.", kind="contradiction")
     if given.run and (given.offscreen or given.config is not None or given.seed is not None):
-        words = "RUN shows a recorded run; leave out --config, --seed and --offscreen."
-        raise UserError(words, kind="contradiction", value=given.run)
+        message = "RUN shows a recorded run; remove --config, --seed and --offscreen."
+        raise UserError(message, kind="contradiction", value=given.run)
     if given.run.startswith(SCHEME):
         from dgn_engine.storage.remote.served_address import address_of
 
         address_of(given.run)
     elif given.token_file is not None:
-        words = "--token-file goes with dgn://127.0.0.1:PORT."
-        raise UserError(words, kind="contradiction", value=given.token_file)
+        message = "--token-file needs an address, dgn://127.0.0.1:PORT."
+        raise UserError(message, kind="contradiction", value=given.token_file)
     elif given.run and not find_run(given.run).exists():
-        words = f"There is no run {given.run}: neither a folder nor one of your runs."
-        raise UserError(words, kind="no-file", value=given.run)
-    trouble = system_libraries.trouble(os.environ)
-    if trouble:
-        raise UserError(trouble, kind="no-display")
+        message = f"There is no run {given.run}; give a folder or the name of one of your runs."
+        raise UserError(message, kind="no-file", value=given.run)
+    reason = system_libraries.trouble(os.environ)
+    if reason:
+        raise UserError(reason, kind="no-display")
 
 
 def _open(given: argparse.Namespace) -> int:

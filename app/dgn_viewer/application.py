@@ -1,4 +1,4 @@
-"""The program put together: Qt, fault hooks, session, pump and window, and their orderly end."""
+"""Assembly of the program (Qt, fault hooks, engine, pump, window) and its orderly shutdown."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ from dgn_viewer.settings import Settings, default_path
 from dgn_viewer.style import appearance
 from dgn_viewer.window import Window
 
-INTERVAL = 1000  # milliseconds between two looks at what has gathered
-PATIENCE = 5.0  # seconds that the engine has for its last step when the window is closed
-FIRST_PAINT = 0.3  # seconds that the display may take to show the window before the engine starts
+INTERVAL = 1000  # milliseconds between two garbage collections
+PATIENCE = 5.0  # seconds for the engine to finish its last step on close
+FIRST_PAINT = 0.3  # seconds to wait for the window to appear before the engine starts
 NAME = "dgn-viewer"
 _log = logging.getLogger(__name__)
-_UNSEEN = ("offscreen", "minimal")  # platforms on which nobody looks
+_UNSEEN = ("offscreen", "minimal")  # platforms without a visible window
 
 
 class GuiGarbageCollector(QObject):
     """Runs Python's cyclic collector in the GUI thread only, while its parent lives.
 
-    Otherwise a training thread may be the one that destroys Qt objects, which crashes.
-    Source: Erik Janssens, pydev.blogspot.com/2014/03/should-python-garbage-collector-be.html; as
+    Otherwise a training thread may destroy Qt objects, which crashes. After Erik Janssens,
+    pydev.blogspot.com/2014/03/should-python-garbage-collector-be.html, and
     `pyqtgraph.util.garbage_collector`, without importing pyqtgraph.
     """
 
@@ -60,18 +60,20 @@ class GuiGarbageCollector(QObject):
         self.destroyed.connect(lambda: gc.enable())
 
     def spare_what_is_there(self) -> None:
-        """Look at nothing that exists by now: torch alone is hundreds of thousands of objects, and
-        looking through them would hold up the window, and the run, for a fifth of a second."""
+        """Exclude all existing objects from collection.
+
+        Torch alone has hundreds of thousands; scanning them would block window and run for 0.2 s.
+        """
         gc.freeze()
 
     def stop(self) -> None:
-        """Give collection back to the interpreter."""
+        """Return control of collection to the interpreter."""
         self._timer.stop()
         gc.enable()
 
 
 def collect() -> None:
-    """Collect each generation that the interpreter would have collected, from the youngest up."""
+    """Collect the generations that are due, from the youngest up."""
     counts, limits = gc.get_count(), gc.get_threshold()
     for generation, (count, limit) in enumerate(zip(counts, limits, strict=True)):
         if count <= limit:
@@ -83,28 +85,28 @@ def collect() -> None:
 class Options:
     config: RunConfig
     data_root: str = ""
-    theme: str = ""  # empty: as last time
+    theme: str = ""  # empty: from the settings
     size: tuple[int, int] | None = None
     settings: Path | None = None  # None: in the user's configuration folder
     paused: bool = False
-    tour: bool = False  # shown at the first start
-    start: str = "default"  # 'last': go on where the user left; 'none'; '': as they have set it
-    process: bool = False  # the engine in a process of its own
-    shown: str = ""  # a recorded run or a session to show instead of a run that begins
-    served: tuple[str, str] = ("", "")  # address and token of a run of another machine to follow
-    runs_root: str = ""  # where every run writes its folder; empty: none is written
+    tour: bool = False  # offer the tour on first start
+    start: str = "default"  # 'default', 'last', 'none'; '': from the settings
+    process: bool = False  # run the engine in a separate process
+    shown: str = ""  # recorded run or session to show instead of starting a run
+    served: tuple[str, str] = ("", "")  # address and token of a remote run to follow
+    runs_root: str = ""  # where runs are recorded; empty: not recorded
 
 
 def qt_application() -> QApplication:
-    """The one QApplication, made if there is none yet."""
-    if sys.platform == "win32":  # there torch must be loaded before Qt (pytorch #11326)
+    """Return the QApplication, creating it if necessary."""
+    if sys.platform == "win32":  # torch must be loaded before Qt there (pytorch #11326)
         importlib.import_module("torch")
-    QLocale.setDefault(QLocale.c())  # numbers as everything else here writes them, not the system's
+    QLocale.setDefault(QLocale.c())  # our own number format, not the system's
     application = QApplication.instance()
     if not isinstance(application, QApplication):
         application = QApplication([NAME])
         application.setApplicationName(NAME)
-        application.setDesktopFileName(NAME)  # by it a dock finds our entry
+        application.setDesktopFileName(NAME)  # lets the desktop find our entry
         application.setWindowIcon(QIcon(str(files("dgn_resources") / "program.svg")))
     application.setStyle("Fusion")
     appearance.set_base_font(application)
@@ -112,7 +114,7 @@ def qt_application() -> QApplication:
 
 
 def new_engine(options: Options) -> EngineClient:
-    """An engine that has not been started, in a thread or in a process of its own."""
+    """Return an engine, not yet started, in a thread or in a separate process."""
     if options.process:
         from dgn_engine.session.process_session import ProcessSession
 
@@ -121,7 +123,7 @@ def new_engine(options: Options) -> EngineClient:
 
 
 class Viewer:
-    """Owns what runs: whoever builds one calls `close`, which ends thread, timers and hooks."""
+    """Owner of everything that runs; call `close` to end threads, timers and hooks."""
 
     def __init__(self, options: Options, engine: EngineClient | None = None) -> None:
         self.application = qt_application()
@@ -154,7 +156,7 @@ class Viewer:
         self.pump.start()
 
     def _begin(self) -> None:
-        """Begin with what is to be shown, the configured run, the last one, or none."""
+        """Show the requested run, or start the configured one, the last one, or none."""
         options = self._options
         address, token = options.served
         if address:
@@ -173,19 +175,26 @@ class Viewer:
                 self.pump.send(StartRun(options.config, options.paused))
 
     def run(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """Show the window and stay until it is closed; `stop`: whether that was asked for already
-        (`close_soon`)."""
+        """Show the window and run until it is closed.
+
+        Args:
+            stop: Returns whether closing has already been requested (`close_soon`).
+        """
         self.window.closed.connect(self.application.quit)
         self.start()
         if not stop():
             self.application.exec()
 
     def close_soon(self) -> None:
-        """Close the window as soon as Qt comes to it; for any thread."""
+        """Close the window from any thread."""
         QMetaObject.invokeMethod(self.window, "close", Qt.ConnectionType.QueuedConnection)
 
     def close(self, patience: float = PATIENCE) -> bool:
-        """End everything; whether the engine ended in time. A last traceback goes to stderr."""
+        """Shut everything down.
+
+        Returns:
+            Whether the engine stopped in time.
+        """
         if self._closed:
             return True
         self._closed = True
@@ -205,7 +214,7 @@ class Viewer:
         return ended
 
     def _show_window(self) -> None:
-        """Show the window and let it be painted before torch takes the interpreter for seconds."""
+        """Show the window and let it paint before torch blocks the interpreter for seconds."""
         self.window.show()
         handle, limit = self.window.windowHandle(), time.monotonic() + FIRST_PAINT
         without_input = QEventLoop.ProcessEventsFlag.ExcludeUserInputEvents
@@ -214,8 +223,9 @@ class Viewer:
         self.application.processEvents(without_input)
 
     def _start_again(self) -> None:
-        """Another engine in the place of one that has stopped; the run waits where its folder has
-        it, or at its beginning.
+        """Replace a stopped engine with a new one.
+
+        The run continues, paused, from its folder, or restarts if it was not recorded.
         """
         if not self.pump.stopped:
             return
@@ -232,16 +242,16 @@ class Viewer:
         self.window.display.watch_again()
 
     def on_logout(self, _manager: object = None) -> None:
-        """The desktop's session ends, and waits for us no longer than this takes."""
+        """Close because the desktop session ends; it waits only as long as this takes."""
         self.window.close()
         self.engine.close(PATIENCE)
 
     def _on_event(self, event: Event) -> None:
-        if isinstance(event, RunStarted):  # whatever it needs has been imported
+        if isinstance(event, RunStarted):  # all imports are done by now
             self.collector.spare_what_is_there()
 
     def _on_samples(self, samples: tuple[Event, ...]) -> None:
-        """Only the history needs them, and what it draws."""
+        """Pass on samples; only the history needs them."""
         self.window.history.on_samples(samples)
         self.window.display.refresh()
 
@@ -250,7 +260,11 @@ class Viewer:
 
 
 def build(options: Options) -> Viewer:
-    """A viewer; raises `KeyboardInterrupt` after Ctrl-C, but only once it is built."""
+    """Build a viewer.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C was pressed; raised only once the viewer is complete.
+    """
     use_one_heap()
     with held_back() as asked:
         viewer = Viewer(options)
@@ -261,9 +275,9 @@ def build(options: Options) -> Viewer:
 
 
 def run_to_end(viewer: Viewer, patience: float) -> int:
-    """Run until the window is closed or a signal asks for that, and end everything; the exit code.
+    """Run until the window is closed or a signal arrives, shut down, and return the exit code.
 
-    A second signal ends the program at once, wherever it is.
+    A second signal ends the program immediately.
     """
     with StopSignals(viewer.close_soon) as stop:
         try:
@@ -277,9 +291,9 @@ def run_to_end(viewer: Viewer, patience: float) -> int:
 
 
 def leave(code: int) -> NoReturn:
-    """End the process now: a daemon thread inside torch must not meet a dying interpreter."""
-    _log.info("The engine did not end in time and was left; the code is %d.", code)
-    complain("dgn-viewer: the engine did not end in time and was left.")
+    """Exit the process now: a daemon thread inside torch must not outlive the interpreter."""
+    _log.info("The engine did not stop in time and was abandoned; exit code %d.", code)
+    complain("dgn-viewer: the engine did not stop in time and was abandoned.")
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

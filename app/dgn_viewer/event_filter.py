@@ -1,4 +1,4 @@
-"""Callbacks for chosen events of other objects, in place of a class that overrides eventFilter."""
+"""Event filters from callbacks, instead of classes that override eventFilter."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from shiboken6 import isValid
 
 
 class EventFilter(QObject):
-    """Call a function on each event of certain types, before the watched object receives it.
+    """Calls a function for chosen types of events before the watched object receives them.
 
     Args:
-        owner: Whose methods the callbacks are; the filter ends with it.
-        callbacks: By the type of the event. A callback gets the event, and returns True where the
-            watched object is not to receive it.
-        watched: What is watched from the beginning on.
+        owner: Owner of the callbacks; the filter is destroyed with it.
+        callbacks: Callback per event type. It takes the event, and returns True to keep it from the
+            watched object.
+        watched: Objects to watch from the start.
     """
 
     def __init__(
@@ -32,9 +32,9 @@ class EventFilter(QObject):
         self.watch(*watched)
 
     def watch(self, *objects: QObject) -> None:
-        for watched in objects:
-            watched.installEventFilter(self)
-            self._watched.append(watched)
+        for target in objects:
+            target.installEventFilter(self)
+            self._watched.append(target)
 
     def stop(self) -> None:
         for watched in self._watched:
@@ -44,5 +44,5 @@ class EventFilter(QObject):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         callback = self._callbacks.get(event.type())
-        # A widget that is being destroyed still sends events to the filters among its children.
+        # While a widget is destroyed, it still sends events to filters among its children.
         return callback is not None and isValid(self._owner) and callback(event) is True

@@ -1,4 +1,4 @@
-"""The last line of defence: uncaught exceptions and Qt errors become notices."""
+"""Last line of defence: uncaught exceptions and Qt errors become notices."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from PySide6.QtCore import QMessageLogContext, QObject, QtMsgType, Signal, qInst
 
 from dgn_engine.text.printable import complain
 
-_CHATTER = ("This plugin does not support propagateSizeHints()",)  # every window, offscreen
+_CHATTER = (
+    "This plugin does not support propagateSizeHints()",
+)  # emitted for every window, offscreen
 
 
 class Faults(QObject):
-    """Installs the exception hooks and Qt's message handler; `caught` carries (what, traceback).
+    """Exception hooks and Qt message handler; `caught` carries (what, traceback).
 
-    The hooks may be called in any thread: the signal is delivered in the GUI thread. The hooks
-    that were there before are called too: they print, so that nothing is lost with the window.
+    The hooks may be called from any thread; the signal is delivered in the GUI thread. The previous
+    hooks are called too, so that errors are printed even if the window is lost.
     """
 
     caught = Signal(str, str)
@@ -29,7 +31,7 @@ class Faults(QObject):
         self.install()
 
     def install(self) -> None:
-        """Put the hooks on top of those that are there."""
+        """Install the hooks in front of the existing ones."""
         self._installed = True
         self._excepthook = sys.excepthook
         self._thread_hook = threading.excepthook
@@ -53,19 +55,19 @@ class Faults(QObject):
     ) -> None:
         self._excepthook(kind, error, trace)
         if not issubclass(kind, KeyboardInterrupt):
-            self._tell("A fault in the window", kind, error, trace)
+            self._tell("Internal error in the window", kind, error, trace)
 
     def _on_thread_exception(self, arguments: threading.ExceptHookArgs) -> None:
         self._thread_hook(arguments)
         if arguments.exc_type is not SystemExit:
             name = arguments.thread.name if arguments.thread else "a thread"
             trace = arguments.exc_traceback
-            self._tell(f"A fault in {name}", arguments.exc_type, arguments.exc_value, trace)
+            self._tell(f"Internal error in {name}", arguments.exc_type, arguments.exc_value, trace)
 
     def _on_unraisable(self, arguments: sys.UnraisableHookArgs) -> None:
         self._unraisable_hook(arguments)
         trace = arguments.exc_traceback
-        self._tell("A fault while cleaning up", arguments.exc_type, arguments.exc_value, trace)
+        self._tell("Internal error during cleanup", arguments.exc_type, arguments.exc_value, trace)
 
     def _on_message(self, kind: QtMsgType, context: QMessageLogContext, message: str) -> None:
         if message in _CHATTER:

@@ -1,5 +1,4 @@
-"""Ctrl-C while the program starts: `KeyboardInterrupt` inside a call from Qt would be lost, or
-crash."""
+"""Ctrl-C during startup, when `KeyboardInterrupt` inside a call from Qt would be lost or crash."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def interrupted_by(action: Callable[[], object]) -> Iterator[None]:
-    """Ctrl-C does this, as soon as the interpreter is in Python again."""
+    """Call `action` on Ctrl-C, as soon as the interpreter runs Python again."""
     before = signal.signal(signal.SIGINT, lambda _number, _frame: action() and None)
     try:
         yield
@@ -20,11 +19,12 @@ def interrupted_by(action: Callable[[], object]) -> Iterator[None]:
 
 @contextmanager
 def held_back() -> Iterator[list[bool]]:
-    """Ctrl-C is noted in the list; whoever holds it back obeys it afterwards.
+    """Record Ctrl-C in a list instead of raising; the caller acts on it afterwards.
 
-    `KeyboardInterrupt` in a method that Qt has called is a segmentation fault, and PySide6 drops
-    it while it is imported.
+    `KeyboardInterrupt` in a method called by Qt is a segmentation fault, and PySide6 drops it
+    during
+    import.
     """
-    asked: list[bool] = []
-    with interrupted_by(lambda: asked.append(True)):
-        yield asked
+    interrupts: list[bool] = []
+    with interrupted_by(lambda: interrupts.append(True)):
+        yield interrupts

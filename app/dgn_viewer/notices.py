@@ -1,4 +1,4 @@
-"""Notices: what happened, one sentence each; which is shown now, and the last fifty of them."""
+"""Notices, one sentence each: which one is shown, and the last fifty."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ from dgn_engine.views.event_notices import (
     time_of_day,
 )
 
-_OVER_OFFER = 4.0  # seconds that a notice is shown above an offer
+_OVER_OFFER = 4.0  # seconds to show a notice while an offer is open
 _KEPT = 50
 _EVERY_MS = 500
 _log = logging.getLogger(__name__)
-# Something that a user asked for was done.
+# Events that complete an action of the user.
 _SUCCESSES = (
     *OTHER_RUN,
     *get_args(Change),
@@ -62,11 +62,12 @@ _SUCCESSES = (
 
 
 class Notices(QObject):
-    """The last notices, and which of them is shown in the status bar.
+    """The last notices, and which of them the status bar shows.
 
-    `told(entry)`: a notice was given. `changed`: another one is shown, or has other buttons.
-    `step_wanted(step)`: the time axes are to show it. `list_wanted(entry)`: the list is to be
-    shown, at this entry where there is one.
+    `told(entry)`: a notice was added. `changed`: another notice is shown, or its buttons changed.
+    `step_wanted(step)`: show this step on the time axes. `list_wanted(entry)`: open the list, at
+    this
+    entry if given.
     """
 
     told = Signal(object)
@@ -80,35 +81,37 @@ class Notices(QObject):
         run_state: Callable[[], RunState] = RunState,
         send: Callable[[Command], object] = lambda _: None,
     ) -> None:
-        """`send`: sends the command of a button that undoes what a notice says."""
+        """`send` sends the commands of Undo and similar buttons."""
         super().__init__(parent)
         self.entries: deque[Told] = deque(maxlen=_KEPT)
-        self.held: Callable[[], bool] = lambda: False  # while the pointer is over it none goes
+        self.held: Callable[[], bool] = lambda: False  # no notice expires while this is true
         self._run_state = run_state
         self._send = send
-        self._open: list[Told] = []  # the newest last; more than are kept where all of them stay
+        self._open: list[Told] = []  # newest last; may exceed `_KEPT` if none expires
         self._changes = 0
-        self._fresh: Told | None = None  # what the undo that is told of next would take back
-        self._listed = ChangesListed()  # of the run
-        self._last: Told | None = None  # of its newest change, where no event says more of it
-        self._said: Told | None = None  # by an event, of what is listed next
+        self._fresh: Told | None = None  # notice that the next `UndoChanged` refers to
+        self._listed = ChangesListed()  # changes of the run
+        self._last: Told | None = (
+            None  # notice of the newest change, if no event describes it better
+        )
+        self._said: Told | None = None  # notice of the event whose change is listed next
         self._timer = QTimer(self, interval=_EVERY_MS)
         self._timer.timeout.connect(self.age)
 
     @property
     def recent(self) -> list[Notice]:
-        """The last notices, the newest last."""
+        """Return the last notices, newest last."""
         return [entry.notice for entry in self.entries]
 
-    # What happens
+    # Events
 
     def on_event(self, event: Event) -> None:
-        """Tell what the event says, if anything, and follow what can be undone."""
+        """Add a notice for the event, if it needs one, and keep track of what can be undone."""
         if isinstance(event, ChangesListed):
             self._on_changes(event)
             return
         if self._belongs_to_undo(event):
-            return  # it may come between a change and its `UndoChanged`
+            return  # may arrive between a change and its `UndoChanged`
         fresh, self._fresh = self._fresh, None
         if isinstance(event, ProbeSetChanged):
             self._said = None
@@ -132,43 +135,43 @@ class Notices(QObject):
                 self._fresh = self._said = entry
 
     def _on_changes(self, listed: ChangesListed) -> None:
-        """Tell of a change that no event of its own tells of: an order, a dial, a probe set.
+        """Add a notice for a change without an event of its own: an order, a setting, a probe set.
 
-        A dial that is still moved is one change: what it is by now stands for what it was.
+        While a setting is being moved it is one change: the new notice replaces the previous one.
         """
         before, self._listed = self._listed, listed
         last, self._last = self._last, None
-        said, self._said = self._said, None
-        if said is not None and (said is self._fresh or not listed.setting):
-            self._fresh = said  # other events may have come between
+        from_event, self._said = self._said, None
+        if from_event is not None and (from_event is self._fresh or not listed.setting):
+            self._fresh = from_event  # other events may have arrived in between
             return
-        done, known = listed.done, before.done
-        if known and known[:-1] == done and listed.undone[:1] == known[-1:]:
-            words = f"Undo {step_words(known[-1])}"
-            if said is None and known[-1].setting:
-                what, step = known[-1].what, known[-1].step
-                words = f"Undo {what} of step {step:,} alone; the weights stay as they are."
-            self._fresh = self.tell(Notice("info", words))
+        done, previous = listed.done, before.done
+        if previous and previous[:-1] == done and listed.undone[:1] == previous[-1:]:
+            text = f"Undo {step_words(previous[-1])}"
+            if from_event is None and previous[-1].setting:
+                what, step = previous[-1].what, previous[-1].step
+                text = f"Undo {what} of step {step:,} only; the weights are unchanged."
+            self._fresh = self.tell(Notice("info", text))
             return
-        made = done[-1:]
-        goes_on = (
-            bool(made)
-            and len(done) == len(known)
-            and done[:-1] == known[:-1]
-            and ((made[0].step, made[0].setting) == (known[-1].step, known[-1].setting))
+        newest = done[-1:]
+        is_continued = (
+            bool(newest)
+            and len(done) == len(previous)
+            and done[:-1] == previous[:-1]
+            and ((newest[0].step, newest[0].setting) == (previous[-1].step, previous[-1].setting))
         )
-        follows = done[:-1] in (known, known[1:])  # the oldest may be forgotten
-        if not made or done == known or not (goes_on or follows):
+        is_new = done[:-1] in (previous, previous[1:])  # the oldest may have been dropped
+        if not newest or done == previous or not (is_continued or is_new):
             return
-        if goes_on and last is not None:
+        if is_continued and last is not None:
             self._leave(last)
             if last in self.entries:
                 self.entries.remove(last)
-        words = step_words(made[0])
-        self._fresh = self._last = self.tell(Notice("info", capitalised(words)), made[0].step)
+        text = step_words(newest[0])
+        self._fresh = self._last = self.tell(Notice("info", capitalised(text)), newest[0].step)
 
     def _way_back(self, step: int, back_to: int) -> NoticeButton:
-        """The button that puts the run back, for as long as it stands where it diverged."""
+        """Return the button that restores a diverged run, for as long as it stays diverged."""
         run = self._run_state().run
 
         def possible() -> bool:
@@ -178,14 +181,16 @@ class Notices(QObject):
         return NoticeButton(f"Go back to step {back_to:,}", partial(self._send, GoBack()), possible)
 
     def tell(self, notice: Notice, at: int | None = None) -> Told:
-        """Give a notice, of step `at` or of now; the same one again stands for the one before."""
+        """Add a notice of step `at` (default: the current step); it replaces an equal open one."""
         state = self._run_state()
-        number = state.run.run if state.run is not None else 0
+        run_number = state.run.run if state.run is not None else 0
         step = at if at is not None else state.step if state.run is not None else None
-        entry = Told(notice, time_of_day(), number, step, notice.seconds)
-        said = (notice.kind, notice.text)
-        for same in [one for one in self._open if (one.notice.kind, one.notice.text) == said]:
-            self._leave(same)
+        entry = Told(notice, time_of_day(), run_number, step, notice.seconds)
+        content = (notice.kind, notice.text)
+        for duplicate in [
+            other for other in self._open if (other.notice.kind, other.notice.text) == content
+        ]:
+            self._leave(duplicate)
         if notice.listed:
             self.entries.append(entry)
         self._open.append(entry)
@@ -197,79 +202,79 @@ class Notices(QObject):
         self.changed.emit()
         return entry
 
-    # What is shown
+    # Shown notices
 
     def shown(self) -> Told | None:
-        """The notice for the status bar: the newest that is open and asks for no decision."""
-        return next((one for one in reversed(self._open) if not one.notice.asks), None)
+        """Return the notice for the status bar: the newest open one that needs no decision."""
+        return next((entry for entry in reversed(self._open) if not entry.notice.asks), None)
 
     @property
     def open_entries(self) -> tuple[Told, ...]:
-        """Those that were not put away, the newest first."""
+        """Open notices, newest first."""
         return tuple(reversed(self._open))
 
     @property
     def ageing(self) -> bool:
-        """Whether one of them will go by itself."""
+        """Whether any open notice will expire."""
         return self._timer.isActive()
 
     def behind(self) -> int:
-        """How many open notices wait behind the one that is shown."""
+        """Return how many open notices are hidden behind the one shown."""
         return max(0, sum(not one.notice.asks for one in self._open) - 1)
 
     def question(self) -> Told | None:
-        """The newest notice that something waits for."""
-        return next((one for one in reversed(self._open) if one.notice.asks), None)
+        """Return the newest notice that needs a decision."""
+        return next((entry for entry in reversed(self._open) if entry.notice.asks), None)
 
     def buttons(self, entry: Told) -> tuple[NoticeButton, ...]:
-        """What can still be done about a notice."""
+        """Return the actions that a notice still offers."""
         if entry.answered:
             return ()
         offers = tuple(offer for offer in entry.notice.offers if offer.possible())
-        state, word = self._run_state(), ""
-        current = entry.change > 0 and entry.change == self._changes
-        if current and state.run is not None and state.run.run == entry.run:
+        state, action = self._run_state(), ""
+        is_newest = entry.change > 0 and entry.change == self._changes
+        if is_newest and state.run is not None and state.run.run == entry.run:
             undone = entry.notice.text.startswith("Undo ")
-            word = "Redo" if undone and state.redo else "Undo" if state.undo else ""
-        if not word:
+            action = "Redo" if undone and state.redo else "Undo" if state.undo else ""
+        if not action:
             return offers
         setting = state.changes.setting if state.changes is not None else ""
-        alone = word == "Undo" and setting and state.diverged is None
-        put_back = partial(self._send, UndoSetting())
-        only = (NoticeButton(f"Put only {setting} back", put_back),) if alone else ()
-        take_back = partial(self._send, Redo() if word == "Redo" else Undo())
-        return (*offers, NoticeButton(word, take_back), *only)
+        has_revert = action == "Undo" and setting and state.diverged is None
+        revert_setting = partial(self._send, UndoSetting())
+        revert = (NoticeButton(f"Revert {setting} only", revert_setting),) if has_revert else ()
+        take_back = partial(self._send, Redo() if action == "Redo" else Undo())
+        return (*offers, NoticeButton(action, take_back), *revert)
 
     def leads_to(self, entry: Told) -> int | None:
-        """The step of its run that it was given at, where the run is still the one on show."""
+        """Return the step of a notice, if its run is still on show."""
         run = self._run_state().run
-        there = run is not None and run.run == entry.run and not run.inspected
-        return entry.step if there else None
+        is_current = run is not None and run.run == entry.run and not run.inspected
+        return entry.step if is_current else None
 
-    # What the user does
+    # Actions of the user
 
     def take(self, entry: Told, button: NoticeButton) -> None:
-        """Do what a button says; the notice is answered."""
+        """Run the action of a button; the notice is answered."""
         entry.answered = bool(entry.notice.offers)
         self._leave(entry)
         self.changed.emit()
         button.do()
 
     def close(self, entry: Told) -> None:
-        """Put away a notice and what was told before it; offers stay until they are closed."""
-        for one in self._open[: self._open.index(entry)] if entry in self._open else ():
-            if not one.notice.offers and not one.notice.asks:
-                self._leave(one)
+        """Close a notice and all earlier ones, except offers."""
+        for earlier in self._open[: self._open.index(entry)] if entry in self._open else ():
+            if not earlier.notice.offers and not earlier.notice.asks:
+                self._leave(earlier)
         self._leave(entry)
         self.changed.emit()
 
     def show_recent(self) -> None:
         self.list_wanted.emit(None)
 
-    # Inside
+    # Internal
 
     def _belongs_to_undo(self, event: Event) -> bool:
-        """Order and settings that an undo has put back follow the swap that names it."""
+        """Return whether the event is part of an undo or redo that has its own notice."""
         follows = isinstance(event, (Rewired, SettingChanged))
         fresh = self._fresh.notice.text if self._fresh is not None else ""
         return follows and fresh.startswith(("Undo ", "Redo "))
@@ -280,41 +285,45 @@ class Notices(QObject):
             self._open.remove(entry)
 
     def drop_impossible(self) -> None:
-        """An offer of which nothing is possible any more needs no answer."""
-        lost = [one for one in self._open if one.notice.offers and not self.buttons(one)]
-        for one in lost:
-            self._leave(one)
-        if lost:
+        """Close offers that have no possible action left."""
+        stale = [entry for entry in self._open if entry.notice.offers and not self.buttons(entry)]
+        for entry in stale:
+            self._leave(entry)
+        if stale:
             self.changed.emit()
 
     def _end_refusals(self, event: Event) -> None:
-        """A refusal goes with the next success, and what is no longer so goes, too."""
-        done = isinstance(event, _SUCCESSES)
+        """Close refusals after a successful action, and notices that are no longer true."""
+        is_success = isinstance(event, _SUCCESSES)
         over = [
-            one
-            for one in self._open
-            if isinstance(event, one.notice.until)
-            or (done and one.notice.kind == "refused" and not one.stays)
+            entry
+            for entry in self._open
+            if isinstance(event, entry.notice.until)
+            or (is_success and entry.notice.kind == "refused" and not entry.stays)
         ]
-        for one in over:
-            self._leave(one)
+        for entry in over:
+            self._leave(entry)
         if over:
             self.changed.emit()
 
     def age(self) -> None:
-        """Half a second is over: infos and refusals go by themselves, not from under the pointer;
-        over an offer infos are short."""
+        """Expire infos and refusals; called every half second, but not under the pointer.
+
+        While an offer is open, infos expire sooner.
+        """
         if self.held():
             return
-        offer = any(one.notice.offers for one in self._open)
-        gone = False
-        for one in [one for one in self._open if not one.stays]:
-            one.left -= self._timer.interval() / 1000
-            if one.left <= (INFO - _OVER_OFFER if offer and one.notice.kind == "info" else 0.0):
-                one.left = 0.0
-                self._leave(one)
-                gone = True
-        if not any(not one.stays for one in self._open):
+        has_offer = any(entry.notice.offers for entry in self._open)
+        expired = False
+        for entry in [entry for entry in self._open if not entry.stays]:
+            entry.left -= self._timer.interval() / 1000
+            if entry.left <= (
+                INFO - _OVER_OFFER if has_offer and entry.notice.kind == "info" else 0.0
+            ):
+                entry.left = 0.0
+                self._leave(entry)
+                expired = True
+        if not any(not entry.stays for entry in self._open):
             self._timer.stop()
-        if gone:
+        if expired:
             self.changed.emit()

@@ -1,8 +1,8 @@
-"""The one place where the engine's thread and Qt meet: it carries events and frames.
+"""The only place where the engine's thread and Qt meet: transfers events and frames.
 
-The engine tells that something has arrived; scores alone wait for the next frame, or the next tick,
-and come together: a small network has hundreds of them a second. While nothing arrives nobody is
-woken: each time the window wakes up it takes the interpreter from the thread that trains.
+The engine signals when something has arrived; samples alone wait for the next frame or tick, and
+are delivered together, because a small network produces hundreds of them per second. While nothing
+arrives the window sleeps: each time it wakes up it takes the interpreter from the training thread.
 """
 
 from __future__ import annotations
@@ -16,56 +16,58 @@ from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.messages import Command, Event, Stopped
 from dgn_engine.protocol.runs import SAMPLES
 
-TICK_MS = 500  # between two looks at what nobody has told of
+TICK_MS = 500  # milliseconds between two deliveries of unsignalled samples
 
 
 def _nobody() -> None:
-    """Told of news that are not wanted any more."""
+    """Ignore the signal of a replaced engine."""
 
 
 class EngineClient(Protocol):
-    """The side of a session that the viewer sees; a spawned process offers the same."""
+    """The part of a session that the viewer uses; implemented for threads and processes."""
 
     def start(self) -> None:
-        """Begin the engine's thread."""
+        """Start the engine."""
 
     def send(self, command: Command) -> None:
-        """Queue a command; returns at once."""
+        """Queue a command and return immediately."""
 
     def notify(self, tell: Callable[[], None]) -> None:
-        """Call this, in any thread, when a frame or an event that is no score has arrived; once
-        until they are taken. Whoever was to be called before is called no more."""
+        """Call `tell`, from any thread, when a frame or an event other than a sample arrives.
+
+        It is called once until the news are fetched, and replaces the previous callback.
+        """
 
     def drain(self) -> list[Event]:
-        """All events since the last call, in order."""
+        """Return all events since the last call, in order."""
 
     def latest(self) -> Frame | None:
-        """The newest frame that was not yet taken."""
+        """Return the newest frame, unless it has already been fetched."""
 
     def close(self, timeout: float) -> bool:
-        """Shut down and wait at most this many seconds; whether it has ended."""
+        """Shut down; wait at most `timeout` seconds. Return whether the engine stopped."""
 
 
 class Pump(QObject):
-    """Takes what the engine has, in the GUI thread: every event in order, of the frames only the
-    newest."""
+    """Fetches from the engine in the GUI thread: every event in order, but only the newest
+    frame."""
 
     event_arrived = Signal(object)
-    samples_arrived = Signal(object)  # a tuple of scores and scalars that came one after the other
+    samples_arrived = Signal(object)  # tuple of consecutive scores and scalars
     frame_arrived = Signal(object)
     _news = Signal()
 
     def __init__(
         self, engine: EngineClient, parent: QObject | None = None, every: int = TICK_MS
     ) -> None:
-        """`every`: milliseconds between two looks at what nobody has told of."""
+        """`every`: milliseconds between two deliveries of unsignalled samples."""
         super().__init__(parent)
         self._engine = engine
         self._timer = QTimer(self, timerType=Qt.TimerType.PreciseTimer, interval=every)
         self._timer.timeout.connect(self.tick)
-        # Queued: it comes from the engine's thread.
+        # Queued: emitted in the engine's thread.
         self._news.connect(self.tick, Qt.ConnectionType.QueuedConnection)
-        self.stopped = False  # the engine said its last word
+        self.stopped = False  # the engine has sent its last event
 
     def start(self) -> None:
         self._engine.notify(self._news.emit)
@@ -78,7 +80,7 @@ class Pump(QObject):
         engine.notify(self._news.emit)
 
     def stop(self) -> None:
-        """Take no more; what has arrived until now is still delivered."""
+        """Stop fetching, after delivering what has arrived."""
         self._engine.notify(_nobody)
         self._timer.stop()
         self.tick()
@@ -87,10 +89,11 @@ class Pump(QObject):
         self._engine.send(command)
 
     def tick(self) -> None:
-        """Deliver what has arrived. Events come first: a frame may belong to a run they announce.
+        """Deliver what has arrived, events first: a frame may belong to a run they announce.
 
-        The frame is taken before the events are drained, so that the events behind it are
-        delivered no later than it.
+        The frame is fetched before the events are drained, so that events behind it are not
+        delivered
+        later than the frame.
         """
         frame = self._engine.latest()
         samples: list[Event] = []
@@ -108,6 +111,6 @@ class Pump(QObject):
 
     def _deliver(self, samples: list[Event]) -> None:
         if samples:
-            together = tuple(samples)
+            batch = tuple(samples)
             samples.clear()
-            self.samples_arrived.emit(together)
+            self.samples_arrived.emit(batch)

@@ -1,4 +1,4 @@
-"""The real program without a display: train to step N, draw every panel, save picture and facts."""
+"""Screenshots of the real program without a display: train to step N, draw all panels, save."""
 
 from __future__ import annotations
 
@@ -27,29 +27,33 @@ from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.interruption import interrupted_by
 from dgn_viewer.window import DEFAULT_SIZE
 
-SILENCE = 120.0  # seconds without a word from the engine after which it is given up
+SILENCE = 120.0  # seconds without a message from the engine until it is given up
 INTERRUPTED = 130
 
 
 @dataclass(frozen=True)
 class ScreenshotOptions:
-    """Until which step, and where the picture goes; the facts go next to it as .json."""
+    """Number of steps, and the path of the picture; the facts are saved next to it as .json."""
 
     steps: int
     picture: Path
 
     @property
     def facts(self) -> Path:
-        """F.json beside F.png."""
+        """Path of the facts: F.json next to F.png."""
         return self.picture.with_suffix(".json")
 
 
 def take(options: Options, shot: ScreenshotOptions) -> int:
-    """Run, save, and return the exit code; raises `UserError` where the engine or disk refuses."""
+    """Train, save the screenshot, and return the exit code.
+
+    Raises:
+        UserError: The engine refused, or a file cannot be written.
+    """
     _check_writable(shot)
     training = dataclasses.replace(options.config.training, pace=0.0)
     config = dataclasses.replace(options.config, training=training)
-    with tempfile.TemporaryDirectory() as folder:  # the picture does not take the user's settings
+    with tempfile.TemporaryDirectory() as folder:  # do not use the user's settings
         own = dataclasses.replace(
             options,
             config=config,
@@ -69,7 +73,7 @@ def take(options: Options, shot: ScreenshotOptions) -> int:
 
 
 class Screenshot:
-    """Waits for the step and for every panel in sight, then saves."""
+    """Waits for the step and for all visible panels, then saves."""
 
     def __init__(self, viewer: Viewer, shot: ScreenshotOptions) -> None:
         self._viewer = viewer
@@ -82,7 +86,11 @@ class Screenshot:
         viewer.pump.frame_arrived.connect(self._on_frame)
 
     def run(self) -> int:
-        """0, or 130 after Ctrl-C; raises `UserError` with what went wrong."""
+        """Return 0, or 130 after Ctrl-C.
+
+        Raises:
+            UserError: Something went wrong.
+        """
         with interrupted_by(self._interrupt):
             self._viewer.start()
             self._viewer.pump.send(Advance(self._shot.steps))
@@ -102,7 +110,7 @@ class Screenshot:
             if self._trouble:
                 raise UserError(self._trouble)
             if time.monotonic() - self._heard > SILENCE:
-                raise UserError(f"The engine has said nothing for {duration(SILENCE)}; given up.")
+                raise UserError(f"The engine has not responded for {duration(SILENCE)}; giving up.")
 
     def _interrupt(self) -> None:
         self._interrupted = True
@@ -121,18 +129,18 @@ class Screenshot:
                 say_lines(traceback, stream=sys.stderr)
                 self._trouble = what
             case Stopped():
-                self._trouble = "The engine stopped before the picture was taken."
+                self._trouble = "The engine stopped before the screenshot was taken."
 
     def _complete(self) -> bool:
-        """Every panel in sight has drawn a reading of the last step of each of its probes."""
+        """Return whether all visible panels have drawn complete readings of the last step."""
         window = self._viewer.window
         step, readings = window.history.step, window.history.readings
         hosts = [window.docks.hosts[name] for name in window.docks.visible()]
         wanted = {request.probe for host in hosts for request in host.drawn.requests()}
-        found = [readings[probe] for probe in wanted if probe in readings]
-        there = all(one.step == step and not one.pending for one in found)
-        there = there and len(found) == len(wanted)
-        return there and not window.display.stale()
+        current = [readings[probe] for probe in wanted if probe in readings]
+        complete = all(reading.step == step and not reading.pending for reading in current)
+        complete = complete and len(current) == len(wanted)
+        return complete and not window.display.stale()
 
     def _save(self) -> None:
         window = self._viewer.window
@@ -148,7 +156,7 @@ class Screenshot:
             picture = QBuffer()
             picture.open(QIODevice.OpenModeFlag.WriteOnly)
             if not window.grab().save(picture, "PNG"):
-                raise OSError("the picture could not be made")
+                raise OSError("the screenshot could not be encoded")
             write_file(self._shot.picture, bytes(picture.data().data()))
             write_file(self._shot.facts, (json.dumps(facts, indent=2) + "\n").encode())
         except OSError as error:
@@ -156,7 +164,7 @@ class Screenshot:
 
 
 def describe(host: PanelDock) -> dict[str, Any]:
-    """A panel's state, its step, and the shape and range of each thing that it draws."""
+    """Return the state of a panel, its step, and shape and range of all it draws."""
     shown = host.shown()
     about: dict[str, Any] = {"title": host.spec.title, "state": host.state()}
     if isinstance(shown, Scene):
@@ -173,7 +181,7 @@ def describe(host: PanelDock) -> dict[str, Any]:
 
 
 def describe_array(values: Array) -> dict[str, Any]:
-    """Shape, range, and whether all of it is finite, or all of it the same."""
+    """Return shape and range, and whether all values are finite, or all equal."""
     array = np.asarray(values, dtype=np.float64)
     low, high = finite_range(array)
     return {
@@ -186,9 +194,9 @@ def describe_array(values: Array) -> dict[str, Any]:
 
 
 def _check_writable(shot: ScreenshotOptions) -> None:
-    """Check that both files can be written, before minutes of training."""
+    """Check before minutes of training that both files can be written."""
     if shot.picture.suffix.lower() != ".png":
-        raise UserError(f"{shot.picture} is no .png file; the picture is saved as PNG.")
+        raise UserError(f"{shot.picture} is not a .png file; screenshots are saved as PNG.")
     for path in (shot.picture, shot.facts):
         try:
             require_replaceable(path)
@@ -202,4 +210,4 @@ def _check_writable(shot: ScreenshotOptions) -> None:
 
 
 def _not_writable(path: Path, error: OSError) -> UserError:
-    return UserError(f"Cannot write {path}: {error.strerror or error}. Choose another place.")
+    return UserError(f"Cannot write {path}: {error.strerror or error}. Choose another folder.")

@@ -1,4 +1,4 @@
-"""The user's settings file: theme, layout, folders; a broken file keeps its good keys."""
+"""The user's settings file: theme, layout, folders. Invalid entries are ignored one by one."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from dgn_engine.scene.number_style import NUMBERS
 from dgn_engine.storage.user_folders import user_config
 
 THEMES = ("light", "dark", "system")
-STARTS = ("default", "last", "none")  # which run the window begins with
-DEFAULT_BUDGET = 5  # as the engine has it
-BUDGETS = (1, 50)  # per cent of the step rate: the viewer overhead that is allowed
+STARTS = ("default", "last", "none")  # run at startup
+DEFAULT_BUDGET = 5  # the engine's default
+BUDGETS = (1, 50)  # allowed viewer overhead, per cent of the step rate
 _KINDS = ("checkpoint", "session", "configuration", "run")
 _REMEMBERED = 200
-LAYOUT_VERSION = 1  # raised when the docks change so much that an old layout is of no use
+LAYOUT_VERSION = 1  # increased when the docks change so much that old layouts are useless
 
 _T = TypeVar("_T")
 
@@ -30,19 +30,19 @@ def default_path() -> Path:
 
 @dataclass(frozen=True)
 class RecentItem:
-    """Something that was opened. `kind`: 'checkpoint', 'session', 'configuration', 'run'."""
+    """Recently opened item. `kind`: 'checkpoint', 'session', 'configuration' or 'run'."""
 
     kind: str
     path: str
 
 
 class StoredSetting(Generic[_T]):
-    """An attribute of `Settings` that is a value of its file.
+    """Descriptor: an attribute of `Settings` that is stored in the file.
 
     Args:
-        key: Of the value in the file.
-        read: Makes the attribute of what is stored there, whatever it is.
-        write: Makes what is stored of the attribute.
+        key: Key in the file.
+        read: Converts the stored value, whatever it is, to the attribute.
+        write: Converts the attribute to the stored value.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ def _bytes(value: Any) -> QByteArray | None:
 
 
 def _tree(value: Any) -> Any:
-    """Return what the text says as JSON, None where it is none."""
+    """Return the parsed JSON, or None if it is invalid."""
     try:
         return json.loads(_text(value) or "null")
     except (ValueError, RecursionError):
@@ -120,30 +120,30 @@ def _recent(value: Any) -> tuple[RecentItem, ...]:
 
 
 class Settings:
-    """Typed access to an INI file; what cannot be read is as if it had never been set."""
+    """Typed access to an INI file; invalid values count as not set."""
 
     theme = StoredSetting("window/theme", _choice(THEMES, "system"))
-    geometry = StoredSetting("window/geometry", _bytes)  # as `QWidget.saveGeometry` gave it
-    layout = StoredSetting("window/layout", _bytes)  # as `QMainWindow.saveState` gave it
-    # What was set for single charts, by panel and chart, as it was read: to be checked.
+    geometry = StoredSetting("window/geometry", _bytes)  # from `QWidget.saveGeometry`
+    layout = StoredSetting("window/layout", _bytes)  # from `QMainWindow.saveState`
+    # Chart settings by panel and chart, unvalidated.
     charts: StoredSetting[Any] = StoredSetting("window/charts", _tree, json.dumps)
-    layout_preset = StoredSetting("window/layout_preset", _text)  # empty where it is none
-    export_folder = StoredSetting("export/folder", _existing_folder)  # where the last export went
-    # What the export dialog was left with; who reads it checks each value.
+    layout_preset = StoredSetting("window/layout_preset", _text)  # empty: none
+    export_folder = StoredSetting("export/folder", _existing_folder)  # folder of the last export
+    # Last choices in the export dialog, unvalidated.
     export_choices = StoredSetting("export/choices", _mapping, json.dumps)
-    # Names of interrupted runs that are not offered any more.
+    # Names of interrupted runs that the user has dismissed.
     dismissed = StoredSetting(
         "runs/dismissed", _names, lambda names: "/".join(names[-_REMEMBERED:])
     )
     start = StoredSetting("start/run", _choice(STARTS, STARTS[0]))
-    budget = StoredSetting("watching/budget", _budget, str)  # in per cent; 0: as the engine has it
-    numbers = StoredSetting("window/numbers", _choice(NUMBERS, NUMBERS[0]))  # how they are written
-    # Keys by the id of their action, of those that the user has changed; '' for none.
+    budget = StoredSetting("watching/budget", _budget, str)  # per cent; 0: the engine's default
+    numbers = StoredSetting("window/numbers", _choice(NUMBERS, NUMBERS[0]))  # number style
+    # Reassigned shortcuts by action id; '' for none.
     shortcuts = StoredSetting("window/shortcuts", _keys, json.dumps)
     tour_seen = StoredSetting(
         "start/tour", lambda value: value == "seen", lambda seen: "seen" if seen else ""
     )
-    recent = StoredSetting(  # what was opened last, the newest first
+    recent = StoredSetting(  # newest first
         "files/recent",
         _recent,
         lambda items: json.dumps([[item.kind, item.path] for item in items]),
@@ -154,6 +154,6 @@ class Settings:
         self.store.setFallbacksEnabled(False)
 
     def save(self) -> bool:
-        """Write to disk; whether that was possible."""
+        """Write to disk; return whether that succeeded."""
         self.store.sync()
         return self.store.status() != QSettings.Status.AccessError

@@ -1,4 +1,4 @@
-"""Checks the display and Qt's system libraries before Qt does: Qt would abort without a word."""
+"""Checks for a display and for system libraries before Qt would abort without a message."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ NEEDED_FOR_X11: dict[str, str] = {
     "libxkbcommon-x11.so.0": "libxkbcommon-x11-0",
 }
 NO_DISPLAY = (
-    "There is no display to open a window on: train without one with 'dgn train', take a picture "
-    "with 'dgn-viewer --offscreen --steps 500 --screenshot shot.png', or bring a display with "
+    "There is no display: train without one with 'dgn train', take a screenshot with "
+    "'dgn-viewer --offscreen --steps 500 --screenshot shot.png', or provide a display with "
     "'xvfb-run dgn-viewer' or 'ssh -X'."
 )
 
 
 def qt_platform(environment: Mapping[str, str], system: str = sys.platform) -> str:
-    """The Qt platform that this environment leads to; empty where there is no display."""
+    """Return the Qt platform for this environment; empty if there is no display."""
     asked = environment.get("QT_QPA_PLATFORM", "")
     if asked:
         return asked.split(";")[0].split(":")[0]
@@ -47,7 +47,7 @@ def qt_platform(environment: Mapping[str, str], system: str = sys.platform) -> s
 def missing_packages(
     platform: str, loads: Callable[[str], bool] | None = None, system: str = sys.platform
 ) -> tuple[str, ...]:
-    """Debian packages of the libraries that Qt needs on this platform and that do not load."""
+    """Return the Debian packages of required libraries that cannot be loaded."""
     if not system.startswith("linux"):
         return ()
     loads = loads or _loads
@@ -56,17 +56,17 @@ def missing_packages(
 
 
 def complaint(packages: Iterable[str]) -> str:
-    """One sentence that names what is missing and how to get it; empty if nothing is."""
+    """Return one sentence with the packages to install; '' if none is missing."""
     names = " ".join(packages)
     if not names:
         return ""
     return (
-        f"Qt's system libraries are not complete; install them with: sudo apt-get install {names}"
+        f"Some system libraries for Qt are missing; install them with: sudo apt-get install {names}"
     )
 
 
 def trouble(environment: Mapping[str, str]) -> str:
-    """Why a window cannot be opened here, in one sentence; empty if it can."""
+    """Return why no window can be opened, as one sentence; '' if one can."""
     platform = qt_platform(environment)
     if not platform:
         return NO_DISPLAY
@@ -82,7 +82,8 @@ def _loads(library: str) -> bool:
 
 
 def main() -> int:
-    """Check the libraries alone (a display may come later); 0 if they are there, else 2."""
+    """Check the libraries only (a display may come later); return 0 if they are complete, else
+    2."""
     found = complaint(missing_packages(qt_platform(os.environ) or "offscreen"))
     if found:
         print(found, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The window: toolbar, layers strip, docked panels, inspector, status bar; events go to each."""
+"""The main window: creates all parts and passes events to them."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ from dgn_viewer.shell.window_theme import WindowTheme
 from dgn_viewer.widgets.button_keys import press_focused_button
 
 DEFAULT_SIZE = QSize(1440, 900)
-LEAST_HEIGHT = 450  # panels that stand one above the other become tabs on the way there
+LEAST_HEIGHT = 450  # panels stacked vertically become tabs before that
 
 
 class Window(QMainWindow):
-    """Every part of the viewer in its place; what actions do lies in the files of their menus."""
+    """Main window with all parts of the viewer; the actions are declared in the menu modules."""
 
-    event_taken = Signal(object, object)  # an event, and the state that is shown after it
-    engine_wanted = Signal()  # another one, in the place of one that has stopped
+    event_taken = Signal(object, object)  # event, and the state shown after it
+    engine_wanted = Signal()  # replace the stopped engine
     closed = Signal()
 
     def __init__(
@@ -70,7 +70,7 @@ class Window(QMainWindow):
     ) -> None:
         super().__init__()
         theme = WindowTheme(settings, theme_choice, self)
-        theme.apply()  # what is made below takes its colours
+        theme.apply()  # the widgets created below use its colours
         self.setObjectName("window")
         self.setWindowTitle("Deep gated networks")
         self.setDockNestingEnabled(True)
@@ -129,7 +129,7 @@ class Window(QMainWindow):
     def _declare_actions(
         self, panels: Mapping[str, PanelSpec], events: EventWalk, parts: FocusWalk
     ) -> None:
-        """Put the menus into the registry; the palette has their rows in this order."""
+        """Register the menus; the palette lists their rows in this order."""
         context, pages, cursor = self.context, self.pages, self.time.cursor
         docks, palette = self.docks, self.action_views.palette
         self.registry.keys.keep_in(context.settings)
@@ -152,19 +152,19 @@ class Window(QMainWindow):
 
     @property
     def shown_state(self) -> RunState:
-        """The same with what was in force at the step that is looked back at."""
+        """State of the run, as it was at the past step that is shown, if any."""
         return self.history.shown_state
 
     def complete(self) -> None:
-        """Make what is not to be seen in the first picture: the window is shown before it."""
+        """Create what is not needed for the first paint."""
         self.docks.make_scene_views()
         self.inspector.make_pages()
 
-    # Events and frames, as the pump brings them
+    # Events and frames from the pump
 
     def on_event(self, event: Event) -> None:
-        """Take in one event and pass it on; each part is its own slot, so a fault stays in it."""
-        if isinstance(event, HistoryReplayed):  # it happened before: no notices
+        """Handle an event and pass it on; parts are separate slots, so an error stays in one."""
+        if isinstance(event, HistoryReplayed):  # happened earlier: no notices
             self._replay(event)
         else:
             self._take(event)
@@ -181,7 +181,7 @@ class Window(QMainWindow):
             self.guides.begin_due_tour()
 
     def _replay(self, past: HistoryReplayed) -> None:
-        """Take in what happened before: scores, which are many, by the history alone."""
+        """Handle past events; the many samples go only to the history."""
         before = self.run_state
         for event in past.events:
             self.history.on_event(event, replayed=True)
@@ -204,22 +204,22 @@ class Window(QMainWindow):
         self.event_taken.emit(event, self.shown_state)
 
     def _show_state(self, before: RunState) -> None:
-        """Show the state of the run where it is another than before."""
+        """Show the state of the run, if it has changed."""
         if self.run_state is not before:
             self.docks.arrangement.compare(self.run_state.comparison is not None)
             self.registry.refresh()
             self.run_views.show_state()
 
-    # Commands of the window's parts
+    # Commands from the parts
 
     def _send_if_seen(self, send: Callable[[Command], None], command: Command) -> None:
-        """Send what parts of the window ask for, but no change of a run that is not seen."""
+        """Send a command, unless it would change the run while a past step is shown."""
         step = self.time.cursor.step
         if command.changes_run and step is not None:
-            words = command.in_words()
+            action = command.in_words()
             at = f"while looking back at step {step:,}"
-            self.time.offer_live(f"Cannot {words} {at}. {BACK_TO_LIVE}")
-            self.event_taken.emit(Refused(words, BACK_TO_LIVE), self.shown_state)
+            self.time.offer_live(f"Cannot {action} {at}. {BACK_TO_LIVE}")
+            self.event_taken.emit(Refused(action, BACK_TO_LIVE), self.shown_state)
             return
         self.files.recent.on_command(command)
         if isinstance(command, OpenFile):
@@ -232,8 +232,12 @@ class Window(QMainWindow):
         return press_focused_button(event) or super().event(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Escape ends the tour, unpins, closes the inspector, ends a maximised panel or goes back
-        to live, one at a time; arrow keys that no part has taken move in time."""
+        """Handle Escape, arrow keys and shortcuts of disabled actions.
+
+        Escape undoes one thing at a time: it ends the tour, unpins, closes the inspector, restores
+        a
+        maximised panel, or returns to live. Arrow keys that no part has handled move in time.
+        """
         escape, bar = event.key() == Qt.Key.Key_Escape, self.time.bar
         keys = QKeySequence(event.keyCombination())
         if escape and self.guides.tour.place >= 0:
@@ -257,17 +261,17 @@ class Window(QMainWindow):
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self.layouts.on_show()
-        self.setFocus(Qt.FocusReason.OtherFocusReason)  # else the first small button has it
+        self.setFocus(Qt.FocusReason.OtherFocusReason)  # otherwise the first small button gets it
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        """Save the layout; the engine is stopped by whoever started it."""
+        """Save the layout; the engine is stopped by its owner."""
         self.layouts.keep()
         self.display.stop()
         self.guides.close()
         event.accept()
         self.closed.emit()
 
-    # Inside
+    # Internal
 
     def _connect(self) -> None:
         docks, views, cursor = self.docks, self.run_views, self.time.cursor

@@ -269,7 +269,7 @@ def test_a_fault_in_a_thread_becomes_a_notice(
     thread.join()
     qtbot.waitUntil(lambda: len(viewer.window.notices.recent) > 0)
     viewer.faults.remove()
-    assert "A fault in worker" in viewer.window.notices.recent[-1].text
+    assert "Internal error in worker" in viewer.window.notices.recent[-1].text
 
 
 def test_the_status_bar_says_where_the_run_is(viewer: Viewer, qtbot: QtBot) -> None:

@@ -213,4 +213,4 @@ def test_a_program_that_refuses_says_so_in_the_log(capsys: pytest.CaptureFixture
     begins, refused, ends = log_path().read_text("utf-8").splitlines()
     assert begins.endswith("; --steps 3")
     assert refused.partition("refused: ")[2] == said.strip().removeprefix("dgn-viewer: ")
-    assert ends.endswith("dgn-viewer ends with code 2.")
+    assert ends.endswith("dgn-viewer exits with code 2.")
