@@ -1,1 +1,1 @@
-"""What surrounds the panels: menus, toolbar, status bar, palette, files in and out."""
+"""Everything around the panels: toolbar, status bar, notices, dialogs, tours, files."""

@@ -1,4 +1,4 @@
-"""The dialog 'Save animation': which panels, which steps, how fast; then how far it has come."""
+"""The 'Save animation' dialog: panels, steps and speed; then the progress."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MOST_STEP = 2_000_000_000
 
 @dataclass(frozen=True)
 class AnimationWish:
-    """What is to be saved. `width`: inches."""
+    """Options of the animation to save. `width`: inches."""
 
     path: Path
     panels: tuple[str, ...]
@@ -44,8 +44,12 @@ class AnimationWish:
 
 
 class AnimationDialog(QDialog):
-    """Not modal. `wanted(AnimationWish)`, `cancelled`, and `reach_chosen(first, last)` as the
-    fields of steps are edited. While it writes it can be closed; it is written to its end."""
+    """Non-modal dialog; if it is closed while saving, the animation is still completed.
+
+    Signals: `wanted(AnimationWish)`, `cancelled`, and `reach_chosen(first, last)` as the step
+    fields
+    are edited.
+    """
 
     wanted = Signal(object)
     cancelled = Signal()
@@ -54,24 +58,26 @@ class AnimationDialog(QDialog):
     def __init__(
         self, context: WindowContext, titles: Mapping[str, str], chosen: Sequence[str]
     ) -> None:
-        """`titles`: of the panels that can be chosen, by id."""
+        """`titles`: titles of the available panels, by id."""
         super().__init__(context.window)
         self.setObjectName("animation_dialog")
         self.setWindowTitle("Save animation")
         self._context = context
-        self.steps: tuple[int, ...] | None = None  # recorded; None: not known yet
+        self.steps: tuple[int, ...] | None = None  # recorded steps; None: not known yet
         self.writing = False
         self.panels = {name: QCheckBox(title) for name, title in titles.items()}
         self.first, self.last = IntegerField(0, _MOST_STEP), IntegerField(0, _MOST_STEP)
         self.pages = IntegerField(2, MOST_PAGES)
-        self.rate = NumberField(0.5, 50.0, rungs=_RATES, unit="a second")
+        self.rate = NumberField(0.5, 50.0, rungs=_RATES, unit="per second")
         self.width_ = PickBox(_WIDTHS)
-        self.forecast = MessageLine()  # what it will be, or why it cannot be
-        self.said = MessageLine()  # what became of saving
+        self.forecast = MessageLine()  # what will be saved, or why it cannot be
+        self.said = MessageLine()  # result of saving
         self.bar = QProgressBar()
         self.bar.setTextVisible(False)
-        self.bar.setAccessibleName("How much of the animation is drawn")
-        self.cancel_button = push_button("Cancel", self.cancelled, about="Write no animation")
+        self.bar.setAccessibleName("Rendering progress")
+        self.cancel_button = push_button(
+            "Cancel", self.cancelled, about="Stop without saving an animation"
+        )
         self.save_button = push_button("Save…", self.ask, role="primary")
         self.save_button.setDefault(True)
         self._form = self._lay_out(chosen)
@@ -88,12 +94,13 @@ class AnimationDialog(QDialog):
         self._count()
 
     def show_steps(self, steps: tuple[int, ...] | None) -> None:
-        """Know which steps are recorded; None: they are being read."""
+        """Set the recorded steps; None: still being read."""
         self.steps = steps
         self._count()
 
     def show_progress(self, words: str, done: int, of: int) -> None:
-        """While it is written: what is done and how far; '' where nothing is written."""
+        """Show the progress of saving; `words`: what is being done, '' if nothing is being
+        saved."""
         self.writing = bool(words)
         self._form.setEnabled(not self.writing)
         self.cancel_button.setVisible(self.writing)
@@ -115,7 +122,7 @@ class AnimationDialog(QDialog):
     def ask(self) -> QFileDialog:
         kinds = "GIF (*.gif)"
         if find_program("ffmpeg") is not None:
-            kinds += ";;MP4 film (*.mp4)"
+            kinds += ";;MP4 video (*.mp4)"
         chosen = [name for name, box in self.panels.items() if box.isChecked()]
         first, last = self.reach()
         name = f"{chosen[0] if len(chosen) == 1 else 'dgn'}-steps{first}-{last}.gif"
@@ -130,10 +137,10 @@ class AnimationDialog(QDialog):
         first, last = self.first.value(), self.last.value()
         return min(first, last), max(first, last)
 
-    # Inside
+    # Internal
 
     def save_as(self, path: str) -> None:
-        """Have what is chosen written to this file."""
+        """Request the animation with the current options in this file."""
         chosen = tuple(name for name, box in self.panels.items() if box.isChecked())
         width = _INCHES[self.width_.value()]
         self.wanted.emit(
@@ -143,17 +150,19 @@ class AnimationDialog(QDialog):
         )
 
     def _lay_out(self, chosen: Sequence[str]) -> QWidget:
-        which, steps, film = Section("Panels"), Section("Steps"), Section("Film")
+        which, steps, animation = Section("Panels"), Section("Steps"), Section("Animation")
         for name, box in self.panels.items():
             box.setChecked(name in chosen)
             which.add("", box)
-        steps.add("From", self.first, "Or drag with Shift on the bar of time")
-        steps.add("To", self.last, "Or drag with Shift on the bar of time")
-        steps.add("Pages at most", self.pages, "Of more recorded steps as many are spread evenly")
-        film.add("Pages", self.rate, "How many are shown a second")
-        film.add("Width", self.width_, "Of the film; it is as high as its panels need")
+        steps.add("From", self.first, "Or Shift+drag on the time bar")
+        steps.add("To", self.last, "Or Shift+drag on the time bar")
+        steps.add(
+            "Max. frames", self.pages, "If there are more recorded steps, frames are spread evenly"
+        )
+        animation.add("Speed", self.rate, "Frames per second")
+        animation.add("Width", self.width_, "The height follows from the panels")
         form = QWidget()
-        column(which, steps, film, 1, into=form, margins=(0, 0, 8, 0), spacing=12)
+        column(which, steps, animation, 1, into=form, margins=(0, 0, 8, 0), spacing=12)
         buttons = row(1, self.cancel_button, self.save_button, spacing=8)
         parts = ((scrolling(form), 1), self.forecast, self.said, self.bar, buttons)
         column(*parts, into=self, margins=(12, 12, 12, 12), spacing=8)
@@ -174,22 +183,22 @@ class AnimationDialog(QDialog):
     def _count(self) -> None:
         if self.writing:
             return
-        words, possible = self._forecast()
+        text, possible = self._forecast()
         self.save_button.setEnabled(possible)
-        self.forecast.say(words, "muted" if possible or self.steps is None else "refused")
+        self.forecast.say(text, "muted" if possible or self.steps is None else "refused")
 
     def _forecast(self) -> tuple[str, bool]:
         if self.steps is None:
-            return "The recorded steps are being read …", False
+            return "Reading the recorded steps…", False
         if not any(box.isChecked() for box in self.panels.values()):
-            return "No panel is chosen; tick at least one.", False
+            return "No panel is selected; tick at least one.", False
         if problem := problem_in(self):
             return problem, False
         first, last = self.reach()
         count = bisect_right(self.steps, last) - bisect_left(self.steps, first)
         steps = f"{count:,} recorded step{'' if count == 1 else 's'} from {first:,} to {last:,}"
         if count < 2:
-            return f"{steps}: an animation needs two or more.", False
+            return f"{steps}; an animation needs at least two.", False
         pages = min(count, self.pages.value())
         seconds = sum(waits(pages, self.rate.value())) / 1000.0
-        return f"{steps}: {pages:,} pages, {duration(seconds)}.", True
+        return f"{steps}: {pages:,} frames, {duration(seconds)}.", True

@@ -1,4 +1,4 @@
-"""Saves panels at a range of recorded steps as an animation, drawn in a process of its own."""
+"""Saves panels over a range of recorded steps as an animation, rendered in a separate process."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _LOOK_MS = 100
 
 @dataclass
 class Progress:
-    """Written by the thread that hears of the drawing, read by the window."""
+    """Progress of rendering: written by the export thread, read by the window."""
 
-    words: str = "Beginning …"
+    words: str = "Starting…"
     done: int = 0
     of: int = 0
     process: FilmProcess = field(default_factory=FilmProcess)
@@ -42,7 +42,7 @@ class Progress:
 
 
 class AnimationExport:
-    """Opens the dialog; one animation is written at a time."""
+    """Opens the dialog and saves the animation, one at a time."""
 
     def __init__(
         self, context: WindowContext, docks: PanelDocks, history: History, cursor: StepCursor
@@ -56,15 +56,15 @@ class AnimationExport:
         self.dialog: AnimationDialog | None = None
         self._look = QTimer(context.window, interval=_LOOK_MS)
         self._look.timeout.connect(self._show_progress)
-        self._listed: Source | None = None  # whose steps the dialog knows
+        self._listed: Source | None = None  # source of the steps in the dialog
         cursor.reach_changed.connect(self._on_reach)
         cursor.changed.connect(self._follow_run)
 
     def open(self, panel: str = "") -> None:
-        """Open the dialog with this panel chosen; while one is written, with how far it is."""
+        """Open the dialog with this panel selected, or show the progress while saving."""
         if self.dialog is None:
             if why := self._cursor.why_not or self._why_no_panels():
-                self._context.refuse(f"No animation can be saved. {why}")
+                self._context.refuse(f"Cannot save an animation. {why}")
                 return
             self._make(panel)
         assert self.dialog is not None
@@ -77,12 +77,12 @@ class AnimationExport:
             self._progress.process.stop()
 
     def close(self) -> None:
-        """End what is being written: there is no window any more."""
+        """Stop saving, because the window closes."""
         self.cancel()
         self._look.stop()
         self._thread.close()
 
-    # Inside
+    # Internal
 
     def _why_no_panels(self) -> str:
         return "" if self._docks.visible() else "No panel is open."
@@ -103,7 +103,7 @@ class AnimationExport:
         self._follow_run()
 
     def _follow_run(self) -> None:
-        """Have the dialog know the steps of the run on show: another may have begun since."""
+        """Update the steps in the dialog if another run is on show."""
         source = self._cursor.source
         if self.dialog is None or self.dialog.writing or source is None or source is self._listed:
             return
@@ -155,7 +155,7 @@ class AnimationExport:
     def _show_progress(self) -> None:
         if self._progress is not None and self.dialog is not None:
             now = self._progress
-            words = "Ending …" if now.process.stopped else now.words
+            words = "Cancelling…" if now.process.stopped else now.words
             self.dialog.show_progress(words, now.done, now.of)
 
     def _done(self, wish: AnimationWish, result: Any) -> None:
@@ -165,7 +165,7 @@ class AnimationExport:
             self.dialog.show_progress("", 0, 0)
         self._follow_run()
         if isinstance(result, FilmCancelledError):
-            self._say(f"{wish.path.name} was not written: it was cancelled.")
+            self._say(f"Cancelled; {wish.path.name} was not saved.")
         elif isinstance(result, UserError):
             self._refuse(str(result))
         elif isinstance(result, Exception):
@@ -199,7 +199,7 @@ class AnimationExport:
 
 
 def _written(path: Path, order: FilmOrder, progress: Progress) -> str:
-    """Have it drawn, then write it, in the thread; what it shows, in words."""
+    """Render and write the animation (in the thread); return its description."""
     check_format(path)
     check_output(path)
     film = progress.process.make(order, progress.tell)

@@ -1,6 +1,6 @@
-"""The tinted rows under the toolbar that say what is not an ordinary run.
+"""The tinted rows under the toolbar for anything but an ordinary run.
 
-A network of a file that is inspected, a comparison, a recorded run; a question that waits.
+An inspected network, a comparison, a recorded run, or a question that needs an answer.
 """
 
 from __future__ import annotations
@@ -25,22 +25,21 @@ from dgn_viewer.timeline.step_cursor import StepCursor
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.layouts import FixedBar, PlainLabel
 
-_AS_IN_THE_FILE = "Every panel shows this network as it is in the file; nothing changes it"
-_CUTS = (60, 44, 32, 22)  # letters that names have where there is less and less room
+_AS_IN_THE_FILE = "All panels show the network in this file; it is not trained"
+_CUTS = (60, 44, 32, 22)  # maximum lengths of names, as the space shrinks
 
 
 @dataclass(frozen=True)
 class Message:
-    """What a banner says: one sentence, or one about A and one about B; ids of its buttons."""
+    """Content of a banner: a sentence, or one each for A and B; ids of its buttons."""
 
-    texts: tuple[tuple[str, ...], ...]  # (text, what its tip adds, shorter texts where it has some)
+    texts: tuple[tuple[str, ...], ...]  # (text, addition to its tooltip, *shorter texts)
     buttons: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class ShownSteps:
-    """The recorded steps that are shown as A and B, None where it is what is there now; what the
-    run of B is called."""
+    """Recorded steps shown as A and B (None: the current state), and the name of B's run."""
 
     a: int | None = None
     b: int | None = None
@@ -48,48 +47,48 @@ class ShownSteps:
 
 
 def inspection(now: RunState, shown: ShownSteps = ShownSteps()) -> Message | None:
-    """The network that is inspected, and what is compared with what."""
+    """Return the message about the inspected network, or about the comparison."""
     compared, run, inspected = now.comparison, now.run, now.inspected
     if run is None:
         return None
     if compared is not None:
-        ours, tip_a = _run_of_a(now), "A, what is shown beside it"
+        text_a, tip_a = _run_of_a(now), "A, compared with B"
         if shown.a is not None:
-            ours += f" · step {shown.a:,}"
-        theirs, about = f"{compared.name} · {compared.about}", ""
-        stops: tuple[str, ...] = ()
+            text_a += f" · step {shown.a:,}"
+        text_b, about = f"{compared.name} · {compared.about}", ""
+        stop_button: tuple[str, ...] = ()
         branch = now.branch
-        now_of_it = compared.at_step is None
-        if branch is not None and now_of_it and is_same_folder(branch.folder, compared.folder):
-            theirs, about = branch_in_words(branch), f" ({branch.name}; {branch.sharing})"
-            stops = ("run.stop_branch",) if branch.trains else ()
-        tip_b = f"B, what is compared with: {theirs}{about}"
-        if shown.b is not None:  # not its network: what was recorded then
-            theirs = f"{shown.run_of_b} · step {shown.b:,}"
-            tip_b = f"B, what is compared with: {theirs}, as it was recorded then{about}"
-        texts = ((ours, tip_a), (theirs, tip_b))
-        return Message(texts, (*stops, "view.compare", "file.close_comparison"))
+        is_current = compared.at_step is None
+        if branch is not None and is_current and is_same_folder(branch.folder, compared.folder):
+            text_b, about = branch_in_words(branch), f" ({branch.name}; {branch.sharing})"
+            stop_button = ("run.stop_branch",) if branch.trains else ()
+        tip_b = f"B: {text_b}{about}"
+        if shown.b is not None:  # a recorded step, not the current network
+            text_b = f"{shown.run_of_b} · step {shown.b:,}"
+            tip_b = f"B: {text_b}, as recorded at that step{about}"
+        texts = ((text_a, tip_a), (text_b, tip_b))
+        return Message(texts, (*stop_button, "view.compare", "file.close_comparison"))
     if not inspected:
         return None
-    known = f", {now.scored.sentence}" if now.scored is not None else ""
+    accuracy = f", {now.scored.sentence}" if now.scored is not None else ""
     reading = f", {reading_of(run)}" if run.assuming else ""
     data = data_in_words(run.config.data)
-    text = f"Inspecting {inspected} on {data}{known}{reading} – not training"
+    text = f"Inspecting {inspected} on {data}{accuracy}{reading} – not training"
     shorter = (
-        f"{middle_cut(inspected, most)} on {middle_cut(data, most)}{known}{more} – not training"
+        f"{middle_cut(inspected, cut)} on {middle_cut(data, cut)}{accuracy}{more} – not training"
         for more in dict.fromkeys((reading, ""))
-        for most in _CUTS
+        for cut in _CUTS
     )
     tip = _AS_IN_THE_FILE
     if now.scored is not None and not now.scored.unknown:
         tip += (
-            ". Its n-th output is taken for the n-th class of these data: where the file has its "
-            "classes in another order, it is better than it seems"
+            ". Output n is assumed to be class n of this data set; if the file orders its classes "
+            "differently, the true accuracy is higher"
         )
     if run.assuming:
         tip += (
-            f". The file does not say what stands between its layers: {run.assuming} and all else "
-            "are as you said. If this is not the accuracy you know, the reading is wrong"
+            f". The file does not specify everything between its layers: {run.assuming} and the "
+            "rest are your choices. If the accuracy is not what you expect, they are wrong"
         )
     buttons = ("run.train_on", "run.train_on_gates", "file.new_run")
     return Message(((text, tip, *shorter),), buttons)
@@ -104,27 +103,27 @@ def _run_of_a(now: RunState) -> str:
 
 
 def recording(now: RunState) -> Message | None:
-    """Which recorded run is shown, and how it ended."""
+    """Return the message about the recorded run on show."""
     shown = now.recorded
     if shown is None:
         return None
     if shown.live:
-        words = f"{shown.name} · recorded by another process, live"
-        tip = "Another process trains this run; every panel follows what it writes"
-        back = ("file.go_back",) if shown.replaced else ()
-        return Message(((words, tip),), back)
+        text = f"{shown.name} · recorded by another process, live"
+        tip = "Another process is training this run; all panels follow it live"
+        go_back = ("file.go_back",) if shown.replaced else ()
+        return Message(((text, tip),), go_back)
     run = f"{shown.name} · step {shown.step:,}"
-    words = f"Recorded run {run} · {shown.status}"
+    text = f"Recorded run {run} · {shown.status}"
     if shown.file_name:
-        words = f"Session {shown.file_name} · run {run}"
-    tip = "Every panel shows what was recorded; nothing is trained"
-    back = ("file.go_back",) if shown.replaced else ()
-    goes_on = () if now.run is not None and now.run.watched else ("run.toggle",)
-    return Message(((f"{words} – not training", tip),), (*goes_on, *back))
+        text = f"Session {shown.file_name} · run {run}"
+    tip = "All panels show recorded data; nothing is being trained"
+    go_back = ("file.go_back",) if shown.replaced else ()
+    resume = () if now.run is not None and now.run.watched else ("run.toggle",)
+    return Message(((f"{text} – not training", tip),), (*resume, *go_back))
 
 
 class TintedRow(FixedBar):
-    """In a tint of the accent, as strong as `SHARE` says."""
+    """Row tinted with the accent colour, with strength `SHARE`."""
 
     SHARE = 0.12
 
@@ -137,7 +136,7 @@ class TintedRow(FixedBar):
 
 
 class Banner(TintedRow):
-    """Shows the message that the state calls for; hidden where there is none."""
+    """Row that shows the message for the current state; hidden if there is none."""
 
     def __init__(
         self,
@@ -163,20 +162,20 @@ class Banner(TintedRow):
         if message is None:
             self.hide()
             return
-        for place, (badge, label) in enumerate(self._sides):
+        for index, (badge, label) in enumerate(self._sides):
             badge.setVisible(len(message.texts) == 2)
-            label.setVisible(place < len(message.texts))
-            if place < len(message.texts):
-                label.say(*message.texts[place])
+            label.setVisible(index < len(message.texts))
+            if index < len(message.texts):
+                label.say(*message.texts[index])
         for name, button in self.buttons.items():
             button.setVisible(name in message.buttons)
-        self.show()  # last: with all of its buttons it would be wider than a small screen
+        self.show()  # last: with all buttons visible it would be wider than a small screen
 
     def renew(self) -> None:
         self.show_state(self._now)
 
     def texts(self) -> tuple[str, ...]:
-        """What is said now, A before B."""
+        """Return the texts shown, A before B."""
         return tuple(label.text() for _, label in self._sides if not label.isHidden())
 
     def set_theme(self, theme: Theme) -> None:
@@ -189,7 +188,7 @@ class Banner(TintedRow):
 
 
 class StandingBanner(Banner):
-    """The network that is inspected, and what is compared with what, at which steps."""
+    """Banner for the inspected network or the comparison, with the steps shown."""
 
     def __init__(
         self, a: StepCursor, b: ComparedCursor, actions: Mapping[str, QAction], window: QWidget
@@ -203,7 +202,7 @@ class StandingBanner(Banner):
 
 
 class QuestionRow(TintedRow):
-    """A notice that something waits for, with its answers; hidden where there is none."""
+    """Row with a notice that needs an answer; hidden if there is none."""
 
     SHARE = 0.28
 
@@ -219,7 +218,7 @@ class QuestionRow(TintedRow):
         self.renew()
 
     def answers(self) -> list[QPushButton]:
-        """The buttons, the safe one first."""
+        """Return the buttons, the safe one first."""
         return self._answers.buttons
 
     def renew(self) -> None:

@@ -1,4 +1,4 @@
-"""The tour of the papers: what each of the five claims, on live runs of a minute each."""
+"""The tour of the papers: the five papers' claims, shown on live runs of a minute each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dgn_viewer.shell.window_context import WindowContext
 
 
 def tour_run() -> RunConfig:
-    """Digits, four gate layers of 64 units, in the usual regime: trained until stopped."""
+    """Return a run on digits, four gate layers of 64 units, DL, trained until stopped."""
     return RunConfig(
         data=DataConfig(name="digits"),
         net=NetConfig(name="fc", options=(("depth", 5), ("width", 64))),
@@ -31,11 +31,11 @@ def tour_run() -> RunConfig:
 
 @dataclass
 class _CardRun:
-    """A run that a card has begun, or its part after a swap: no other gives it an accuracy.
+    """A run started by a card, or its part after a swap; only its own accuracy counts.
 
-    `config`: that was sent; `after`: the number of the run before it. `run`: its number, 0 until it
-    has begun. `regime`: that it has to be in; '' for the one it begins in. `reached`: the newest
-    test accuracy; `over`: another run, regime or order of the gates is there instead.
+    `config`: configuration sent; `after`: number of the previous run. `run`: its number, 0 until it
+    has started. `regime`: the regime it must be in; '' for its initial one. `reached`: the newest
+    test accuracy. `over`: another run, regime or gate order has replaced it.
     """
 
     name: str
@@ -47,23 +47,23 @@ class _CardRun:
     over: bool = False
 
     def is_shown(self, view: View) -> bool:
-        """Whether the run on show is this one, as the card left it."""
+        """Return whether this run is on show, as the card left it."""
         run = view.run
         if run is None:
             return False
         if not self.run and run.run > self.after and run.config == self.config:
             self.run = run.run
-        as_left = (self.regime or run.regime, run.wiring)
-        return run.run == self.run and (view.regime, view.wiring) == as_left
+        expected = (self.regime or run.regime, run.wiring)
+        return run.run == self.run and (view.regime, view.wiring) == expected
 
     def follow(self, view: View) -> None:
-        """Take the newest test accuracy, where it is of this run."""
-        if view.cursor is not None:  # a step from before is shown
+        """Update the test accuracy, if it belongs to this run."""
+        if view.cursor is not None:  # a past step is shown
             return
         shown = self.is_shown(view)
-        began = self.reached is not None or (bool(self.run) and not self.regime)
+        has_started = self.reached is not None or (bool(self.run) and not self.regime)
         if not shown or self.over:
-            self.over = self.over or began
+            self.over = self.over or has_started
             return
         series = view.series.get(_ACCURACY)
         if series is None or series.run != run_key(view.run) or "test_accuracy" in view.outdated:
@@ -73,7 +73,7 @@ class _CardRun:
             self.reached = Measurement(value, series.run, step, _ACCURACY)
 
     def in_words(self) -> str:
-        """'random gates (FR-II): 93.0% so far'."""
+        """Return a text such as 'random gates (FR-II): 93.0% so far'."""
         if self.reached is None:
             return f"{self.name}: not measured{'' if self.over else ' yet'}"
         return f"{self.name}: {percent(self.reached.value)}{'' if self.over else ' so far'}"
@@ -83,7 +83,7 @@ _ACCURACY = (TRAINING, "test_accuracy")
 
 
 class ClaimActs(QObject):
-    """What 'Do it for me' does on this tour, and what has been measured so far."""
+    """Actions of 'Show me' on this tour, and the accuracies measured so far."""
 
     def __init__(
         self,
@@ -97,78 +97,79 @@ class ClaimActs(QObject):
         self._context = context
         self._docks, self._strip = docks, strip
         self._open_experiment, self._page = open_experiment, page
-        self._runs: list[_CardRun] = []  # of this tour; the last may still train
+        self._runs: list[_CardRun] = []  # runs of this tour; the last may still be training
 
     def steps(self) -> tuple[TourStep, ...]:
-        """All of them; what an earlier tour has measured is forgotten."""
+        """Return the steps; accuracies of an earlier tour are dropped."""
         self._runs = []
         steps = (
             TourStep(
                 "Gates learn",
-                "From 'Neural Path Features and Neural Path Kernel' [NPF], Figure 2: while a "
-                "network trains, its gates come to tell the classes apart. ν, which says how hard "
-                "the labels are for the neural path kernel, falls. 'Do it for me' begins a run of "
-                "64 units in DL, where gates and values learn together; the run before is kept "
-                "among the recorded ones.",
+                "From 'Neural Path Features and Neural Path Kernel' [NPF], Figure 2: during "
+                "training, the gates learn to separate the classes. ν, which measures how hard the "
+                "labels are for the neural path kernel, falls. 'Show me' starts a run of 64 units "
+                "in DL, where gates and values learn together; your current run stays in Recorded "
+                "runs.",
                 lambda: self._panel("spectrum"),
                 lambda: self._begin("learnt gates (DL)", tour_run()),
             ),
             TourStep(
                 "Learnt gates are enough",
-                "[NPF], Table 2, column FLNPF. Wait until the accuracy hardly rises. Then 'Do it "
-                "for me' keeps the gates, freezes them, and draws the values anew: the accuracy "
-                "falls to chance and comes back. What was learnt lay in the gates.",
+                "[NPF], Table 2, column FLNPF. Wait until the accuracy levels off. 'Show me' then "
+                "freezes the gates and reinitialises the values: the accuracy drops to chance and "
+                "recovers. The gates contain what was learnt.",
                 lambda: self._panel("training"),
                 self._keep_gates,
             ),
             TourStep(
                 "Random gates are not",
-                "[NPF], Table 2, columns FRNPF. 'Do it for me' begins a run whose gates are those "
-                "of a random network and stay so. The values alone learn, and end below learnt "
+                "[NPF], Table 2, columns FRNPF. 'Show me' starts a run whose gates come from a "
+                "random network and stay fixed. Only the values learn, and end below learnt "
                 "gates.",
                 lambda: self._panel("training"),
                 lambda: self._begin_in("random gates (FR-II)", lambda entry: entry.frozen_noise),
             ),
             TourStep(
                 "Gates alone learn",
-                "From 'Deep Gated Networks' [DGN], on gates that adapt. 'Do it for me' begins a "
-                "run whose values stay as they were drawn; only the gates are trained. The network "
-                "learns all the same, by choosing paths.",
+                "From 'Deep Gated Networks' [DGN], on adaptable gates. 'Show me' starts a run with "
+                "fixed random values; only the gates are trained. The network still learns, by "
+                "selecting paths.",
                 lambda: self._panel("gate_maps"),
                 lambda: self._begin_in("gates alone", lambda entry: entry.gates_alone),
             ),
             TourStep(
                 "The order of the gates does not matter",
                 "From 'Disentangling deep neural networks … using duality' [DUAL]: each gate layer "
-                "says which inputs it sees alike, and the kernel is the product over layers. 'Do "
-                "it for me' begins a run in DL in which the gate layers are used in reverse: it "
-                "ends about as well as in order.",
+                "determines which inputs look alike, and the kernel is the product over layers. "
+                "'Show me' starts a run in DL with the gate layers in reverse order: it reaches "
+                "about the same accuracy.",
                 lambda: self._strip,
                 lambda: self._begin("gates in reverse", _reversed()),
             ),
             TourStep(
                 "The value network need not see the image",
-                "[DUAL] 'Do it for me' begins a run whose value network is given ones, the same "
-                "for every image. All that it knows of an image comes through the gates, and it "
-                "learns about as well as before.",
+                "[DUAL] 'Show me' starts a run whose value network gets all ones as input, for "
+                "every image. It sees the image only through the gates, and still learns about "
+                "as well.",
                 lambda: self._panel("overlap"),
                 lambda: self._begin("ones instead of images", _blind()),
             ),
             TourStep(
                 "Networks with branches add kernels",
                 "From 'Deep Learning Is Composite Kernel Learning' [COMP], Lemma 4.2: in a "
-                "residual network paths take or skip each of b blocks, and its neural path kernel "
-                "is a sum over 2ᵇ sub-networks. 'Do it for me' opens the experiment that measures "
-                "it. Press Start there: it takes a minute beside this window.",
+                "residual network a path takes or skips each of b blocks, so its neural path "
+                "kernel is a sum over 2ᵇ sub-networks. 'Show me' opens the experiment that "
+                "measures "
+                "this. Press Start there: it takes a minute in the background.",
                 self._opened_page,
                 lambda: self._open_experiment("composite-resnet-kernel"),
             ),
             TourStep(
                 "Where gates come from",
                 "From the workshop version of [NPF], [WS], Table 4: gates learnt on random labels "
-                "are worse than random gates, and gates learnt on true labels are better than "
-                "both. 'Do it for me' opens the experiment; Start begins it. Every table and "
-                "figure of the papers is in the menu Experiments, with a verdict on each claim.",
+                "are worse than random gates; gates learnt on true labels are better than both. "
+                "'Show me' opens the experiment; Start runs it. The Experiments menu has every "
+                "table and figure of the papers, with a verdict on each claim.",
                 self._opened_page,
                 lambda: self._open_experiment("workshop-table4"),
             ),
@@ -179,7 +180,7 @@ class ClaimActs(QObject):
         return self._docks.hosts[name] if self._docks.arrangement.is_open(name) else None
 
     def _opened_page(self) -> QWidget | None:
-        """The page of the experiment, once it is there."""
+        """Return the page of the experiment, once it is open."""
         return self._page if self._page.isVisible() else None
 
     def _begin(self, name: str, config: RunConfig) -> None:
@@ -189,33 +190,34 @@ class ClaimActs(QObject):
         self._context.send(StartRun(config))
 
     def _begin_in(self, name: str, wanted: Callable[[RegimeEntry], bool]) -> None:
-        """Begin a run in the first regime of this kind."""
-        for entry in [one for one in self._context.view().regimes if wanted(one)][:1]:
+        """Start a run in the first regime of this kind."""
+        for entry in [choice for choice in self._context.view().regimes if wanted(choice)][:1]:
             self._begin(name, replace(tour_run(), gating=GatingConfig(regime=entry.id)))
 
     def _keep_gates(self) -> None:
-        for entry in [one for one in self._context.view().regimes if one.for_copied_gates]:
+        for entry in [choice for choice in self._context.view().regimes if choice.for_copied_gates]:
             last = self._runs[-1] if self._runs else None
-            ours = last is not None and last.is_shown(self._context.view())
+            is_own = last is not None and last.is_shown(self._context.view())
             self._leave_last()
-            if last is not None and ours:  # gates that another run learnt are not those of the card
+            if last is not None and is_own:  # only gates learnt by the card's own run count
                 name = f"learnt gates, new values ({entry.id})"
                 self._runs.append(_CardRun(name, last.config, run=last.run, regime=entry.id))
             self._context.send(SwapRegime(entry.id))
 
     def _leave_last(self) -> View:
-        """What the last run has reached is what it reached."""
+        """Record the final accuracy of the last run."""
         view = self._context.view()
-        for one in self._runs[-1:]:
-            one.follow(view)
-            one.over = True
+        for card_run in self._runs[-1:]:
+            card_run.follow(view)
+            card_run.over = True
         return view
 
     def _seen(self) -> str:
-        """A line for each run: 'learnt gates (DL): 97.1%', 'random gates (FR-II): 93.0% so far'."""
-        for one in self._runs[-1:]:
-            one.follow(self._context.view())
-        parts = [one.in_words() for one in self._runs]
+        """Return a line per run: 'learnt gates (DL): 97.1%', 'random gates (FR-II): 93.0% so
+        far'."""
+        for card_run in self._runs[-1:]:
+            card_run.follow(self._context.view())
+        parts = [card_run.in_words() for card_run in self._runs]
         return "\n".join(("Test accuracy, one run of each", *parts)) if parts else ""
 
 

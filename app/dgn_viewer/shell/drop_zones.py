@@ -1,4 +1,4 @@
-"""What covers the window while a file is dragged over it: a zone for each use of the file."""
+"""The overlay while a file is dragged over the window: a drop zone per use of the file."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_engine.text.printable import printable
 from dgn_viewer.style.stylesheet import font, icon, mixed
 
-PROMISE = "Nothing changes before you confirm. Esc cancels."
+PROMISE = "Nothing changes until you confirm. Esc cancels."
 _MARGIN, _GAP, _HEAD, _BAND, _FOOT = 24, 12, 56, 96, 40
 _AROUND = Qt.AlignmentFlag.AlignHCenter | Qt.AlignmentFlag.AlignTop | Qt.TextFlag.TextWordWrap
 
 
 class DropZones(QWidget):
-    """Three zones side by side and one below; the one under the pointer is lit."""
+    """Overlay with three zones side by side and one below; highlights the one under the pointer."""
 
     def __init__(self, window: QWidget) -> None:
         super().__init__(window)
         self._window = window
         self._theme = LIGHT
         self._headline = self._sentence = ""
-        self._open: tuple[Purpose, ...] = ()  # that can be dropped on; none: refused
+        self._open: tuple[Purpose, ...] = ()  # zones that accept the file; empty: refused
         self._whole = False
         self.lit: Purpose = ""
         self.setAcceptDrops(True)
@@ -40,44 +40,46 @@ class DropZones(QWidget):
     def appear(
         self, headline: str, sentence: str, purposes: Sequence[Purpose], whole: bool = False
     ) -> None:
-        """Cover the window; with no `purposes` it is one zone (`whole`), or says why there is
-        none.
+        """Cover the window.
+
+        Without `purposes` there is one zone (`whole`), or none, and `sentence` says why.
         """
         self._whole = whole
         headline, sentence = printable(headline), printable(sentence)
         self._headline, self._sentence, self._open = headline, sentence, tuple(purposes)
         self.lit = ""
-        words = [f"{zone.title} {zone.where}" for zone in USES if zone.purpose in self._open]
-        self.setAccessibleName(". ".join([headline, *words, sentence]))
+        titles = [f"{zone.title} {zone.where}" for zone in USES if zone.purpose in self._open]
+        self.setAccessibleName(". ".join([headline, *titles, sentence]))
         self.setGeometry(self._window.rect())
         self.show()
         self.raise_()
         self.update()
 
     def light(self, at: QPoint) -> None:
-        """The pointer is here, in the coordinates of the window."""
+        """Highlight the zone at this position in the window."""
         lit = self.purpose_at(at)
         if lit != self.lit:
             self.lit = lit
             self.update()
 
     def purpose_at(self, at: QPoint) -> Purpose:
-        """Of the zone at a place; '' between zones and where a zone is closed."""
+        """Return the purpose of the zone at a position; '' between zones and on closed zones."""
         for zone, room in zip(USES, self._rooms(), strict=True):
             if room.contains(at.toPointF()) and zone.purpose in self._open:
                 return zone.purpose
         return ""
 
     def room_of(self, purpose: Purpose) -> QRectF:
-        places = [zone.purpose for zone in USES]
-        return self._rooms()[places.index(purpose)]
+        purposes = [zone.purpose for zone in USES]
+        return self._rooms()[purposes.index(purpose)]
 
     def _rooms(self) -> list[QRectF]:
         inner = QRectF(self.rect()).adjusted(_MARGIN, _MARGIN + _HEAD, -_MARGIN, -_MARGIN - _FOOT)
-        wide = (inner.width() - 2 * _GAP) / 3
-        high = inner.height() - _BAND - _GAP
+        width = (inner.width() - 2 * _GAP) / 3
+        height = inner.height() - _BAND - _GAP
         rooms = [
-            QRectF(inner.x() + place * (wide + _GAP), inner.y(), wide, high) for place in range(3)
+            QRectF(inner.x() + index * (width + _GAP), inner.y(), width, height)
+            for index in range(3)
         ]
         return [*rooms, QRectF(inner.x(), inner.bottom() - _BAND, inner.width(), _BAND)]
 
@@ -113,14 +115,14 @@ class DropZones(QWidget):
         painter.drawText(room, int(_AROUND), words)
 
     def _paint_zones(self, painter: QPainter) -> None:
-        wide = self.width() - 2 * _MARGIN
+        width = self.width() - 2 * _MARGIN
         painter.setPen(QColor(self._theme.text))
         painter.setFont(font(self, 20, bold=True))
-        name = painter.fontMetrics().elidedText(self._headline, Qt.TextElideMode.ElideMiddle, wide)
-        painter.drawText(QRectF(_MARGIN, _MARGIN, wide, _HEAD - 8), int(_AROUND), name)
+        name = painter.fontMetrics().elidedText(self._headline, Qt.TextElideMode.ElideMiddle, width)
+        painter.drawText(QRectF(_MARGIN, _MARGIN, width, _HEAD - 8), int(_AROUND), name)
         for zone, room in zip(USES, self._rooms(), strict=True):
             self._paint_zone(painter, zone, room)
-        foot = QRectF(_MARGIN, self.height() - _MARGIN - _FOOT + 12, wide, _FOOT - 8)
+        foot = QRectF(_MARGIN, self.height() - _MARGIN - _FOOT + 12, width, _FOOT - 8)
         self._write(painter, foot, self._sentence, self._theme.muted, font(self, 13))
 
     def _paint_zone(self, painter: QPainter, zone: FileUse, room: QRectF) -> None:
@@ -153,7 +155,7 @@ class DropZones(QWidget):
             self._write(painter, place, words, colour, font(self, size, bold=bold))
 
     def _line(self, painter: QPainter, zone: FileUse, room: QRectF, text: str, muted: str) -> None:
-        """Title and meaning of the zone that is low and wide."""
+        """Draw title and description of the wide, flat zone."""
         upper = QRectF(room.x(), room.center().y() - 26, room.width(), 28)
         left = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
         painter.setPen(QColor(text))

@@ -1,4 +1,4 @@
-"""The events of a run by keyboard: the time axes show one after the other, a notice says each."""
+"""Keyboard navigation of events: zooms the time axes to one event after the other."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from dgn_viewer.shell.window_context import WindowContext
 
 
 class EventWalk:
-    """Where one is among the events of the current run. `draw`: draws the panels in sight now."""
+    """Position among the events of the current run. `draw` draws the visible panels now."""
 
     def __init__(self, context: WindowContext, docks: PanelDocks, draw: Callable[[], None]) -> None:
         self._context, self._docks, self._draw = context, docks, draw
-        self._step: int | None = None  # of the event that is shown
+        self._step: int | None = None  # step of the event on show
 
     def go(self, way: int) -> None:
-        """Show the next event (way 1), the one before (way -1); from nowhere the first or last.
+        """Show the next (way 1) or previous (way -1) event; initially the first or last.
 
-        Events of the same step are one.
+        Events at the same step count as one.
         """
         marks = sorted(self._context.view().marks, key=lambda mark: mark.x)
         steps = sorted({int(mark.x) for mark in marks})
         if not steps:
-            self._say("No event yet: swaps, permutations, drops and dials become events.")
+            self._say(
+                "No events yet. Swaps, permutations, dropped files and setting changes are events."
+            )
             return
         if self._step not in steps:
             self._step = None
@@ -36,25 +38,25 @@ class EventWalk:
         self._step = step
         self.show_step(step)
         at_step = next(list(same) for x, same in groupby(marks, lambda m: int(m.x)) if x == step)
-        said = " ".join(mark.sentence or f"{mark.label}." for mark in at_step)
-        which = f"Event {steps.index(step) + 1:,} of {len(steps):,}, step {step:,}: {said}"
-        last = "last" if way > 0 else "first"
-        self._say(f"{which} It is the {last} one." if end else which)
+        sentences = " ".join(mark.sentence or f"{mark.label}." for mark in at_step)
+        text = f"Event {steps.index(step) + 1:,} of {len(steps):,}, step {step:,}: {sentences}"
+        which_end = "last" if way > 0 else "first"
+        self._say(f"{text} This is the {which_end} one." if end else text)
 
     def show_step(self, step: int) -> None:
-        """Show a step on every time axis in sight; where there is none, in Training."""
+        """Zoom every visible time axis to a step; open Training if there is none."""
         if not self._docks.go_to_step(step) and "training" in self._docks.hosts:
             self._docks.show("training")
             self._draw()
             self._docks.go_to_step(step)
 
     def follow(self) -> None:
-        """Show all steps again, and go on showing them."""
+        """Show all steps again, and follow the run."""
         self._step = None
         for name in self._docks.visible():
             self._docks.hosts[name].charts.view.steps.follow()
         self._docks.steps.follow()
-        self._say("The time axes show all steps again and follow the run.")
+        self._say("The time axes show all steps and follow the run.")
 
     def _say(self, words: str) -> None:
         self._context.notify(Notice("info", words, listed=False))

@@ -1,4 +1,4 @@
-"""Experiments in the window: begun, stopped, continued, opened again, watched."""
+"""Experiments in the window: start, stop, resume, open and watch."""
 
 from __future__ import annotations
 
@@ -34,20 +34,21 @@ from dgn_viewer.shell.file_dialogs import CHECKPOINTS, ask_file, ask_folder
 from dgn_viewer.shell.window_context import WindowContext
 
 _NEEDS = "weights.safetensors"
-BUSY = "An experiment is running; stop it, or wait for its end."
+BUSY = "An experiment is running; stop it or wait until it is done."
 
 
 def to_watch(folder: Path) -> tuple[str, RunConfig]:
-    """The first training that is not over and whose needs are met, else the first of all.
+    """Return the first unfinished training whose requirements are met, else the first of all.
 
-    Raises `UserError` where the plan is not there yet.
+    Raises:
+        UserError: The experiment has no plan yet.
     """
     units = [unit for unit in _units(folder) if isinstance(unit, Training)]
     ready = [unit for unit in units if all(_over(folder, need) for need in unit.needs)]
     if not ready:
-        raise UserError("The experiment has no run that can be watched yet; wait a moment.")
-    open_ = [unit for unit in ready if not _over(folder, unit.id)]
-    chosen = (open_ or ready)[0]
+        raise UserError("The experiment has no run to watch yet; try again in a moment.")
+    unfinished = [unit for unit in ready if not _over(folder, unit.id)]
+    chosen = (unfinished or ready)[0]
     return chosen.id, chosen.resolved(folder)
 
 
@@ -56,16 +57,16 @@ def _units(folder: Path) -> list[Unit]:
         tree = json.loads(read_text(folder / PLAN))
         return [from_plain(Unit, unit) for unit in tree.values()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise UserError("The experiment has no plan yet; wait a moment.") from None
+        raise UserError("The experiment has no plan yet; try again in a moment.") from None
 
 
 def _over(folder: Path, unit: str) -> bool:
-    """A run that is over has written its weights."""
+    """Return whether a run has finished, that is, written its weights."""
     return (unit_folder(folder, unit) / _NEEDS).exists()
 
 
 class ExperimentRunner(QObject):
-    """Owns the `dgn` process and fills the Results panel. `changed`: one began or ended."""
+    """Owner of the `dgn` process; fills the Results panel. `changed`: it started or ended."""
 
     changed = Signal()
 
@@ -75,12 +76,12 @@ class ExperimentRunner(QObject):
         self.results = results
         self._panel = panel = results.panel
         self._inspector = inspector
-        self._made: Mapping[str, str] = {}  # the days of results, by experiment
-        self.data_root = ""  # where data sets lie; empty: in the places of their own
+        self._made: Mapping[str, str] = {}  # date of the newest result by experiment
+        self.data_root = ""  # folder of the data sets; empty: default folders
         self._folder = Path()
         self._command: tuple[str, ...] = ()
         self._title = ""
-        self._measured: Path | None = None  # the checkpoint whose gates are measured
+        self._measured: Path | None = None  # checkpoint whose gates are being measured
         self._process = DgnProcess(self)
         self._process.progressed.connect(panel.show_progress)
         self._process.ended.connect(self._on_ended)
@@ -95,14 +96,14 @@ class ExperimentRunner(QObject):
         return self._process.running
 
     def look(self) -> None:
-        """See which experiments have a result: the disk is asked when somebody is to choose."""
+        """Look up existing results on disk; called only when the menu opens."""
         catalogue = self._context.run_state().catalogue
         names = [entry.id for entry in catalogue.experiments] if catalogue is not None else []
         self._made = results_found(results_root(), names)
         self.changed.emit()
 
     def made(self, name: str) -> str:
-        """The day of the newest result of an experiment; '' where there is none."""
+        """Return the date of the newest result of an experiment; '' if there is none."""
         return self._made.get(name, "")
 
     def open_page(self, entry: ExperimentEntry) -> None:
@@ -117,7 +118,7 @@ class ExperimentRunner(QObject):
             self._inspector.page.show_busy(self._busy())
 
     def begin(self, entry: ExperimentEntry, request: ReproduceRequest) -> str:
-        """Start it and close its page; why not, in one sentence, or ''."""
+        """Start an experiment and close its page; return why that is not possible, or ''."""
         if self.running:
             return BUSY
         request = replace(request, data_root=self.data_root)
@@ -127,18 +128,18 @@ class ExperimentRunner(QObject):
         return ""
 
     def stop(self) -> None:
-        """Stop it; it saves what it is at, so that it can be continued."""
+        """Stop the experiment; it saves its state and can be resumed."""
         self._process.stop()
 
     def watch(self) -> None:
-        """Train its next run in the window's own session too, while the process goes on."""
+        """Train its next run in the window's session too; the process continues."""
         try:
             unit, config = to_watch(self._folder)
         except UserError as refusal:
             self._context.refuse(str(refusal))
             return
         self._context.send(StartRun(config))
-        self._context.notify(Notice("info", f"{unit} of '{self._title}' is trained here too."))
+        self._context.notify(Notice("info", f"Also training {unit} of '{self._title}' here."))
 
     def open_result(self) -> None:
         folder = str(results_root())
@@ -156,7 +157,7 @@ class ExperimentRunner(QObject):
         if self.running:
             self._context.refuse(BUSY)
             return
-        if not document.goes_on_in(result, folder):  # the file may be of anybody
+        if not document.goes_on_in(result, folder):  # a command from elsewhere is not trusted
             result = replace(result, command=())
         self._folder, self._command, self._title = folder, result.command, result.title
         self.results.open()
@@ -171,31 +172,36 @@ class ExperimentRunner(QObject):
         )
 
     def measure(self, file: Path) -> None:
-        """Value networks are trained as the run in the window is, on its data, but as long as they
-        need: epochs of 0 leave that to the command. The file is read as was said on its page."""
+        """Measure the gate information of a checkpoint.
+
+        Value networks are trained with the data and settings of the current run, but for as long as
+        they need: epochs of 0 leave that to the command. The file is read as specified on its page.
+        """
         config = self._context.run_state().current_config()
         if config is None or self.running:
-            self._context.refuse(BUSY if self.running else "There is no run to go by.")
+            self._context.refuse(
+                BUSY if self.running else "Start a run first: its data and settings are used."
+            )
             return
         training = replace(config.training, epochs=0, patience=0, keep_epochs=(), until=0.0)
         text = replace(config, training=training, seed=0).to_toml()
-        said = self._inspector.files.said.get(str(file), FileReading()).options
+        options = self._inspector.files.said.get(str(file), FileReading()).options
         name = f"gate-information-{file.stem}-{config.data.name}"
-        folder = measurement_folder(name, file, f"{text}{said}")
+        folder = measurement_folder(name, file, f"{text}{options}")
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            asked = folder / f"asked-{CONFIG}"
-            asked.write_text(text, encoding="utf-8")
+            config_file = folder / f"asked-{CONFIG}"
+            config_file.write_text(text, encoding="utf-8")
         except OSError as error:
-            self._context.refuse(f"{folder} cannot be written: {error.strerror}.")
+            self._context.refuse(f"Cannot write {folder}: {error.strerror}.")
             return
-        command = ("gate-information", str(file), str(asked), *shlex.split(said))
+        command = ("gate-information", str(file), str(config_file), *shlex.split(options))
         title = f"Gate information of {file.name}"
         self._start((*command, "--out", str(folder)), folder, title, "[NPF] Definition 5.1")
         self._measured = file
 
     def close(self) -> None:
-        """End the process, so that the experiment can be continued."""
+        """End the process; the experiment can be resumed."""
         self._process.close()
 
     def _start(self, command: Sequence[str], folder: Path, title: str, paper: str) -> None:
@@ -211,28 +217,28 @@ class ExperimentRunner(QObject):
             self._start(self._command, self._folder, self._title, self._panel.paper.text())
 
     def _on_ended(self, code: int, said: str) -> None:
-        fault = bool(code) and not ended_by_signal(code)
-        trouble = (said or f"It ended with exit code {code}.") if fault else ""
-        trouble = trouble.strip().splitlines()[-1] if trouble else ""
+        is_fault = bool(code) and not ended_by_signal(code)
+        error = (said or f"The experiment failed with exit code {code}.") if is_fault else ""
+        error = error.strip().splitlines()[-1] if error else ""
         try:
             result = document.read(self._folder)
         except UserError:
-            self._panel.show_trouble(trouble or "It was stopped before it had begun.")
+            self._panel.show_trouble(error or "Stopped before it started.")
         else:
-            self._panel.show_document(result, trouble)
+            self._panel.show_document(result, error)
             if code == 0 and not self._panel.isVisible():
                 show = NoticeButton("Show", self.results.open)
                 self._context.notify(Notice("info", f"{self._title} is done.", offers=(show,)))
-        if trouble:
-            self._context.notify(Notice("refused", trouble, offers=self._offers()))
+        if error:
+            self._context.notify(Notice("refused", error, offers=self._offers()))
         self.changed.emit()
 
     def _offers(self) -> tuple[NoticeButton, ...]:
-        """What a file does not say is said on its page."""
+        """Offer to open the file, whose page asks for what the file does not specify."""
         if self._measured is None:
             return ()
         ask = OpenFile(str(self._measured), "network")
-        return (NoticeButton("Open the file", lambda: self._context.send(ask)),)
+        return (NoticeButton("Open file", lambda: self._context.send(ask)),)
 
     def _open_report(self) -> None:
         QDesktopServices.openUrl(QUrl.fromLocalFile(str(self._folder / f"{REPORT}.html")))

@@ -1,4 +1,4 @@
-"""Saves what panels show: as figures or as numbers, by the name that the user chooses."""
+"""Saves what panels show, as figures or as data."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from dgn_viewer.timeline.step_cursor import StepCursor
 
 
 class Exports:
-    """Opens the dialogs that save what panels show: figures, data and animations.
+    """Opens the dialogs for saving figures, data and animations.
 
-    Figures are drawn in a thread; `animations` in a process of their own.
+    Figures are drawn in a thread, `animations` in a separate process.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Exports:
         self.save_panel(self._docks.front())
 
     def save_panel(self, name: str) -> None:
-        """Open the dialog with this panel chosen; '' where there is none."""
+        """Open the dialog with this panel selected; '': no panel."""
         if not name:
             return
         hosts = [self._docks.hosts[one] for one in self._docks.visible()]
@@ -51,7 +51,7 @@ class Exports:
         self._open([self._docks.hosts[name] for name in names], names)
 
     def close(self) -> None:
-        """End what is being drawn and written: there is no window any more."""
+        """Finish drawing and writing, because the window closes."""
         self._thread.close()
         self.animations.close()
 
@@ -75,22 +75,24 @@ class Exports:
 
 
 def captured(hosts: Sequence[PanelDock]) -> tuple[FigurePanel, ...]:
-    """What the panels show at this moment, as they show it; those that show nothing are left out.
+    """Return what the panels show at this moment, without empty panels.
 
-    A page is of one run: so are those that still show the run before. Raises `UserError` where
-    all of them are.
+    A page shows a single run: panels that still show the previous run are left out.
+
+    Raises:
+        UserError: No panel shows anything.
     """
-    found = []
+    panels = []
     runs = [0 if (run := host.drawn.view.run) is None else run.run for host in hosts]
-    for host, number in zip(hosts, runs, strict=True):
+    for host, run_number in zip(hosts, runs, strict=True):
         shown = host.shown()
-        if isinstance(shown, Scene) and number == max(runs):
+        if isinstance(shown, Scene) and run_number == max(runs):
             context = context_of(host.drawn.view, host.spec, shown)
-            found.append(FigurePanel(host.panel_id, shown, context))
-    if not found:
-        words = "No open panel shows anything yet; export after the first frame."
-        raise UserError(words, kind="no-frame")
-    return tuple(found)
+            panels.append(FigurePanel(host.panel_id, shown, context))
+    if not panels:
+        message = "The open panels are still empty; export after the first frame."
+        raise UserError(message, kind="no-frame")
+    return tuple(panels)
 
 
 def _why_empty(host: PanelDock) -> str:
@@ -98,14 +100,14 @@ def _why_empty(host: PanelDock) -> str:
     if isinstance(shown, Scene):
         return ""
     why = "it failed; see its details." if shown is None else shown.reason
-    return f"{host.spec.title} shows nothing to export: {why}"
+    return f"{host.spec.title} has nothing to export: {why}"
 
 
 def write_panels(
     panels: Sequence[FigurePanel], path: Path, style: FigureStyle, apart: bool
 ) -> tuple[Path, ...]:
-    """Write panels on one page or, `apart`, each next to `path` as NAME-PANEL.SUFFIX."""
-    # matplotlib costs a quarter of a second: it is loaded when a figure is asked for.
+    """Write panels on one page or, if `apart`, each to NAME-PANEL.SUFFIX next to `path`."""
+    # Importing matplotlib takes a quarter of a second: do so only when needed.
     from dgn_engine.figures.save_figure import save_panels
 
     if not apart or len(panels) == 1:

@@ -1,6 +1,6 @@
-"""The export dialog: the figure as it will be, at its final size, and the fields that decide it.
+"""The export dialog: a preview of the figure at final size, and its options.
 
-It shows the panels as they were when it was opened, while the window goes on.
+It shows the panels as they were when it was opened, while the window continues.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from dgn_viewer.shell.window_context import WindowContext
 from dgn_viewer.widgets.layouts import PlainLabel, column, open_at, push_button, row, scrolling
 from dgn_viewer.widgets.message_line import MessageLine
 
-_PAUSE_MS = 150  # without a change before the preview is drawn
-_DPI = 96.0  # of a screen at 100 %: an inch of the figure is about an inch there
-_PAGE = 9.5  # inches that a page of paper has for its text
+_PAUSE_MS = 150  # pause after the last edit before the preview is drawn
+_DPI = 96.0  # screen resolution at 100 %: a figure inch is about a screen inch
+_PAGE = 9.5  # text height of a page, inches
 _PREVIEW = "preview"
 Write = Callable[[Sequence[FigurePanel], Path, FigureStyle, bool], tuple[Path, ...]]
 
 
 class ExportDialog(QDialog):
-    """Not modal: training and the panels go on behind it.
+    """Non-modal dialog; training and panels continue behind it.
 
-    `capture` gives the panels as they are now; `empty`: titles of panels that show nothing.
+    `capture` returns the current panels; `empty`: titles of panels that show nothing.
     """
 
     def __init__(
@@ -54,14 +54,14 @@ class ExportDialog(QDialog):
         self._chosen = tuple(chosen)
         self.panels: tuple[FigurePanel, ...] = ()
         self._named: tuple[str, ...] = ()
-        self._closed = False  # what is still being written says so in a notice only
+        self._closed = False  # results of later writes appear only as notices
         self.form = ExportForm()
         self.form.remember(context.settings.export_choices)
         self.picture = PlainLabel()
         self.picture.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self.picture.setAccessibleName("Preview of the figure")
+        self.picture.setAccessibleName("Figure preview")
         self.caption = MessageLine(selectable=True)  # of the preview, or why there is none
-        self.said = MessageLine(selectable=True)  # what became of saving and copying
+        self.said = MessageLine(selectable=True)  # result of saving or copying
         self._pause = QTimer(self, singleShot=True, interval=_PAUSE_MS)
         self._pause.timeout.connect(self._draw)
         self._lay_out()
@@ -80,14 +80,14 @@ class ExportDialog(QDialog):
         self._on_change()
 
     def save(self) -> QFileDialog | None:
-        """Ask for a name; the file is written in the thread of figures."""
+        """Ask for a file name; the file is written in the figure thread."""
         return self._ask(self.form.kind)
 
     def save_script(self) -> QFileDialog | None:
         return self._ask("py")
 
     def copy(self) -> None:
-        """Put the preview on the clipboard, at the resolution of a PNG."""
+        """Copy the figure to the clipboard, at PNG resolution."""
         try:
             panels, style = self._wanted()
         except UserError as refusal:
@@ -95,9 +95,10 @@ class ExportDialog(QDialog):
             return
 
         def done(result: Any) -> None:
+            """Save the options and drop a pending preview; files in progress are completed."""
             if self._succeeded(result):
                 QGuiApplication.clipboard().setImage(QImage.fromData(result))
-                self._say("The figure is on the clipboard.")
+                self._say("Figure copied to the clipboard.")
 
         self._thread.ask(lambda: _png(panels, style, style.dpi), done)
 
@@ -109,7 +110,7 @@ class ExportDialog(QDialog):
         self._thread.forget(_PREVIEW)
         super().done(result)
 
-    # Inside
+    # Internal
 
     def _lay_out(self) -> None:
         sheet = QScrollArea()
@@ -118,12 +119,12 @@ class ExportDialog(QDialog):
         sheet.setWidgetResizable(True)
         form = scrolling(self.form)
         form.setFixedWidth(300)
-        newest = push_button(
-            "Take the newest", self.take_newest, about="Show the panels as they are now"
-        )
+        newest = push_button("Refresh", self.take_newest, about="Update to the current panels")
         copy = push_button("Copy", self.copy, about="Copy the figure as an image")
         script = push_button(
-            "Save script…", self.save_script, about="Python that redraws it with matplotlib alone"
+            "Save script…",
+            self.save_script,
+            about="Save a Python script that redraws the figure with matplotlib",
         )
         save = push_button("Save…", self.save, role="primary")
         save.setDefault(True)
@@ -145,9 +146,9 @@ class ExportDialog(QDialog):
             self.form.offer_names([panel for panel in self.panels if panel.name in names])
         steps = {panel.context.step for panel in self.panels if panel.name in names}
         titles = [panel.context.title for panel in self.panels if panel.name in names]
-        what = titles[0] if len(titles) == 1 else f"{len(titles)} panels"
+        subject = titles[0] if len(titles) == 1 else f"{len(titles)} panels"
         step = f" · step {max(steps):,}" if steps else ""
-        self.setWindowTitle(f"Export {what}{step}")
+        self.setWindowTitle(f"Export {subject}{step}")
         self._pause.start()
 
     def _draw(self) -> None:
@@ -177,15 +178,15 @@ class ExportDialog(QDialog):
 
     def _in_words(self, panels: Sequence[FigurePanel], style: FigureStyle, shown: QPixmap) -> str:
         if self.form.kind in NUMBERS:
-            return "The file holds the numbers of the panels, whatever the figure looks like."
-        high = shown.height() / shown.devicePixelRatio() / _DPI
-        sizes = f"{number(style.size)} and {number(style.small)} pt"
-        words = f"{number(style.width)} × {number(high, 3)} in, words of {sizes}."
-        if high > _PAGE:
-            words += f" That is higher than a page; a width of {number(TEXT)} in needs less."
+            return "The file contains the data of the panels; figure options do not apply."
+        height = shown.height() / shown.devicePixelRatio() / _DPI
+        font_sizes = f"{number(style.size)} and {number(style.small)} pt"
+        text = f"{number(style.width)} × {number(height, 3)} in, text at {font_sizes}."
+        if height > _PAGE:
+            text += f" That is taller than a page; try a width of {number(TEXT)} in."
         if self.form.apart and len(self.form.chosen()) > 1:
-            words += f" The first of {len(self.form.chosen())} files is shown."
-        return f"{words} Nothing to show in {', '.join(self._empty)}." if self._empty else words
+            text += f" Showing the first of {len(self.form.chosen())} files."
+        return f"{text} Empty panels left out: {', '.join(self._empty)}." if self._empty else text
 
     def _ask(self, kind: str) -> QFileDialog | None:
         try:
@@ -215,15 +216,15 @@ class ExportDialog(QDialog):
         def done(result: Any) -> None:
             if self._succeeded(result, tell=True):
                 self._context.settings.export_folder = str(path.parent)
-                words = _saved(result, self._empty)
-                self._say(words)
-                self._context.notify(Notice("info", words))
+                text = _saved(result, self._empty)
+                self._say(text)
+                self._context.notify(Notice("info", text))
 
-        self._say(f"{path.name} is being written …")
+        self._say(f"Saving {path.name}…")
         self._thread.ask(lambda: self._write(panels, path, style, apart), done)
 
     def _succeeded(self, result: Any, tell: bool = False) -> bool:
-        """Whether an action gave a result; a refusal is shown, a fault of ours is raised."""
+        """Return whether there is a result; show a refusal, raise any other error."""
         if isinstance(result, UserError):
             self._say("")
             self._refuse(str(result))
@@ -244,7 +245,7 @@ class ExportDialog(QDialog):
 
 
 def _png(panels: Sequence[FigurePanel], style: FigureStyle, dpi: float) -> bytes:
-    # matplotlib costs a quarter of a second: it is loaded in the thread of figures.
+    # Importing matplotlib takes a quarter of a second: do so in the figure thread.
     from dgn_engine.figures.save_figure import page_bytes
 
     return page_bytes(panels, "png", style, dpi)
@@ -253,7 +254,7 @@ def _png(panels: Sequence[FigurePanel], style: FigureStyle, dpi: float) -> bytes
 def _saved(files: Sequence[Path], skipped: Sequence[str]) -> str:
     folder = files[0].parent
     if len(files) == 1:
-        words = f"{files[0].name} saved in {folder}."
+        text = f"{files[0].name} saved in {folder}."
     else:
-        words = f"{len(files)} files saved in {folder}: {files[0].name} and others."
-    return f"{words} Nothing to show in {', '.join(skipped)}." if skipped else words
+        text = f"{len(files)} files saved in {folder}: {files[0].name} and others."
+    return f"{text} Empty panels left out: {', '.join(skipped)}." if skipped else text

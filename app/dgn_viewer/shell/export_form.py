@@ -1,4 +1,4 @@
-"""The form of the export dialog: which panels, how large, which words, what kind of file."""
+"""The options of the export dialog: panels, size, text and file type."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ KINDS = {
     "svg": "SVG figure",
     "png": "PNG figure",
     "pgf": "PGF for LaTeX",
-    "py": "Python script and its NPZ",
+    "py": "Python script with NPZ",
     "npz": "NumPy arrays",
-    "csv": "CSV, a file for each chart",
+    "csv": "CSV, one file per chart",
 }
 NUMBERS = ("npz", "csv")
 _WIDTHS = (
@@ -47,14 +47,14 @@ _WIDTHS = (
     ("text", f"Page, {number(TEXT)} in"),
     ("free", "Free"),
 )
-_TOGETHER = (("page", "On one page"), ("apart", "A file each"))
+_TOGETHER = (("page", "On one page"), ("apart", "Separate files"))
 _FIXED = {"column": COLUMN, "text": TEXT}
 _RUNGS = tuple(half / 2 for half in range(2, 20))
-_MOST_NAMES = 64  # of renamed curves that are remembered
+_MOST_NAMES = 64  # renamed curves to remember
 
 
 class ExportForm(QWidget):
-    """Fields of one export. `changed`: the figure would look otherwise."""
+    """Options of one export. `changed`: the figure needs redrawing."""
 
     changed = Signal()
 
@@ -62,32 +62,32 @@ class ExportForm(QWidget):
         super().__init__()
         self.panel_boxes: dict[str, QCheckBox] = {}
         self.names: dict[str, QLineEdit] = {}
-        self._renamed: dict[str, str] = {}  # also of curves that are not shown now
+        self._renamed: dict[str, str] = {}  # includes curves that are not shown now
         self._which = Section("Panels")
         self.apart_box = PickBox(_TOGETHER)
-        size, words, file = Section("Size"), Section("Words"), Section("File")
-        self._legend = Section("Names of curves")
+        size, words, file = Section("Size"), Section("Text"), Section("File")
+        self._legend = Section("Curve names")
         self.width_box = PickBox(_WIDTHS)
         self.inches = NumberField(LEAST_WIDTH, MOST_WIDTH, rungs=_RUNGS, unit="in")
         self.height_box = NumberField(
             LEAST_HEIGHT, MOST_HEIGHT, rungs=_RUNGS, unit="in", no_limit="as needed"
         )
         self.font_size = NumberField(
-            LEAST_FONT, MOST_FONT, rungs=_RUNGS, unit="pt", no_limit="usual"
+            LEAST_FONT, MOST_FONT, rungs=_RUNGS, unit="pt", no_limit="Default"
         )
         self.caption, self.letters = QCheckBox("Caption"), QCheckBox("Letters")
         self.kind_box = PickBox(list(KINDS.items()))
         self.dpi = IntegerField(LEAST_DPI, MOST_DPI, unit="dpi")
         size.add("Width", self.width_box)
-        size.add("Inches", self.inches, "Of the whole figure, at its size on the page")
-        size.add("Height", self.height_box, "As needed: as high as its charts and words")
+        size.add("Inches", self.inches, "Width of the whole figure on the page")
+        size.add("Height", self.height_box, "'as needed' fits charts and text")
         size.add(
-            "Font", self.font_size, "Of titles and labels; usual: 8 pt in a column, 9 in a page"
+            "Font", self.font_size, "Titles and labels; Default: 8 pt in a column, 9 pt on a page"
         )
         words.add("", self.caption, "Panel, step, data, network and seed; facts; notes")
-        words.add("", self.letters, "(a), (b) … before panels, or before the charts of one")
+        words.add("", self.letters, "Label panels, or the charts of a single panel, (a), (b), …")
         file.add("Kind", self.kind_box)
-        file.add("Resolution", self.dpi, "Dots an inch of a PNG")
+        file.add("Resolution", self.dpi, "Dots per inch of a PNG")
         parts = (self._which, size, words, self._legend, file)
         column(*parts, 1, into=self, margins=(0, 0, 8, 0), spacing=12)
         self._connect()
@@ -101,16 +101,16 @@ class ExportForm(QWidget):
             box = QCheckBox(panel.context.title)
             box.setChecked(panel.name in chosen)
             box.toggled.connect(self._on_panels)
-            self._which.add("", box, f"As it is at step {panel.context.step:,}")
+            self._which.add("", box, f"At step {panel.context.step:,}")
             self.panel_boxes[panel.name] = box
         self.apart_box = PickBox(_TOGETHER)
         self.apart_box.pick(together)
         self.apart_box.currentIndexChanged.connect(self.changed)
-        self._which.add("Several", self.apart_box)
+        self._which.add("Layout", self.apart_box)
         self._which.show_row(self.apart_box, len(self.chosen()) > 1)
 
     def offer_names(self, panels: Sequence[FigurePanel]) -> None:
-        """A row for each curve of the chosen panels that has a name."""
+        """Show a row for each named curve of the selected panels."""
         self._legend.clear()
         self.names = {}
         for name in curve_names([panel.scene for panel in panels]):
@@ -118,7 +118,7 @@ class ExportForm(QWidget):
             line.setPlaceholderText("no name")
             line.setAccessibleName(f"Name of the curve {plain(name)}")
             line.textEdited.connect(lambda text, name=name: self._rename(name, text))
-            self._legend.add(plain(name), line, "Mathematics between dollars, as in TeX")
+            self._legend.add(plain(name), line, "Use $…$ for TeX math")
             self.names[name] = line
         self._legend.setVisible(bool(self.names))
 
@@ -134,7 +134,11 @@ class ExportForm(QWidget):
         return self.apart_box.value() == "apart"
 
     def figure_style(self) -> FigureStyle:
-        """What is filled in; raises `UserError`."""
+        """Return the style.
+
+        Raises:
+            UserError: A field is invalid.
+        """
         if problem := problem_in(self):
             raise UserError(problem)
         return FigureStyle(
@@ -166,7 +170,7 @@ class ExportForm(QWidget):
         }
 
     def remember(self, choices: Mapping[str, Any]) -> None:
-        """Fill in what was chosen before; what makes no sense is as at first."""
+        """Fill in earlier choices; invalid ones fall back to the default."""
         width, kind = str(choices.get("width")), str(choices.get("kind"))
         self.width_box.pick(width if width in dict(_WIDTHS) else "column")
         self.kind_box.pick(kind if kind in KINDS else "pdf")
@@ -192,10 +196,14 @@ class ExportForm(QWidget):
         self._show_rows()
 
     def require_panels(self) -> tuple[str, ...]:
-        """The chosen panels; raises `UserError` where there is none."""
+        """Return the selected panels.
+
+        Raises:
+            UserError: None is selected.
+        """
         names = self.chosen()
         if not names:
-            raise UserError("No panel is chosen; tick at least one.")
+            raise UserError("No panel is selected; tick at least one.")
         return names
 
     def _connect(self) -> None:
@@ -209,7 +217,7 @@ class ExportForm(QWidget):
             pick.currentIndexChanged.connect(self.changed)
 
     def _show_rows(self) -> None:
-        """Inches of a free width only, dots of a PNG only."""
+        """Show inches only for a free width, and resolution only for bitmaps."""
         size, file = self.inches.parentWidget(), self.dpi.parentWidget()
         if isinstance(size, Section):
             size.show_row(self.inches, self.width_box.value() == "free")
@@ -221,7 +229,7 @@ class ExportForm(QWidget):
         self.changed.emit()
 
     def _rename(self, name: str, text: str) -> None:
-        """Take a name as it is typed; the curve's own in it keeps its mathematics."""
+        """Rename a curve as it is typed; its plain name in the text is replaced by its TeX name."""
         self._renamed.pop(name, None)
         self._renamed[name] = text.replace(plain(name), name)
         self.changed.emit()

@@ -1,4 +1,4 @@
-"""Figures are drawn in a thread that touches no Qt; the window takes what is ready."""
+"""A thread that draws figures without touching Qt; the window collects the results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from PySide6.QtCore import QObject, QTimer
 
 _LOOK_MS = 15
-_PATIENCE = 30.0  # seconds that a figure may take to end
+_PATIENCE = 30.0  # seconds to wait for a figure on close
 
 
 @dataclass
@@ -25,14 +25,14 @@ class _FigureJob:
     def run(self) -> None:
         try:
             self.result = self.make()
-        except Exception as error:  # it belongs to the thread of the window
+        except Exception as error:  # raised again in the GUI thread
             self.result = error
         finally:
             self.ended.set()
 
 
 class FigureThread(QObject):
-    """Carries out one job after the other; each in a thread that ends with it."""
+    """Runs one job after the other, each in its own thread."""
 
     def __init__(self, parent: QObject) -> None:
         super().__init__(parent)
@@ -47,9 +47,9 @@ class FigureThread(QObject):
         return self._job is not None
 
     def ask(self, make: Callable[[], Any], done: Callable[[Any], object], kind: str = "") -> None:
-        """Have `make` called in a thread, and `done` here with what it gave or the exception.
+        """Call `make` in a thread, then `done` here with its result or exception.
 
-        Of the waiting jobs of one `kind` only the newest is carried out.
+        Of the waiting jobs of one `kind`, only the newest is run.
         """
         if kind:
             self.forget(kind)
@@ -57,13 +57,13 @@ class FigureThread(QObject):
         self._next()
 
     def forget(self, kind: str) -> None:
-        """Drop what waits of a kind; the result of one in progress is dropped too."""
+        """Drop waiting jobs of a kind, and the result of one in progress."""
         self._waiting = deque(job for job in self._waiting if job.kind != kind)
         if self._job is not None and self._job.kind == kind:
             self._job.done = lambda _: None
 
     def close(self) -> None:
-        """Wait for the job in progress; no other is begun."""
+        """Wait for the job in progress; start no other."""
         self._waiting.clear()
         self._look.stop()
         if self._thread is not None:

@@ -1,4 +1,4 @@
-"""The questions of the window that need a file name; none of them stops the window."""
+"""Actions of the window that ask for a file or folder; none of them is modal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONFIGURATIONS = "Configurations (*.toml)"
 def ask_file(
     context: WindowContext, title: str, kinds: str, chosen: Callable[[str], object]
 ) -> QFileDialog:
-    """Open a dialog for an existing file and go on; `chosen` gets its path."""
+    """Open a dialog for an existing file; `chosen` receives its path."""
     dialog = QFileDialog(context.window, title, context.settings.export_folder, kinds)
     dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
     return _opened(dialog, chosen)
@@ -39,7 +39,7 @@ def ask_file(
 def ask_folder(
     parent: QWidget, title: str, folder: str, chosen: Callable[[str], object]
 ) -> QFileDialog:
-    """Open a dialog for an existing folder and go on; `chosen` gets its path."""
+    """Open a dialog for an existing folder; `chosen` receives its path."""
     dialog = QFileDialog(parent, title, folder)
     dialog.setFileMode(QFileDialog.FileMode.Directory)
     dialog.setOption(QFileDialog.Option.ShowDirsOnly)
@@ -54,9 +54,9 @@ def ask_new_file(
     chosen: Callable[[str], object],
     parent: QWidget | None = None,
 ) -> QFileDialog:
-    """Open a dialog for a file to be written, named `name` until the user says otherwise.
+    """Open a dialog for a new file, initially called `name`.
 
-    `parent`: in place of the window.
+    `parent`: replaces the window as parent of the dialog.
     """
     folder = context.settings.export_folder
     dialog = QFileDialog(parent or context.window, title, folder, kinds)
@@ -74,13 +74,13 @@ def _opened(dialog: QFileDialog, chosen: Callable[[str], object]) -> QFileDialog
 
 
 class FileDialogs(QObject):
-    """Checkpoints, configurations and weights: asks for a file and acts when it is chosen.
+    """Asks for checkpoints, configurations and weights, and acts when a file is chosen.
 
-    `recent`: what was opened last; `drops`: files that are dropped on the window.
+    `recent`: recently opened items; `drops`: files dropped on the window.
     """
 
     def __init__(self, context: WindowContext, send: Callable[[Command], None]) -> None:
-        """`send`: what is opened again is opened by it, at whatever step one looks back."""
+        """`send` opens recent items, even while a past step is shown."""
         super().__init__(context.window)
         self._context = context
         self.recent = RecentFiles(context, self.begin_with, send)
@@ -99,7 +99,7 @@ class FileDialogs(QObject):
         )
 
     def begin_with(self, path: Path) -> None:
-        """Begin a new run with a configuration; a bad file is one sentence and changes nothing."""
+        """Start a run from a configuration; refuse an invalid file."""
         try:
             config = read_config(path)
         except UserError as refusal:
@@ -115,7 +115,7 @@ class FileDialogs(QObject):
         )
 
     def save_configuration(self) -> None:
-        """Ask for a file and write the configuration of the run, as it is now, as TOML."""
+        """Ask for a file and save the current configuration of the run as TOML."""
         config = self._context.run_state().current_config()
         if config is not None:
             text = config.to_toml()

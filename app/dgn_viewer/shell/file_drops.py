@@ -1,4 +1,4 @@
-"""A file dropped on the window: its zones while dragging, then the command of the one it met."""
+"""Files dropped on the window: the overlay while dragging, then the command of the zone."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from dgn_viewer.event_filter import EventFilter
 from dgn_viewer.shell.drop_zones import PROMISE, DropZones
 from dgn_viewer.shell.window_context import WindowContext
 
-CONFIGURATION = "Drop to begin a new run with this configuration"
+CONFIGURATION = "Drop to start a new run with this configuration"
 CONFIGURED = ".toml"
 SESSION = "Drop to open this session"
-_GRACE_MS = 120  # between the window losing the drag and the overlay receiving it
+_GRACE_MS = 120  # time for the drag to pass from the window to the overlay
 _DRAGS = (QEvent.Type.DragEnter, QEvent.Type.DragMove, QEvent.Type.Drop)
 _EVERY: tuple[Purpose, ...] = tuple(zone.purpose for zone in USES)
 _OF_RUNS: tuple[Purpose, ...] = ("compare",)
 
 
 class DropTarget(QObject):
-    """Accepts drags of files on a window, and says what cannot be taken.
+    """Accepts files dragged onto a window, and explains what cannot be opened.
 
-    `configure(path)` begins a new run with a configuration. `other_dropped`: something else than a
-    checkpoint was dropped; the page of one that was dropped before is out of date.
+    `configure(path)` starts a run from a configuration. `other_dropped`: something other than a
+    checkpoint was dropped, so the page of an earlier checkpoint is out of date.
     """
 
     other_dropped = Signal()
@@ -53,14 +53,14 @@ class DropTarget(QObject):
         self.overlay.setGeometry(self._context.window.rect())
 
     def _on_leave(self, _event: QEvent) -> bool:
-        """The drag leaves the window, or only goes over to the overlay that covers it."""
+        """Hide the overlay after a delay: the drag may only have moved onto it."""
         if self.overlay.isVisible():
             self._leaving.start()
             return True
         return False
 
     def _on_drag(self, event: QDropEvent) -> bool:
-        """The overlay lies exactly over the window, so that both have the same coordinates."""
+        """Handle a drag; overlay and window have the same coordinates."""
         if not event.mimeData().hasUrls():
             return False
         kind = event.type()
@@ -96,37 +96,41 @@ class DropTarget(QObject):
         elif purpose in _OF_RUNS:
             self._context.send(CompareRun(str(path)))
         else:
-            words = f"{path.name} is a recorded run: drop it on 'Compare'."
+            words = f"{path.name} is a recorded run; drop it on 'Compare'."
             self._context.refuse(words, "wrong-zone")
 
 
 def dropped_file(data: QMimeData) -> Path:
-    """The one local file, or run folder, of a drag; raises `UserError` where it is not one."""
+    """Return the local file, or run folder, of a drag.
+
+    Raises:
+        UserError: It is not exactly one local checkpoint, configuration, session or run folder.
+    """
     urls = data.urls()
     if len(urls) != 1:
-        words = f"{len(urls)} files at once: drop one checkpoint at a time."
+        words = f"{len(urls)} files at once; drop one at a time."
         raise UserError(words, kind="several", value=len(urls))
     if not urls[0].isLocalFile():
-        place = urls[0].toDisplayString()
-        words = f"{place} is not a file on this computer: save it first, then drop it."
-        raise UserError(words, kind="no-file", value=place)
+        url = urls[0].toDisplayString()
+        words = f"{url} is not a local file; save it first, then drop it."
+        raise UserError(words, kind="no-file", value=url)
     path = Path(urls[0].toLocalFile())
     if path.is_dir() and not (path / "run.json").is_file():
-        words = f"{path.name} is a folder: drop one checkpoint file, or a recorded run."
+        words = f"{path.name} is a folder; drop a checkpoint file or a recorded run."
         raise UserError(words, kind="wrong-type", value=path.name)
     return path
 
 
 def _words(data: QMimeData) -> tuple[str, str, tuple[Purpose, ...]]:
-    """What the overlay says, and which zones are open."""
+    """Return headline and sentence of the overlay, and the zones that accept the file."""
     try:
         path = dropped_file(data)
     except UserError as refusal:
-        return "This cannot be taken", str(refusal), ()
+        return "Cannot open this", str(refusal), ()
     if path.is_dir():
-        return f"{path.name} (recorded run)", "A recorded run can be compared with.", _OF_RUNS
+        return f"{path.name} (recorded run)", "Drop to compare with this recorded run.", _OF_RUNS
     if path.suffix == CONFIGURED:
-        return CONFIGURATION, f"{path.name}. A run that is recorded is not lost by it.", ()
+        return CONFIGURATION, f"{path.name}. Your current run stays in Recorded runs.", ()
     if path.suffix == ENDING:
-        return SESSION, f"{path.name}. A run that is recorded is not lost by it.", ()
+        return SESSION, f"{path.name}. Your current run stays in Recorded runs.", ()
     return path.name, PROMISE, _EVERY

@@ -1,4 +1,4 @@
-"""What explains the program: the user guide, the log, and the two tours of the live window."""
+"""User guide, log, and the two tours."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dgn_viewer.shell.window_layout import SideColumns
 
 
 class Guides:
-    """Windows of their own, and callouts over the window; one tour at a time."""
+    """Help windows and tours; one tour at a time."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Guides:
         self.tour.start(self.claims.steps())
 
     def offer_tour(self) -> None:
-        """Begin the tour with the first frame, unless it was seen before."""
+        """Start the tour with the first frame, unless it has been seen."""
         self._due = not self._context.settings.tour_seen
 
     def begin_due_tour(self) -> None:

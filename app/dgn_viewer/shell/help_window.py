@@ -1,4 +1,4 @@
-"""The guide in a window of its own: a contents list, a search field and the text."""
+"""The user guide in its own window: contents, search field and text."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ class Heading:
 
 
 def headings(markdown: str) -> Iterator[Heading]:
-    """The headings of a document, outside blocks of code."""
+    """Yield the headings of a document, skipping code blocks."""
     code = False
     for line in markdown.splitlines():
         if line.startswith("```"):
             code = not code
-        elif not code and (found := _HEADING.match(line)):
-            yield Heading(len(found[1]), found[2].replace("`", ""))
+        elif not code and (match := _HEADING.match(line)):
+            yield Heading(len(match[1]), match[2].replace("`", ""))
 
 
 def as_text(markdown: str) -> str:
-    """A document without what only the site shows: pictures become their captions, formulas code.
+    """Return a document without website markup: images become captions, formulas become code.
 
-    The documents of an installed program come without pictures.
+    Installed programs come without images.
     """
     markdown = re.sub(r"^!\[(.+?)\]\([^)]*\)$", r"*(\1)*", markdown, flags=re.MULTILINE)
     markdown = re.sub(r"^</?div[^>]*>$\n?", "", markdown, flags=re.MULTILINE)
@@ -56,7 +56,7 @@ def as_text(markdown: str) -> str:
 
 
 class HelpWindow(QWidget):
-    """Nothing in it waits or is modal; links lead to our documents here, others to the browser."""
+    """Non-modal window; links open our documents here and other pages in the browser."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class HelpWindow(QWidget):
         theme: Theme,
         browse: Callable[[QUrl], object] = QDesktopServices.openUrl,
     ) -> None:
-        """`browse`: opens a page of the web."""
+        """`browse` opens a web page."""
         super().__init__(window, Qt.WindowType.Window)
         self._browse = browse
         self.setWindowTitle("User guide")
@@ -72,8 +72,8 @@ class HelpWindow(QWidget):
         self._theme = theme
         self._name = ""
         self.pages = QComboBox()
-        self.pages.setAccessibleName("Document to read")
-        self.pages.setToolTip("Another document")
+        self.pages.setAccessibleName("Document")
+        self.pages.setToolTip("Choose a document")
         self.pages.setSizeAdjustPolicy(
             QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
         )
@@ -90,7 +90,7 @@ class HelpWindow(QWidget):
         self.search = QLineEdit()
         self.search.setPlaceholderText("Find in this document")
         self.search.setAccessibleName("Find in this document")
-        self.search.setToolTip("Enter: the next place")
+        self.search.setToolTip("Enter: find next")
         self.search.returnPressed.connect(self.find_next)
         self.text = QTextBrowser()
         self.text.setAccessibleName("Document")
@@ -109,7 +109,7 @@ class HelpWindow(QWidget):
         column((parts, 1), into=self)
 
     def open(self, name: str = GUIDE) -> None:
-        """Show a document, at its beginning where it was not shown before."""
+        """Show a document, at the top unless it was already open."""
         if name != self._name:
             self._read(name)
         self.show()
@@ -123,41 +123,40 @@ class HelpWindow(QWidget):
             self._read(self._name)
 
     def find_next(self) -> bool:
-        """Go to the next place with these words, from the beginning after the last; whether there
-        is one."""
-        words = self.search.text()
-        if not words:
+        """Go to the next match, wrapping around; return whether there is one."""
+        query = self.search.text()
+        if not query:
             return False
-        if self.text.find(words):
+        if self.text.find(query):
             return True
         self.text.moveCursor(QTextCursor.MoveOperation.Start)
-        return self.text.find(words)
+        return self.text.find(query)
 
     def _read(self, name: str) -> None:
         try:
             markdown = (documents() / name).read_text(encoding="utf-8")
         except OSError as error:
-            markdown = f"# {name}\n\nIt cannot be read: {error.strerror}."
+            markdown = f"# {name}\n\nCannot read this document: {error.strerror}."
         self._name = name
         self.pages.setCurrentIndex(self.pages.findData(name))
         self.text.setMarkdown(as_text(markdown))
         self._space_out()
         self.contents.clear()
-        above: list[QTreeWidgetItem] = []
-        for place, heading in enumerate(headings(markdown)):
+        ancestors: list[QTreeWidgetItem] = []
+        for index, heading in enumerate(headings(markdown)):
             item = QTreeWidgetItem([heading.text])
             item.setToolTip(0, plain_tip(heading.text))
-            item.setData(0, Qt.ItemDataRole.UserRole, place)
-            del above[max(heading.level - 1, 0) :]
-            if above:
-                above[-1].addChild(item)
+            item.setData(0, Qt.ItemDataRole.UserRole, index)
+            del ancestors[max(heading.level - 1, 0) :]
+            if ancestors:
+                ancestors[-1].addChild(item)
             else:
                 self.contents.addTopLevelItem(item)
-            above.append(item)
+            ancestors.append(item)
         self.contents.expandAll()
 
     def _space_out(self) -> None:
-        """Room between paragraphs and lines, as for reading."""
+        """Set line height and paragraph spacing for reading."""
         cursor = QTextCursor(self.text.document())
         block = self.text.document().begin()
         while block.isValid():
@@ -175,9 +174,9 @@ class HelpWindow(QWidget):
         if item is None:
             return
         blocks = list(self.headed())
-        place = int(item.data(0, Qt.ItemDataRole.UserRole))
-        if place < len(blocks):
-            self._show_block(blocks[place])
+        index = int(item.data(0, Qt.ItemDataRole.UserRole))
+        if index < len(blocks):
+            self._show_block(blocks[index])
 
     def _show_block(self, block: QTextBlock) -> None:
         cursor = QTextCursor(block)
@@ -187,7 +186,7 @@ class HelpWindow(QWidget):
         bar.setValue(bar.value() + top - 8)
 
     def headed(self) -> Iterator[QTextBlock]:
-        """The blocks that stand in the contents."""
+        """Yield the blocks that are listed in the contents."""
         block = self.text.document().begin()
         while block.isValid():
             if block.blockFormat().headingLevel() in (1, 2, 3):
@@ -195,7 +194,7 @@ class HelpWindow(QWidget):
             block = block.next()
 
     def follow(self, link: QUrl) -> None:
-        """Open a document of ours, or have the browser open a page of the web."""
+        """Open one of our documents, or a web page in the browser."""
         name = "" if link.scheme() else self._document(link.path())
         if name:
             self.open(name)
@@ -205,16 +204,16 @@ class HelpWindow(QWidget):
             self._browse(link)
 
     def _document(self, path: str) -> str:
-        """The name of one of our documents that a link in the shown one leads to; else ''."""
+        """Return the name of the document that a relative link refers to; '' if it is not ours."""
         folder = documents().resolve()
-        place = ((folder / self._name).parent / path).resolve()
-        ours = place.suffix == ".md" and place.is_relative_to(folder) and place.is_file()
-        return place.relative_to(folder).as_posix() if ours else ""
+        target = ((folder / self._name).parent / path).resolve()
+        is_ours = target.suffix == ".md" and target.is_relative_to(folder) and target.is_file()
+        return target.relative_to(folder).as_posix() if is_ours else ""
 
     def _to_anchor(self, anchor: str) -> None:
-        """The heading whose words make this anchor ('#events')."""
+        """Scroll to the heading with this anchor, such as 'events'."""
         for block in self.headed():
-            words = re.sub(r"[^\w\- ]", "", block.text().casefold()).replace(" ", "-")
-            if words == anchor:
+            slug = re.sub(r"[^\w\- ]", "", block.text().casefold()).replace(" ", "-")
+            if slug == anchor:
                 self._show_block(block)
                 return

@@ -1,4 +1,4 @@
-"""Opens the inspector's pages that actions ask for: examples, comparison, changes, settings."""
+"""Opens inspector pages for actions: settings, examples, comparison, history, program."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dgn_viewer.shell.window_context import WindowContext
 
 
 class InspectorPages:
-    """Each method opens one page, made of what there is now."""
+    """Opens one page per method, filled with the current state."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class InspectorPages:
         keys: KeyTable,
         show_step: Callable[[int], None],
     ) -> None:
-        """`show_step`: shows a step on the time axes."""
+        """`show_step` zooms the time axes to a step."""
         self._context = context
         self._inspector = inspector
         self._docks = docks
@@ -43,7 +43,7 @@ class InspectorPages:
             host.about_requested.connect(self.about)
 
     def on_ready(self, engine: EngineReady) -> None:
-        """Take what the engine says of itself, and have it allow the overhead of the settings."""
+        """Store the torch version, and set the viewer overhead from the settings."""
         self._torch_version = engine.torch_version
         if self._context.settings.budget:
             self._set_watch_share(self._context.settings.budget)

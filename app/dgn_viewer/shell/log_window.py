@@ -1,4 +1,4 @@
-"""The program's log in a window of its own: its end, as text to copy, and the way to its folder."""
+"""The program log in its own window."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _SIZE = (860, 560)
 
 
 class LogWindow(QWidget):
-    """Nothing in it waits or is modal; the text is read anew each time it is opened."""
+    """Non-modal window with the end of the log; reloaded each time it is opened."""
 
     def __init__(
         self, window: QWidget, browse: Callable[[QUrl], object] = QDesktopServices.openUrl
     ) -> None:
-        """`browse`: opens a folder."""
+        """`browse` opens a folder."""
         super().__init__(window, Qt.WindowType.Window)
         self._browse = browse
         self.setWindowTitle("Log")
@@ -30,13 +30,15 @@ class LogWindow(QWidget):
         self.text.setReadOnly(True)
         self.text.setAccessibleName("Log")
         self.text.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
-        self.renew = push_button("Read again", self.read)
-        self.copy = push_button("Copy", self._copy, about="Copy all of this text")
-        self.folder = push_button("Open folder", self._open_folder, about="Where the files lie")
+        self.renew = push_button("Reload", self.read)
+        self.copy = push_button("Copy", self._copy, about="Copy the whole text")
+        self.folder = push_button(
+            "Open folder", self._open_folder, about="Open the folder of the log files"
+        )
         column(
             plain_label(
-                "Starts, notices, and faults with their tracebacks, the newest last. "
-                "It stays on this machine; send it with a report of trouble."
+                "Program starts, notices, and errors with tracebacks, newest last. "
+                "The log stays on this machine; attach it to bug reports."
             ),
             self.place,
             (self.text, 1),
@@ -54,16 +56,16 @@ class LogWindow(QWidget):
         self.text.setFocus()
 
     def read(self) -> None:
-        """Read the end of the log, and show its last line."""
+        """Reload the end of the log and scroll to its last line."""
         path = log_path()
         self.place.setText(str(path))
         try:
-            said = end_of_log().rstrip()
+            text = end_of_log().rstrip()
         except FileNotFoundError:
-            said = "There is no log yet."
+            text = "There is no log yet."
         except OSError as error:
-            said = f"{path} cannot be read: {error.strerror}."
-        self.text.setPlainText(said)
+            text = f"Cannot read {path}: {error.strerror}."
+        self.text.setPlainText(text)
         self.text.moveCursor(QTextCursor.MoveOperation.End)
         self.text.moveCursor(QTextCursor.MoveOperation.StartOfLine)
         self.folder.setEnabled(path.parent.is_dir())

@@ -1,4 +1,4 @@
-"""The line of the status bar that says what happened: one notice, its buttons, the way to all."""
+"""The notice in the status bar: one sentence, its buttons, and access to the list."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def colour_of(kind: Kind, theme: Theme) -> str:
 
 
 class AnswerRow(QWidget):
-    """Buttons side by side that come and go with what they are about."""
+    """Row of buttons that can be replaced."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,8 +38,8 @@ class AnswerRow(QWidget):
             old.hide()
             old.deleteLater()
         self.buttons = buttons
-        for place, button in enumerate(buttons):
-            self._row.insertWidget(place, button)
+        for index, button in enumerate(buttons):
+            self._row.insertWidget(index, button)
         self.setVisible(bool(buttons))
 
 
@@ -54,7 +54,7 @@ def _answering(notices: Notices, entry: Told, button: NoticeButton) -> Callable[
 
     def take() -> None:
         focused = QApplication.focusWidget()
-        if focused is not None:  # the button goes
+        if focused is not None:  # the button disappears
             focused.window().setFocus(Qt.FocusReason.OtherFocusReason)
         notices.take(entry, button)
 
@@ -62,7 +62,7 @@ def _answering(notices: Notices, entry: Told, button: NoticeButton) -> Callable[
 
 
 class _Sentence(ElidedLabel):
-    """The text of the notice; a click opens the list at it."""
+    """Text of the notice; a click opens the list at this notice."""
 
     clicked = Signal()
 
@@ -75,12 +75,12 @@ class _Sentence(ElidedLabel):
 
 
 class NoticeLine(QFrame):
-    """Shows the newest open notice; nothing where there is none but the button of the list."""
+    """Line with the newest open notice; without one, only the button of the list."""
 
     def __init__(
         self, notices: Notices, say: Callable[[QWidget, str, bool], object] = announce
     ) -> None:
-        """`say(widget, words, urgent)`: to whoever has the screen read out."""
+        """`say(widget, words, urgent)` announces text to screen readers."""
         super().__init__()
         self._say = say
         self.setObjectName("notice_line")
@@ -93,7 +93,7 @@ class NoticeLine(QFrame):
         self.more = self._tool("", "Open the list of notices")
         self.more.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextOnly)
         self.details = QPushButton("Details")
-        self.close_button = self._tool("×", "Close this notice; the list keeps it")
+        self.close_button = self._tool("×", "Close this notice; it stays in the list")
         self.list_button = self._tool("", "Recent notices")
         self.details.setProperty("role", "small")
         self._answers = AnswerRow()
@@ -129,16 +129,16 @@ class NoticeLine(QFrame):
     def renew(self) -> None:
         entry = self._notices.shown()
         buttons = self._notices.buttons(entry) if entry is not None else ()
-        behind = self._notices.behind()
-        showing = (entry, behind, tuple(button.text for button in buttons))
-        if showing == self._showing:
+        hidden = self._notices.behind()
+        content = (entry, hidden, tuple(button.text for button in buttons))
+        if content == self._showing:
             return
-        self._entry, self._showing = entry, showing
+        self._entry, self._showing = entry, content
         self._answers.put([] if entry is None else answers(self._notices, entry))
-        for part in (self._icon, self.sentence, self.close_button):
-            part.setVisible(entry is not None)
-        self.more.setVisible(behind > 0)
-        self.more.setText(f"{behind} more")
+        for widget in (self._icon, self.sentence, self.close_button):
+            widget.setVisible(entry is not None)
+        self.more.setVisible(hidden > 0)
+        self.more.setText(f"{hidden} more")
         self.details.setVisible(entry is not None and bool(entry.notice.details))
         self.sentence.say(entry.notice.text if entry is not None else "")
         self.sentence.setAccessibleName(self._spoken(entry) if entry is not None else "No notice")
@@ -149,10 +149,10 @@ class NoticeLine(QFrame):
         self.list_button.setIcon(icon("more", theme, colour=theme.muted))
         self._paint()
 
-    # Inside
+    # Internal
 
     def _is_pointed_at(self) -> bool:
-        """Qt alone does not see the pointer leave a line that a second click on × made narrow."""
+        """Return whether the pointer is over the line; underMouse() alone can be outdated."""
         return self.underMouse() and self.rect().contains(self.mapFromGlobal(QCursor.pos()))
 
     @staticmethod
@@ -179,7 +179,7 @@ class NoticeLine(QFrame):
         return f"{_KINDS[entry.notice.kind]}: {entry.notice.text}"
 
     def _paint(self) -> None:
-        """An offer is tinted with the accent, trouble has its colour at its edge."""
+        """Tint offers with the accent; mark problems with a coloured edge."""
         entry, theme = self._entry, self._theme
         if entry is None:
             self.setStyleSheet("#notice_line { background: transparent; border: none; }")

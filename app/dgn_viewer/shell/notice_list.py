@@ -1,4 +1,4 @@
-"""The list of the last notices, opened by the user: when, what, and what can still be done."""
+"""The list of recent notices: time, text and the actions that are still possible."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MARGIN = 8
 
 
 class NoticeRow(QFrame):
-    """One notice: time, kind, text, step, and buttons that would still do what they say."""
+    """One notice: time, kind, text, step and buttons."""
 
     def __init__(self, entry: Told, notices: Notices, theme: Theme) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class NoticeRow(QFrame):
         self._names = names
         buttons = answers(self._notices, self.entry)
         if step is not None:
-            tip = "Show this step on the time axes"
+            tip = "Zoom the time axes to this step"
             buttons.append(push_button("Go to step", self._go_to_step, "small", tip))
         if details:
             buttons.append(push_button("Details", self.show_details, "small"))
@@ -68,7 +68,7 @@ class NoticeRow(QFrame):
         self._buttons.put(buttons)
 
     def show_details(self) -> None:
-        """Show the traceback, or put it away."""
+        """Show or hide the traceback."""
         self.details.setVisible(self.details.isHidden())
 
     def set_theme(self, theme: Theme) -> None:
@@ -86,10 +86,10 @@ class NoticeRow(QFrame):
 
 
 class NoticeList(QFrame):
-    """Over the lower right corner of the window until it is closed; the newest notice first."""
+    """List in the lower right corner of the window, newest notice first."""
 
     def __init__(self, notices: Notices, window: QWidget, above: QWidget) -> None:
-        """`above`: what it stands on, the status bar."""
+        """`above`: the status bar; the list is placed on top of it."""
         super().__init__(window)
         self.setObjectName("notice_list")
         self.setAccessibleName("Recent notices")
@@ -102,7 +102,7 @@ class NoticeList(QFrame):
         self.close_button.setAccessibleName("Close the list")
         self.close_button.setIconSize(QSize(12, 12))
         self.close_button.clicked.connect(self.leave)
-        self._empty = plain_label("There have been no notices yet.", "muted")
+        self._empty = plain_label("No notices yet.", "muted")
         self._page = QWidget()
         self._rows: QVBoxLayout = column(into=self._page, spacing=0)
         self._rows.addStretch(1)
@@ -115,11 +115,11 @@ class NoticeList(QFrame):
         self.hide()
 
     def rows(self) -> list[NoticeRow]:
-        """The notices, the newest first."""
+        """Return the notices, newest first."""
         return list(self._shown)
 
     def open_at(self, entry: Told | None) -> None:
-        """Show the list, at this notice; without one, where it is open already, put it away."""
+        """Show the list at this notice; without a notice, toggle the list."""
         if entry is None and self.isVisible():
             self.leave()
             return
@@ -128,15 +128,15 @@ class NoticeList(QFrame):
         self._renew()
         self._stay_in_corner()
         self.close_button.setFocus(Qt.FocusReason.OtherFocusReason)
-        for one in self.rows():
-            if one.entry is entry:
-                if entry.notice.details and one.details.isHidden():
-                    one.show_details()
+        for notice_row in self.rows():
+            if notice_row.entry is entry:
+                if entry.notice.details and notice_row.details.isHidden():
+                    notice_row.show_details()
                 self._page.adjustSize()
-                self._area.ensureWidgetVisible(one)
+                self._area.ensureWidgetVisible(notice_row)
 
     def leave(self) -> None:
-        """Put it away and give the keyboard back to the window."""
+        """Hide the list and return the focus to the window."""
         if self.isVisible():
             self.hide()
             self._window.setFocus(Qt.FocusReason.OtherFocusReason)
@@ -144,8 +144,8 @@ class NoticeList(QFrame):
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme
         self.close_button.setIcon(icon("close", theme, colour=theme.muted))
-        for one in self.rows():
-            one.set_theme(theme)
+        for notice_row in self.rows():
+            notice_row.set_theme(theme)
 
     # Qt
 
@@ -155,26 +155,26 @@ class NoticeList(QFrame):
         else:
             super().keyPressEvent(event)
 
-    # Inside
+    # Internal
 
     def _renew(self) -> None:
-        """Bring the rows up to date while they are seen; those that are there are kept."""
+        """Update the rows while the list is visible, reusing existing ones."""
         if not self.isVisible():
             return
         entries = list(reversed(self._notices.entries))
-        known = {one.entry: one for one in self._shown}
-        for entry, gone in known.items():
+        known = {notice_row.entry: notice_row for notice_row in self._shown}
+        for entry, removed in known.items():
             if entry not in entries:
-                self._rows.removeWidget(gone)
-                gone.hide()
-                gone.deleteLater()
-        for place, entry in enumerate(entries):
+                self._rows.removeWidget(removed)
+                removed.hide()
+                removed.deleteLater()
+        for index, entry in enumerate(entries):
             if entry not in known:
                 known[entry] = NoticeRow(entry, self._notices, self._theme)
-                self._rows.insertWidget(place, known[entry])
+                self._rows.insertWidget(index, known[entry])
         self._shown = [known[entry] for entry in entries]
-        for one in self.rows():
-            one.renew()
+        for notice_row in self.rows():
+            notice_row.renew()
         self._empty.setVisible(not entries)
         self._area.setVisible(bool(entries))
 

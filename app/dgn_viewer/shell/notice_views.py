@@ -1,4 +1,4 @@
-"""Where notices are seen: the line in the status bar, the list above it, and a row that asks."""
+"""The three places that show notices: line in the status bar, list, and question row."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dgn_viewer.shell.window_theme import WindowTheme
 
 
 class NoticeViews:
-    """All of them are brought up to date by the notices themselves."""
+    """Line, list and question row; they update themselves."""
 
     def __init__(
         self, notices: Notices, status: StatusBar, window: QWidget, theme: WindowTheme

@@ -1,4 +1,4 @@
-"""What was opened last: checkpoints, sessions, configurations and runs, at most ten of them."""
+"""Recently opened checkpoints, sessions, configurations and runs, at most ten."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dgn_viewer.settings import RecentItem
 from dgn_viewer.shell.window_context import WindowContext
 
 MOST = 10
-TOUR = "dgn-tour-"  # beginning of a folder that goes with the tour: not to be opened again
+TOUR = "dgn-tour-"  # prefix of temporary folders of the tour, which are not remembered
 _COMMANDS: dict[str, Callable[[str], Command]] = {
     "checkpoint": OpenFile,
     "session": OpenSession,
@@ -25,9 +25,9 @@ _LONGEST = 60  # characters of a path in a menu
 
 
 class RecentFiles(QObject):
-    """Follows commands and events: what was opened without being refused is remembered.
+    """Remembers what was opened successfully, from commands and events.
 
-    `changed`: something was added, or found to be missing.
+    `changed`: an item was added, or found to be missing.
     """
 
     changed = Signal()
@@ -38,12 +38,12 @@ class RecentFiles(QObject):
         configure: Callable[[Path], None],
         send: Callable[[Command], None],
     ) -> None:
-        """`configure`: begins a run with a configuration; `send`: as the engine gets commands."""
+        """`configure` starts a run from a configuration; `send` sends a command to the engine."""
         super().__init__(context.window)
         self._settings = context.settings
         self._configure = configure
         self._send = send
-        self._asked: dict[str, str] = {}  # the path that was asked for last, of each kind
+        self._asked: dict[str, str] = {}  # last requested path of each kind
         self.items: tuple[RecentItem, ...] = context.settings.recent[:MOST]
         self._missing: frozenset[str] = frozenset()
 
@@ -70,21 +70,21 @@ class RecentFiles(QObject):
                 self.add("session", path)
 
     def add(self, kind: str, path: str) -> None:
-        """Put this first; it stands there once."""
+        """Move this item to the front."""
         item = RecentItem(kind, str(Path(path).absolute()))
-        others = tuple(one for one in self.items if one != item)
+        others = tuple(other for other in self.items if other != item)
         self.items = (item, *others)[:MOST]
         self._settings.recent = self.items
         self._missing -= {item.path}
         self.changed.emit()
 
     def look(self) -> None:
-        """See which are missing: the disk is asked only when somebody is about to choose."""
-        self._missing = frozenset(one.path for one in self.items if not Path(one.path).exists())
+        """Check which items are missing; called only when the menu opens."""
+        self._missing = frozenset(item.path for item in self.items if not Path(item.path).exists())
         self.changed.emit()
 
     def text(self, place: int) -> str:
-        """'weights.pt · /home/me/models'; a missing one says so."""
+        """Return a text such as 'weights.pt · checkpoint in /home/me/models'."""
         if place >= len(self.items):
             return ""
         item = self.items[place]
@@ -92,15 +92,15 @@ class RecentFiles(QObject):
         folder = str(path.parent)
         if len(folder) > _LONGEST:
             folder = f"{folder[: _LONGEST // 2]}…{folder[-_LONGEST // 2 :]}"
-        gone = " (missing)" if item.path in self._missing else ""
-        said = printable(f"{path.name}{gone} · {item.kind} in {folder}")
-        return said.replace("&", "&&")
+        suffix = " (missing)" if item.path in self._missing else ""
+        shown = printable(f"{path.name}{suffix} · {item.kind} in {folder}")
+        return shown.replace("&", "&&")
 
     def is_there(self, place: int) -> bool:
         return place < len(self.items) and self.items[place].path not in self._missing
 
     def open(self, place: int) -> None:
-        """Open it again, in the way it was opened then."""
+        """Open an item again, in the same way as before."""
         if place >= len(self.items):
             return
         item = self.items[place]

@@ -1,4 +1,4 @@
-"""Recorded runs and session files in the window: opened, saved, offered after a crash."""
+"""Recorded runs and session files: open, save, export, move to trash, offer after a crash."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from dgn_viewer.shell.window_context import WindowContext
 from dgn_viewer.shell.window_layout import WindowLayout
 
 SESSIONS = "Sessions (*.dgn);;All files (*)"
-EXPORTS = "The whole run (*.dgn);;Its scores (*.csv)"
+EXPORTS = "Whole run (*.dgn);;Scores (*.csv)"
 
 
 def in_trash(folder: str) -> bool:
-    """Move a folder to the platform's trash; whether there is one that took it."""
+    """Move a folder to the platform's trash; return whether that succeeded."""
     return bool(QFile(folder).moveToTrash())
 
 
 class RecordedRuns(QObject):
-    """Asks for files, sends commands and says what came of them.
+    """Asks for files, sends commands and reports their results.
 
-    `settings_wanted`: the limits of storage are to be shown.
+    `settings_wanted`: show the storage limits.
     """
 
     settings_wanted = Signal()
@@ -59,7 +59,7 @@ class RecordedRuns(QObject):
         layouts: WindowLayout,
         save_weights: Callable[[], object],
     ) -> None:
-        """`save_weights`: asks for a file for them."""
+        """`save_weights` asks for a file and saves the weights."""
         super().__init__(context.window)
         self._context = context
         self._inspector, self._layouts = inspector, layouts
@@ -67,7 +67,7 @@ class RecordedRuns(QObject):
         inspector.run_trash_wanted.connect(self.to_trash)
         self._save_weights = save_weights
         self._offered = False
-        self._over = 0  # the limit of all runs that was said to be passed
+        self._over = 0  # the exceeded limit that has been reported
         self.move_to_trash: Callable[[str], bool] = in_trash
         self.remote = RemoteRun(context)
 
@@ -80,7 +80,7 @@ class RecordedRuns(QObject):
         ask_file(self._context, "Open session", SESSIONS, lambda path: send(OpenSession(path)))
 
     def save_session(self) -> None:
-        """Ask for a file; the engine writes the run there, and the window's layout as it is now."""
+        """Ask for a file; the engine writes run and window layout there."""
         layout = self._layouts.as_json()
         ask_new_file(
             self._context,
@@ -91,7 +91,7 @@ class RecordedRuns(QObject):
         )
 
     def export_run(self, run: RecordedRun) -> None:
-        """Ask for a file; the engine writes the run there, all of it or its scores."""
+        """Ask for a file; the engine writes the run, or its scores, there."""
         ask_new_file(
             self._context,
             "Export run",
@@ -101,8 +101,8 @@ class RecordedRuns(QObject):
         )
 
     def to_trash(self, folders: tuple[str, ...]) -> None:
-        """Move runs to the trash; those for which there is none are asked about once more."""
-        left: list[str] = []
+        """Move runs to the trash; ask again for those that cannot be moved there."""
+        not_moved: list[str] = []
         for folder in folders:
             try:
                 check_removable(Path(folder))
@@ -110,13 +110,13 @@ class RecordedRuns(QObject):
                 self._context.refuse(str(refusal), refusal.kind)
                 continue
             if not self.move_to_trash(folder):
-                left.append(folder)
-        if left:
-            self._inspector.runs_page.ask_for_good(tuple(left))
+                not_moved.append(folder)
+        if not_moved:
+            self._inspector.runs_page.ask_for_good(tuple(not_moved))
         self._context.send(ListRuns())
 
     def go_back(self) -> None:
-        """Go on with the run that ended for the one on show."""
+        """Continue the run that was replaced by the one on show."""
         shown = self._context.run_state().recorded
         if shown is not None and shown.replaced:
             self._context.send(ContinueRun(shown.replaced))
@@ -138,11 +138,11 @@ class RecordedRuns(QObject):
                 self._context.notify(self._confirmation(event))
             case SessionSaved(step=step, path=path):
                 self._context.settings.export_folder = str(Path(path).parent)
-                words = f"Session of step {step:,} saved as {path}."
+                words = f"Session at step {step:,} saved as {path}."
                 self._context.notify(Notice("info", words, about="session-saved"))
 
     def _offer(self, runs: tuple[RecordedRun, ...]) -> None:
-        """Offer, once after a crash, the run that was interrupted last, unless it was dismissed."""
+        """Offer to continue the last interrupted run, once, unless it was dismissed."""
         dismissed = self._context.settings.dismissed
         lost = [
             run
@@ -152,7 +152,7 @@ class RecordedRuns(QObject):
         if not lost:
             return
         run, more = lost[0], len(lost) - 1
-        others = f" {more} more: File, Open run…" if more else ""
+        others = f" {more} more under File ▸ Open run…." if more else ""
         self._context.notify(
             Notice(
                 "info",
@@ -168,27 +168,26 @@ class RecordedRuns(QObject):
         )
 
     def _weigh(self, listed: RunsListed) -> None:
-        """Say once that the runs take more than they may, until they do not, or the limit is
-        another one."""
+        """Report once that the runs exceed their limit, until they no longer do or it changes."""
         total = sum(run.bytes for run in listed.runs)
         if not total > listed.limit > 0:
             self._over = 0
         elif self._over != listed.limit:
             self._over = listed.limit
-            taken, limit = binary_size_in_words(total), binary_size_in_words(listed.limit)
+            used, limit = binary_size_in_words(total), binary_size_in_words(listed.limit)
             offers = (
                 NoticeButton(
-                    "Thin out the oldest", lambda: self._context.send(ThinRuns()), self._is_over
+                    "Thin out oldest", lambda: self._context.send(ThinRuns()), self._is_over
                 ),
                 NoticeButton("Settings…", self.settings_wanted.emit, self._is_over),
             )
             self._context.notify(
                 Notice(
                     "refused",
-                    f"All recorded runs together take {taken}, over their limit of {limit}.",
-                    "Nothing was taken out. Thinning out takes seven eighths of the frames of the "
-                    "oldest runs, and of their checkpoints before changes. Runs with a name or "
-                    "notes, logs, scores, newest checkpoints and weights stay whole.",
+                    f"Recorded runs use {used}, more than the limit of {limit}.",
+                    "Nothing has been deleted. Thinning out deletes seven eighths of the frames of "
+                    "the oldest runs, and of their checkpoints before changes. Runs with a name or "
+                    "notes are kept complete, as are logs, scores, last checkpoints and weights.",
                     offers=offers,
                     about="too-large",
                 )
@@ -204,39 +203,39 @@ class RecordedRuns(QObject):
     def _shown(self, shown: RunShown) -> Notice:
         if shown.file_name:
             date = shown.saved[:16].replace("T", " ")
-            words = f"{shown.file_name} shows {shown.name} at step {shown.step:,}, saved {date}."
+            text = f"{shown.file_name}: run {shown.name} at step {shown.step:,}, saved {date}."
         else:
-            words = f"{shown.name} is shown as it was at step {shown.step:,}: {shown.status}."
+            text = f"Showing {shown.name} at step {shown.step:,}: {shown.status}."
         if shown.live:
-            words = f"{shown.name} is recorded by another process; what it writes is shown, live."
+            text = f"{shown.name} is being recorded by another process and shown live."
 
         def on_show() -> bool:
             return self._context.run_state().recorded == shown
 
-        goes_on = NoticeButton("Continue", lambda: self._context.send(Resume()), on_show)
+        continue_button = NoticeButton("Continue", lambda: self._context.send(Resume()), on_show)
         run = self._context.run_state().run
-        offers = [] if shown.live or (run is not None and run.watched) else [goes_on]
+        offers = [] if shown.live or (run is not None and run.watched) else [continue_button]
         if shown.replaced:
-            words += f" The run before is not lost: it is recorded as {Path(shown.replaced).name}."
-            offers.append(NoticeButton("Back to it", self.go_back, on_show))
-        return Notice("info", words, offers=tuple(offers), about="run-shown")
+            text += f" Your previous run is recorded as {Path(shown.replaced).name}."
+            offers.append(NoticeButton("Return to it", self.go_back, on_show))
+        return Notice("info", text, offers=tuple(offers), about="run-shown")
 
     def _confirmation(self, ends: DiscardConfirmation) -> Notice:
-        """Asked before an unrecorded run is replaced."""
-        act = f"showing {ends.name}" if ends.shown else f"going on with {ends.name}"
+        """Ask before an unrecorded run is replaced."""
+        act = f"showing {ends.name}" if ends.shown else f"continuing {ends.name}"
         asked = self._context.run_state().run
 
         def still() -> bool:
             return self._context.run_state().run is asked
 
-        words = "Show it and lose the run" if ends.shown else "Go on with it and lose the run"
+        discard_text = "Show and discard run" if ends.shown else "Continue and discard run"
         return Notice(
             "refused",
-            f"The run in progress is not recorded: {act} ends it for good at step {ends.step:,}.",
+            f"The current run is not recorded; {act} discards it at step {ends.step:,}.",
             offers=(
-                NoticeButton("Keep the run", lambda: None, still),
-                NoticeButton("Save its weights…", self._save_weights, still),
-                NoticeButton(words, lambda: self._context.send(ends.anyway), still),
+                NoticeButton("Keep run", lambda: None, still),
+                NoticeButton("Save weights…", self._save_weights, still),
+                NoticeButton(discard_text, lambda: self._context.send(ends.anyway), still),
             ),
             asks=True,
             about="not-recorded",

@@ -1,4 +1,4 @@
-"""The dialog 'Follow a run over ssh': address and token of a run that `dgn serve` serves."""
+"""The dialog 'Follow a run over ssh': address and token of a run served by `dgn serve`."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from dgn_viewer.widgets.message_line import MessageLine
 
 BEGINNING = f"{SCHEME}{LOCAL}:"
 HOW = (
-    "On the machine where the run is written:\n"
+    "On the machine where the run is recorded:\n"
     "    dgn serve RUN\n"
-    "It prints a port and a token. On this machine, in a terminal that stays open:\n"
+    "This prints a port and a token. On this machine, in a terminal that you keep open:\n"
     f"    ssh -L PORT:{LOCAL}:PORT THAT_MACHINE"
 )
 
 
 class RemoteDialog(QDialog):
-    """Not modal. `wanted(address, token)`: that run is to be followed; `stopped`: no more."""
+    """Non-modal dialog. `wanted(address, token)`: follow this run; `stopped`: stop following."""
 
     wanted = Signal(str, str)
     stopped = Signal()
@@ -35,12 +35,14 @@ class RemoteDialog(QDialog):
         self.token.setEchoMode(QLineEdit.EchoMode.Password)
         self.said = MessageLine()
         self.said.end_with(self.address.textEdited, self.token.textEdited)
-        self.stop_button = push_button("Stop following", self.stopped, about="Fetch no more of it")
+        self.stop_button = push_button(
+            "Stop following", self.stopped, about="Stop fetching the run"
+        )
         self.follow_button = push_button("Follow", self.ask, role="primary")
         self.follow_button.setDefault(True)
         form = Section()
-        form.add("Address", self.address, "As 'dgn serve' prints it")
-        form.add("Token", self.token, "As 'dgn serve' prints it; it is not kept")
+        form.add("Address", self.address, "Printed by 'dgn serve'")
+        form.add("Token", self.token, "Printed by 'dgn serve'; it is not stored")
         buttons = row(1, self.stop_button, self.follow_button, spacing=8)
         parts = (plain_label(HOW, "muted", selectable=True), form, self.said, 1, buttons)
         column(*parts, into=self, margins=(12, 12, 12, 12), spacing=12)
@@ -50,7 +52,7 @@ class RemoteDialog(QDialog):
         self.show_following(False)
 
     def show_following(self, following: bool) -> None:
-        """Whether there is something to stop."""
+        """Show whether a run is being followed."""
         self.stop_button.setVisible(following)
         self._look()
 
@@ -58,13 +60,13 @@ class RemoteDialog(QDialog):
         self.address.setText(address)
 
     def want_token(self, why: str = "") -> None:
-        """Ask for the token, once more where one was refused."""
+        """Ask for the token; `why`: reason why the last one was refused."""
         self.said.refuse(why)
         self.token.selectAll()
         self.token.setFocus()
 
     def ask(self) -> None:
-        """Follow what the fields say; an address that is none is said."""
+        """Request to follow the run, or refuse an invalid address."""
         address = self.address.text().strip()
         try:
             address_of(address)

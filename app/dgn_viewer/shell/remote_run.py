@@ -1,4 +1,4 @@
-"""Follows a run of another machine: mirrors it in a thread, and shows the mirror as a live run."""
+"""Follows a remote run: a thread mirrors it, and the mirror is shown as a live run."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from dgn_viewer.shell.remote_dialog import RemoteDialog
 from dgn_viewer.shell.window_context import WindowContext
 
 _LOOK_MS = 100
-_PATIENCE = 5.0  # seconds that the thread may take to end
+_PATIENCE = 5.0  # seconds to wait for the thread to end
 
 
 @dataclass(frozen=True)
 class MirrorWords:
-    """Something to say. `lost`: the line is dropped, or something else ended it."""
+    """Message to the user. `lost`: the connection is lost, or following has failed."""
 
     text: str
     kind: Kind = "info"
@@ -34,7 +34,7 @@ class MirrorWords:
 
 @dataclass(frozen=True)
 class MirrorReady:
-    """The mirror can be read, and goes on."""
+    """The mirror can be shown; it is updated continuously."""
 
     folder: Path
 
@@ -46,18 +46,24 @@ class TokenRefused:
 
 @dataclass(frozen=True)
 class MirrorEnded:
-    """The thread ends; nothing comes after it."""
+    """Last message of the thread."""
 
 
 Message = MirrorWords | MirrorReady | TokenRefused | MirrorEnded
 
 
 class MirrorThread:
-    """One run that is mirrored into a folder below `below`, by a thread that touches no Qt."""
+    """Thread that mirrors one run into a folder below `below`, without touching Qt."""
 
     def __init__(self, port: int, token: str, below: Path) -> None:
-        """Raises `UserError`."""
-        from dgn_engine.storage.remote.run_mirror import RunMirror  # it brings http, for few users
+        """Connect to the served run.
+
+        Raises:
+            UserError: The token is wrong, or the run cannot be mirrored.
+        """
+        from dgn_engine.storage.remote.run_mirror import (
+            RunMirror,
+        )  # imports http, which few users need
 
         self._mirror = RunMirror(port, token, below=below)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -69,13 +75,13 @@ class MirrorThread:
         self._thread.start()
 
     def take(self) -> list[Message]:
-        found = []
+        messages = []
         while not self._messages.empty():
-            found.append(self._messages.get())
-        return found
+            messages.append(self._messages.get())
+        return messages
 
     def stop(self) -> None:
-        """Have it end, without waiting for that."""
+        """Ask the thread to end, without waiting."""
         self._stop.set()
         self._mirror.interrupt()
 
@@ -91,16 +97,16 @@ class MirrorThread:
             self._show()
             if not self._stop.is_set():
                 folder = self._mirror.folder
-                put(MirrorWords(f"The run is not written any more; all of it is in {folder}."))
+                put(MirrorWords(f"The run has ended; the complete copy is in {folder}."))
         except WrongTokenError as refusal:
             put(TokenRefused(str(refusal)))
         except UserError as refusal:
             put(MirrorWords(str(refusal), "refused", lost=True))
         except OSError as error:
-            words = f"The run cannot be written here: {error.strerror or error}."
+            words = f"Cannot write the run here: {error.strerror or error}."
             put(MirrorWords(words, "refused", lost=True))
-        except Exception as error:  # a fault of ours must not end silently
-            words = f"The run is followed no more: {error}."
+        except Exception as error:  # report internal errors
+            words = f"Stopped following the run: {error}."
             put(MirrorWords(words, "failed", lost=True, details=traceback.format_exc()))
         finally:
             self._mirror.close()
@@ -121,7 +127,7 @@ class MirrorThread:
 
 
 class RemoteRun(QObject):
-    """Asks for address and token, and shows what comes; one run is followed at a time."""
+    """Asks for address and token, and follows one run at a time."""
 
     def __init__(self, context: WindowContext) -> None:
         super().__init__(context.window)
@@ -138,7 +144,7 @@ class RemoteRun(QObject):
         return self._thread is not None
 
     def open(self) -> None:
-        """Ask for address and token; of a run that is followed, whether to stop."""
+        """Open the dialog to follow a run, or to stop following."""
         dialog = self.dialog
         if dialog is None:
             dialog = self.dialog = RemoteDialog(self._context.window)
@@ -153,8 +159,10 @@ class RemoteRun(QObject):
         dialog.activateWindow()
 
     def follow(self, address: str, token: str) -> None:
-        """Follow the run that is served there, in the place of one that is followed now; without
-        a token, or with a wrong one, ask for it."""
+        """Follow the run served at this address, instead of the current one.
+
+        Asks for the token if it is missing or wrong.
+        """
         self.stop()
         self._address = address
         try:
@@ -169,13 +177,13 @@ class RemoteRun(QObject):
             self._say(MirrorWords(str(refusal), "refused", lost=True))
             return
         if self.dialog is not None:
-            self.dialog.said.say(f"Asking {address} …")
+            self.dialog.said.say(f"Connecting to {address}…")
             self.dialog.show_following(True)
         self._thread.start()
         self._look.start()
 
     def stop(self) -> None:
-        """Fetch no more; what has come stays, and is an ordinary run."""
+        """Stop following; the mirrored part remains as an ordinary run."""
         thread, self._thread = self._thread, None
         self._look.stop()
         self._dropped = False
@@ -186,7 +194,7 @@ class RemoteRun(QObject):
             self.dialog.show_following(False)
             self.dialog.said.say("")
 
-    # Inside
+    # Internal
 
     def _take(self) -> None:
         for message in self._thread.take() if self._thread is not None else ():
@@ -204,13 +212,13 @@ class RemoteRun(QObject):
                     self._over()
 
     def _say(self, told: MirrorWords) -> None:
-        """In the dialog where it is open, and as a notice."""
+        """Show a message in the dialog, if it is open, and as a notice."""
         self._dropped = told.lost and self.following
         if self.dialog is not None:
             if told.lost and not self._dropped:
                 self.dialog.said.say("")
                 self.dialog.said.refuse(told.text)
-            else:  # so for as long as the line is dropped
+            else:  # lasts until the connection is back
                 self.dialog.said.say(told.text, "refused" if told.lost else "muted")
         offers = (NoticeButton("Stop following", self.stop, lambda: self._dropped),)
         words = told.text if not told.lost or not self._dropped else f"{self._address}: {told.text}"

@@ -1,4 +1,4 @@
-"""Training and pausing the run: what the first buttons of the toolbar do."""
+"""Start and pause training: the first buttons of the toolbar."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dgn_viewer.shell.window_context import WindowContext
 
 
 class RunControl:
-    """Remembers that an epoch is to be finished while a running run is being paused for it."""
+    """Remembers that an epoch is to be finished while the run is being paused for it."""
 
     def __init__(self, context: WindowContext) -> None:
         self._context = context
@@ -19,13 +19,13 @@ class RunControl:
         self._context.send(Pause() if self._context.run_state().running else Resume())
 
     def train_on(self, place: int) -> None:
-        """Train the network that is inspected, in the regime at this place of those offered."""
+        """Train the inspected network in the regime with this index."""
         offered = self._context.run_state().training
         if offered is not None and place < len(offered.regimes):
             self._context.send(TrainOn(offered.regimes[place]))
 
     def finish_epoch(self) -> None:
-        """Train to the end of this epoch; a run that trains is paused first, to know its step."""
+        """Train to the end of the epoch; a running run is paused first, to know its step."""
         if self._context.run_state().running:
             self._finishing_epoch = True
             self._context.send(Pause())
@@ -33,7 +33,7 @@ class RunControl:
             self._context.send(Advance(self._context.run_state().epoch_steps))
 
     def on_event(self, event: Event) -> None:
-        """Go on with the epoch once the run is paused."""
+        """Finish the epoch once the run is paused."""
         if self._finishing_epoch and isinstance(event, Paused):
             self._finishing_epoch = False
             self.finish_epoch()

@@ -1,4 +1,4 @@
-"""The bars of the window that show the state of the run: toolbar, strip, banners, status bar."""
+"""The bars that show the state of the run: toolbar, layer strip, banners, status bar."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _INSPECTED_BANNER = (
 
 
 class RunViews(QObject):
-    """Shows the state as it is now, or as it was at the step that is looked back at.
+    """Shows the current state, or the state at the past step that is shown.
 
     `step_shown`: the state of another step is shown.
     """
@@ -48,7 +48,7 @@ class RunViews(QObject):
         status: StatusBar,
         action: Callable[[str], QAction],
     ) -> None:
-        """`action`: gives the QAction of an id."""
+        """`action` returns the QAction with an id."""
         super().__init__(context.window)
         self._context, self._time = context, time
         self._inspector = inspector
@@ -70,7 +70,7 @@ class RunViews(QObject):
             signal.connect(status.catch_up)
 
     def add_bars(self, window: QMainWindow, question: QToolBar) -> None:
-        """Add the bars to the window, below each other. `question`: the last at the top."""
+        """Add the bars to the window, one below the other. `question`: last bar at the top."""
         standing = {name: self._action(name) for name in _INSPECTED_BANNER}
         recorded = {name: self._action(name) for name in _RECORDED_BANNER}
         self.banners = (
@@ -91,19 +91,19 @@ class RunViews(QObject):
         self.status.was_written.connect(self._time.bar.renew)
 
     def hide_banners(self) -> None:
-        """A layout that was kept may show them; the state does, where it is not an ordinary one."""
+        """Hide banners that a saved layout shows; the state shows them again if needed."""
         for row in self.banners:
             row.hide()
 
     def show_state(self) -> None:
-        """Show the state in the bars that follow no event of their own."""
+        """Show the state in bars that do not follow events themselves."""
         state = self._context.shown_state()
         self.status.show_state(state, self._time.cursor.step)
         for row in self.banners:
             row.show_state(state)
 
     def _show_step(self) -> None:
-        """Show the state of the step that is looked back at in every part that speaks of it."""
+        """Show the state at the past step in every part that depends on it."""
         state, past = self._context.shown_state(), self._time.cursor.step
         if (state, past) != self._shown:
             self._shown = state, past

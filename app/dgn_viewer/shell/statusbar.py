@@ -1,4 +1,4 @@
-"""The line at the bottom: where the run is, how fast it goes, and what the viewer itself costs."""
+"""The status bar: position and speed of the run, and the overhead of the viewer."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dgn_engine.text.written_numbers import decimals, duration, percent, rate, t
 from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.widgets.layouts import PlainLabel, push_button, row
 
-_GRID = 16  # pixels: the room is a multiple of them …
-_SPARE = 48  # … and is given back where so many are empty
+_GRID = 16  # pixels: the width is a multiple of this …
+_SPARE = 48  # … and shrinks if this many are unused
 _PHASES = {
     "starting": "loading torch",
     "idle": "ready",
@@ -27,19 +27,22 @@ _PHASES = {
 }
 _LEFT = ("device", "graphs", "regime", "speed", "overhead", "eta")
 _RIGHT = ("phase", "step", "epoch")
-_SHORT = ("regime", "speed")  # of the left end, beside a notice in a narrow bar
+_SHORT = ("regime", "speed")  # left fields, if a notice is shown in a narrow bar
 _WIDE = 1400  # pixels
 _EDGE = 8  # pixels between a button and the edge of the window
-_EVERY_MS = 400  # numbers that change faster cannot be read …
-_LOOK_MS = 1000  # … and so long after the last frame it is looked whether steps are taken
-_STANDS = 2.0  # seconds without a step, and twice a step's time, after which no rate is told;
-# more where the engine sends frames less often, on a busy machine
+_EVERY_MS = 400  # numbers that change faster are unreadable
+_LOOK_MS = 1000  # time after the last frame until progress is checked again
+# Without a step for this many seconds, and for twice the time of a step, the rate is replaced by
+# 'no steps for …'; the limit is higher if a busy engine sends frames less often.
+_STANDS = 2.0
 
 
-# A label whose words change all the time, in a room of its own.
 class ChangingLabel(QWidget):
-    """Other words lay the window out again only where they need another room: a label's own
-    change of text makes the whole window arrange its docks anew."""
+    """Label for text that changes all the time.
+
+    It requests a new layout only if it needs another width; a QLabel would make the window lay out
+    its docks on every change.
+    """
 
     def __init__(self, alignment: Qt.AlignmentFlag, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -82,14 +85,14 @@ def _phase(now: RunState) -> str:
 
 
 def _speed(frame: Frame, standing: float) -> str:
-    """Steps a second; or what the engine does instead, or for how long it has taken none."""
+    """Return steps per second, what the engine is doing instead, or how long it has stalled."""
     if frame.doing:
         return frame.doing
     return f"no steps for {duration(round(standing))}" if standing else rate(frame.steps_per_second)
 
 
 def _overhead(now: Watching | None) -> str:
-    """'viewer overhead 4.6 %', or '–' where it is not known."""
+    """Return a text such as 'viewer overhead 4.6 %'; '–' if it is not known."""
     if now is None:
         return ""
     if now.overhead is None or not now.is_measured:
@@ -98,35 +101,33 @@ def _overhead(now: Watching | None) -> str:
 
 
 def _per_cent(share: float, noise: float) -> str:
-    """As many digits as are known: a decimal place where the noise is below half a per cent."""
+    """Return the digits that are significant: a decimal if the noise is below half a per cent."""
     return percent(share, 1 if noise < 0.005 else 0)
 
 
 def explain_overhead(now: Watching) -> str:
-    """What the viewer overhead is, how well it is known, and where it comes from, a line each."""
-    lines = ["Viewer overhead: the share of the step rate that is lost because you watch"]
+    """Explain the viewer overhead, its uncertainty and its sources, one per line."""
+    lines = ["Viewer overhead: share of the step rate lost to the viewer"]
     if now.overhead is None:
         lines.append(f"Not measured: {now.unmeasured}")
     elif now.is_measured:
         error = _per_cent(now.noise, now.noise)
         lines.append(f"Measured {_per_cent(now.overhead, now.noise)} ± {error}")
     else:
-        lines.append(
-            f"Too small to measure here: the step rate itself varies by ± {percent(now.noise)}"
-        )
-    lines.append(f"At most {percent(now.share, 0)} is allowed (Settings)")
+        lines.append(f"Too small to measure: the step rate itself varies by ± {percent(now.noise)}")
+    lines.append(f"Limit: {percent(now.share, 0)} (Settings)")
     if now.parts:
         parts = ", ".join(f"{name} {percent(share)}" for name, share in now.parts.items())
-        lines.append(f"By processor time: {parts}")
-    lines.append(f"Panels are read and drawn about every {duration(now.every)}")
+        lines.append(f"By CPU time: {parts}")
+    lines.append(f"Panels are updated about every {duration(now.every)}")
     return "\n".join(lines)
 
 
 class StatusBar(QStatusBar):
-    """Shows the state of the run and the newest frame, refreshed a few times a second.
+    """Shows the state of the run and the newest frame, a few times a second.
 
-    `cancel_wanted`: what is being read is not wanted any more. `was_written`: its texts are those
-    of now, and whatever else says the step of the run says the same one.
+    `cancel_wanted`: cancel loading. `was_written`: the texts were updated; other displays of the
+    step follow, so that all show the same one.
     """
 
     cancel_wanted = Signal()
@@ -138,27 +139,27 @@ class StatusBar(QStatusBar):
         clock: Callable[[], float] = time.monotonic,
         last_step: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`last_step()`: the step that the run is known to have reached, by scores too."""
+        """`last_step` returns the last known step of the run, including steps known from scores."""
         super().__init__(parent)
         self._last_step = last_step
-        self._step = 0  # that was written last
+        self._step = 0  # step shown last
         self.setSizeGripEnabled(False)
         self._clock = clock
         self._state = RunState()
-        self._past: int | None = None  # the step that is looked back at
+        self._past: int | None = None  # past step that is shown
         self._frame: Frame | None = None
-        self._stepped = clock()  # when a step was last heard of, or training began
-        self._step_time = 0.0  # seconds, by the last rate that was heard of
+        self._stepped = clock()  # time of the last known step, or of the start of training
+        self._step_time = 0.0  # seconds, from the last known rate
         self._notice: QWidget | None = None
         self._busy: Callable[[], bool] = lambda: False
         self._said: dict[str, str] = {}
-        self._written = 0.0  # when
-        self._told = ""  # in the tip
+        self._written = 0.0  # time of the last update
+        self._told = ""  # current tooltip
         left, right = Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight
         self._left, self._right = ChangingLabel(left, self), ChangingLabel(right, self)
-        self._cancel = push_button("Cancel", self._ask_cancel, "small", "Stop reading the data")
+        self._cancel = push_button("Cancel", self._ask_cancel, "small", "Cancel loading the data")
         self._cancel.setObjectName("cancel_loading")
-        self._cancel.setAccessibleName("Stop reading the data")
+        self._cancel.setAccessibleName("Cancel loading the data")
         self._cancel.hide()
         line = QWidget(self)
         self._row = row((self._left, 1), self._right, self._cancel, into=line)
@@ -168,28 +169,29 @@ class StatusBar(QStatusBar):
         self._write()
 
     def text(self, name: str) -> str:
-        """What a field says: 'device', 'regime', 'speed', 'overhead', 'eta', 'phase', 'step', …"""
+        """Return a field: 'device', 'regime', 'speed', 'overhead', 'eta', 'phase', 'step', …"""
         return self._said.get(name, "")
 
     def ends(self) -> tuple[str, str]:
-        """The words at the left and at the right."""
+        """Return the texts on the left and on the right."""
         return self._left.text(), self._right.text()
 
     def about(self) -> str:
-        """The words of the tip."""
+        """Return the tooltip."""
         return self._left.toolTip()
 
     def hold(self, notice: QWidget, busy: Callable[[], bool]) -> None:
-        """Give this widget the room between both ends; `busy`: whether it shows something now.
+        """Add a widget between left and right; `busy` returns whether it shows something.
 
-        Then it has all the room, and a narrow bar says only what changes.
+        If so, it gets all the space between them, and a narrow bar shows only the fields that
+        change.
         """
         self._notice, self._busy = notice, busy
         self._row.insertWidget(1, notice)
         self.share_room()
 
     def share_room(self) -> None:
-        """Share the room out anew: a notice came or went, or the bar has another width."""
+        """Redistribute the space after a notice or the width has changed."""
         busy = self._notice is not None and self._busy()
         self._row.setStretch(0, 0 if busy else 1)
         self._row.setStretch(1, 1 if busy else 0)
@@ -200,16 +202,16 @@ class StatusBar(QStatusBar):
         self.share_room()
 
     def show_state(self, state: RunState, past: int | None = None) -> None:
-        """Show this state; `past`: the step that is looked back at (None: live)."""
-        before, self._state = self._state, state
-        other = (past is None, state.regime) != (self._past is None, before.regime)
+        """Show this state; `past`: the past step that is shown (None: live)."""
+        previous, self._state = self._state, state
+        is_other = (past is None, state.regime) != (self._past is None, previous.regime)
         self._past = past
         self._offer_cancel(bool(state.working) and state.can_cancel)
-        if state.run is not before.run:
+        if state.run is not previous.run:
             self._frame, self._step_time = None, 0.0
-        if state.running and not before.running:
+        if state.running and not previous.running:
             self._stepped = self._clock()
-        if state.phase != before.phase or other:
+        if state.phase != previous.phase or is_other:
             self.catch_up()
         else:
             self._later()
@@ -221,22 +223,22 @@ class StatusBar(QStatusBar):
             self._step_time = 1.0 / frame.steps_per_second
         self._frame = frame
         if self._clock() - self._written >= 0.9 * _EVERY_MS / 1000:
-            self.catch_up()  # no timer: each one wakes this thread once more
+            self.catch_up()  # without a timer, which would wake this thread again
         else:
             self._later()
 
     def keep_up(self, step: int) -> None:
-        """Say no smaller step than a panel that has just been drawn."""
+        """Make sure the step shown is not behind a panel that has just been drawn."""
         if step > self._step:
             self.catch_up()
 
     def catch_up(self) -> None:
-        """Say now what would be said in a moment."""
+        """Update now instead of in a moment."""
         self._timer.stop()
         self._write()
 
     def _ask_cancel(self) -> None:
-        """Say so at once: what is being read may end only seconds later."""
+        """Request to cancel, and show so at once: loading may take seconds to stop."""
         self._cancel.setText("Cancelling…")
         self._cancel.setEnabled(False)
         self.cancel_wanted.emit()
@@ -250,19 +252,19 @@ class StatusBar(QStatusBar):
         self._row.setContentsMargins(0, 0, _EDGE if possible else 0, 0)
 
     def _about(self) -> str:
-        """Return the tip: why steps are not captured, and what the viewer costs."""
+        """Return the tooltip: why steps are not captured, and the viewer overhead."""
         dropped = self._state.not_captured
         parts = (dropped.sentence if dropped is not None else "", self._about_overhead())
         return "\n".join(filter(None, parts))
 
     def _about_overhead(self) -> str:
-        going = self._state.running and self._frame is not None
-        watching = self._frame.watching if going and self._frame else None
+        is_training = self._state.running and self._frame is not None
+        watching = self._frame.watching if is_training and self._frame else None
         return "" if watching is None else explain_overhead(watching)
 
     @property
     def _slowed(self) -> float:
-        """How many times as long as usual the engine says nothing of its steps."""
+        """Factor by which the engine sends frames less often than usual."""
         watching = self._frame.watching if self._frame is not None else None
         return watching.slowed if watching is not None else 1.0
 
@@ -275,38 +277,40 @@ class StatusBar(QStatusBar):
         short = self._notice is not None and self._busy() and self.width() < _WIDE
         left = _SHORT if short else _LEFT
         for label, names in ((self._left, left), (self._right, _RIGHT)):
-            said = " · ".join(self._said[name] for name in names if self._said[name])
-            label.setText(said)
-        about = self._about()
-        if self._told != about:
-            self._told = about
-            self._left.setToolTip(plain_tip(about))
+            text = " · ".join(self._said[name] for name in names if self._said[name])
+            label.setText(text)
+        tip_text = self._about()
+        if self._told != tip_text:
+            self._told = tip_text
+            self._left.setToolTip(plain_tip(tip_text))
         if self._state.running:
             self._timer.start(_LOOK_MS)
         self.was_written.emit()
 
     def _texts(self) -> dict[str, str]:
         now, frame = self._state, self._frame
-        going = now.running and frame is not None
-        standing = self._clock() - self._stepped
-        stands = standing > max(_STANDS * self._slowed, 2.0 * self._step_time)
-        eta = frame.eta_seconds if going and frame and not stands else None
+        is_training = now.running and frame is not None
+        stall = self._clock() - self._stepped
+        is_stalled = stall > max(_STANDS * self._slowed, 2.0 * self._step_time)
+        eta = frame.eta_seconds if is_training and frame and not is_stalled else None
         step = self._step = max(now.step, frame.step if frame else 0, self._last_step())
-        words, epoch = f"step {step:,}", 0.0
-        if frame is not None:  # it may be of an earlier step than the one that is told
-            later = step - frame.step
-            epoch = frame.epoch + (later / max(now.run.steps_per_epoch, 1) if now.run else 0.0)
+        step_text, epoch = f"step {step:,}", 0.0
+        if frame is not None:  # the frame may be older than `step`
+            steps_since = step - frame.step
+            epoch = frame.epoch + (
+                steps_since / max(now.run.steps_per_epoch, 1) if now.run else 0.0
+            )
         if self._past is not None and now.run is not None:
-            words = f"step {self._past:,} of {step:,}"
+            step_text = f"step {self._past:,} of {step:,}"
             epoch = self._past / max(now.run.steps_per_epoch, 1)
         return {
             "device": now.run.device if now.run else "",
             "graphs": "no CUDA graphs" if now.not_captured is not None else "",
             "regime": now.regime,
-            "speed": _speed(frame, standing if stands else 0.0) if going and frame else "",
-            "overhead": _overhead(frame.watching) if going and frame else "",
+            "speed": _speed(frame, stall if is_stalled else 0.0) if is_training and frame else "",
+            "overhead": _overhead(frame.watching) if is_training and frame else "",
             "eta": f"ETA {time_left(eta)}" if eta is not None else "",
             "phase": "not answering" if now.silent else now.working or _phase(now),
-            "step": words if now.run else "",
+            "step": step_text if now.run else "",
             "epoch": f"epoch {decimals(epoch, 1)}" if frame and now.has_epochs else "",
         }

@@ -1,4 +1,4 @@
-"""Time in the window: the steps that A and B show, and the bars that move them."""
+"""The step cursors of A and B, and their time bars."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from dgn_viewer.timeline.time_bar import TimeBar, align_sides
 
 
 class TimeControls(QObject):
-    """Both cursors, and a bar for each once the actions on it are there.
+    """Both cursors, and their bars once the actions exist.
 
-    `cursor`: the step of A, which the window may look back at; `compared`: the step of B.
+    `cursor`: step of A, which may be in the past; `compared`: step of B.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class TimeControls(QObject):
         self.cursor.thinned.connect(lambda words: context.notify(Notice("info", words)))
 
     def make_bars(self, play: QAction, live: QAction) -> None:
-        """Make the bar of each cursor; equal steps stand above each other."""
+        """Create the bar of each cursor, with equal steps aligned."""
         window, theme = self._context.window, self._context.theme
         self.bar = TimeBar(self.cursor, self._history, play, live, window)
         self.compared_bar = ComparedBar(self.compared, self.cursor, window)
@@ -59,17 +59,17 @@ class TimeControls(QObject):
             theme.changed.connect(bar.set_theme)
 
     def compare_step(self) -> None:
-        """Keep the step that is looked back at as B, and show A as it is now."""
+        """Keep the past step that is shown as B, and return A to live."""
         compare_with_step(self.cursor, self._context.send)
 
     def offer_live(self, why: str = BACK_TO_LIVE) -> None:
-        """Say that the past cannot be changed, with the way back to live."""
+        """Explain that the past cannot be changed, and offer to return to live."""
         cursor = self.cursor
         live = NoticeButton("Back to live", cursor.live, lambda: cursor.step is not None)
         self._context.notify(Notice("info", why, offers=(live,), listed=False))
 
     def return_to_live(self) -> bool:
-        """Go back to live; whether one looked back."""
+        """Return to live; return whether a past step was shown."""
         back = self.cursor.step is not None
         self.cursor.live()
         return back

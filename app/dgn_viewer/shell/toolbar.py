@@ -1,4 +1,4 @@
-"""The toolbar of a run: its buttons, and the settings that the engine changes between steps."""
+"""The toolbar of the run: buttons, and settings that the engine applies between steps."""
 
 from __future__ import annotations
 
@@ -31,20 +31,24 @@ from dgn_viewer.widgets.form_fields import number_field
 from dgn_viewer.widgets.layouts import FixedBar, PlainLabel
 from dgn_viewer.widgets.number_field import NumberField
 
-_KEPT = ", kept"  # after a regime's id: a way into it, not a regime of its own
-VALUE_KEPT_ABOUT = "Freezes the feature network; the value network goes on from where it is."
+_KEPT = ", kept"  # suffix of a regime id: same regime, but keeps the value network
+VALUE_KEPT_ABOUT = "Freezes the feature network; the value network keeps its weights."
 _INPUTS: dict[str, tuple[ValueInput, str]] = {
     "image": ("image", "the image x"),
-    "ones": ("ones", "all ones: the gates alone carry the example"),
-    "random": ("random", "one fixed random tensor, the same for every example"),
+    "ones": ("ones", "all ones: only the gates depend on the example"),
+    "random": ("random", "a fixed random tensor, the same for every example"),
 }
 
 
 class RunToolbar(FixedBar):
-    """Sends commands; every control shows the engine's last word, or what held at the step that is
-    looked back at and cannot be changed then. `first`, `last`: its buttons."""
+    """Toolbar that sends commands; its controls show the state confirmed by the engine.
 
-    live_wanted = Signal()  # a control was clicked while it shows the past
+    While a past step is shown, they show the settings at that step and are disabled. `first`,
+    `last`:
+    actions at its ends.
+    """
+
+    live_wanted = Signal()  # a control was clicked while a past step is shown
 
     def __init__(
         self,
@@ -56,17 +60,17 @@ class RunToolbar(FixedBar):
         self.setIconSize(QSize(16, 16))
         self._send = send
         self.state = RunState()
-        self._past: int | None = None  # the step that is looked back at
+        self._past: int | None = None  # past step that is shown
         self._theme = LIGHT
-        self._tips: dict[QWidget, str] = {}  # of the controls, while they are live
+        self._tips: dict[QWidget, str] = {}  # tooltips of the controls while live
         self._make_fields()
         self._place(first, last)
         self._show()
 
-    # what is shown
+    # State
 
     def on_event(self, _event: Event, state: RunState) -> None:
-        """Show the state after an event; a value that the engine refused goes back, too."""
+        """Show the state after an event; refused values revert."""
         self.show_state(state, self._past)
 
     def show_state(self, state: RunState, past: int | None = None) -> None:
@@ -83,59 +87,59 @@ class RunToolbar(FixedBar):
 
     def _tint(self) -> None:
         past = self._past
-        self.setAccessibleDescription("" if past is None else f"As it was at step {past:,}")
+        self.setAccessibleDescription("" if past is None else f"State at step {past:,}")
         tint = background(self._theme, past)
         sheet = "" if past is None else f"#run_toolbar {{ background: {tint}; }}"
         if sheet != self.styleSheet():
             self.setStyleSheet(sheet)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        """A click on a control that shows the past changes nothing: say how it can."""
-        under = self.childAt(event.position().toPoint())
-        if self._past is not None and under is not None:
-            mine = any(field is under or field.isAncestorOf(under) for field in self._fields())
-            if mine:
+        """Explain how to return to live if a disabled control is clicked."""
+        child = self.childAt(event.position().toPoint())
+        if self._past is not None and child is not None:
+            is_field = any(field is child or field.isAncestorOf(child) for field in self._fields())
+            if is_field:
                 self.live_wanted.emit()
         super().mousePressEvent(event)
 
     def _offer(self, catalogue: Catalogue) -> None:
         choices: list[BoxChoice] = []
         for entry in catalogue.regimes:
-            hint = "value network drawn anew" if entry.for_copied_gates else ""
+            hint = "reinitialises the value network" if entry.for_copied_gates else ""
             group = entry.group
             choices.append(BoxChoice(entry.id, entry.id, entry.title, entry.about, hint, group))
             if entry.for_copied_gates:
-                id_, kept = f"{entry.id}{_KEPT}", f"{entry.id}, value network kept"
-                choices.append(BoxChoice(id_, entry.id, kept, VALUE_KEPT_ABOUT, group=group))
+                id_, kept_title = f"{entry.id}{_KEPT}", f"{entry.id}, value network kept"
+                choices.append(BoxChoice(id_, entry.id, kept_title, VALUE_KEPT_ABOUT, group=group))
         self.regime.offer(choices)
 
     def _show(self) -> None:
         now, entry = self.state, self.state.regime_entry
-        wired = entry is not None and not entry.own_gates
-        soft = entry is not None and entry.soft
+        has_value_input = entry is not None and not entry.own_gates
+        is_soft = entry is not None and entry.soft
         changeable = now.has_run and self._past is None
         self.regime.setEnabled(changeable)
         self.regime.show_value(now.regime)
         self._tips[self.regime] = entry.about if entry else "Gating regime"
-        self.value_input.setEnabled(changeable and wired)
-        self.beta.setEnabled(changeable and soft)
+        self.value_input.setEnabled(changeable and has_value_input)
+        self.beta.setEnabled(changeable and is_soft)
         self.learning_rate.setEnabled(changeable)
         self.pace.setEnabled(changeable)
         for field, about in self._tips.items():
             field.setToolTip(plain_tip(about if self._past is None else BACK_TO_LIVE))
         settings = now.settings
-        if now.run is not None and now.run.watched:  # only the program that trains it knows
+        if now.run is not None and now.run.watched:  # known only to the program that trains the run
             for field in (self.beta, self.learning_rate, self.pace):
                 field.show_nothing()
         elif settings is not None:
-            self.value_input.show_value(settings.value_input if wired else "image")
+            self.value_input.show_value(settings.value_input if has_value_input else "image")
             for number, value in (
                 (self.beta, settings.beta),
                 (self.learning_rate, settings.learning_rate),
                 (self.pace, settings.pace),
             ):
                 refused = number.problem and number.value() == value
-                if not refused or self._past is not None:  # what was refused stays, live
+                if not refused or self._past is not None:  # while live, keep refused input
                     number.show_value(value)
         self._say()
 
@@ -143,10 +147,10 @@ class RunToolbar(FixedBar):
         now = self.state
         if now.run is not None:
             entry, feature = now.regime_entry, now.parameters_feature
-            aside = entry is not None and entry.own_gates
-            words = weights_in_words(now.run, feature, aside)
-            whole = run_in_words(now.run, feature)
-            self.summary.say(whole, words, whole.rpartition(" · ")[0])
+            has_own_gates = entry is not None and entry.own_gates
+            weights = weights_in_words(now.run, feature, has_own_gates)
+            full_text = run_in_words(now.run, feature)
+            self.summary.say(full_text, weights, full_text.rpartition(" · ")[0])
         elif not now.ready:
             self.summary.say("" if now.phase == "stopped" else "loading torch…")
         else:
@@ -155,20 +159,20 @@ class RunToolbar(FixedBar):
     def _fields(self) -> tuple[QWidget, ...]:
         return self.regime, self.value_input, self.beta, self.learning_rate, self.pace
 
-    # what is asked
+    # Commands
 
     def _swap(self, regime: str) -> None:
         kept = regime.endswith(_KEPT)
         self._send(SwapRegime(regime.removesuffix(_KEPT), restart_value=not kept))
 
-    # building
+    # Construction
 
     def _make_fields(self) -> None:
         self.regime = ChoiceBox("Gating regime")
         self.regime.asked.connect(self._swap)
         self.value_input = ChoiceBox("Input of the value network")
-        fed = "What the value network is fed; the gates always see the image"
-        self._tips[self.value_input] = fed
+        tip = "Input of the value network; the gates always see the image"
+        self._tips[self.value_input] = tip
         self.value_input.offer(
             [BoxChoice(name, name, f"{name}: {about}") for name, (_, about) in _INPUTS.items()]
         )
@@ -185,7 +189,7 @@ class RunToolbar(FixedBar):
         self.learning_rate.chosen.connect(lambda value: self._send(SetLearningRate(value)))
         self.pace = self._field(
             number_field(SETTINGS["training"]["pace"]),
-            "At most this many steps a second, to watch; 'full speed' lifts the limit",
+            "Maximum steps per second; 'full speed' removes the limit",
             96,
         )
         self.pace.chosen.connect(lambda value: self._send(SetPace(value)))
@@ -196,7 +200,9 @@ class RunToolbar(FixedBar):
         self._tips[field] = about
         field.setAccessibleName(about.split(";")[0].split(" β")[0])
         field.setFixedWidth(width)
-        field.lineEdit().returnPressed.connect(field.clearFocus)  # so that Space is 'run' again
+        field.lineEdit().returnPressed.connect(
+            field.clearFocus
+        )  # so that Space toggles training again
         field.show_nothing()
         return field
 

@@ -1,4 +1,4 @@
-"""The first-minute tour: callouts that point at the live window and can act on it."""
+"""The guided tour: cards that point at the live window and can demonstrate their point."""
 
 from __future__ import annotations
 
@@ -15,16 +15,21 @@ from dgn_viewer.style.stylesheet import icon
 from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
 
 _WIDTH = 340
-_ARROW = 12  # pixels that the arrow sticks out
-_HALF = 9  # half of its base
+_ARROW = 12  # length of the arrow, pixels
+_HALF = 9  # half of its base width
 _GAP = 2
 
 
 @dataclass(frozen=True)
 class TourStep:
-    """`target()`: the widget that is pointed at, None where it is not there. `act()` does it for
-    the user; `back()` puts back what need not last beyond the step. `seen()`: what was measured so
-    far, in a sentence. `live`: it is about what trains now, so that it returns to live first.
+    """One step of a tour.
+
+    Attributes:
+        target: Returns the widget to point at, or None if it is not there.
+        act: Performs the action of 'Show me'.
+        back: Undoes what should not outlast the step.
+        seen: Returns the results so far, as text.
+        live: The step is about the current state, so it returns to live first.
     """
 
     title: str
@@ -37,7 +42,7 @@ class TourStep:
 
 
 class Callout(QWidget):
-    """A card with an arrow, over the window; nothing waits for it."""
+    """Card with an arrow, placed over the window; non-modal."""
 
     next_wanted = Signal()
     act_wanted = Signal()
@@ -58,7 +63,7 @@ class Callout(QWidget):
         self.seen = plain_label(role="small")
         self.note = plain_label(role="small")
         self.count = plain_label(role="small")
-        self.act = push_button("Do it for me", self.act_wanted)
+        self.act = push_button("Show me", self.act_wanted)
         self.next = push_button("Next", self.next_wanted, "primary")
         head = row((self.title, 1), self.close_, spacing=8)
         foot = row((self.count, 1), self.act, self.next, spacing=8)
@@ -84,19 +89,19 @@ class Callout(QWidget):
         self.setAccessibleDescription(step.text)
 
     def add_note(self, note: str) -> None:
-        """Say what the tour itself has done."""
+        """Show what the tour itself has done."""
         self.note.setText(note)
         self.note.setVisible(bool(note))
 
     def see(self, step: TourStep) -> bool:
-        """Say what was measured so far; whether that is longer or shorter than before."""
-        said, before = step.seen(), self.seen.text()
-        self.seen.setText(said)
-        self.seen.setVisible(bool(said))
-        return len(said) != len(before)
+        """Update the results; return whether their length has changed."""
+        results, previous = step.seen(), self.seen.text()
+        self.seen.setText(results)
+        self.seen.setVisible(bool(results))
+        return len(results) != len(previous)
 
     def point_at(self, target: QRect | None, room: QRect) -> None:
-        """Stand beside the target (in the window's coordinates) within `room`, arrow towards it."""
+        """Place the card next to the target (window coordinates) within `room`, pointing at it."""
         self.setFixedWidth(_WIDTH + 2 * _ARROW)
         height = max(self.heightForWidth(self.width()), self.minimumSizeHint().height())
         size = QSize(self.width(), height)
@@ -128,7 +133,7 @@ class Callout(QWidget):
 
 
 class Tour(QObject):
-    """Leads through its steps. `ended`: the last one was done, or the tour was skipped."""
+    """Runs through its steps. `ended`: the last step is done, or the tour was skipped."""
 
     ended = Signal()
 
@@ -139,7 +144,7 @@ class Tour(QObject):
         theme: Theme,
         return_to_live: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`return_to_live()`: leave the step that is looked back at; whether there was one."""
+        """`return_to_live` leaves a past step that is shown, and returns whether there was one."""
         super().__init__(window)
         self._window = window
         self._return_to_live = return_to_live
@@ -152,25 +157,25 @@ class Tour(QObject):
         on_event = {
             QEvent.Type.Resize: lambda _event: self.settle(),
             QEvent.Type.LayoutRequest: lambda _event: self.settle(),
-            # Docks that are laid out anew lie on top.
+            # New docks would cover the callout.
             QEvent.Type.ChildAdded: lambda _event: self.callout.raise_(),
         }
         self._filter = EventFilter(self, on_event)
 
     @property
     def place(self) -> int:
-        """Of the step that is shown; -1 while there is no tour."""
+        """Index of the current step; -1 if no tour is running."""
         return self._place
 
     def start(self, steps: tuple[TourStep, ...] | None = None) -> None:
-        """Begin, or begin again; with these steps instead of its own."""
+        """Start or restart the tour, optionally with other steps."""
         self.skip()
         self._steps = steps or self._own
         self._filter.watch(self._window)
         self._show(0)
 
     def next(self) -> None:
-        """Leave this step for the next; behind the last the tour is over."""
+        """Go to the next step, or end after the last one."""
         if self._place < 0:
             return
         self._steps[self._place].back()
@@ -185,7 +190,7 @@ class Tour(QObject):
             self._end()
 
     def refresh(self) -> None:
-        """Say what has been measured since."""
+        """Update the results."""
         if self._place >= 0 and self.callout.see(self._steps[self._place]):
             self._point()
 
@@ -210,16 +215,16 @@ class Tour(QObject):
         self._point()
 
     def _live_note(self, place: int) -> str:
-        """Return to live where the step needs it, and say so; '' where it was live."""
+        """Return to live if the step requires it, and return a note; '' if it was live."""
         if not self._steps[place].live or not self._return_to_live():
             return ""
-        return f"Back to live: step {place + 1} of the tour is about the run as it is now."
+        return f"Back to live: step {place + 1} of the tour is about the current run."
 
     def _point(self) -> None:
         target = self._steps[self._place].target()
         seen = target is not None and target.isVisible()
-        where = QRect(target.mapTo(self._window, QPoint(0, 0)), target.size()) if seen else None  # type: ignore[union-attr]
-        self.callout.point_at(where, self._window.rect())
+        area = QRect(target.mapTo(self._window, QPoint(0, 0)), target.size()) if seen else None  # type: ignore[union-attr]
+        self.callout.point_at(area, self._window.rect())
 
     def _end(self) -> None:
         self._place = -1
@@ -230,37 +235,39 @@ class Tour(QObject):
 
 
 def _place(target: QRect | None, size: QSize, room: QRect) -> tuple[QPoint, QPoint | None]:
-    """Where the callout stands, and the point of its arrow: beside the target where there is room,
-    else over its lower part."""
+    """Return the position of the card and the tip of its arrow.
+
+    The card is next to the target if there is room, otherwise over its lower part.
+    """
     if target is None:
         return room.center() - QPoint(size.width() // 2, size.height() // 2), None
     middle = target.center()
     left = middle.x() - size.width() // 2
     top = middle.y() - size.height() // 2
-    beside = (
+    candidates = (
         (QPoint(target.right() + _GAP, top), QPoint(target.right(), middle.y())),
         (QPoint(left, target.bottom() + _GAP), QPoint(middle.x(), target.bottom())),
         (QPoint(target.left() - size.width() - _GAP, top), QPoint(target.left(), middle.y())),
         (QPoint(left, target.top() - size.height() - _GAP), QPoint(middle.x(), target.top())),
     )
-    for place, tip in beside:
-        inside = _within(place, size, room)
-        across = place.x() == inside.x() or place.y() == inside.y()
-        if across and not QRect(inside, size).intersects(target.adjusted(2, 2, -2, -2)):
-            return inside, tip
-    over = QPoint(left, target.bottom() - size.height())
-    return _within(over, size, room), QPoint(middle.x(), target.top() + target.height() // 3)
+    for corner, tip in candidates:
+        clamped = _within(corner, size, room)
+        is_aligned = corner.x() == clamped.x() or corner.y() == clamped.y()
+        if is_aligned and not QRect(clamped, size).intersects(target.adjusted(2, 2, -2, -2)):
+            return clamped, tip
+    overlapping = QPoint(left, target.bottom() - size.height())
+    return _within(overlapping, size, room), QPoint(middle.x(), target.top() + target.height() // 3)
 
 
 def _within(place: QPoint, size: QSize, room: QRect) -> QPoint:
-    most = QPoint(room.right() - size.width(), room.bottom() - size.height())
+    maximum = QPoint(room.right() - size.width(), room.bottom() - size.height())
     return QPoint(
-        max(room.left(), min(place.x(), most.x())), max(room.top(), min(place.y(), most.y()))
+        max(room.left(), min(place.x(), maximum.x())), max(room.top(), min(place.y(), maximum.y()))
     )
 
 
 def _arrow(card: QRect, tip: QPoint) -> QPolygonF:
-    """A triangle on the edge of the card that is nearest to the tip, as long as there is room."""
+    """Return a triangle on the edge of the card nearest to the tip."""
     x = min(max(tip.x(), card.left() + 2 * _HALF), card.right() - 2 * _HALF)
     y = min(max(tip.y(), card.top() + 2 * _HALF), card.bottom() - 2 * _HALF)
     outside = {

@@ -1,4 +1,4 @@
-"""The six steps of the tour: gates, overlap, a swap, a permutation, undo, a dropped checkpoint."""
+"""The six steps of the tour: gates, overlap, swap, permutation, undo, dropped checkpoint."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dgn_viewer.shell.window_context import WindowContext
 
 
 class TourActs(QObject):
-    """What 'Do it for me' does, with the commands of a user; `steps` are made of it."""
+    """Actions of 'Show me', using the same commands as the user."""
 
     def __init__(
         self,
@@ -36,18 +36,18 @@ class TourActs(QObject):
         self._strip = strip
         self._regime = regime
         self._leave_page = leave_page
-        self._before: tuple[str, dict[str, str]] | None = None  # a panel and its choices
-        self._changes = 0  # of ours that can be undone
+        self._before: tuple[str, dict[str, str]] | None = None  # panel and its options
+        self._changes = 0  # our changes that can be undone
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._waiting = Path()  # for these weights to be written
+        self._waiting = Path()  # file of weights that is being written
 
     def steps(self) -> tuple[TourStep, ...]:
         return (
             TourStep(
                 "Gates",
-                "Each row is one image, each column one unit; the bar beside them tells open (1) "
-                "from closed (0). Rows of one class grow alike while the network learns. 'Do it "
-                "for me' shows the next layer large.",
+                "Each row is an image, each column a unit; colour bar: 1 is open, 0 closed. Rows "
+                "of "
+                "one class become similar during training. 'Show me' enlarges the next layer.",
                 lambda: self._panel("gate_maps"),
                 lambda: self._choose_next("gate_maps", "layer"),
                 self._choose_as_before,
@@ -55,8 +55,9 @@ class TourActs(QObject):
             ),
             TourStep(
                 "Overlap",
-                "Two images that open the same paths are alike for the network: a bright entry. "
-                "Blocks along the diagonal are classes. 'Do it for me' changes the colours.",
+                "A bright entry means that two images open the same paths, so the network sees "
+                "them "
+                "as similar. Diagonal blocks are classes. 'Show me' changes the colour scale.",
                 lambda: self._panel("overlap"),
                 lambda: self._choose_next("overlap", "scale"),
                 self._choose_as_before,
@@ -64,29 +65,30 @@ class TourActs(QObject):
             ),
             TourStep(
                 "Swap to FR-II",
-                "Choose FR-II here: the feature network is drawn anew and frozen, its gates are "
-                "noise, and the value network has to learn through them. Watch the accuracy fall.",
+                "Choose FR-II here: the feature network is reinitialised and frozen, its gates are "
+                "noise, and the value network must learn through them. Watch the accuracy drop.",
                 lambda: self._regime,
                 self._swap,
             ),
             TourStep(
                 "Drag G2",
-                "Drag the chip G2 onto layer 3: the two layers exchange their gates. The weights "
-                "behind them had learned with others, so that accuracy falls, and recovers.",
+                "Drag the chip G2 onto layer 3 to exchange the gates of two layers. The weights "
+                "were "
+                "trained with other gates, so the accuracy drops, then recovers.",
                 lambda: self._strip,
                 self._permute,
             ),
             TourStep(
                 "Undo",
-                "Ctrl+Z puts back regime, order, weights and optimiser as they were before; the "
-                "steps count on. 'Do it for me' undoes what this tour has changed.",
+                "Ctrl+Z restores regime, gate order, weights and optimiser; the step counter keeps "
+                "running. 'Show me' undoes the changes of this tour.",
                 lambda: self._strip,
                 self._undo,
             ),
             TourStep(
                 "Drop a checkpoint",
-                "Drop a file of weights anywhere on this window: its gates, its weights or its "
-                "whole network can be used. 'Do it for me' opens the weights of this very run.",
+                "Drop a weights file anywhere on this window to use its gates, its weights or the "
+                "whole network. 'Show me' opens the weights of this run.",
                 lambda: self._panel("training"),
                 self._open_weights,
                 self._put_away,
@@ -99,7 +101,7 @@ class TourActs(QObject):
             self._context.send(OpenFile(event.path))
 
     def close(self) -> None:
-        """Remove the weights that were written for the last step."""
+        """Delete the temporary weights of the last step."""
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
@@ -109,14 +111,14 @@ class TourActs(QObject):
 
     def _choose_next(self, panel: str, option_id: str) -> None:
         host = self._docks.hosts[panel]
-        option = next((one for one in host.spec.options if one.id == option_id), None)
-        offered = option.values(self._context.view()) if option is not None else ()
-        values = [value for value, _ in offered]
+        option = next((choice for choice in host.spec.options if choice.id == option_id), None)
+        choices = option.values(self._context.view()) if option is not None else ()
+        values = [value for value, _ in choices]
         if len(values) > 1:
             chosen = dict(host.drawn.choices)
             self._before = (panel, chosen)
-            place = values.index(chosen[option_id]) if chosen.get(option_id) in values else 0
-            host.set_choice(option_id, values[(place + 1) % len(values)])
+            index = values.index(chosen[option_id]) if chosen.get(option_id) in values else 0
+            host.set_choice(option_id, values[(index + 1) % len(values)])
 
     def _choose_as_before(self) -> None:
         if self._before is not None:

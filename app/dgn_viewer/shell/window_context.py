@@ -1,4 +1,4 @@
-"""What the parts of the window share: whom they ask, tell and draw upon."""
+"""What all parts of the window share: settings, state, notices, theme and the engine."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from dgn_viewer.shell.window_theme import WindowTheme
 
 @dataclass(frozen=True)
 class WindowContext:
-    """The same for every part of one window.
+    """Services shared by all parts of one window.
 
     Attributes:
-        window: The parent of dialogs.
-        send: Sends a command to the engine, unless it would change a run that is not seen.
-        notify: Shows a notice, and keeps it among the last ones.
-        run_state: The state of the run now.
-        shown_state: The same with what was in force at the step that is looked back at.
-        view: What is seen now, without the choices of a panel.
+        window: Parent for dialogs.
+        send: Sends a command to the engine, unless it would change a run while a past step is
+        shown.
+        notify: Shows a notice and adds it to the list.
+        run_state: Returns the current state of the run.
+        shown_state: Returns the state at the past step that is shown, if any.
+        view: Returns the current view, without the options of a panel.
     """
 
     window: QWidget
@@ -38,5 +39,5 @@ class WindowContext:
     theme: WindowTheme
 
     def refuse(self, why: str, kind: str = "") -> None:
-        """Say, in a sentence, why something was not done; `kind`: as a `UserError` has one."""
+        """Show why something was refused; `kind`: as in `UserError`."""
         self.notify(Notice("refused", why, about=kind))

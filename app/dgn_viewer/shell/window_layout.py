@@ -1,8 +1,7 @@
-"""The layout of the window: its side columns, its parts in the order of the Tab key, and how it is
-kept, in the settings for the next start and in session files.
+"""Layout of the window: side columns, focus order, and saving in settings and session files.
 
-In a session file it is plain JSON, because it may come from another machine and from an untrusted
-file: what does not make sense is left out.
+In a session file the layout is plain JSON, because the file may come from another machine or from
+an untrusted source; invalid entries are ignored.
 """
 
 from __future__ import annotations
@@ -27,25 +26,26 @@ from dgn_viewer.style.stylesheet import plain_tip
 
 _SEPARATOR = 4  # pixels between two columns
 _THEMES = ("light", "dark")
-_SMALLEST = (800, 500)  # pixels of the window, however it was saved
+_SMALLEST = (800, 500)  # minimum size of the window, pixels
 _LARGEST = 1 << 14
-_LONGEST = 200  # characters of a chosen option
+_LONGEST = 200  # characters of an option value
 
 
-# The keyboard from part to part of the window: the strip, each panel in sight, the inspector.
 class FocusWalk:
+    """Moves the focus between the layer strip, the visible panels and the inspector."""
+
     def __init__(self, strip: LayersStrip, docks: PanelDocks, columns: SideColumns) -> None:
         self._strip, self._docks, self._columns = strip, docks, columns
 
     def go(self, step: int) -> None:
-        """Give the focus to the next part (1), or to the one before (-1)."""
+        """Focus the next (1) or previous (-1) part."""
         stops = self._stops()
         if not stops:
             return
         now = QApplication.focusWidget()
-        places = [place for place, stop in enumerate(stops) if _holds(stop, now)]
-        at = places[0] if places else (-1 if step > 0 else 0)
-        stops[(at + step) % len(stops)].setFocus(Qt.FocusReason.TabFocusReason)
+        focused = [index for index, stop in enumerate(stops) if _holds(stop, now)]
+        current = focused[0] if focused else (-1 if step > 0 else 0)
+        stops[(current + step) % len(stops)].setFocus(Qt.FocusReason.TabFocusReason)
 
     def _stops(self) -> list[QWidget]:
         chips = [chip for chip in self._strip.canvas.chips if chip.isEnabled()][:1]
@@ -59,25 +59,26 @@ def _holds(part: QWidget, widget: QWidget | None) -> bool:
 
 
 def name_platform_parts(window: QWidget) -> None:
-    """Name what Qt makes by itself: tab bars of docks behind each other, with the whole of each
-    text as its tip, and buttons for what has no room."""
+    """Name widgets that Qt creates: tab bars of docks, and buttons for hidden toolbar items.
+
+    Tabs get their full text as tooltip.
+    """
     for bar in window.findChildren(QTabBar):
         if not bar.accessibleName():
-            bar.setAccessibleName("Panels behind each other")
+            bar.setAccessibleName("Tabbed panels")
         if isinstance(bar.parentWidget(), QMainWindow):
-            for place in range(bar.count()):  # a narrow tab cuts its text
-                bar.setTabToolTip(place, plain_tip(bar.tabText(place)))
+            for index in range(bar.count()):  # narrow tabs elide their text
+                bar.setTabToolTip(index, plain_tip(bar.tabText(index)))
     for button in window.findChildren(QToolButton):
         if button.objectName().startswith("qt_") and not button.accessibleName():
             button.setAccessibleName("More")
 
 
 class SideColumns(QObject):
-    """Keeps the window from growing beyond its screen, which Qt does where a column is shown that
-    has no room: the column that is opened last stays, and results come back once the page is
-    closed.
+    """The inspector column (`page`, on the right) and the Results column next to it.
 
-    `inspector` stands in the column `page`, at the right; `results` in one beside it.
+    Qt would enlarge the window beyond the screen to show a column without room. Here the column
+    opened last stays, and Results returns when the page is closed.
     """
 
     def __init__(self, window: QMainWindow, context: WindowContext) -> None:
@@ -86,9 +87,9 @@ class SideColumns(QObject):
         self.inspector = Inspector(context.send, context.view)
         self.page = InspectorDock(self.inspector, window)
         window.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, self.page)
-        self.page.hide()  # a dock that is added is shown
+        self.page.hide()  # addDockWidget() shows it
         self.results = ResultsDock(window, self.page, context.theme.now)
-        self._waiting = False  # the results, for the page to be closed
+        self._waiting = False  # Results reopens when the page is closed
         self.page.opening.connect(self._on_page_opening)
         self.results.opening.connect(self._on_results_opening)
         self.inspector.closed.connect(self._on_page_closed)
@@ -115,28 +116,28 @@ class SideColumns(QObject):
             self.results.open()
 
     def _has_room(self, shown: QDockWidget, opened: QDockWidget) -> bool:
-        """Whether a column can be opened beside the one that may be shown."""
+        """Return whether a column fits next to the other one."""
         if shown.isHidden():
             return True
-        least = max(opened.minimumSizeHint().width(), opened.minimumWidth())
-        return self._window.minimumSizeHint().width() + _SEPARATOR + least <= self._window.width()
+        minimum = max(opened.minimumSizeHint().width(), opened.minimumWidth())
+        return self._window.minimumSizeHint().width() + _SEPARATOR + minimum <= self._window.width()
 
 
 class WindowLayout:
-    """Keeps the layout of the window: in the settings, and in session files."""
+    """Saves and restores the layout, in the settings and in session files."""
 
     def __init__(self, window: QMainWindow, docks: PanelDocks, context: WindowContext) -> None:
         self._window, self._docks = window, docks
         self._settings, self._theme = context.settings, context.theme
         self._arranged = False
-        self._foreign = False  # of a session that was opened: it is not kept
+        self._foreign = False  # layout of a session file: not saved in the settings
         self.history = LayoutHistory(docks, window)
         context.theme.changed.connect(docks.set_theme)
         docks.changed.connect(partial(name_platform_parts, window))
         docks.arrangement.arranged.connect(partial(name_platform_parts, window))
 
     def restore(self, size: QSize) -> None:
-        """Restore the last start's window, else take this size."""
+        """Restore the last layout, or use this size."""
         window, settings = self._window, self._settings
         window.resize(size.boundedTo(window.screen().availableGeometry().size()))
         if settings.geometry is not None:
@@ -148,14 +149,14 @@ class WindowLayout:
             self._docks.arrangement.adopt(settings.layout_preset)
 
     def on_show(self) -> None:
-        """Give docks their sizes once, in a window that has one, and name what Qt has made."""
+        """Size the docks on first show, and name the widgets that Qt has created."""
         if not self._arranged:
             self._arranged = True
             self._docks.arrangement.share_out()
         name_platform_parts(self._window)
 
     def keep(self) -> None:
-        """Write into the settings what the window looks like, which is about to close."""
+        """Save the layout in the settings before the window closes."""
         self.history.stop()
         self._docks.arrangement.restore()
         self._docks.arrangement.compare(False)
@@ -167,7 +168,7 @@ class WindowLayout:
         self._settings.save()
 
     def as_json(self) -> str:
-        """Theme, size, places of the docks, what is chosen in each panel and set for its charts."""
+        """Return theme, size, docks, panel options and chart settings as JSON."""
         return json.dumps(
             {
                 "theme": self._theme.now.name,
@@ -179,17 +180,17 @@ class WindowLayout:
         )
 
     def apply(self, untrusted: str) -> None:
-        """Arrange window and panels as far as the JSON of a session file makes sense."""
+        """Apply the JSON layout of a session file, as far as it is valid."""
         self._foreign = True
         layout: Any = json.loads(untrusted)
         if not isinstance(layout, dict):
             return
         size, window = layout.get("size"), self._window
-        free = not (window.isMaximized() or window.isFullScreen())
-        if isinstance(size, list) and [type(side) for side in size] == [int, int] and free:
+        is_resizable = not (window.isMaximized() or window.isFullScreen())
+        if isinstance(size, list) and [type(side) for side in size] == [int, int] and is_resizable:
             available = window.screen().availableGeometry().size()
             sides = zip(size, _SMALLEST, strict=True)
-            wanted = QSize(*(max(least, min(side, _LARGEST)) for side, least in sides))
+            wanted = QSize(*(max(minimum, min(side, _LARGEST)) for side, minimum in sides))
             window.resize(wanted.boundedTo(available.expandedTo(window.size())))
         self._docks.arrangement.put_layout(layout.get("layout"))
         _choose(self._docks, layout.get("panels"))
@@ -199,8 +200,8 @@ class WindowLayout:
 
 
 def _charts(docks: PanelDocks) -> dict[str, Any]:
-    kept = {name: charts_as_json(host.charts.settings) for name, host in docks.hosts.items()}
-    return {name: charts for name, charts in kept.items() if charts}
+    settings = {name: charts_as_json(host.charts.settings) for name, host in docks.hosts.items()}
+    return {name: charts for name, charts in settings.items() if charts}
 
 
 def _set_charts(docks: PanelDocks, untrusted: Any) -> None:

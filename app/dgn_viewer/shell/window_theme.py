@@ -1,4 +1,4 @@
-"""The theme of the window: which was chosen, what it means now, and who is to know."""
+"""The theme of the window: the choice, its current meaning, and a signal for changes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from dgn_viewer.style import appearance, stylesheet
 
 
 class WindowTheme(QObject):
-    """Recolours everything at once. `changed(theme)`: parts are to be drawn with this one.
+    """Theme of the window. `changed(theme)`: redraw with this theme.
 
-    `choice`: 'light', 'dark' or 'system'; `now`: the theme that it means at present.
+    `choice`: 'light', 'dark' or 'system'; `now`: the theme that results from it.
     """
 
     changed = Signal(object)
 
     def __init__(self, settings: Settings, choice: str, parent: QObject) -> None:
-        """`choice`: in place of what the settings say, unless it is empty."""
+        """`choice` overrides the settings, unless it is empty."""
         super().__init__(parent)
         self._settings = settings
         self.choice = choice or settings.theme
@@ -27,14 +27,14 @@ class WindowTheme(QObject):
         QGuiApplication.styleHints().colorSchemeChanged.connect(self._on_desktop_theme)
 
     def choose(self, name: str, keep: bool = True) -> None:
-        """Take another theme; `keep`: at the next start too."""
+        """Choose a theme; `keep`: also save it in the settings."""
         self.choice = name
         if keep:
             self._settings.theme = name
         self.apply()
 
     def apply(self) -> None:
-        """Draw everything anew, as choice, desktop and settings have it now."""
+        """Redraw everything according to choice, desktop and settings."""
         application = QApplication.instance()
         assert isinstance(application, QApplication)
         self.now = appearance.resolve(self.choice, self._settings.numbers)

@@ -98,7 +98,7 @@ def test_the_preview_is_the_figure_at_its_final_size(desk: Desk) -> None:
     pixmap = dialog.picture.pixmap()
     assert pixmap.width() / pixmap.devicePixelRatio() == pytest.approx(3.25 * 96, abs=1)
     assert dialog.caption.text().startswith("3.25 × ")
-    assert "words of 8 and 7 pt." in dialog.caption.text()
+    assert "8 and 7 pt." in dialog.caption.text()
     dialog.close()
 
 

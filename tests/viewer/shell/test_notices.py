@@ -329,7 +329,7 @@ def test_every_change_has_one_line_with_undo_also_where_no_event_says_it(bench: 
     assert offered() == ["Undo", "Revert the learning rate only"]
     undone = change((order,), (moved,))  # put back alone: no swap says so
     assert len(undone) == 3
-    assert undone[2].startswith("Undo learning rate 0.1 → 0.3 of step 12 alone;")
+    assert undone[2].startswith("Undo learning rate 0.1 → 0.3 of step 12 only;")
     assert offered() == ["Redo"]
     weights = ListedChange(20, "weights of x.pt, regime DL → DL")
     bench.notices.on_event(WeightsTaken(20, "x.pt", 2))

@@ -150,10 +150,10 @@ def test_a_run_that_is_not_recorded_is_not_ended_by_a_session_without_a_question
     asked(1)
     there = window.history.step
     qtbot.waitUntil(lambda: window.history.step > there + 5)  # it trains until there is an answer
-    press(window, "Keep the run")
+    press(window, "Keep run")
     assert window.run_state.run is run
     asked(2)  # the question that was answered is asked again
-    press(window, "Save its weights…")
+    press(window, "Save weights…")
     dialog = window.findChild(QFileDialog)
     assert isinstance(dialog, QFileDialog)
     dialog.reject()

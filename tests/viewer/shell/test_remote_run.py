@@ -102,7 +102,7 @@ def test_a_served_run_is_mirrored_and_shown(bench: Bench, recorded: Path, qtbot:
         qtbot.waitUntil(lambda: not bench.remote.following)
     assert bench.sent == [ShowRun(str(bench.runs / "far"))]
     assert bench.remote.dialog is None
-    assert "not written any more; all of it is in" in bench.said()
+    assert "the complete copy is in" in bench.said()
     assert RunReader(bench.runs / "far").status == "finished"
 
 

@@ -130,7 +130,7 @@ def test_every_event_is_reached_by_keyboard_and_said(viewer: Viewer, qtbot: QtBo
     window = viewer.window
     view = window.docks.hosts["training"].charts.view
     QTest.keyClick(window, Qt.Key.Key_PageDown, ALT)
-    assert said(viewer).startswith("No event yet")
+    assert said(viewer).startswith("No events yet")
     changes = (SwapRegime("FR-II"), SetBeta(4.0), Rewire((1, 0, 2)))
     for count, change in enumerate(changes, start=1):
         qtbot.waitUntil(lambda count=count: window.run_state.step > 40 * count)
