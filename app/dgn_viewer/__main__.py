@@ -105,9 +105,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the viewer and return its exit code.
 
     Returns:
-        0 if the window was closed, 128 + n after signal n, 2 if the viewer cannot run; the reason
+        0 if the window was closed, 128 + n after signal n, 2 if the viewer cannot run (the reason
         is
-        then printed to stderr in one sentence.
+        printed to stderr).
     """
     if arguments is None:  # run as a program, not called from Python
         distrust_start_folder(restart=True)

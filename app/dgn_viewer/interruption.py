@@ -22,8 +22,7 @@ def held_back() -> Iterator[list[bool]]:
     """Record Ctrl-C in a list instead of raising; the caller acts on it afterwards.
 
     `KeyboardInterrupt` in a method called by Qt is a segmentation fault, and PySide6 drops it
-    during
-    import.
+    during import.
     """
     interrupts: list[bool] = []
     with interrupted_by(lambda: interrupts.append(True)):

@@ -66,8 +66,7 @@ class Notices(QObject):
 
     `told(entry)`: a notice was added. `changed`: another notice is shown, or its buttons changed.
     `step_wanted(step)`: show this step on the time axes. `list_wanted(entry)`: open the list, at
-    this
-    entry if given.
+    this entry if given.
     """
 
     told = Signal(object)

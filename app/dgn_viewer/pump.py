@@ -49,8 +49,7 @@ class EngineClient(Protocol):
 
 
 class Pump(QObject):
-    """Fetches from the engine in the GUI thread: every event in order, but only the newest
-    frame."""
+    """Fetches from the engine in the GUI thread: every event in order, only the newest frame."""
 
     event_arrived = Signal(object)
     samples_arrived = Signal(object)  # tuple of consecutive scores and scalars
@@ -92,8 +91,7 @@ class Pump(QObject):
         """Deliver what has arrived, events first: a frame may belong to a run they announce.
 
         The frame is fetched before the events are drained, so that events behind it are not
-        delivered
-        later than the frame.
+        delivered later than the frame.
         """
         frame = self._engine.latest()
         samples: list[Event] = []

@@ -82,8 +82,7 @@ def _loads(library: str) -> bool:
 
 
 def main() -> int:
-    """Check the libraries only (a display may come later); return 0 if they are complete, else
-    2."""
+    """Check the libraries only (a display may come later); return 0 if complete, else 2."""
     found = complaint(missing_packages(qt_platform(os.environ) or "offscreen"))
     if found:
         print(found, file=sys.stderr)

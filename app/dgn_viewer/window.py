@@ -235,8 +235,7 @@ class Window(QMainWindow):
         """Handle Escape, arrow keys and shortcuts of disabled actions.
 
         Escape undoes one thing at a time: it ends the tour, unpins, closes the inspector, restores
-        a
-        maximised panel, or returns to live. Arrow keys that no part has handled move in time.
+        a maximised panel, or returns to live. Arrow keys that no part has handled move in time.
         """
         escape, bar = event.key() == Qt.Key.Key_Escape, self.time.bar
         keys = QKeySequence(event.keyCombination())

@@ -77,9 +77,8 @@ class ShortcutKeys(QObject):
         return ""
 
     def reset(self, name: str) -> str:
-        """Restore an action's default keys ('*': all actions); return why that is not possible, or
-        ''.
-        """
+        """Restore an action's default keys, or all ('*'); return why that is not possible, or
+        ''."""
         if name == "*":
             self.put_own({})
             self.changed.emit()

@@ -47,8 +47,7 @@ class AnimationDialog(QDialog):
     """Non-modal dialog; if it is closed while saving, the animation is still completed.
 
     Signals: `wanted(AnimationWish)`, `cancelled`, and `reach_chosen(first, last)` as the step
-    fields
-    are edited.
+    fields are edited.
     """
 
     wanted = Signal(object)
@@ -99,8 +98,7 @@ class AnimationDialog(QDialog):
         self._count()
 
     def show_progress(self, words: str, done: int, of: int) -> None:
-        """Show the progress of saving; `words`: what is being done, '' if nothing is being
-        saved."""
+        """Show the progress of saving; `words`: the current stage, '' if nothing is saved."""
         self.writing = bool(words)
         self._form.setEnabled(not self.writing)
         self.cancel_button.setVisible(self.writing)

@@ -213,8 +213,7 @@ class ClaimActs(QObject):
         return view
 
     def _seen(self) -> str:
-        """Return a line per run: 'learnt gates (DL): 97.1%', 'random gates (FR-II): 93.0% so
-        far'."""
+        """Return one line per run, such as 'random gates (FR-II): 93.0% so far'."""
         for card_run in self._runs[-1:]:
             card_run.follow(self._context.view())
         parts = [card_run.in_words() for card_run in self._runs]

@@ -229,7 +229,7 @@ class ExportForm(QWidget):
         self.changed.emit()
 
     def _rename(self, name: str, text: str) -> None:
-        """Rename a curve as it is typed; its plain name in the text is replaced by its TeX name."""
+        """Rename a curve during typing; its plain name in the text is replaced by its TeX name."""
         self._renamed.pop(name, None)
         self._renamed[name] = text.replace(plain(name), name)
         self.changed.emit()

@@ -1,4 +1,4 @@
-"""What all parts of the window share: settings, state, notices, theme and the engine."""
+"""Services shared by all parts of the window: settings, state, notices, theme and the engine."""
 
 from __future__ import annotations
 

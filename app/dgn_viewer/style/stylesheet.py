@@ -148,8 +148,7 @@ def stylesheet() -> str:
     """Return the application's style sheet; its colours come from the palette.
 
     The dynamic property `role` selects the style of a label ('muted', 'small', 'title', 'refused');
-    a
-    push button with `role` 'primary' is the default action.
+    a push button with `role` 'primary' is the default action.
     """
     sheet = (files("dgn_resources") / "style.qss").read_text(encoding="utf-8")
     for name, role in _ROLES.items():
@@ -179,8 +178,7 @@ def tip(text: str) -> str:
 
 
 def plain_tip(text: str) -> str:
-    """Return a tooltip for our own text; escaped like `wrapping_tip` if Qt would take it for
-    markup."""
+    """Return a tooltip for our own text; `wrapping_tip` if Qt would take it for markup."""
     shown = with_chosen_numbers(printable(text, lines=True))
     markup = QtGui.Qt.mightBeRichText(shown)
     return tip(shown) if markup else shown

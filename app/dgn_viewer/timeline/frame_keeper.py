@@ -32,8 +32,7 @@ class FrameKeeper:
     """
 
     def __init__(self, reader: PastReader, every: float = EVERY, share: float = _SHARE) -> None:
-        """`every`: minimum seconds between two frames; `share`: maximum share of time for
-        packing."""
+        """`every`: minimum seconds between two frames; `share`: maximum share of packing time."""
         self._reader = reader
         self._least, self._share = every, share
         self.held: HeldFrames | None = None

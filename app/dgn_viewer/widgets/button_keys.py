@@ -13,8 +13,7 @@ _PLAIN = (Qt.KeyboardModifier.NoModifier, Qt.KeyboardModifier.KeypadModifier)
 def press_focused_button(event: QEvent) -> bool:
     """Let a key that was not handled elsewhere act on the focused button.
 
-    Qt gives a window shortcut precedence over a button, and passes Enter only to buttons in
-    dialogs.
+    Qt gives a window shortcut precedence over a button, and Enter presses only buttons in dialogs.
 
     Returns:
         Whether the event was handled.

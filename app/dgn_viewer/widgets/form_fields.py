@@ -167,9 +167,8 @@ class ListField(QLineEdit):
 class WordField(QLineEdit):
     """Text field that is evaluated when editing ends: on Enter, or when it loses the focus.
 
-    `said`: the text has changed. `refused`: see `NumberEntry`; the problem is set by whoever
-    evaluates
-    the text.
+    `said`: the text has changed. `refused`: see `NumberEntry`; the owner evaluates the text and
+    sets the problem.
     """
 
     said = Signal()

@@ -20,7 +20,7 @@ _NOTHING = "–"
 
 @dataclass(frozen=True)
 class NumberProblem:
-    """Why input is invalid: a kind and one sentence.
+    """Problem of an input: its kind and one sentence.
 
     `too small` and `unreadable` may resolve as more is typed.
     """
@@ -46,8 +46,7 @@ class TypedNumber:
         return not bare or bool(_BEGUN.fullmatch(bare)) or self._zero.startswith(bare)
 
     def read(self, bare: str, now: float) -> tuple[float, NumberProblem | None]:
-        """Return the number, and the problem if it is invalid; the current value is always
-        valid."""
+        """Return the number and its problem, if any; the current value is always valid."""
         if self._zero and bare == self._zero:
             return 0.0, None
         if not bare:
@@ -79,10 +78,9 @@ class NumberEntry(QDoubleSpinBox):
     """Field for a number from `least` to `most`, or 0 if there is a word for it: `zero`.
 
     Invalid input stays in the field while `value` remains the last valid number. `problem` says
-    what
-    is wrong, and `refused` carries it ('' once it is corrected). Unless the form shows the problem
-    (`shown_beside`), it pops up below the field, again on Enter, and replaces the tooltip. Escape
-    restores the value.
+    what is wrong, and `refused` carries it ('' once it is corrected). Unless the form shows the
+    problem (`shown_beside`), it pops up below the field, again on Enter, and replaces the tooltip.
+    Escape restores the value.
     """
 
     refused = Signal(str)

@@ -52,10 +52,7 @@ class NumberField(NumberEntry):
         self._quiet = False
 
     def number_text(self, value: float) -> str:
-        """Return a short text, exact to six digits: '3e-4', '0.05', '1000'.
-
-        Powers of ten are used for the same numbers as in sentences (`written_numbers.number`).
-        """
+        """Return a text such as '3e-4', '0.05' or '120'."""
         return number_text(value)
 
     def stepBy(self, steps: int) -> None:
@@ -94,8 +91,10 @@ class NumberField(NumberEntry):
 
 
 def number_text(value: float) -> str:
-    """Short and exact to six digits: '3e-4', '0.05', '1000'; a power of ten stands where a sentence
-    has one, too (`written_numbers.number`), so that both say '0.001'."""
+    """Return a short text, exact to six digits: '3e-4', '0.05', '1000'.
+
+    Powers of ten are used for the same numbers as in sentences (`written_numbers.number`).
+    """
     if value == 0 or 1e-3 <= abs(value) < 1e6:
         return f"{value:.6g}"
     mantissa, exponent = f"{value:.5e}".split("e")

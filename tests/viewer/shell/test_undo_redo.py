@@ -149,7 +149,7 @@ def test_every_event_is_reached_by_keyboard_and_said(viewer: Viewer, qtbot: QtBo
         assert low <= mark.x <= high
         assert not view.charts.items[view.charts.shown_keys()[0]].following
     QTest.keyClick(window, Qt.Key.Key_PageDown, ALT)
-    assert "It is the last one." in said(viewer)
+    assert "This is the last one." in said(viewer)
     QTest.keyClick(window, Qt.Key.Key_PageUp, ALT)
     assert "Event 2 of 3" in said(viewer)
     assert len(window.notices.recent) == listed, "what is only said again is not listed again"
