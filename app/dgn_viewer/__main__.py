@@ -111,11 +111,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is None:  # run as a program, not called from Python
         distrust_start_folder(restart=True)
-    words = sys.argv[1:] if arguments is None else arguments
-    given = parser().parse_args(words)
+    argv = sys.argv[1:] if arguments is None else arguments
+    given = parser().parse_args(argv)
     if given.portable:
         carry_everything()
-    with program_log("dgn-viewer", words) as log:
+    with program_log("dgn-viewer", argv) as log:
         code = _run(given, log)
         log.info("dgn-viewer exits with code %d.", code)
     return code

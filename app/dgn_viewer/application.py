@@ -231,13 +231,13 @@ class Viewer:
             return
         from dgn_engine.session.process_session import ProcessSession
 
-        left = self.engine.left if isinstance(self.engine, ProcessSession) else ""
+        folder = self.engine.left if isinstance(self.engine, ProcessSession) else ""
         self.engine.close(PATIENCE)
         self.engine = new_engine(self._options)
         self.pump.take_over(self.engine)
         self.engine.start()
         config = self.window.run_state.current_config() or self._options.config
-        again = ContinueRun(left, paused=True) if left else StartRun(config, paused=True)
+        again = ContinueRun(folder, paused=True) if folder else StartRun(config, paused=True)
         self.pump.send(again)
         self.window.display.watch_again()
 

@@ -111,15 +111,15 @@ class Notices(QObject):
             return
         if self._belongs_to_undo(event):
             return  # may arrive between a change and its `UndoChanged`
-        fresh, self._fresh = self._fresh, None
+        pending, self._fresh = self._fresh, None
         if isinstance(event, ProbeSetChanged):
             self._said = None
         self.drop_impossible()
         self._end_refusals(event)
         if isinstance(event, UndoChanged):
             self._changes += 1
-            if fresh is not None:
-                fresh.change = self._changes
+            if pending is not None:
+                pending.change = self._changes
             self.changed.emit()
         elif isinstance(event, RunStarted):
             self._changes += 1
@@ -219,7 +219,7 @@ class Notices(QObject):
 
     def behind(self) -> int:
         """Return how many open notices are hidden behind the one shown."""
-        return max(0, sum(not one.notice.asks for one in self._open) - 1)
+        return max(0, sum(not entry.notice.asks for entry in self._open) - 1)
 
     def question(self) -> Told | None:
         """Return the newest notice that needs a decision."""
@@ -274,9 +274,9 @@ class Notices(QObject):
 
     def _belongs_to_undo(self, event: Event) -> bool:
         """Return whether the event is part of an undo or redo that has its own notice."""
-        follows = isinstance(event, (Rewired, SettingChanged))
-        fresh = self._fresh.notice.text if self._fresh is not None else ""
-        return follows and fresh.startswith(("Undo ", "Redo "))
+        is_restored = isinstance(event, (Rewired, SettingChanged))
+        text = self._fresh.notice.text if self._fresh is not None else ""
+        return is_restored and text.startswith(("Undo ", "Redo "))
 
     def _leave(self, entry: Told) -> None:
         entry.open = False

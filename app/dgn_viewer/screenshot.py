@@ -166,7 +166,7 @@ class Screenshot:
 def describe(host: PanelDock) -> dict[str, Any]:
     """Return the state of a panel, its step, and shape and range of all it draws."""
     shown = host.shown()
-    about: dict[str, Any] = {"title": host.spec.title, "state": host.state()}
+    description: dict[str, Any] = {"title": host.spec.title, "state": host.state()}
     if isinstance(shown, Scene):
         drawn: dict[str, Any] = {}
         for chart in shown.charts:
@@ -174,10 +174,10 @@ def describe(host: PanelDock) -> dict[str, Any]:
                 drawn[f"{chart.key}/{curve.name}"] = describe_array(curve.y)
             if chart.matrix is not None:
                 drawn[f"{chart.key}/{chart.matrix.name}"] = describe_array(chart.matrix.values)
-        about |= {"step": shown.step, "drawn": drawn}
+        description |= {"step": shown.step, "drawn": drawn}
     elif shown is not None:
-        about["reason"] = shown.reason
-    return about
+        description["reason"] = shown.reason
+    return description
 
 
 def describe_array(values: Array) -> dict[str, Any]:

@@ -83,10 +83,10 @@ def _loads(library: str) -> bool:
 
 def main() -> int:
     """Check the libraries only (a display may come later); return 0 if complete, else 2."""
-    found = complaint(missing_packages(qt_platform(os.environ) or "offscreen"))
-    if found:
-        print(found, file=sys.stderr)
-    return 2 if found else 0
+    message = complaint(missing_packages(qt_platform(os.environ) or "offscreen"))
+    if message:
+        print(message, file=sys.stderr)
+    return 2 if message else 0
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ def experiment_rows(catalogue: Catalogue, experiments: ExperimentRunner) -> tupl
 def _text(experiments: ExperimentRunner, entry: ExperimentEntry, _now: RunState) -> str:
     """Return a text such as 'Table 2: FLNPF beside FRNPF… · about 4 min · ✓ result from
     2026-11-02'."""
-    place, day = place_in_paper(entry.paper), experiments.made(entry.id)
-    title = f"{place}: {entry.title}" if place else entry.title
+    location, day = place_in_paper(entry.paper), experiments.made(entry.id)
+    title = f"{location}: {entry.title}" if location else entry.title
     cost = "" if entry.quick_cost in ("", "not measured") else f" · about {entry.quick_cost}"
     return f"{title}…{cost}{f' · ✓ result from {day}' if day else ''}".replace("&", "&&")

@@ -66,11 +66,11 @@ class ShortcutKeys(QObject):
         sequence = QKeySequence(keys)
         if keys and (sequence.isEmpty() or sequence.toString() in RESERVED):
             return f"{keys} is reserved for navigation; choose other keys."
-        taken = self._taken(name, sequence) if keys else None
-        if taken is not None:
+        owner = self._taken(name, sequence) if keys else None
+        if owner is not None:
             native = sequence.toString(QKeySequence.SequenceFormat.NativeText)
             return (
-                f"{native} is already used by '{taken.title.removesuffix('…')}'; choose other keys."
+                f"{native} is already used by '{owner.title.removesuffix('…')}'; choose other keys."
             )
         self._own[name] = sequence.toString() if keys else ""
         self._keep(name)
@@ -86,9 +86,9 @@ class ShortcutKeys(QObject):
         if name not in self._actions or name not in self._own:
             return ""
         for keys in self._actions[name][0].keys:
-            taken = self._taken(name, QKeySequence(keys))
-            if taken is not None:
-                title = taken.title.removesuffix("…")
+            owner = self._taken(name, QKeySequence(keys))
+            if owner is not None:
+                title = owner.title.removesuffix("…")
                 return f"{keys} is now used by '{title}'; change that shortcut first."
         del self._own[name]
         self._keep(name)

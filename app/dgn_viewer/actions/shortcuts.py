@@ -45,14 +45,14 @@ class ShortcutSheet(QFrame):
 
     def open(self) -> None:
         self.hide()  # rows that are added to a visible sheet would not be measured
-        room = self._window.size() - QSize(2 * _AROUND, 2 * _AROUND)
+        available = self._window.size() - QSize(2 * _AROUND, 2 * _AROUND)
         rows, columns = self.rows(), ceil(len(self.rows()) / _ROWS)
-        while self._fill(rows, columns).width() > room.width() and columns > 1:
+        while self._fill(rows, columns).width() > available.width() and columns > 1:
             columns -= 1
         size = self._sheet.sizeHint()
-        if size.height() > room.height():  # it scrolls
+        if size.height() > available.height():  # it scrolls
             size.setWidth(size.width() + self._area.verticalScrollBar().sizeHint().width())
-        self.resize(size.grownBy(self.contentsMargins()).boundedTo(room))
+        self.resize(size.grownBy(self.contentsMargins()).boundedTo(available))
         self.move(self._window.rect().center() - self.rect().center())
         self.show()
         self.raise_()

@@ -64,8 +64,8 @@ class DropZones(QWidget):
 
     def purpose_at(self, at: QPoint) -> Purpose:
         """Return the purpose of the zone at a position; '' between zones and on closed zones."""
-        for zone, room in zip(USES, self._rooms(), strict=True):
-            if room.contains(at.toPointF()) and zone.purpose in self._open:
+        for zone, rect in zip(USES, self._rooms(), strict=True):
+            if rect.contains(at.toPointF()) and zone.purpose in self._open:
                 return zone.purpose
         return ""
 
@@ -120,8 +120,8 @@ class DropZones(QWidget):
         painter.setFont(font(self, 20, bold=True))
         name = painter.fontMetrics().elidedText(self._headline, Qt.TextElideMode.ElideMiddle, width)
         painter.drawText(QRectF(_MARGIN, _MARGIN, width, _HEAD - 8), int(_AROUND), name)
-        for zone, room in zip(USES, self._rooms(), strict=True):
-            self._paint_zone(painter, zone, room)
+        for zone, rect in zip(USES, self._rooms(), strict=True):
+            self._paint_zone(painter, zone, rect)
         foot = QRectF(_MARGIN, self.height() - _MARGIN - _FOOT + 12, width, _FOOT - 8)
         self._write(painter, foot, self._sentence, self._theme.muted, font(self, 13))
 
@@ -146,13 +146,13 @@ class DropZones(QWidget):
         inner = room.adjusted(24, 0, -24, 0)
         top = room.center().y() - 112
         painter.drawPixmap(int(room.center().x()) - size // 2, int(top), symbol)
-        for words, size, bold, colour, below, high in (
+        for part, size, bold, colour, below, high in (
             (zone.title, 22, True, text, 64, 34),
             (zone.where, 15, False, text, 98, 44),
             (zone.about, 13, False, muted, 136, 96),
         ):
-            place = QRectF(inner.x(), top + below, inner.width(), high)
-            self._write(painter, place, words, colour, font(self, size, bold=bold))
+            area = QRectF(inner.x(), top + below, inner.width(), high)
+            self._write(painter, area, part, colour, font(self, size, bold=bold))
 
     def _line(self, painter: QPainter, zone: FileUse, room: QRectF, text: str, muted: str) -> None:
         """Draw title and description of the wide, flat zone."""

@@ -31,17 +31,17 @@ class EventWalk:
             return
         if self._step not in steps:
             self._step = None
-        here = self._step
-        beyond = [one for one in steps if here is None or (one - here) * way > 0]
-        end = not beyond
-        step = steps[-1 if way > 0 else 0] if end else beyond[0 if way > 0 else -1]
+        current = self._step
+        candidates = [other for other in steps if current is None or (other - current) * way > 0]
+        at_end = not candidates
+        step = steps[-1 if way > 0 else 0] if at_end else candidates[0 if way > 0 else -1]
         self._step = step
         self.show_step(step)
         at_step = next(list(same) for x, same in groupby(marks, lambda m: int(m.x)) if x == step)
         sentences = " ".join(mark.sentence or f"{mark.label}." for mark in at_step)
         text = f"Event {steps.index(step) + 1:,} of {len(steps):,}, step {step:,}: {sentences}"
         which_end = "last" if way > 0 else "first"
-        self._say(f"{text} This is the {which_end} one." if end else text)
+        self._say(f"{text} This is the {which_end} one." if at_end else text)
 
     def show_step(self, step: int) -> None:
         """Zoom every visible time axis to a step; open Training if there is none."""

@@ -42,9 +42,9 @@ class Exports:
         """Open the dialog with this panel selected; '': no panel."""
         if not name:
             return
-        hosts = [self._docks.hosts[one] for one in self._docks.visible()]
+        hosts = [self._docks.hosts[other] for other in self._docks.visible()]
         host = self._docks.hosts[name]
-        self._open([host, *(one for one in hosts if one is not host)], (name,))
+        self._open([host, *(other for other in hosts if other is not host)], (name,))
 
     def save_visible_panels(self) -> None:
         names = self._docks.visible()

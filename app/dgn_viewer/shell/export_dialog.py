@@ -200,10 +200,10 @@ class ExportDialog(QDialog):
         dialog = QFileDialog(self, "Save", self._context.settings.export_folder)
         dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
         kinds = {kind: KINDS[kind], **KINDS}
-        filters = {f"{words} (*.{ending})": ending for ending, words in kinds.items()}
+        filters = {f"{label} (*.{ending})": ending for ending, label in kinds.items()}
         dialog.setNameFilters(list(filters))
         dialog.setDefaultSuffix(kind)
-        dialog.filterSelected.connect(lambda words: dialog.setDefaultSuffix(filters[words]))
+        dialog.filterSelected.connect(lambda label: dialog.setDefaultSuffix(filters[label]))
         dialog.selectFile(f"{name}-step{step}")
         dialog.fileSelected.connect(lambda path: self._save(panels, Path(path), style, apart))
         dialog.finished.connect(dialog.deleteLater)

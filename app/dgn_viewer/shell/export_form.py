@@ -65,7 +65,7 @@ class ExportForm(QWidget):
         self._renamed: dict[str, str] = {}  # includes curves that are not shown now
         self._which = Section("Panels")
         self.apart_box = PickBox(_TOGETHER)
-        size, words, file = Section("Size"), Section("Text"), Section("File")
+        size, text, file = Section("Size"), Section("Text"), Section("File")
         self._legend = Section("Curve names")
         self.width_box = PickBox(_WIDTHS)
         self.inches = NumberField(LEAST_WIDTH, MOST_WIDTH, rungs=_RUNGS, unit="in")
@@ -84,11 +84,11 @@ class ExportForm(QWidget):
         size.add(
             "Font", self.font_size, "Titles and labels; Default: 8 pt in a column, 9 pt on a page"
         )
-        words.add("", self.caption, "Panel, step, data, network and seed; facts; notes")
-        words.add("", self.letters, "Label panels, or the charts of a single panel, (a), (b), …")
+        text.add("", self.caption, "Panel, step, data, network and seed; facts; notes")
+        text.add("", self.letters, "Label panels, or the charts of a single panel, (a), (b), …")
         file.add("Kind", self.kind_box)
         file.add("Resolution", self.dpi, "Dots per inch of a PNG")
-        parts = (self._which, size, words, self._legend, file)
+        parts = (self._which, size, text, self._legend, file)
         column(*parts, 1, into=self, margins=(0, 0, 8, 0), spacing=12)
         self._connect()
         self.remember({})
@@ -180,8 +180,8 @@ class ExportForm(QWidget):
             ("font", self.font_size, 0.0),
         ):
             value = choices.get(name, default)
-            known = isinstance(value, int | float) and not isinstance(value, bool)
-            field.show_value(float(value) if known else default)
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            field.show_value(float(value) if is_number else default)
         dpi = choices.get("dpi", 300)
         self.dpi.setValue(dpi if isinstance(dpi, int) and 0 < dpi < 10_000 else 300)
         self.caption.setChecked(choices.get("caption", True) is not False)

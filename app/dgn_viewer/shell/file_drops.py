@@ -69,8 +69,8 @@ class DropTarget(QObject):
         event.accept()
         at = event.position().toPoint()
         if kind == QEvent.Type.DragEnter:
-            words = _words(event.mimeData())
-            self.overlay.appear(*words, whole=words[0] in (SESSION, CONFIGURATION))
+            texts = _words(event.mimeData())
+            self.overlay.appear(*texts, whole=texts[0] in (SESSION, CONFIGURATION))
             self.overlay.light(at)
         elif kind == QEvent.Type.DragMove:
             self.overlay.light(at)
@@ -96,8 +96,8 @@ class DropTarget(QObject):
         elif purpose in _OF_RUNS:
             self._context.send(CompareRun(str(path)))
         else:
-            words = f"{path.name} is a recorded run; drop it on 'Compare'."
-            self._context.refuse(words, "wrong-zone")
+            message = f"{path.name} is a recorded run; drop it on 'Compare'."
+            self._context.refuse(message, "wrong-zone")
 
 
 def dropped_file(data: QMimeData) -> Path:
@@ -108,16 +108,16 @@ def dropped_file(data: QMimeData) -> Path:
     """
     urls = data.urls()
     if len(urls) != 1:
-        words = f"{len(urls)} files at once; drop one at a time."
-        raise UserError(words, kind="several", value=len(urls))
+        message = f"{len(urls)} files at once; drop one at a time."
+        raise UserError(message, kind="several", value=len(urls))
     if not urls[0].isLocalFile():
         url = urls[0].toDisplayString()
-        words = f"{url} is not a local file; save it first, then drop it."
-        raise UserError(words, kind="no-file", value=url)
+        message = f"{url} is not a local file; save it first, then drop it."
+        raise UserError(message, kind="no-file", value=url)
     path = Path(urls[0].toLocalFile())
     if path.is_dir() and not (path / "run.json").is_file():
-        words = f"{path.name} is a folder; drop a checkpoint file or a recorded run."
-        raise UserError(words, kind="wrong-type", value=path.name)
+        message = f"{path.name} is a folder; drop a checkpoint file or a recorded run."
+        raise UserError(message, kind="wrong-type", value=path.name)
     return path
 
 

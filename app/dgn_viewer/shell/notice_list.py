@@ -162,17 +162,17 @@ class NoticeList(QFrame):
         if not self.isVisible():
             return
         entries = list(reversed(self._notices.entries))
-        known = {notice_row.entry: notice_row for notice_row in self._shown}
-        for entry, removed in known.items():
+        rows = {notice_row.entry: notice_row for notice_row in self._shown}
+        for entry, removed in rows.items():
             if entry not in entries:
                 self._rows.removeWidget(removed)
                 removed.hide()
                 removed.deleteLater()
         for index, entry in enumerate(entries):
-            if entry not in known:
-                known[entry] = NoticeRow(entry, self._notices, self._theme)
-                self._rows.insertWidget(index, known[entry])
-        self._shown = [known[entry] for entry in entries]
+            if entry not in rows:
+                rows[entry] = NoticeRow(entry, self._notices, self._theme)
+                self._rows.insertWidget(index, rows[entry])
+        self._shown = [rows[entry] for entry in entries]
         for notice_row in self.rows():
             notice_row.renew()
         self._empty.setVisible(not entries)

@@ -138,8 +138,8 @@ class RecordedRuns(QObject):
                 self._context.notify(self._confirmation(event))
             case SessionSaved(step=step, path=path):
                 self._context.settings.export_folder = str(Path(path).parent)
-                words = f"Session at step {step:,} saved as {path}."
-                self._context.notify(Notice("info", words, about="session-saved"))
+                message = f"Session at step {step:,} saved as {path}."
+                self._context.notify(Notice("info", message, about="session-saved"))
 
     def _offer(self, runs: tuple[RecordedRun, ...]) -> None:
         """Offer to continue the last interrupted run, once, unless it was dismissed."""
@@ -151,8 +151,8 @@ class RecordedRuns(QObject):
         ]
         if not lost:
             return
-        run, more = lost[0], len(lost) - 1
-        others = f" {more} more under File ▸ Open run…." if more else ""
+        run, other_count = lost[0], len(lost) - 1
+        others = f" {other_count} more under File ▸ Open run…." if other_count else ""
         self._context.notify(
             Notice(
                 "info",
@@ -161,7 +161,9 @@ class RecordedRuns(QObject):
                 offers=(
                     NoticeButton("Continue", lambda: self._context.send(ContinueRun(run.folder))),
                     NoticeButton("Show", lambda: self._context.send(ShowRun(run.folder))),
-                    NoticeButton("Dismiss", lambda: self._dismiss(tuple(one.name for one in lost))),
+                    NoticeButton(
+                        "Dismiss", lambda: self._dismiss(tuple(lost_run.name for lost_run in lost))
+                    ),
                 ),
                 about="interrupted",
             )

@@ -103,11 +103,11 @@ class MirrorThread:
         except UserError as refusal:
             put(MirrorWords(str(refusal), "refused", lost=True))
         except OSError as error:
-            words = f"Cannot write the run here: {error.strerror or error}."
-            put(MirrorWords(words, "refused", lost=True))
+            message = f"Cannot write the run here: {error.strerror or error}."
+            put(MirrorWords(message, "refused", lost=True))
         except Exception as error:  # report internal errors
-            words = f"Stopped following the run: {error}."
-            put(MirrorWords(words, "failed", lost=True, details=traceback.format_exc()))
+            message = f"Stopped following the run: {error}."
+            put(MirrorWords(message, "failed", lost=True, details=traceback.format_exc()))
         finally:
             self._mirror.close()
             put(MirrorEnded())
@@ -222,8 +222,8 @@ class RemoteRun(QObject):
                 self.dialog.said.say(told.text, "refused" if told.lost else "muted")
         offers = (NoticeButton("Stop following", self.stop, lambda: self._dropped),)
         words = told.text if not told.lost or not self._dropped else f"{self._address}: {told.text}"
-        lasting = offers if self._dropped else ()
-        self._context.notify(Notice(told.kind, words, told.details, offers=lasting))
+        buttons = offers if self._dropped else ()
+        self._context.notify(Notice(told.kind, words, told.details, offers=buttons))
 
     def _over(self) -> None:
         self._dropped = False

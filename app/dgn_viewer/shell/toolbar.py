@@ -162,8 +162,8 @@ class RunToolbar(FixedBar):
     # Commands
 
     def _swap(self, regime: str) -> None:
-        kept = regime.endswith(_KEPT)
-        self._send(SwapRegime(regime.removesuffix(_KEPT), restart_value=not kept))
+        keeps_value = regime.endswith(_KEPT)
+        self._send(SwapRegime(regime.removesuffix(_KEPT), restart_value=not keeps_value))
 
     # Construction
 

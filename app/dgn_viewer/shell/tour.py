@@ -105,10 +105,10 @@ class Callout(QWidget):
         self.setFixedWidth(_WIDTH + 2 * _ARROW)
         height = max(self.heightForWidth(self.width()), self.minimumSizeHint().height())
         size = QSize(self.width(), height)
-        place, tip = _place(target, size, room)
-        self.setGeometry(QRect(place, size))
+        corner, tip = _place(target, size, room)
+        self.setGeometry(QRect(corner, size))
         self._card = QRect(QPoint(0, 0), size).adjusted(_ARROW, _ARROW, -_ARROW, -_ARROW)
-        self._tip = None if tip is None else tip - place
+        self._tip = None if tip is None else tip - corner
         self.show()
         self.raise_()
         self.update()

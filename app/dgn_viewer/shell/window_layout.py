@@ -215,7 +215,7 @@ def _choose(docks: PanelDocks, panels: Any) -> None:
         host = docks.hosts.get(name)
         if host is None or not isinstance(choices, dict):
             continue
-        known = {CHART, *(option.id for option in host.spec.options)}
+        option_ids = {CHART, *(option.id for option in host.spec.options)}
         for option, value in choices.items():
-            if option in known and isinstance(value, str) and len(value) <= _LONGEST:
+            if option in option_ids and isinstance(value, str) and len(value) <= _LONGEST:
                 host.set_choice(option, value)

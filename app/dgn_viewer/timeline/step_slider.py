@@ -151,8 +151,8 @@ class StepSlider(QSlider):
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            words = self.words_at(event.pos().x())
-            QToolTip.showText(event.globalPos(), tip(words), self)
+            text = self.words_at(event.pos().x())
+            QToolTip.showText(event.globalPos(), tip(text), self)
             return True
         return super().event(event)
 
@@ -173,20 +173,20 @@ class StepSlider(QSlider):
         theme, painter = self._theme, QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         middle, on = self.height() / 2, self.isEnabled()
-        here = self.width() - _EDGE if self._step is None else self.place(self._step)
+        handle_x = self.width() - _EDGE if self._step is None else self.place(self._step)
         line = mixed(theme.line, theme.muted, 0.5)
         painter.setPen(QPen(QColor(line), 2))
         painter.drawLine(QLineF(_EDGE, middle, self.width() - _EDGE, middle))
         if on:
             self._paint_reach(painter, middle)
             painter.setPen(QPen(QColor(theme.accent), 2))
-            painter.drawLine(QLineF(_EDGE, middle, here, middle))
+            painter.drawLine(QLineF(_EDGE, middle, handle_x, middle))
             self._paint_steps(painter, middle)
             self._paint_marks(painter, middle)
         painter.setPen(QPen(QColor(theme.accent if on else line), 2))
         filled = theme.accent if on and self._step is not None else theme.panel
         painter.setBrush(QColor(filled if on else theme.window))
-        painter.drawEllipse(QPointF(here, middle), _HANDLE, _HANDLE)
+        painter.drawEllipse(QPointF(handle_x, middle), _HANDLE, _HANDLE)
         if self.hasFocus():
             painter.setPen(QPen(QColor(theme.accent), 1))
             painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -210,10 +210,10 @@ class StepSlider(QSlider):
         if not self._steps:
             return
         steps = np.asarray(self._steps, dtype=np.float64)
-        places = _EDGE + (self.width() - 2 * _EDGE) * steps / max(self._last, 1)
+        positions = _EDGE + (self.width() - 2 * _EDGE) * steps / max(self._last, 1)
         painter.setPen(QPen(QColor(self._theme.muted), 1))
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
-        for x in np.unique(places.astype(int)):
+        for x in np.unique(positions.astype(int)):
             painter.drawLine(QLineF(int(x), middle + 5, int(x), middle + 8))
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
 

@@ -99,8 +99,8 @@ class TimeBar(FixedBar):
         self.slider.show_time(step, last, cursor.steps, () if why else self._history.marks)
         self.label.setText(self._words())
         past = self._history.past
-        trouble = "" if past is None else past.trouble
-        _set_tip(self.label, why or trouble or cursor.keeper.words)
+        problem = "" if past is None else past.trouble
+        _set_tip(self.label, why or problem or cursor.keeper.words)
         self.live.setVisible(step is not None)
         self._tint(step is not None)
 

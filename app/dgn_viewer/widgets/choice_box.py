@@ -112,8 +112,8 @@ class ChoiceBox(QComboBox):
         option.rect = QRect(0, 0, 200, 32)  # whatever size the box has now
         part = QStyle.SubControl.SC_ComboBoxEditField
         kind = QStyle.ComplexControl.CC_ComboBox
-        room = self.style().subControlRect(kind, option, part, self)
-        return option.rect.width() - room.width() + _INSIDE
+        text_rect = self.style().subControlRect(kind, option, part, self)
+        return option.rect.width() - text_rect.width() + _INSIDE
 
     def _ask(self, place: int) -> None:
         value = self._choices[place].value

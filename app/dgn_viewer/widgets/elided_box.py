@@ -50,9 +50,9 @@ class ElidedBox(QComboBox):
         super().showPopup()
 
     def shown_text(self) -> str:
-        room = self.width() - _AROUND
+        width = self.width() - _AROUND
         middle = Qt.TextElideMode.ElideMiddle
-        return self.fontMetrics().elidedText(self.currentText(), middle, room)
+        return self.fontMetrics().elidedText(self.currentText(), middle, width)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QStylePainter(self)
@@ -61,9 +61,9 @@ class ElidedBox(QComboBox):
         painter.drawComplexControl(QStyle.ComplexControl.CC_ComboBox, option)
         group = QPalette.ColorGroup.Normal if self.isEnabled() else QPalette.ColorGroup.Disabled
         painter.setPen(self.palette().color(group, QPalette.ColorRole.Text))
-        room = self.rect().adjusted(_LEFT, 0, -_RIGHT, 0)
+        text_rect = self.rect().adjusted(_LEFT, 0, -_RIGHT, 0)
         along = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
-        painter.drawText(room, along, self.shown_text())
+        painter.drawText(text_rect, along, self.shown_text())
         painter.end()
 
     def _say(self) -> None:

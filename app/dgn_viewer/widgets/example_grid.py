@@ -99,8 +99,8 @@ class ExampleGrid(QWidget):
         return self._shown.probe_set.indices if self._shown is not None else ()
 
     def _at(self, place: QPointF) -> int | None:
-        found = (i for i in range(len(self._rows())) if self.place_of(i).contains(place))
-        return next(found, None)
+        matches = (i for i in range(len(self._rows())) if self.place_of(i).contains(place))
+        return next(matches, None)
 
     def _arrange(self) -> None:
         self.setFixedSize(self.sizeHint())

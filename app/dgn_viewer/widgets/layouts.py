@@ -47,8 +47,8 @@ def row(
 
 def open_at(window: QWidget, width: int, height: int) -> None:
     """Resize a window to this size, or to what fits on the screen."""
-    room = window.screen().availableGeometry().size() - _TITLE_BAR
-    window.resize(QSize(width, height).boundedTo(room))
+    available = window.screen().availableGeometry().size() - _TITLE_BAR
+    window.resize(QSize(width, height).boundedTo(available))
 
 
 def column(

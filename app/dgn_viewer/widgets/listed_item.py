@@ -19,14 +19,14 @@ class ListedItem(QStyledItemDelegate):
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
         size, hint = super().sizeHint(option, index), index.data(HINT)
-        wide = option.fontMetrics.horizontalAdvance(hint) + _GAP if hint else 0
-        return QSize(size.width() + wide, size.height() + self._above(index))
+        hint_width = option.fontMetrics.horizontalAdvance(hint) + _GAP if hint else 0
+        return QSize(size.width() + hint_width, size.height() + self._above(index))
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
-        above = self._above(index)
-        if above:
-            self._paint_heading(painter, option, index, above)
-            option.rect = option.rect.adjusted(0, above, 0, 0)
+        heading_height = self._above(index)
+        if heading_height:
+            self._paint_heading(painter, option, index, heading_height)
+            option.rect = option.rect.adjusted(0, heading_height, 0, 0)
         super().paint(painter, option, index)
         if hint := index.data(HINT):
             chosen = option.state & QStyle.StateFlag.State_Selected
