@@ -92,7 +92,8 @@ def view_menu(
                 title="Next event",
                 callback=partial(events.go, 1),
                 keys=("Alt+PgDown",),
-                tip="Zoom every time axis to the next swap, permutation, drop or setting",
+                tip="Zoom every time axis to the next event: swap, permutation, drop or setting "
+                "change",
                 enabled=shows_run,
             ),
             ActionRow(
@@ -157,7 +158,7 @@ def view_menu(
                 title="History",
                 callback=pages.changes,
                 keys=("Ctrl+H",),
-                tip="List all changes of the run, with a way back to each",
+                tip="List every change to the run, and go back to any of them",
                 enabled=shows_run,
             ),
             ActionRow(

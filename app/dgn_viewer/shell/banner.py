@@ -88,7 +88,7 @@ def inspection(now: RunState, shown: ShownSteps = ShownSteps()) -> Message | Non
     if run.assuming:
         tip += (
             f". The file does not specify everything between its layers: {run.assuming} and the "
-            "rest are your choices. If the accuracy is not what you expect, they are wrong"
+            "rest are your choices. If the accuracy is not what you expect, check them"
         )
     buttons = ("run.train_on", "run.train_on_gates", "file.new_run")
     return Message(((text, tip, *shorter),), buttons)

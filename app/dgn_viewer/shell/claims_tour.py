@@ -117,12 +117,12 @@ class ClaimActs(QObject):
                 "Learnt gates are enough",
                 "[NPF], Table 2, column FLNPF. Wait until the accuracy levels off. 'Show me' then "
                 "freezes the gates and reinitialises the values: the accuracy drops to chance and "
-                "recovers. The gates contain what was learnt.",
+                "recovers. What was learnt is in the gates.",
                 lambda: self._panel("training"),
                 self._keep_gates,
             ),
             TourStep(
-                "Random gates are not",
+                "Random gates are not enough",
                 "[NPF], Table 2, columns FRNPF. 'Show me' starts a run whose gates come from a "
                 "random network and stay fixed. Only the values learn, and end below learnt "
                 "gates.",
@@ -217,7 +217,7 @@ class ClaimActs(QObject):
         for card_run in self._runs[-1:]:
             card_run.follow(self._context.view())
         parts = [card_run.in_words() for card_run in self._runs]
-        return "\n".join(("Test accuracy, one run of each", *parts)) if parts else ""
+        return "\n".join(("Test accuracy (one run each)", *parts)) if parts else ""
 
 
 def _reversed() -> RunConfig:

@@ -80,7 +80,7 @@ class ExportForm(QWidget):
         self.dpi = IntegerField(LEAST_DPI, MOST_DPI, unit="dpi")
         size.add("Width", self.width_box)
         size.add("Inches", self.inches, "Width of the whole figure on the page")
-        size.add("Height", self.height_box, "'as needed' fits charts and text")
+        size.add("Height", self.height_box, "'as needed': tall enough for charts and text")
         size.add(
             "Font", self.font_size, "Titles and labels; Default: 8 pt in a column, 9 pt on a page"
         )

@@ -20,4 +20,4 @@ class IntegerField(NumberEntry):
         return f"{value:.0f}"
 
     def reason_not_taken(self, number: float) -> str:
-        return "" if number.is_integer() else "Enter an integer."
+        return "" if number.is_integer() else "Must be an integer."

@@ -64,10 +64,10 @@ class TypedNumber:
             return number, NumberProblem("other", reason)
         if number > self.most:
             most = self._in_words(self.most)
-            return number, NumberProblem("too large", f"Enter at most {most}.")
+            return number, NumberProblem("too large", f"Must be at most {most}.")
         if number < self.least:
             least = self._in_words(self.least)
-            return number, NumberProblem("too small", f"Enter at least {least}.")
+            return number, NumberProblem("too small", f"Must be at least {least}.")
         return number, None
 
     def _in_words(self, number: float) -> str:
