@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QMenu, QMenuBar
 from dgn_viewer.actions.action_rows import ActionRow, Family, Menu
 from dgn_viewer.actions.registry import Actions
 
-BAR = ("File", "Edit", "Run", "Gates", "Experiments", "View", "Help")  # from the left
+BAR = ("File", "Edit", "Run", "Gates", "Experiments", "View", "Help")  # left to right
 
 
 class Menus(QObject):

@@ -44,13 +44,13 @@ class ShortcutSheet(QFrame):
         )
 
     def open(self) -> None:
-        self.hide()  # rows that are added to a visible sheet would not be measured
+        self.hide()  # rows added to a visible sheet are not measured
         available = self._window.size() - QSize(2 * _AROUND, 2 * _AROUND)
         rows, columns = self.rows(), ceil(len(self.rows()) / _ROWS)
         while self._fill(rows, columns).width() > available.width() and columns > 1:
             columns -= 1
         size = self._sheet.sizeHint()
-        if size.height() > available.height():  # it scrolls
+        if size.height() > available.height():  # leave room for the scroll bar
             size.setWidth(size.width() + self._area.verticalScrollBar().sizeHint().width())
         self.resize(size.grownBy(self.contentsMargins()).boundedTo(available))
         self.move(self._window.rect().center() - self.rect().center())

@@ -95,7 +95,6 @@ class ExportDialog(QDialog):
             return
 
         def done(result: Any) -> None:
-            """Save the options and drop a pending preview; files in progress are completed."""
             if self._succeeded(result):
                 QGuiApplication.clipboard().setImage(QImage.fromData(result))
                 self._say("Figure copied to the clipboard.")
@@ -103,7 +102,7 @@ class ExportDialog(QDialog):
         self._thread.ask(lambda: _png(panels, style, style.dpi), done)
 
     def done(self, result: int) -> None:
-        """Remember the choices; a preview in progress is dropped, a file is written to its end."""
+        """Save the options and drop a pending preview; files in progress are completed."""
         self._closed = True
         self._context.settings.export_choices = self.form.choices()
         self._pause.stop()

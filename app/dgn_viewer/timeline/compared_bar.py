@@ -40,7 +40,7 @@ class ComparedBar(FixedBar):
         self.with_a.setToolTip(plain_tip(_WITH_A))
         self.with_a.toggled.connect(lambda on: cursor.go_with(a.step, on))
         self.network = push_button("Network", cursor.show_network, "small", about=_NETWORK)
-        self.left, self.right = QWidget(), QWidget()  # of the slider
+        self.left, self.right = QWidget(), QWidget()  # left and right of the slider
         row(self._badge, 1, into=self.left)
         row((self.label, 1), self.with_a, self.network, into=self.right, spacing=8)
         parts = (self.left, (self.slider, 1), self.right)

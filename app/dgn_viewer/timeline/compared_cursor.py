@@ -175,7 +175,7 @@ class ComparedCursor(QObject):
                     self._reader.ask(StepRequest(source, 0))
                 self.changed.emit()
 
-    # Inside
+    # Internal
 
     @property
     def _is_own(self) -> bool:

@@ -109,7 +109,7 @@ class ChoiceBox(QComboBox):
         """Return the width of padding and arrow, as the style draws them."""
         option = QStyleOptionComboBox()
         self.initStyleOption(option)
-        option.rect = QRect(0, 0, 200, 32)  # whatever size the box has now
+        option.rect = QRect(0, 0, 200, 32)  # independent of the current size
         part = QStyle.SubControl.SC_ComboBoxEditField
         kind = QStyle.ComplexControl.CC_ComboBox
         text_rect = self.style().subControlRect(kind, option, part, self)
@@ -117,5 +117,5 @@ class ChoiceBox(QComboBox):
 
     def _ask(self, place: int) -> None:
         value = self._choices[place].value
-        self.show_value(self._shown)  # until the engine answers
+        self.show_value(self._shown)  # until the engine has confirmed the choice
         self.asked.emit(value)

@@ -105,7 +105,7 @@ class DrawingCanvas(QWidget):
             )
         painter.end()
 
-    # Inside
+    # Internal
 
     def _stroke(self, to: QPointF, erase: bool) -> None:
         """Draw a line of soft dots from the last position of the mouse."""

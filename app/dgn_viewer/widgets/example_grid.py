@@ -93,7 +93,7 @@ class ExampleGrid(QWidget):
                 painter.drawRect(box.adjusted(-3, -3, 3, 3))
         painter.end()
 
-    # Inside
+    # Internal
 
     def _rows(self) -> tuple[int, ...]:
         return self._shown.probe_set.indices if self._shown is not None else ()

@@ -213,7 +213,7 @@ class NumberEntry(QDoubleSpinBox):
             return
         self._announced = problem
         self.setProperty("refused", bool(problem))
-        self.style().polish(self)  # a style sheet reads properties only then
+        self.style().polish(self)  # re-evaluates the style sheet for this property
         self.setAccessibleDescription(problem)
         if not self.shown_beside:
             if self._pops_up:
