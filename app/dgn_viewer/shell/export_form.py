@@ -217,7 +217,7 @@ class ExportForm(QWidget):
             pick.currentIndexChanged.connect(self.changed)
 
     def _show_rows(self) -> None:
-        """Show inches only for a free width, and resolution only for bitmaps."""
+        """Show inches only for a free width, and resolution only for PNG and scripts."""
         size, file = self.inches.parentWidget(), self.dpi.parentWidget()
         if isinstance(size, Section):
             size.show_row(self.inches, self.width_box.value() == "free")
