@@ -1,4 +1,4 @@
-"""Networks made of what others saved: tensors, files, `nn.Sequential` modules."""
+"""Networks built from what others saved: tensors, files, `nn.Sequential` modules."""
 
 MODEL = "MODULE:NAME"
-"""How a user names an `nn.Module`, or what makes one, in their own code (--model)."""
+"""How a user refers to an `nn.Module`, or a function that makes one, in --model."""

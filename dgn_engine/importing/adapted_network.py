@@ -1,6 +1,6 @@
-"""The file of a network that was read from a module or another file: weights, and nodes as JSON.
+"""The file format of an imported network: weights, and nodes as JSON.
 
-Nothing of the module's code is in it, so that other processes compute the network without it.
+It contains none of the module's code, so other processes can compute the network without it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
 from dgn_engine.storage.plain_data import parse_json
 from dgn_engine.text.printable import plain
 
-KEY = "dgn_network"  # the only metadata: several would be written in any order
+KEY = "dgn_network"  # the only metadata: several would be written in no fixed order
 FORMAT = "dgn-viewer network 1"
 _NODES = 5000
 _LONGEST = 100_000  # letters of metadata that the reader keeps
 _LARGEST = 1 << 24  # of a side, a number of channels, a kernel
-_WIDEST = 1 << 26  # numbers that one example has after a layer: padding could make any
+_WIDEST = 1 << 26  # numbers per example after a layer: padding could make any
 _FACTORS = (float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max))
 _TITLE = 200
 _KINDS: Mapping[str, type[arch.Node]] = {kind.__name__: kind for kind in get_args(arch.Node)}
@@ -35,13 +35,13 @@ _KINDS: Mapping[str, type[arch.Node]] = {kind.__name__: kind for kind in get_arg
 
 @dataclass(frozen=True)
 class AdaptedNetwork:
-    """A network that was read from a module or another file.
+    """A network imported from a module or another file.
 
     Attributes:
-        stack: its weights, BatchNorm and constants folded in.
-        title: which module it was, and whose weights: 'Net of nets.py, with the weights of a.pt'.
-        folded: whether BatchNorm was folded in.
-        assuming: the activation that the file it was read from does not state ('ReLU'), or ''.
+        stack: Its weights, with BatchNorm and constants folded in.
+        title: Its module and weights: 'Net of nets.py, with the weights of a.pt'.
+        folded: Whether BatchNorm was folded in.
+        assuming: The activation that the original file does not state ('ReLU'), or ''.
     """
 
     stack: Stack
@@ -55,20 +55,21 @@ def is_adapted(listing: CheckpointContents) -> bool:
 
 
 def adapted_title(listing: CheckpointContents) -> str:
-    """Return which module the file is of; raises `UserError` where it does not say so."""
+    """Return the module that the file comes from; raises `UserError` if it does not say."""
     return _description(listing).title
 
 
 def as_listing(network: AdaptedNetwork, name: str) -> CheckpointContents:
-    """Return what a file of this network holds, under the file name `name`.
+    """Return the contents of a file of this network, named `name`.
 
-    Raises `UserError` where it has more nodes, or other values, than a file describes.
+    Raises:
+        UserError: It has more nodes, or other values, than such a file can describe.
     """
     arrays: dict[str, Array] = {}
-    for place, (weight, bias) in enumerate(zip(*network.stack.tensors(), strict=True)):
-        arrays[f"weights.{place}"] = weight.detach().numpy()
+    for index, (weight, bias) in enumerate(zip(*network.stack.tensors(), strict=True)):
+        arrays[f"weights.{index}"] = weight.detach().numpy()
         if bias is not None:
-            arrays[f"biases.{place}"] = bias.detach().numpy()
+            arrays[f"biases.{index}"] = bias.detach().numpy()
     architecture = network.stack.architecture
     text = json.dumps(
         {
@@ -83,39 +84,40 @@ def as_listing(network: AdaptedNetwork, name: str) -> CheckpointContents:
     )
     if len(architecture.nodes) > _NODES or len(text) > _LONGEST:
         raise UserError(
-            f"{network.title} has {len(architecture.nodes):,} layers, pools and additions, more "
-            "than a file of it can describe.",
+            f"{network.title} has {len(architecture.nodes):,} layers, pools and additions, too "
+            "many for a file to describe.",
             kind="too-large",
         )
     dtypes = {key: array.dtype.name for key, array in arrays.items()}
     listing = CheckpointContents(name, arrays, dtypes, metadata={KEY: text}, kind="adapted module")
-    _description(listing)  # what is written can be read
+    _description(listing)  # check that what is written can be read
     return listing
 
 
 def read_adapted(
     listing: CheckpointContents, input_shape: tuple[int, ...], dtype: torch.dtype
 ) -> AdaptedNetwork:
-    """Return the network of such a file for inputs of this shape (C, H, W) or (d,).
+    """Return the network of such a file for inputs of shape (C, H, W) or (d,).
 
-    Raises `UserError` where it takes other inputs, or is not what it says.
+    Raises:
+        UserError: It takes other inputs, or is not the network it describes.
     """
     file = listing.file_name
     described = _description(listing)
     architecture = described.architecture
-    taken = architecture.input_shape
-    if taken != input_shape and taken != (math.prod(input_shape),):
+    own_shape = architecture.input_shape
+    if own_shape != input_shape and own_shape != (math.prod(input_shape),):
         raise UserError(
-            f"{file} takes inputs of shape {_sides(taken)}, but these examples have "
+            f"{file} takes inputs of shape {_sides(own_shape)}, but these examples have "
             f"{_sides(input_shape)}.",
             kind="other-inputs",
         )
     layers = architecture.weighted
-    biased = [f"biases.{place}" in listing.arrays for place in range(len(layers))]
-    wanted = {f"weights.{place}": arch.weight_shape(layer) for place, layer in enumerate(layers)}
+    biased = [f"biases.{index}" in listing.arrays for index in range(len(layers))]
+    wanted = {f"weights.{index}": arch.weight_shape(layer) for index, layer in enumerate(layers)}
     wanted |= {f"biases.{p}": (layer.outputs,) for p, layer in enumerate(layers) if biased[p]}
     for name in sorted(set(wanted) ^ set(listing.arrays)):
-        which = "lacks" if name in wanted else "holds the strange tensor"
+        which = "lacks" if name in wanted else "has the unexpected tensor"
         raise UserError(
             f"{file} {which} '{plain(name, 60)}': it is not the network it describes.",
             kind="other-network",
@@ -124,15 +126,15 @@ def read_adapted(
         array = listing.arrays[name]
         if array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
             raise UserError(
-                f"'{name}' of {file} is not {_sides(shape)} finite numbers, as its network needs.",
+                f"'{name}' of {file} must be {_sides(shape)} finite numbers for its network.",
                 kind="not-finite",
             )
     with torch.device("meta"):
         stack = Stack(architecture, biased)
-    for place in range(len(layers)):
-        stack.weights[place] = _parameter(listing.arrays[f"weights.{place}"], dtype)
-        if biased[place]:
-            stack.biases[place] = _parameter(listing.arrays[f"biases.{place}"], dtype)
+    for index in range(len(layers)):
+        stack.weights[index] = _parameter(listing.arrays[f"weights.{index}"], dtype)
+        if biased[index]:
+            stack.biases[index] = _parameter(listing.arrays[f"biases.{index}"], dtype)
     return AdaptedNetwork(stack, described.title, described.folded, described.assuming)
 
 
@@ -151,7 +153,7 @@ class _Description:
 
 
 def _description(listing: CheckpointContents) -> _Description:
-    """Return what the file says of its network, all of it checked."""
+    """Return the checked description that the file holds."""
     file = listing.file_name
     try:
         tree = parse_json(listing.metadata[KEY].encode())
@@ -168,23 +170,26 @@ def _description(listing: CheckpointContents) -> _Description:
         if architecture.normalised:
             raise ValueError("a BatchNorm")
         if max(math.prod(after) for _, after in architecture.shapes()) > _WIDEST:
-            raise ValueError(f"more than {_WIDEST:,} numbers of one example")
+            raise ValueError(f"more than {_WIDEST:,} numbers per example")
         _check_blocks(architecture)
     except UserError as refusal:
         raise UserError(
-            f"{file} describes a network that cannot be: {refusal}", kind="damaged"
+            f"{file} describes an impossible network: {refusal}", kind="damaged"
         ) from None
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
         raise UserError(
-            f"{file} describes a network in a way that makes no sense ({plain(str(error), 80)}).",
+            f"{file} has an invalid description of its network ({plain(str(error), 80)}).",
             kind="damaged",
         ) from None
     return _Description(architecture, plain(title, _TITLE), folded, assuming)
 
 
 def _check_blocks(architecture: arch.Architecture) -> None:
-    """Refuse a residual block without a weight layer: no module has one, and paths that share all
-    their weights are counted one by one, twice as many with each such block."""
+    """Refuse a residual block without a weight layer.
+
+    No module has one, and paths that share all their weights are counted separately: their number
+    doubles with each such block.
+    """
     weighted = set(map(id, architecture.weighted))
     layers = [0]  # of each open block
     for node in architecture.nodes:
@@ -199,18 +204,18 @@ def _check_blocks(architecture: arch.Architecture) -> None:
 
 
 def _folded(node: arch.Node) -> arch.Node:
-    """Without what the weights of `Stack.tensors` have in them: a normalisation, a constant."""
+    """Remove what the weights of `Stack.tensors` already include: normalisation, constants."""
     if isinstance(node, arch.Conv):
         return replace(node, normal=False)
     return replace(node, factor=1.0) if isinstance(node, arch.Dense) else node
 
 
 def _to_plain(node: arch.Node) -> list[Any]:
-    """A node as its kind and the values that are not the usual ones."""
+    """Return a node as its kind and its non-default values."""
     given = {
-        each.name: getattr(node, each.name)
-        for each in fields(node)
-        if each.default is MISSING or getattr(node, each.name) != each.default
+        item.name: getattr(node, item.name)
+        for item in fields(node)
+        if item.default is MISSING or getattr(node, item.name) != item.default
     }
     return [type(node).__name__, given]
 

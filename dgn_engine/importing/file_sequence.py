@@ -1,7 +1,7 @@
-"""The layers with parameters of a state dict, in their order, and what its numbers leave between.
+"""The parameter layers of a state dict in order, and the gaps in their numbering.
 
-In an `nn.Sequential` the number of a layer is its place, and a number that is skipped is a layer
-without parameters. Which one, the keys do not say.
+In an `nn.Sequential` the number of a layer is its index, so a skipped number is a layer without
+parameters. The keys do not say which one.
 """
 
 from __future__ import annotations
@@ -36,13 +36,17 @@ _WORDS = (  # a weight and its bias: 'net.0.weight' and 'net.0.bias', 'W1' and '
     ("W", "b"),
     ("w", "b"),
 )
-_BLOCKS = 6  # whose orders are all tried
+_BLOCKS = 6  # try all orders of up to this many blocks
 
 
 @dataclass(frozen=True)
 class FileLayer:
-    """A layer with parameters; `shape` of its weight, or of the mean of a BatchNorm; `tensors`:
-    the word that torch has for each of its tensors → its name in the file."""
+    """A layer with parameters.
+
+    Attributes:
+        shape: Shape of its weight, or of a BatchNorm's mean.
+        tensors: torch's name of each tensor → its name in the file.
+    """
 
     name: str
     kind: Kind
@@ -52,17 +56,17 @@ class FileLayer:
 
 @dataclass(frozen=True)
 class FileSequence:
-    """The layers of a file in their order.
+    """The layers of a file in order.
 
     Attributes:
-        layers: dense layers, convolutions and BatchNorms.
-        gaps: how many layers without parameters the numbers leave room for between each two; None
-            where they do not say.
-        front: the same in front of the first layer, at least.
-        left_over: tensors that are of none of them.
-        guessed_order: whether another order of the layers would fit as well.
-        unplaced: whether neither names nor order, or each otherwise, say behind which layers its
-            BatchNorms stand; then `layers` has none.
+        layers: Dense layers, convolutions and BatchNorms.
+        gaps: For each pair of neighbours, how many layers without parameters the numbering leaves
+            room for; None where it does not tell.
+        front: The same before the first layer, at least.
+        left_over: Tensors that belong to none of the layers.
+        guessed_order: Whether another order of the layers would fit as well.
+        unplaced: Whether names and order fail to tell, or disagree on, which layers the BatchNorms
+            follow; `layers` then has no BatchNorm.
     """
 
     layers: tuple[FileLayer, ...]
@@ -81,7 +85,7 @@ class FileSequence:
         return sum(layer.kind == "Conv2d" for layer in self.layers)
 
     def arrays(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
-        """Return the tensors of the layers by the names that torch would give them."""
+        """Return the tensors of the layers by the names torch would give them."""
         return {
             f"{layer.name}.{word}": arrays[name]
             for layer in self.layers
@@ -90,9 +94,10 @@ class FileSequence:
 
 
 def sequence_in(listing: CheckpointContents) -> FileSequence:
-    """Return the layers of a file as they follow each other.
+    """Return the layers of a file in order.
 
-    Raises `UnnamedNetwork` where they are no chain, or their names say that they are none.
+    Raises:
+        UnnamedNetwork: The layers do not chain, or their names say they are not a chain.
     """
     arrays = considered(listing)
     layers, used = _layers(arrays, listing.reading.order)
@@ -118,7 +123,7 @@ def sequence_in(listing: CheckpointContents) -> FileSequence:
 
 
 def unread_tensors(listing: CheckpointContents) -> tuple[str, ...]:
-    """Return the names of tensors beside the network that was taken of a file."""
+    """Return the names of the file's tensors outside the network that was read."""
     return tuple(n for n in _beside(listing) if n not in listing.reading.ignored)
 
 
@@ -128,13 +133,13 @@ def _beside(listing: CheckpointContents) -> tuple[str, ...]:
 
 
 def considered(listing: CheckpointContents) -> dict[str, Array]:
-    """Return the tensors of a file that the user does not leave out."""
+    """Return the tensors of a file that the user does not ignore."""
     ignored = listing.reading.ignored
     known = {start for key in listing.arrays for start in _starts(key)} if ignored else set()
     for name in ignored:
         if name not in known and name not in _beside(listing):
             raise UserError(
-                f"{listing.file_name} holds no tensor '{plain(name, 80)}' to ignore.",
+                f"{listing.file_name} has no tensor '{plain(name, 80)}' to ignore.",
                 kind="missing",
             )
     left_out = set(ignored)
@@ -146,41 +151,41 @@ def considered(listing: CheckpointContents) -> dict[str, Array]:
 
 
 def _starts(key: str) -> list[str]:
-    """A dotted name and all that it begins with."""
+    """Return a dotted name and all its prefixes."""
     parts = key.split(".")
     return [".".join(parts[:end]) for end in range(1, len(parts) + 1)]
 
 
 def _layers(arrays: Mapping[str, Array], order: Sequence[str]) -> tuple[list[FileLayer], set[str]]:
-    """Every layer with parameters, in the order of the file, and the tensors that they use."""
-    found: list[FileLayer] = []
+    """Return the parameter layers in file order, and the tensors they use."""
+    parameter_layers: list[FileLayer] = []
     used: set[str] = set()
     means = (n.removesuffix(".running_mean") for n in arrays if n.endswith(".running_mean"))
     norms = {head for head in means if _is_norm(head, arrays)}
     weights = [n for n, a in arrays.items() if a.ndim in (2, 4) and a.dtype.kind == "f"]
     for name in order:
         if name not in weights:
-            gone = f"The file holds no weight '{plain(name, 80)}'; "
-            raise UserError(gone + Where("--order") + " names weights.", kind="unknown-name")
+            gone = f"The file has no weight '{plain(name, 80)}'; "
+            raise UserError(gone + Where("--order") + " lists weights.", kind="unknown-name")
     if len(set(order)) < len(order):
-        raise UserError(Where("--order") + " names a weight twice.", kind="named-twice")
+        raise UserError(Where("--order") + " lists a weight twice.", kind="named-twice")
     chosen = set(order or weights)
-    called_so: set[str] = set()
+    taken_names: set[str] = set()
     for name, array in arrays.items():
         head, _, word = name.rpartition(".")
         if word == "running_mean" and head in norms:
             tensors = {w: f"{head}.{w}" for w in _NORM if f"{head}.{w}" in arrays}
-            found.append(FileLayer(head, "BatchNorm", array.shape, tensors))
+            parameter_layers.append(FileLayer(head, "BatchNorm", array.shape, tensors))
         elif name in chosen and 0 not in array.shape and head not in norms:
             kind: Kind = "Linear" if array.ndim == 2 else "Conv2d"
             bias = bias_of(name, array.shape[0], arrays)
             tensors = {"weight": name} | ({"bias": bias} if bias else {})
-            called = head if word == "weight" and head and head not in called_so else name
-            called_so.add(called)
-            found.append(FileLayer(called, kind, array.shape, tensors))
-    for layer in found:
+            called = head if word == "weight" and head and head not in taken_names else name
+            taken_names.add(called)
+            parameter_layers.append(FileLayer(called, kind, array.shape, tensors))
+    for layer in parameter_layers:
         used.update(layer.tensors.values())
-    return found, used
+    return parameter_layers, used
 
 
 def _is_norm(head: str, arrays: Mapping[str, Array]) -> bool:
@@ -201,33 +206,33 @@ def _check_names(
     other = next((n for n, a in arrays.items() if a.ndim in (3, 5) and a.dtype.kind == "f"), "")
     if other:
         raise UnknownGates(
-            f"{file} holds '{plain(other, 80)}', which is of no dense layer and no convolution "
-            "over images.",
+            f"{file} has '{plain(other, 80)}', which belongs to neither a dense layer nor a 2D "
+            "convolution.",
             kind="not-supported",
         )
     if len(weights) < 2:
         raise UnnamedNetwork(
-            f"{file} holds {len(weights)} weight matri{'x' if len(weights) == 1 else 'ces'}; a "
-            "network with gates needs two or more.",
+            f"{file} has {len(weights)} weight matri{'x' if len(weights) == 1 else 'ces'}; a "
+            "network with gates needs at least two.",
             kind="not-supported",
         )
     names = [layer.tensors["weight"] for layer in weights]
     if shortcut := shortcut_in(names):
         raise UnnamedNetwork(
-            f"{file} holds '{plain(shortcut, 80)}', by its name of a block or layer with a way "
-            "past others: the layers are no chain.",
+            f"{file} has '{plain(shortcut, 80)}', which is named like part of a skip connection: "
+            "the layers are not a chain.",
             kind="not-supported",
         )
     if two := two_networks_in(names):
         raise UnnamedNetwork(
-            f"{file} holds {two}: its layers are no one chain.", kind="not-supported"
+            f"{file} has {two}: its layers are not a single chain.", kind="not-supported"
         )
     says = any(name.endswith("weight") or is_kernel(name) for name in names)
     shapes = [layer.shape for layer in weights]
     if not says and all(len(s) == 2 and s[0] == s[1] for s in shapes):
         raise UnnamedNetwork(
-            f"The matrices of {file} are all square, and their names do not say whether their rows "
-            "are outputs (as torch has it: call them '0.weight', '1.weight' …) or inputs.",
+            f"The matrices of {file} are all square, and their names do not say whether rows are "
+            "outputs (as in torch: name them '0.weight', '1.weight' …) or inputs.",
             kind="not-supported",
         )
 
@@ -235,8 +240,10 @@ def _check_names(
 def _numbered(
     layers: Sequence[FileLayer], names: list[str]
 ) -> tuple[tuple[FileLayer, ...], tuple[int | None, ...]] | None:
-    """The layers by their numbers, with the gaps that these leave; None where no numbers have room
-    for a layer without parameters: a list whose program adds what lies between has none."""
+    """Return the layers by number with the gaps between them; None if the numbers have no gap.
+
+    Numbers without gaps are a list whose program adds the parameter-free layers.
+    """
     paths = {layer.name: _path(layer.name) for layer in layers}
     blocks: dict[str, list[FileLayer]] = {}
     for layer in layers:
@@ -256,9 +263,11 @@ def _numbered(
 
 
 def _in_order(blocks: list[list[FileLayer]], names: list[str]) -> list[list[FileLayer]]:
-    """Sequences as they follow each other: in the order of the file, that of their names, or the
-    only one in which they chain where the order of the file says nothing ('classifier' before
-    'features') and numbers do not say another."""
+    """Return the sequences in the order of the file, of their names, or the only one that chains.
+
+    The last is used where the file's order carries no information ('classifier' before 'features')
+    and numbers do not contradict it.
+    """
     by_name = sorted(blocks, key=lambda block: natural(block[0].name))
     for order in (blocks, by_name):
         if _chains(_weights(order)):
@@ -269,13 +278,13 @@ def _in_order(blocks: list[list[FileLayer]], names: list[str]) -> list[list[File
             for order in permutations(blocks)
             if _chains(_weights(order)) and _counts_up([block[0].name for block in order])
         ]
-        if fitting:  # of several the order is asked
+        if fitting:  # with several, the user is asked for the order
             return list(fitting[0])
     return blocks
 
 
 def _counts_up(names: Sequence[str]) -> bool:
-    """Whether names that are numbered alike follow each other by their numbers."""
+    """Return whether names that differ in a number come in the order of their numbers."""
     last: dict[str, str] = {}
     for name in names:
         before = last.setdefault(stem(name), name)
@@ -290,7 +299,7 @@ def _weights(blocks: Iterable[list[FileLayer]]) -> list[FileLayer]:
 
 
 def _path(name: str) -> tuple[str, tuple[int, ...]]:
-    """What stands before the numbers of a layer, and these, outermost first."""
+    """Split a layer's name into the part before its numbers and the numbers, outermost first."""
     parts = name.split(".")
     start = len(parts)
     while start and parts[start - 1].isascii() and parts[start - 1].isdecimal():
@@ -301,8 +310,10 @@ def _path(name: str) -> tuple[str, tuple[int, ...]]:
 
 
 def _gap(before: Sequence[int], after: Sequence[int]) -> int | None:
-    """How many layers lie between two numbers of one sequence; None where one of them lies in a
-    sequence of its own, whose end the keys do not show."""
+    """Return the number of layers between two numbers of one sequence.
+
+    None if one of them is in a nested sequence, whose length the keys do not show.
+    """
     if len(before) != len(after) or tuple(before[:-1]) != tuple(after[:-1]) or not before:
         return None
     return after[-1] - before[-1] - 1
@@ -311,8 +322,7 @@ def _gap(before: Sequence[int], after: Sequence[int]) -> int | None:
 def _ordered_weights(
     layers: Sequence[FileLayer], listing: CheckpointContents, names: list[str]
 ) -> tuple[FileLayer, ...]:
-    """Weights in the order that was said, that of the file, or that of their names where only then
-    they chain."""
+    """Return the weights in the given order, the file's, or by name if only that one chains."""
     order = listing.reading.order
     weights = [layer for layer in layers if layer.kind != "BatchNorm"]
     if order:
@@ -327,8 +337,10 @@ def _with_norms(
     arrays: Mapping[str, Array],
     listing: CheckpointContents,
 ) -> tuple[FileLayer, ...] | None:
-    """Each BatchNorm behind a layer: as the words of --geometry have them, else by names and by the
-    order of the file, which may not disagree; None where they do, or say nothing."""
+    """Insert each BatchNorm after a layer, or return None if its place is unclear.
+
+    --geometry decides; otherwise names and file order, which must not disagree.
+    """
     norms = [layer for layer in layers if layer.kind == "BatchNorm"]
     if not norms:
         return tuple(weights)
@@ -339,13 +351,13 @@ def _with_norms(
                 norms.sort(key=lambda norm: natural(norm.name))
             elif not _counts_up([norm.name for norm in norms]):
                 raise UnnamedNetwork(
-                    f"The BatchNorms of {listing.file_name} are numbered in another order than it "
-                    "has them, and bn in " + Where("--geometry") + " could be either.",
+                    f"The BatchNorms of {listing.file_name} are numbered in a different order than "
+                    "they are stored, so bn in " + Where("--geometry") + " is ambiguous.",
                     kind="not-supported",
                 )
             return _as_worded(weights, norms, geometry, listing.file_name)
     silent = _sorted_by_name(list(arrays))
-    placed: dict[str, FileLayer] = {}
+    norm_after: dict[str, FileLayer] = {}
     known = {layer.name for layer in weights}
     for norm in norms:
         fitting = [layer.name for layer in weights if layer.shape[0] == norm.shape[0]]
@@ -356,30 +368,30 @@ def _with_norms(
         if ahead:
             return None
         if before not in fitting or (there and before not in there):
-            alike = sorted((each.name for each in norms if each.shape == norm.shape), key=natural)
+            alike = sorted((item.name for item in norms if item.shape == norm.shape), key=natural)
             if len(alike) != len(fitting):
                 return None
             before = fitting[alike.index(norm.name)]
             if named != [before]:
                 return None
-        if before in placed:
+        if before in norm_after:
             return None
-        placed[before] = norm
+        norm_after[before] = norm
     return tuple(
-        each
+        item
         for layer in weights
-        for each in (layer, *([placed[layer.name]] if layer.name in placed else []))
+        for item in (layer, *([norm_after[layer.name]] if layer.name in norm_after else []))
     )
 
 
 def _stands_ahead(norm: FileLayer, name: str, layers: Sequence[FileLayer]) -> bool:
-    """Whether the file has a BatchNorm ahead of the layer of its name: that of the inputs, say."""
+    """Return whether a BatchNorm is stored before the layer of its name, as for the inputs."""
     names = [layer.name for layer in layers]
     return names.index(norm.name) < names.index(name)
 
 
 def _sorted_by_name(names: list[str]) -> bool:
-    """Whether the order of a file says nothing, because it is that of its names."""
+    """Return whether a file is sorted by name, so that its order carries no information."""
     return names in (sorted(names), sorted(names, key=natural))
 
 
@@ -387,32 +399,31 @@ def _as_worded(
     weights: Sequence[FileLayer], norms: Sequence[FileLayer], geometry: Geometry, file: str
 ) -> tuple[FileLayer, ...]:
     words = [geometry.front, *(layer.behind for layer in geometry.layers)]
-    said = sum(each == "bn" for behind in words for each in behind)
-    if said != len(norms) or len(geometry.layers) != len(weights):
+    norm_count = sum(token == "bn" for behind in words for token in behind)
+    if norm_count != len(norms) or len(geometry.layers) != len(weights):
         raise UserError(
             Where("--geometry")
-            + f" has {said} bn and {len(geometry.layers)} layers; {file} has {len(norms)} "
-            f"BatchNorms and {len(weights)} layers, and where act, bn or dense is said each has "
-            "its word.",
+            + f" has {norm_count} bn and {len(geometry.layers)} layers, but {file} has "
+            f"{len(norms)} BatchNorms and {len(weights)} layers; with act, bn or dense, every "
+            "layer needs its word.",
             kind="bad-words",
         )
-    left = iter(norms)
-    ordered: list[FileLayer] = [next(left) for each in geometry.front if each == "bn"]
+    remaining_norms = iter(norms)
+    ordered: list[FileLayer] = [next(remaining_norms) for token in geometry.front if token == "bn"]
     for layer, behind in zip(weights, geometry.layers, strict=True):
-        ordered += [layer, *(next(left) for each in behind.behind if each == "bn")]
+        ordered += [layer, *(next(remaining_norms) for token in behind.behind if token == "bn")]
     return tuple(ordered)
 
 
 def _right_before(norm: FileLayer, layers: Sequence[FileLayer]) -> str:
-    """The layer with weights that the file has right before a BatchNorm; or ''."""
-    place = [layer.name for layer in layers].index(norm.name)
-    before = layers[place - 1] if place else None
+    """Return the weighted layer right before a BatchNorm in the file; or ''."""
+    index = [layer.name for layer in layers].index(norm.name)
+    before = layers[index - 1] if index else None
     return "" if before is None or before.kind == "BatchNorm" else before.name
 
 
 def _other_orders(weights: Sequence[FileLayer]) -> bool:
-    """Whether layers of one square shape, whose names are not numbered alike, could be swapped, or
-    numbers say another order than the file."""
+    """Return whether square layers could be swapped, or numbers contradict the file's order."""
     stems: dict[tuple[int, ...], set[str]] = {}
     for layer in weights:
         if layer.shape[0] == layer.shape[1]:
@@ -429,8 +440,10 @@ def _chains(weights: Sequence[FileLayer]) -> bool:
 
 
 def _link(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
-    """Whether a layer can take what the one before it gives: a convolution also in groups, a dense
-    layer all positions of a map."""
+    """Return whether a layer can take the output of the one before it.
+
+    A convolution may be grouped; a dense layer may take all positions of a map.
+    """
     if len(before) == 4 and len(after) == 2:
         return after[1] % before[0] == 0
     if len(after) == 4:
@@ -444,13 +457,13 @@ def _check_chain(listing: CheckpointContents, weighted: Sequence[FileLayer]) -> 
             raise UnnamedNetwork(
                 f"The layers of {listing.file_name} do not chain: "
                 f"'{plain(after.tensors['weight'], 80)}' takes {after.shape[1]} inputs, but "
-                f"'{plain(before.tensors['weight'], 80)}' gives {before.shape[0]}.",
+                f"'{plain(before.tensors['weight'], 80)}' has {before.shape[0]} outputs.",
                 kind="other-inputs",
             )
 
 
 def has_doubtful_order(listing: CheckpointContents) -> bool:
-    """Whether several orders of the weights of a file would chain, and nobody said which."""
+    """Return whether several orders of the weights would chain and the user has not chosen one."""
     ours = ("value.", "feature.")
     if listing.reading.order or listing.picked or any(n.startswith(ours) for n in listing.arrays):
         return False
@@ -463,8 +476,7 @@ def has_doubtful_order(listing: CheckpointContents) -> bool:
 
 
 def in_said_order(listing: CheckpointContents) -> dict[str, Array]:
-    """Return the tensors that the user does not leave out, the weights in the order that he says,
-    each with its bias."""
+    """Return the tensors that the user does not ignore, weights in the user's order with biases."""
     arrays = considered(listing)
     if not listing.reading.order:
         return arrays
@@ -475,7 +487,7 @@ def in_said_order(listing: CheckpointContents) -> dict[str, Array]:
 
 
 def stands_right_behind(listing: CheckpointContents) -> bool:
-    """Whether by the numbers of its layers each BatchNorm stands right behind one with weights."""
+    """Return whether, by number, each BatchNorm comes right after a layer with weights."""
     arrays = considered(listing)
     layers, _ = _layers(arrays, ())
     numbered = _numbered(layers, [*arrays])
@@ -483,14 +495,14 @@ def stands_right_behind(listing: CheckpointContents) -> bool:
         return False
     ordered, gaps = numbered
     return all(
-        gaps[place - 1] == 0 if place else False
-        for place, layer in enumerate(ordered)
+        gaps[index - 1] == 0 if index else False
+        for index, layer in enumerate(ordered)
         if layer.kind == "BatchNorm"
     )
 
 
 def bias_by_name(name: str, arrays: Mapping[str, Array]) -> str:
-    """The bias that is called as this weight is; or ''."""
+    """Return the bias whose name corresponds to this weight's; or ''."""
     for weight_word, bias_word in _WORDS:
         head, found, tail = name.rpartition(weight_word)
         sibling = f"{head}{bias_word}{tail}"
@@ -500,8 +512,10 @@ def bias_by_name(name: str, arrays: Mapping[str, Array]) -> str:
 
 
 def bias_of(name: str, outputs: int, arrays: Mapping[str, Array]) -> str:
-    """Return the bias that belongs to a weight: by name, or right behind it where the two names
-    differ by a number only; or ''."""
+    """Return the bias of a weight, or ''.
+
+    It is found by name, or right after the weight if the two names differ only in a number.
+    """
     named = bias_by_name(name, arrays)
     if named or any(word in name.lower() for word in ("weight", "kernel")):
         return named

@@ -1,7 +1,7 @@
-"""Readings of a file that lead from its inputs to its outputs, and how often each is right.
+"""Find readings of a file that fit its inputs and outputs, and measure their accuracy.
 
-They are what a user can choose from, never what is taken: any padding, stride, dilation and pooling
-may have made the file, and shapes do not tell maxima from means.
+The user may choose one; none is ever assumed. Any padding, stride, dilation and pooling may have
+made the file, and shapes do not tell max pooling from average pooling.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ from dgn_engine.protocol.file_reading import (
 )
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, StatedLayer
 
-MOST = 8  # readings in the answer
+MOST = 8  # readings returned, at most
 _TRIED = 16  # geometries whose accuracy is computed
-_NAMED = 3  # of them, at least, with what the file names
-_LEFT_OVER = 50  # tensors that are left out together, at most
-_DEEPER = 2  # of these, the best are tried with other activations
-_EXAMPLES = (50, 500)  # at least and at most
-_OPERATIONS = 5e9  # multiplications that one reading may take
+_NAMED = 3  # of these, at least, with what the file mentions
+_LEFT_OVER = 50  # tensors ignored together, at most
+_DEEPER = 2  # the best ones are tried with other activations
+_EXAMPLES = (50, 500)  # minimum and maximum
+_OPERATIONS = 5e9  # multiplications per reading
 _COMMON = ("relu", "leaky_relu", "tanh", "gelu", "elu", "silu", "sigmoid", "softplus")
 _POOLS = ("", "max2", "avg2", "max3s2", "max3s2p1")
 
@@ -87,7 +87,7 @@ def fitting_readings(
         fitting = (reading for reading in found if _fits(listing, reading, input_shape))
         return tuple(FittingReading(reading) for reading in islice(fitting, MOST))
     count = min(_affordable(listing, input_shape), len(y))
-    rows = torch.arange(count) * len(y) // count  # from all over them: they may be sorted by class
+    rows = torch.arange(count) * len(y) // count  # spread out: they may be sorted by class
     x, y = x[rows], y[rows]
     scored = [_scored(listing, reading, input_shape, x, y) for reading in found]
     kept = sorted(filter(None, scored), key=_accuracy)
@@ -101,12 +101,12 @@ def fitting_readings(
     named = named_activations(listing)
     first = [f for f in kept if f.reading.activation in named]
     rest = [f for f in kept if f not in first[:_NAMED]]
-    shown = [*first[:_NAMED], *rest][:MOST]  # what the file itself names stays among them
+    shown = [*first[:_NAMED], *rest][:MOST]  # keep what the file itself mentions
     return tuple(sorted(shown, key=_accuracy))
 
 
 def _likely(listing: CheckpointContents) -> tuple[str, ...]:
-    """Activations to try: those that the file names, first."""
+    """Return activations to try, those that the file mentions first."""
     return tuple(dict.fromkeys((*named_activations(listing), *_COMMON)))
 
 
@@ -121,7 +121,7 @@ def _is_family(found: Sequence[FittingReading]) -> bool:
 def _readings(
     listing: CheckpointContents, input_shape: tuple[int, ...], asked: set[Unsaid]
 ) -> Iterator[FileReading]:
-    """With everything that is open said in some way."""
+    """Yield readings that specify everything that is open."""
     arrays = considered(listing)
     family = resembles(arrays)
     if family and "geometry" in asked and len(input_shape) == 3:
@@ -190,7 +190,7 @@ def _of_family(
 def _geometries(
     sequence: FileSequence, input_shape: tuple[int, ...], children: Mapping[str, StatedLayer]
 ) -> Iterator[str]:
-    """Words of convolutions that lead from the inputs to the first dense layer."""
+    """Yield --geometry words that lead from the inputs to the first dense layer."""
     if len(input_shape) != 3:
         return
     convolutions = [layer for layer in sequence.weighted if layer.kind == "Conv2d"]
@@ -203,7 +203,7 @@ def _geometries(
     arriving = [input_shape[0], *(layer.shape[0] for layer in convolutions)]
     groups = [came // layer.shape[1] for came, layer in zip(arriving, convolutions, strict=False)]
     seen: set[str] = set()
-    for end in _ends(convolutions[-1], dense):  # none first
+    for end in _ends(convolutions[-1], dense):  # the first is empty
         for pools, numbers in product(_pooled(len(convolutions), kinds), conventions):
             behind = [*pools[:-1], [*pools[-1], *end]]
             if not _leads(convolutions, numbers, behind, input_shape[1:], dense):
@@ -218,7 +218,7 @@ def _geometries(
 
 
 def _conventions(layers: Sequence[FileLayer]) -> Iterator[list[ConvolutionNumbers]]:
-    """Paddings and strides, one rule for all convolutions of a file."""
+    """Yield paddings and strides that follow one rule for all convolutions."""
     kernels = [layer.shape[2:] for layer in layers]
 
     def numbers(kernel: Sequence[int], padded: str, stride: int) -> ConvolutionNumbers:
@@ -238,7 +238,7 @@ def _conventions(layers: Sequence[FileLayer]) -> Iterator[list[ConvolutionNumber
 
 
 def _pooled(count: int, kinds: Sequence[str]) -> Iterator[list[list[str]]]:
-    """What pools behind each of so many convolutions."""
+    """Yield the pooling after each of `count` convolutions."""
     behind = {
         tuple(range(count)),
         tuple(range(count - 1)),
@@ -268,10 +268,10 @@ def _leads(
     sides: Sequence[int],
     dense: FileLayer | None,
 ) -> bool:
-    """Whether maps of these sides leave as many numbers as the first dense layer takes."""
+    """Return whether maps of these sides end with as many numbers as the dense layer takes."""
     high, wide = sides
     for layer, each, pools in zip(layers, numbers, behind, strict=True):
-        if isinstance(each.padding, tuple):  # else 'same', which changes nothing
+        if isinstance(each.padding, tuple):  # 'same' changes nothing
             windows = [
                 (side - 1) * d + 1 for side, d in zip(layer.shape[2:], each.dilation, strict=True)
             ]
@@ -283,7 +283,7 @@ def _leads(
             if pool.startswith("adaptive"):
                 side = int(pool.removeprefix("adaptive")[3:])
                 if min(high, wide) <= side:
-                    return False  # it would change nothing, or make maps larger
+                    return False  # it would change nothing, or enlarge maps
                 high = wide = side
             elif pool.endswith("3s2p1"):
                 high, wide = (high - 1) // 2 + 1, (wide - 1) // 2 + 1
@@ -297,7 +297,7 @@ def _leads(
 
 
 def _affordable(listing: CheckpointContents, input_shape: tuple[int, ...]) -> int:
-    """On how many examples a reading is tried."""
+    """Return the number of examples to try a reading on."""
     positions = math.prod(input_shape[1:]) / 4 if len(input_shape) == 3 else 1
     each = sum(a.size * (positions if a.ndim == 4 else 1) for a in listing.arrays.values())
     fewest, most = _EXAMPLES
@@ -323,7 +323,7 @@ def _scored(
     x: Tensor,
     y: Tensor,
 ) -> FittingReading | None:
-    """The reading with its accuracy; None where it does not fit after all."""
+    """Return the reading with its accuracy; None if it does not fit after all."""
     said = replace(listing, reading=reading)
     network: nn.Module
     shape = input_shape

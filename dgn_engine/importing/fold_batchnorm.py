@@ -1,6 +1,6 @@
-"""BatchNorm in evaluation folded into the layer before it, so that its gates can be read.
+"""Fold BatchNorm in evaluation mode into the layer before it, so that its gates can be read.
 
-There y = γ (Wx + b - μ) / √(σ² + ε) + β is a layer again: rows of W times γ / √(σ² + ε), and a bias
+y = γ (Wx + b - μ) / √(σ² + ε) + β is a layer again: rows of W times γ / √(σ² + ε), and a bias
 (Ioffe and Szegedy 2015, arXiv:1502.03167, algorithm 2).
 """
 
@@ -14,8 +14,8 @@ import numpy as np
 
 from dgn_engine.storage.checkpoints.contents import Array, natural
 
-FOLDED = "BatchNorm is folded in as in evaluation"  # how a remark says it
-EPSILON = 1e-5  # of torch.nn.BatchNorm; a state dict does not hold it
+FOLDED = "BatchNorm is folded in as in evaluation"  # wording of the remark
+EPSILON = 1e-5  # default of torch.nn.BatchNorm; not stored in a state dict
 _MEAN = ".running_mean"
 _OF_NORM = re.compile(r"(?<![a-z])(batch_?norm|bn|norm)(?=s?\d|s?$|s?\.|_)")
 _OF_LAYER = ("conv", "fc", "linear", "lin", "dense", "layer")
@@ -23,7 +23,7 @@ _OF_LAYER = ("conv", "fc", "linear", "lin", "dense", "layer")
 
 @dataclass(frozen=True)
 class FoldedBatchNorm:
-    """`arrays` without the BatchNorms that were folded; `into`: weight → its BatchNorm."""
+    """`arrays` without the folded BatchNorms; `into`: weight → its BatchNorm."""
 
     arrays: dict[str, Array]
     into: dict[str, str]
@@ -32,10 +32,10 @@ class FoldedBatchNorm:
 def fold_normalisation(arrays: Mapping[str, Array], epsilon: float = EPSILON) -> FoldedBatchNorm:
     """Fold each BatchNorm with running statistics into the layer before it.
 
-    The layer is found by name (bn2: conv2; features.1: features.0), else by the order of the file.
-    A BatchNorm without such a layer keeps all its tensors; so does one that precedes the layer of
-    its name in a file that keeps the order of the layers (pre-activation). Folded weights are
-    float64: rounding them would move gates.
+    The layer is found by name (bn2: conv2; features.1: features.0), otherwise by file order. A
+    BatchNorm without such a layer keeps all its tensors; so does one that precedes the layer of
+    its name in a file stored in layer order (pre-activation). Folded weights are float64: rounding
+    them would move gates.
     Source: Ioffe and Szegedy 2015, arXiv:1502.03167, algorithm 2.
     """
     folded = dict(arrays)
@@ -54,26 +54,30 @@ def fold_normalisation(arrays: Mapping[str, Array], epsilon: float = EPSILON) ->
 
 
 def has_unplaced(arrays: Mapping[str, Array]) -> bool:
-    """Whether `fold_normalisation` would leave a BatchNorm as it is, without folding any."""
+    """Return whether `fold_normalisation` would leave a BatchNorm unfolded; folds nothing."""
     norms = [name.removesuffix(_MEAN) for name in arrays if name.endswith(_MEAN)]
     layers = [_layer_of(norm, arrays) for norm in norms]
     return "" in layers or len(set(layers)) < len(layers)
 
 
 def fold_ours(arrays: Mapping[str, Array], part: str, makes_gates: bool) -> dict[str, Array]:
-    """The arrays of one network of our own files, `part` 'value.' or 'feature.', with its batch
-    normalisation folded in: all of it where the network makes gates, else only γ (`BatchNorms`)."""
+    """Fold the batch normalisation of one network in our own files.
+
+    Args:
+        part: 'value.' or 'feature.'.
+        makes_gates: Fold all of it; otherwise only γ (`BatchNorms`).
+    """
     prefix = f"{part}normalisation."
     plain = {name: array for name, array in arrays.items() if not name.startswith(prefix)}
     means = [name for name in arrays if name.startswith(f"{prefix}mean_")]
-    for number, place in enumerate(sorted(int(name.rpartition("_")[2]) for name in means)):
-        weight, bias = f"{part}weights.{place}", f"{part}biases.{place}"
+    for number, index in enumerate(sorted(int(name.rpartition("_")[2]) for name in means)):
+        weight, bias = f"{part}weights.{index}", f"{part}biases.{index}"
         scale = arrays[f"{prefix}scales.{number}"].astype(np.float64)
         offset = arrays[bias].astype(np.float64) if bias in arrays else np.zeros_like(scale)
         if makes_gates:
-            variance = arrays[f"{prefix}variance_{place}"].astype(np.float64)
+            variance = arrays[f"{prefix}variance_{index}"].astype(np.float64)
             scale /= _root(variance + EPSILON)
-            offset = (offset - arrays[f"{prefix}mean_{place}"]) * scale
+            offset = (offset - arrays[f"{prefix}mean_{index}"]) * scale
             plain[bias] = offset + arrays[f"{prefix}shifts.{number}"]
         elif bias in arrays:
             plain[bias] = offset * scale
@@ -87,31 +91,34 @@ def _belongs(name: str, norm: str) -> bool:
 
 
 def _layer_of(norm: str, arrays: Mapping[str, Array]) -> str:
-    """The name of the weight behind which a BatchNorm stands by its name (bn2: conv2;
-    features.1: features.0), else by the order of the file, with as many outputs; or ''."""
+    """Return the weight that a BatchNorm follows, by name or else by file order; or ''.
+
+    The weight must have as many outputs (bn2: conv2; features.1: features.0).
+    """
     mean, variance = arrays[norm + _MEAN], arrays.get(f"{norm}.running_var")
     own = [arrays.get(f"{norm}.{name}") for name in ("weight", "bias")]
     vectors = [mean, variance, *(a for a in own if a is not None)]
     if any(a is None or a.shape != mean.shape or a.dtype.kind != "f" for a in vectors):
         return ""
     for name in (*(f"{layer}.weight" for layer in names_before(norm)), _before(norm, arrays)):
-        found = arrays.get(name)
-        if found is not None and found.ndim in (2, 4) and found.shape[:1] == mean.shape:
-            return name if found.dtype.kind == "f" and not _precedes(norm, name, arrays) else ""
+        array = arrays.get(name)
+        if array is not None and array.ndim in (2, 4) and array.shape[:1] == mean.shape:
+            return name if array.dtype.kind == "f" and not _precedes(norm, name, arrays) else ""
     return ""
 
 
 def _precedes(norm: str, layer: str, arrays: Mapping[str, Array]) -> bool:
-    """Whether the BatchNorm comes before the layer. False in a file sorted by name, whose order
-    says nothing."""
+    """Return whether the BatchNorm comes before the layer; False in a file sorted by name."""
     names = list(arrays)
     by_alphabet = names in (sorted(names), sorted(names, key=natural))
     return not by_alphabet and names.index(norm + _MEAN) < names.index(layer)
 
 
 def names_before(norm: str) -> Iterator[str]:
-    """Candidates for the layer before a BatchNorm, by its name: bn2 follows conv2 or fc2; number 1
-    of a sequence follows its number 0."""
+    """Yield candidates for the layer before a BatchNorm, by name.
+
+    bn2 follows conv2 or fc2; number 1 of a sequence follows number 0.
+    """
     for word in _OF_LAYER:
         other = _OF_NORM.sub(word, norm)
         if other != norm:
@@ -122,20 +129,22 @@ def names_before(norm: str) -> Iterator[str]:
 
 
 def _before(norm: str, arrays: Mapping[str, Array]) -> str:
-    """The weight right before it in the file, if nothing but its bias lies between."""
+    """Return the weight right before it in the file, with at most its bias between; or ''."""
     names = [name for name in arrays if not _belongs(name, norm) or name.endswith(_MEAN)]
     earlier = names[: names.index(norm + _MEAN)]
     if earlier and earlier[-1].endswith(".bias"):
         earlier.pop()
-    found = earlier[-1] if earlier and earlier[-1].endswith(".weight") else ""
-    return "" if found and _apart(norm, found.removesuffix(".weight")) else found
+    weight = earlier[-1] if earlier and earlier[-1].endswith(".weight") else ""
+    return "" if weight and _apart(norm, weight.removesuffix(".weight")) else weight
 
 
 def _apart(norm: str, layer: str) -> bool:
-    """Whether a layer without parameters lies between the two by their numbers in one sequence.
-    After a ReLU a BatchNorm does not change what enters the gates, so it folds into no layer."""
+    """Return whether, by number, a layer without parameters is between the two.
+
+    After a ReLU a BatchNorm does not change what enters the gates, so it folds into no layer.
+    """
     (head, _, last), (other, _, number) = norm.rpartition("."), layer.rpartition(".")
-    numbered = all(each.isdecimal() and len(each) < 6 for each in (last, number))
+    numbered = all(text.isdecimal() and len(text) < 6 for text in (last, number))
     return numbered and head == other and int(last) - int(number) > 1
 
 
@@ -144,7 +153,7 @@ def _folded(
 ) -> tuple[Array, Array]:
     gamma, beta = arrays.get(f"{norm}.weight"), arrays.get(f"{norm}.bias")
     mean = arrays[norm + _MEAN].astype(np.float64)
-    with np.errstate(all="ignore"):  # the caller refuses weights that are not finite
+    with np.errstate(all="ignore"):  # the caller refuses non-finite weights
         scale = 1.0 / _root(arrays[f"{norm}.running_var"].astype(np.float64) + epsilon)
         scale = scale if gamma is None else scale * gamma
         shift = (0.0 if bias is None else bias) - mean
@@ -154,5 +163,5 @@ def _folded(
 
 
 def _root(variance: Array) -> Array:
-    """√variance, but NaN where that is infinite: divided by, it would leave finite weights."""
+    """Return √variance, but NaN if it is infinite: dividing by ∞ would give finite weights."""
     return np.where(np.isinf(variance), np.nan, np.sqrt(variance))

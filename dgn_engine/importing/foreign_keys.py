@@ -1,6 +1,6 @@
-"""What the names in a file say that its tensors are, where they are no chain of layers.
+"""Recognise files whose tensor names show that they are not a plain chain of layers.
 
-Open it to have another kind of file named and refused, or another way out offered.
+Edit this module to refuse another kind of file, or to suggest another way out.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from dgn_engine.storage.checkpoints.networks_beside import (
 from dgn_engine.text.printable import plain
 
 Door = Literal["command", "window"]
-"""Who asked for a network: a command, whose options a sentence may name, or the window."""
+"""Who asks for a network: a command, whose options a message may mention, or the window."""
 
-OWN_CODE: dict[Door, str] = {  # the way out where a file's layers are known, and have no gates here
-    "command": "K of a module of your own code is computed by dgn kernels --model.",
+OWN_CODE: dict[Door, str] = {  # the suggestion for known layers without supported gates
+    "command": "To compute K for your own module, use dgn kernels --model.",
     "window": "",
 }
 
@@ -42,24 +42,23 @@ _OR_PART: dict[Door, str] = {
 
 
 class UnnamedNetwork(UserError):  # noqa: N818 - a verdict about a file, as `UnreadableFile` is
-    """The file does not say what network it is, and it cannot be told from its tensors.
+    """The file does not say what network it is, and its tensors do not tell.
 
-    The text is one sentence without a way out; whoever made the request adds it (`ways_out`).
+    The text is one sentence without a suggestion; the caller adds it (`ways_out`).
     """
 
 
 class UnknownGates(UserError):  # noqa: N818 - a verdict about a file, as `UnnamedNetwork` is
-    """Layers of the file have no gates, or none that are known here; whoever made the request adds
-    the way out (`OWN_CODE`)."""
+    """Layers of the file have no gates, or no supported ones; the caller adds the suggestion."""
 
 
 class UngatedLayers(UnknownGates):
-    """The layers of the file are known, and have no gates that are: K alone is computed of them."""
+    """The layers are known but have no supported gates: only K can be computed."""
 
 
 @dataclass(frozen=True)
 class ForeignKeys:
-    """`what` the tensor called `name` is a part of, and what can be done, a sentence or ''."""
+    """A tensor that belongs to `what`; `remedy`: a sentence on what to do, or ''."""
 
     name: str
     what: str
@@ -68,7 +67,7 @@ class ForeignKeys:
 
 _NO_GATES = "It has no gates, so no path kernels."
 _UNSUPPORTED = "Save it as a plain module of Linear and Conv2d layers."
-_MARKS: tuple[tuple[str, str, str], ...] = (  # a pattern of one key, what it is of, what to do
+_MARKS: tuple[tuple[str, str, str], ...] = (  # pattern of a key, what it belongs to, what to do
     (
         r"weight_g|parametrizations\.\w+\.original[01]",
         "weight normalisation",
@@ -114,7 +113,7 @@ _TRIPLES = tuple(
         *((pattern, letters) for pattern in ("w{}", "W{}", "w_{}", "W_{}") for letters in _LETTERS),
     )
 )
-_PAIRS = (  # what two networks in one file are called, of which one may follow the other
+_PAIRS = (  # names of two networks in one file, one of which may follow the other
     *(*ROLES, ("encoder", "decoder"), ("branch", "trunk"), ("best", "last")),
 )
 _KERAS_NORM = re.compile(
@@ -130,7 +129,7 @@ _SHORTCUT = re.compile(
 
 
 def foreign_keys(names: Iterable[str]) -> ForeignKeys | None:
-    """The first name that belongs to something else than plain layers; None where there is none."""
+    """Return the first name that belongs to something other than plain layers, or None."""
     known = tuple(names)
     for pattern, what, remedy in _OF_KEY:
         for name in known:
@@ -140,7 +139,7 @@ def foreign_keys(names: Iterable[str]) -> ForeignKeys | None:
 
 
 def _triple(names: tuple[str, ...]) -> ForeignKeys | None:
-    """Three siblings called q, k and v make an attention."""
+    """Recognise three siblings named q, k and v as attention."""
     parts = {name.removesuffix(".weight"): name for name in names}
     for q, *others in _TRIPLES:
         for head, name in parts.items():
@@ -152,81 +151,85 @@ def _triple(names: tuple[str, ...]) -> ForeignKeys | None:
 
 
 def shortcut_in(names: Iterable[str]) -> str:
-    """The first name that says that its layer goes past others; or ''."""
+    """Return the first name that suggests a skip connection; or ''."""
     return next((name for name in names if _SHORTCUT.search(name)), "")
 
 
 def two_networks_in(names: Iterable[str]) -> str:
-    """What in the names says that there is more than one network, in words; or ''."""
+    """Describe the names that show more than one network; or ''."""
     known = tuple(names)
     parts = {part for name in known for part in name.split(".")[:-1]}
     for pair in _PAIRS:
         if parts.issuperset(pair):
-            return f"'{pair[0]}' and '{pair[1]}', two networks by their names"
+            return f"'{pair[0]}' and '{pair[1]}', by name two networks"
     sampled = next((name for name in known if _SAMPLED.search(name)), "")
     if not sampled:
         return ""
-    return f"'{plain(sampled, 80)}', by its name a layer that gives the width of random numbers"
+    return f"'{plain(sampled, 80)}', by name a layer that sets the width of random numbers"
 
 
 def check_keys(file: str, arrays: Mapping[str, Array], door: Door = "command") -> None:
-    """Refuse a file whose names say that it is something else than plain layers; with
-    `UnknownGates` where nothing can be done about the file."""
+    """Refuse a file whose names show that it is not a plain chain of layers.
+
+    Raises:
+        UnknownGates: Nothing can be done about the file.
+        UserError: The sentence says what to do.
+    """
     kernel = next((name for name, a in arrays.items() if is_kernel(name) and a.ndim > 2), "")
     if kernel:
         raise UserError(
-            f"{file} holds '{plain(kernel, 80)}', by its name a convolution of Keras or Flax, "
-            "whose maps have their channels last: it is not read here. Convert it to torch first.",
+            f"{file} has '{plain(kernel, 80)}', by name a Keras or Flax convolution with channels "
+            "last, which is not supported. Convert it to torch first.",
             kind="not-supported",
         )
     if twice := averaged_beside(arrays):
         raw, averaged = (plain(name, 60) for name in twice)
         raise UserError(
-            f"{file} holds a network of the same layers twice, as '{raw}' and averaged as "
-            f"'{averaged}' by its name: save one of them apart{_OR_PART[door].format(averaged)}.",
+            f"{file} has the same network twice, as '{raw}' and, by its name averaged, as "
+            f"'{averaged}': save one of them separately{_OR_PART[door].format(averaged)}.",
             kind="not-supported",
         )
     if beside := networks_beside(arrays):
-        raise UserError(f"{file} holds {_networks_in_words(beside, door)}", kind="not-supported")
+        raise UserError(f"{file} has {_networks_in_words(beside, door)}", kind="not-supported")
     if statistics := next((name for name in arrays if _KERAS_NORM.search(name)), ""):
         raise UserError(
-            f"{file} holds '{plain(statistics, 80)}', by its name a BatchNorm of Keras or Flax: it "
-            "is not folded here, and without it the network would be another. Fold it into the "
-            "layer before it, or convert the network to torch.",
+            f"{file} has '{plain(statistics, 80)}', by name a Keras or Flax BatchNorm, which "
+            "cannot be folded in here and must not be dropped. Fold it into the layer before it, or "
+            "convert the network to torch.",
             kind="not-supported",
         )
     _check_shared(file, arrays, door)
-    found = foreign_keys(arrays)
-    if found is not None:
-        verdict = UnknownGates if found.remedy == _NO_GATES else UserError
+    foreign = foreign_keys(arrays)
+    if foreign is not None:
+        verdict = UnknownGates if foreign.remedy == _NO_GATES else UserError
         raise verdict(
-            f"{file} holds '{plain(found.name, 80)}', by its name of {found.what}, whose matrices "
-            f"are no chain of layers. {found.remedy}".rstrip()
+            f"{file} has '{plain(foreign.name, 80)}', by name part of {foreign.what}, whose "
+            f"matrices are not a chain of layers. {foreign.remedy}".rstrip()
         )
 
 
 def copies_in_words(file: str, copies: Sequence[str], door: Door) -> str:
-    """Return what a file with numbered networks of the same layers holds, and the way out."""
-    names = ", ".join(f"'{plain(each, 60)}'" for each in copies[:3])
+    """Describe a file with numbered copies of one network, and say what to do."""
+    names = ", ".join(f"'{plain(copy, 60)}'" for copy in copies[:3])
     more = ", …" if len(copies) > 3 else ""
     part = _OR_PART[door].format(plain(shlex.quote(copies[0]), 80))
     return (
-        f"{file} holds {len(copies)} networks of the same layers, {names}{more}: save one of them "
-        f"apart{part}."
+        f"{file} has {len(copies)} networks with the same layers, {names}{more}: save one of them "
+        f"separately{part}."
     )
 
 
 def _networks_in_words(beside: NetworksBeside, door: Door) -> str:
-    """What a file with two networks holds, and the way out, as the end of 'It holds …'."""
+    """Describe a file with two networks and say what to do, to complete 'It has …'."""
     names = f"'{plain(beside.first, 60)}' and '{plain(beside.second, 60)}'"
     relation = _RELATIONS[beside.relation]
     if beside.outside:
         return (
-            f"{names}, two networks by their names or two outputs of one{relation}; "
-            f"'{plain(beside.outside, 80)}' is of none of these. Save one network apart."
+            f"{names}, by name two networks or two outputs of one{relation}; "
+            f"'{plain(beside.outside, 80)}' belongs to neither. Save one network separately."
         )
     if not beside.parts:
-        return f"{names}, two networks by their names{relation}: save one of them apart."
+        return f"{names}, by name two networks{relation}: save one of them separately."
     if len(beside.parts) > 2:
         shown = [f"'{plain(part, 60)}'" for part in beside.parts[:8]]
         more = ", …" if len(beside.parts) > 8 else ""
@@ -236,39 +239,41 @@ def _networks_in_words(beside: NetworksBeside, door: Door) -> str:
         count = "two networks"
     either = f"{shlex.quote(beside.first)} or --part {shlex.quote(beside.second)}"
     part = _OR_PART[door].format(plain(either, 160))
-    return f"{names}, {count} by their names{relation}: save one of them apart{part}."
+    return f"{names}, by name {count}{relation}: save one of them separately{part}."
 
 
 _RELATIONS = {
-    "equal": ", whose numbers are all equal",
-    "moved": ", of the same layers with other numbers",
+    "equal": ", with equal numbers throughout",
+    "moved": ", with the same layers and different numbers",
     "other": "",
 }
 
 
 def left_over_in_words(name: str, arrays: Mapping[str, Array]) -> str:
-    """Return what a tensor is that no layer has, without a guess of what it is for: 'a vector of 10
-    numbers that is no layer's bias'."""
+    """Describe a tensor that no layer has, without guessing its purpose.
+
+    For example 'a vector of 10 numbers that is not a layer's bias'.
+    """
     array = arrays[name]
     head, _, word = name.rpartition(".")
     if array.size == 1:
         return "a single number"
     if array.dtype.kind == "b":
-        return f"a mask of {array.size:,} truth values"
+        return f"a mask of {array.size:,} booleans"
     if array.ndim != 1:
         return f"a tensor of shape {'×'.join(str(side) for side in array.shape)}"
     others = [arrays.get(f"{head}.{other}") for other in ("weight", "bias") if other != word]
     paired = word in ("weight", "bias") and len(others) == 1
     if paired and others[0] is not None and others[0].shape == array.shape:
         return (
-            f"one of a weight and a bias of {array.size:,} numbers each without running "
-            "statistics, as LayerNorm and GroupNorm have them"
+            f"a weight or bias of {array.size:,} numbers without running statistics, as in "
+            "LayerNorm and GroupNorm"
         )
-    return f"a vector of {array.size:,} numbers that is no layer's bias"
+    return f"a vector of {array.size:,} numbers that is not a layer's bias"
 
 
 def _check_shared(file: str, arrays: Mapping[str, Array], door: Door) -> None:
-    """Refuse weights that occur twice: tied ones, whose tangent kernel is no sum over layers."""
+    """Refuse tied weights: their tangent kernel is not a sum over layers."""
     seen: dict[tuple[tuple[int, ...], bytes], str] = {}
     for name, array in arrays.items():
         if array.ndim not in (2, 4) or array.dtype.kind != "f":
@@ -276,18 +281,18 @@ def _check_shared(file: str, arrays: Mapping[str, Array], door: Door) -> None:
         first = seen.setdefault((array.shape, sha256(array.tobytes()).digest()), name)
         if first == name or len(np.unique(array[:2])) <= 2:
             continue
-        one, other = same_numbers_beside(arrays, first, name)
-        if one:
-            part = _OR_PART[door].format(plain(shlex.quote(one), 80))
+        copy_name, other_name = same_numbers_beside(arrays, first, name)
+        if copy_name:
+            part = _OR_PART[door].format(plain(shlex.quote(copy_name), 80))
             raise UserError(
-                f"{file} holds the same numbers twice, under '{plain(one, 60)}' and "
-                f"'{plain(other, 60)}': a network and a copy of it, or one that is used twice. "
-                f"Save it apart{part}.",
+                f"{file} has the same numbers twice, under '{plain(copy_name, 60)}' and "
+                f"'{plain(other_name, 60)}': a network and its copy, or one network used twice. "
+                f"Save it separately{part}.",
                 kind="not-supported",
             )
         raise UserError(
-            f"{file}: '{plain(name, 80)}' is equal to '{plain(first, 80)}', as of a layer that "
-            "is used twice (tied weights), whose tangent kernel is not the sum over layers. "
-            "Give the module to dgn_engine.kernels.empirical_ntk.",
+            f"{file}: '{plain(name, 80)}' equals '{plain(first, 80)}', so the layer seems to be "
+            "used twice (tied weights); its tangent kernel is not the sum over layers. "
+            "Pass the module to dgn_engine.kernels.empirical_ntk.",
             kind="not-supported",
         )

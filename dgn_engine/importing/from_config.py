@@ -1,4 +1,4 @@
-"""Networks that a configuration names, with their options."""
+"""Networks named in a configuration, with their options."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from dgn_engine.plugins import OptionValue
 
 
 def find_net(config: NetConfig) -> Net | None:
-    """Return the network by the name of a configuration; None where it is that of a file.
+    """Return the network that a configuration names; None for the network of a file.
 
-    Raises `UserError` where there is no network of this name.
+    Raises:
+        UserError: There is no network of this name.
     """
     if config.of_file:
         return None
@@ -28,14 +29,15 @@ def find_net(config: NetConfig) -> Net | None:
 
 
 def settings_of_net(net: Net) -> tuple[Setting, ...]:
-    """Return the options of a network as settings, which can be checked and shown in a form."""
+    """Return the options of a network as settings that can be checked and shown in a form."""
     return tuple(Setting(**vars(option)) for option in net.options)
 
 
 def options_of(config: NetConfig) -> dict[str, OptionValue]:
-    """Return every option of the network, defaults included; none where it is that of a file.
+    """Return all options of the network, defaults included; none for the network of a file.
 
-    Raises `UserError` where the network or an option is unknown, or a value is out of range.
+    Raises:
+        UserError: The network or an option is unknown, or a value is out of range.
     """
     net = find_net(config)
     if net is None:
@@ -49,11 +51,11 @@ def build_architecture(
 ) -> Architecture:
     """Return the architecture of a configuration for inputs of this shape; raises `UserError`.
 
-    The architecture of a file ('file:PATH') is read by `architecture_for`, not here.
+    For the architecture of a file ('file:PATH') see `architecture_for`.
     """
     net = find_net(config)
     if net is None:
-        raise LookupError(f"{config.name} is no registered network; see architecture_for.")
+        raise LookupError(f"{config.name} is not a registered network; see architecture_for.")
     architecture = net.build(input_shape, classes, options_of(config))
     if not architecture.gated:
         raise UserError(f"Network '{config.name}' has no gated layer.", kind="empty")

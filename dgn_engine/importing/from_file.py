@@ -1,6 +1,6 @@
-"""Make a network of a checkpoint: recognise its architecture and put its weights in place.
+"""Build a network from a checkpoint: recognise its architecture and load its weights.
 
-The one reader of every command and of the window: what one of them opens, all of them open.
+All commands and the window read files through this module, so they accept the same files.
 """
 
 from __future__ import annotations
@@ -95,11 +95,13 @@ OF_FOLDED = "Its tangent kernel is that of the folded weights."
 
 @dataclass(frozen=True)
 class ImportedNetwork:
-    """A network from a file, the regime that it is shown in and the step that it belongs to.
+    """A network from a file, with the regime it is shown in and the step it belongs to.
 
-    `title`: what it is, as the end of 'It is …'; `remarks`: what was folded or left out;
-    `assuming`: the activation where the user says it and the file does not ('ReLU'), or '';
-    `said`: all that the user says of it, as options.
+    Attributes:
+        title: Description that completes 'It is …'.
+        remarks: What was folded in or left out.
+        assuming: The activation if the user states it and the file does not ('ReLU'); else ''.
+        said: Everything the user states about the file, as options.
     """
 
     network: GatedNetwork
@@ -112,22 +114,22 @@ class ImportedNetwork:
 
     @property
     def assumption(self) -> str:
-        """On whose word the reading rests, one sentence; '' where the file says it."""
+        """One sentence on what the reading assumes; '' if the file states everything."""
         if not self.assuming:
             return ""
         if not self.said:
-            return f"The file does not say what it computes: {self.assuming} is as its user said."
-        how = f"The file does not say what it computes: it is read as you said ({self.said})"
+            return f"The file does not say what it computes: {self.assuming} is the user's choice."
+        how = f"The file does not say what it computes: it is read with your options ({self.said})"
         plain_chain = "--net" not in self.said and not any(
             word in self.said for word in (TORCHVISION, RESNET)
         )
-        chain = ", a chain in which nothing is scaled, skipped or used twice" * plain_chain
+        chain = ", as a plain chain: nothing scaled, skipped or reused" * plain_chain
         return f"{how}{chain}."
 
 
 @dataclass(frozen=True)
 class _Found:
-    """The weights in their architecture; fields as in `ImportedNetwork`."""
+    """Weights loaded into their architecture; fields as in `ImportedNetwork`."""
 
     stack: Stack
     remarks: tuple[str, ...] = ()
@@ -142,16 +144,21 @@ def network_of(
     *,
     door: Door = "command",
 ) -> ImportedNetwork:
-    """The network that a file holds, for inputs of this shape (C, H, W) or (d,).
+    """Return the network in a file, for inputs of shape (C, H, W) or (d,).
 
-    A file of ours knows what it is, and so does a saved `nn.Sequential`. A state dict does not: it
-    is what the user says of it (`listing.reading`), and nothing is taken because it is usual.
-    `door`: for whom refusals are worded.
+    Our own files and a saved `nn.Sequential` define their network. A state dict does not: the user
+    has to complete it (`listing.reading`), and nothing is assumed because it is common.
+
+    Args:
+        listing: The file's contents.
+        input_shape: Shape of one example.
+        dtype: Precision of the weights; torch's default if None.
+        door: Where the request came from; refusals are worded for it.
 
     Raises:
-        OpenQuestions: the file leaves something open that was not said.
-        UnknownGates: there are no gates in it that are known here.
-        UserError: it is no network that is read here, or takes other inputs.
+        OpenQuestions: The file leaves something open that the user has not specified.
+        UnknownGates: Its layers have no gates that are supported.
+        UserError: The file is not a supported network, or takes other inputs.
     """
     dtype = torch.get_default_dtype() if dtype is None else dtype
     if is_ours(listing):
@@ -163,11 +170,11 @@ def network_of(
         _check_nothing_said(listing)
         return _adapted(listing, input_shape, dtype)
     try:
-        found = _found_in(listing, input_shape, dtype, door)
+        result = _found_in(listing, input_shape, dtype, door)
     except UnknownGates as verdict:
         raise _with_way_out(verdict, door) from None
-    title, remarks = found.title or taken_as(found.stack.architecture), found.remarks
-    if found.assuming:
+    title, remarks = result.title or taken_as(result.stack.architecture), result.remarks
+    if result.assuming:
         remarks = (*hints(listing), *other_names(listing), *remarks)
     if listing.others:
         remarks = (beside_in_words(listing), *remarks)
@@ -175,10 +182,10 @@ def network_of(
         remarks = (listing.layout, *remarks)
     if any(FOLDED in remark for remark in remarks):
         remarks = (*remarks, OF_FOLDED)
-    network, said = _relu_network(found.stack), listing.reading.options
-    check_in_dtype(listing.file_name, found.stack)
+    network, said = _relu_network(result.stack), listing.reading.options
+    check_in_dtype(listing.file_name, result.stack)
     regime = only_regime("standard")
-    return ImportedNetwork(network, regime, 0, title, remarks, found.assuming, said)
+    return ImportedNetwork(network, regime, 0, title, remarks, result.assuming, said)
 
 
 def _with_way_out(verdict: UnknownGates, door: Door) -> UnknownGates:
@@ -187,47 +194,50 @@ def _with_way_out(verdict: UnknownGates, door: Door) -> UnknownGates:
             f"{verdict} {OWN_CODE[door]}".rstrip(), kind=verdict.kind, value=verdict.value
         )
     return UngatedLayers(
-        f"{verdict} K alone is computed by dgn kernels.", kind=verdict.kind, value=verdict.value
+        f"{verdict} dgn kernels computes K only.", kind=verdict.kind, value=verdict.value
     )
 
 
 def module_in(listing: CheckpointContents, input_shape: tuple[int, ...]) -> SequentialModule:
-    """Return the module that the layers of a file make as it states them or the user says them,
-    whatever its activations are, BatchNorm folded in; arguments and errors as of `network_of`."""
+    """Return the module of a file's layers, as stated by the file or the user.
+
+    Any activation is accepted, and BatchNorm is folded in. Arguments and errors as for
+    `network_of`.
+    """
     check_keys(listing.file_name, considered(listing))
     said: tuple[str, ...] = ()
     if listing.layers:
         _check_nothing_said(listing)
-        made = module_of_layers(listing, listing.layers, input_shape)
+        sequential = module_of_layers(listing, listing.layers, input_shape)
     else:
         check_answered(listing, "command")
         renamed, layers, said = _said_layers(listing)
-        made = module_of_layers(renamed, layers, input_shape)
-    module, folded = fold_norms(made.module)
+        sequential = module_of_layers(renamed, layers, input_shape)
+    module, folded = fold_norms(sequential.module)
     of_folded = (OF_FOLDED,) if folded else ()
     named = other_names(listing) if not listing.layers else ()
-    remarks = (*hints(listing), *named, *said, *made.remarks, *folded, *of_folded)
-    return replace(made, module=module, remarks=remarks)
+    remarks = (*hints(listing), *named, *said, *sequential.remarks, *folded, *of_folded)
+    return replace(sequential, module=module, remarks=remarks)
 
 
 def _adapted(
     listing: CheckpointContents, input_shape: tuple[int, ...], dtype: torch.dtype
 ) -> ImportedNetwork:
-    found = read_adapted(listing, input_shape, dtype)
-    remarks = (f"{FOLDED}.", OF_FOLDED) if found.folded else ()
-    network = _relu_network(found.stack)
-    check_in_dtype(listing.file_name, found.stack)
+    adapted = read_adapted(listing, input_shape, dtype)
+    remarks = (f"{FOLDED}.", OF_FOLDED) if adapted.folded else ()
+    network = _relu_network(adapted.stack)
+    check_in_dtype(listing.file_name, adapted.stack)
     return ImportedNetwork(
-        network, only_regime("standard"), 0, found.title, remarks, found.assuming
+        network, only_regime("standard"), 0, adapted.title, remarks, adapted.assuming
     )
 
 
 def check_in_dtype(file: str, stack: Stack) -> None:
-    """Raise `UserError` where numbers of a file are infinite in the precision it is read in."""
-    tensors = [one for part in stack.tensors() for one in part if one is not None]
-    if not all(bool(torch.isfinite(one).all()) for one in tensors):
+    """Raise `UserError` if numbers of a file overflow the precision it is read in."""
+    tensors = [tensor for part in stack.tensors() for tensor in part if tensor is not None]
+    if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors):
         precision = str(tensors[0].dtype).removeprefix("torch.")
-        raise UserError(f"{file} holds numbers that {precision} does not hold.", kind="overflow")
+        raise UserError(f"{file} holds numbers too large for {precision}.", kind="overflow")
 
 
 def says_itself(listing: CheckpointContents) -> bool:
@@ -236,15 +246,15 @@ def says_itself(listing: CheckpointContents) -> bool:
 
 
 def self_contained(listing: CheckpointContents, input_shape: tuple[int, ...]) -> CheckpointContents:
-    """Return the network of a file as a file of its own holds it, which says what its layers are.
+    """Return the network of a file in the format that also states its layers.
 
-    Arguments and `UserError` as of `network_of`.
+    Arguments and `UserError` as for `network_of`.
     """
     if is_ours(listing) or is_adapted(listing):
         return listing
-    found = network_of(listing, input_shape)
-    folded = any(FOLDED in remark for remark in found.remarks)
-    network = AdaptedNetwork(found.network.value, found.title, folded, found.assuming)
+    imported = network_of(listing, input_shape)
+    folded = any(FOLDED in remark for remark in imported.remarks)
+    network = AdaptedNetwork(imported.network.value, imported.title, folded, imported.assuming)
     return as_listing(network, listing.file_name)
 
 
@@ -280,7 +290,7 @@ def _with_ways_out(doubt: UnnamedNetwork, listing: CheckpointContents, door: Doo
 def _said_layers(
     listing: CheckpointContents,
 ) -> tuple[CheckpointContents, tuple[StatedLayer, ...], tuple[str, ...]]:
-    """The layers of a file as the user says them, with its tensors by their names."""
+    """Return the layers as the user specifies them, and the file with torch's tensor names."""
     sequence = sequence_in(listing)
     children = children_of(listing)
     layers, remarks = layers_as_said(listing.file_name, sequence, listing.reading, children)
@@ -290,31 +300,31 @@ def _said_layers(
 def _of_family(
     listing: CheckpointContents, input_shape: tuple[int, ...], dtype: torch.dtype
 ) -> _Found:
-    """The ResNet, VGG or AlexNet that the user says it is."""
+    """Build the ResNet, VGG or AlexNet that the user says the file is."""
     reading = listing.reading
     if reading.activation not in ("", "relu") or reading.batchnorm == "after":
         raise UserError(
-            f"{listing.file_name}: --geometry {reading.geometry.partition(',')[0]} means ReLU "
-            "behind its BatchNorms; let your own code make another network (--model).",
+            f"{listing.file_name}: --geometry {reading.geometry.partition(',')[0]} implies ReLU "
+            "after its BatchNorms; for any other network use --model.",
             kind="contradiction",
         )
-    kept = replace(listing, arrays=considered(listing))
+    filtered = replace(listing, arrays=considered(listing))
     stated, own = stated_eps(listing), reading.geometry.lower() == TORCHVISION
     eps = reading.norm_eps if stated is None else stated
     if stated is not None and reading.norm_eps not in (None, stated):
         raise UserError(
-            f"{listing.file_name} says that ε of its BatchNorms is {stated:g}.",
+            f"{listing.file_name} states ε = {stated:g} for its BatchNorms.",
             kind="contradiction",
         )
-    known = recognise(kept, input_shape, eps or EPSILON, () if own else _stem(kept))
-    assert known is not None  # `questions_of` has seen that it is one
+    known = recognise(filtered, input_shape, eps or EPSILON, () if own else _stem(filtered))
+    assert known is not None  # `questions_of` has checked this
     _check_family_stated(listing, known)
     stack, _ = imported_stack(known.listing, known.architecture, dtype)
     return _Found(stack, known.remarks, known.title)
 
 
 def _check_family_stated(listing: CheckpointContents, known: RecognisedNet) -> None:
-    """Refuse strides and paddings that a whole saved module says are others."""
+    """Refuse a file whose saved module states other strides or paddings."""
     names = [name for name in known.listing.arrays if name.endswith("weight")]
     for name, layer in zip(names, known.architecture.weighted, strict=False):
         ends = f".{name.removesuffix('.weight')}"
@@ -325,13 +335,13 @@ def _check_family_stated(listing: CheckpointContents, known: RecognisedNet) -> N
             for child in listing.children
             if child.kind == "Conv2d" and f".{child.name}".endswith(ends)
         ]
-        # Those of the blocks end so too: 'layer1.0.conv1' is not 'conv1', which is shorter.
+        # Blocks match this suffix too: prefer the shortest, 'conv1' over 'layer1.0.conv1'.
         for child in sorted(called, key=lambda child: len(child.name))[:1]:
             said = ((layer.stride,) * 2, (layer.padding,) * 2)
             if (child.numbers["stride"], child.numbers["padding"]) != said:
                 raise UserError(
-                    f"{listing.file_name} says that '{plain(child.name, 60)}' goes otherwise "
-                    "than --geometry has it; let your own code make it (--model).",
+                    f"{listing.file_name} states another stride or padding for "
+                    f"'{plain(child.name, 60)}' than --geometry; use --model instead.",
                     kind="contradiction",
                 )
 
@@ -341,7 +351,7 @@ def _square(sides: object) -> int | None:
 
 
 def _stem(listing: CheckpointContents) -> tuple[arch.Node, ...]:
-    """The first convolution and pooling of a ResNet, as the user says them."""
+    """Return the first convolution and pooling of a ResNet, as the user specifies them."""
     _, _, words = listing.reading.geometry.replace(" ", ",").partition(",")
     geometry = parse_geometry(words)
     weight = next(a for name, a in listing.arrays.items() if name.endswith("conv1.weight"))
@@ -364,28 +374,28 @@ def _stem(listing: CheckpointContents) -> tuple[arch.Node, ...]:
                 nodes.append(arch.MaxPool(kernel, stride, padding=padding))
     if len(nodes) != 1 + len(pools):
         raise UserError(
-            f"--geometry {listing.reading.geometry}: behind 'resnet' stand the words of its first "
-            "convolution and of max pooling: resnet,s2p3,max3s2p1 or resnet,s1p1.",
+            f"--geometry {listing.reading.geometry}: 'resnet' takes the words of its first "
+            "convolution and of max pooling, as in resnet,s2p3,max3s2p1 or resnet,s1p1.",
             kind="bad-words",
         )
     return tuple(nodes)
 
 
 def beside_in_words(listing: CheckpointContents) -> str:
-    """Which weights of a file with averaged ones were taken, one sentence."""
+    """Return one sentence on which weights were used, if the file also has averaged ones."""
     others = ", ".join(f"'{name}'" for name in listing.others)
-    return f"Its weights are those under '{listing.part}', not those under {others}."
+    return f"The weights under '{listing.part}' were used, not those under {others}."
 
 
 @dataclass(frozen=True)
 class FileVerdict:
-    """What a file is, and whether a network is made of it.
+    """What a file is, and whether it can be read as a network.
 
     Attributes:
-        title: what it is; of what is taken for a network, that it is so.
-        reason: why no network is made of it as it is, and what to do, sentences; '' where one is.
-        code: the line of code that saves it as a file which says what it is, or ''.
-        questions: what it leaves open, where a network would be made of it once that is said.
+        title: Description of the file, or of the network it is read as.
+        reason: Why the file cannot be read as a network as it is, and what to do; '' if it can.
+        code: A line of code that saves it in a format that states its layers, or ''.
+        questions: What the file leaves open, if it can be read once that is specified.
     """
 
     title: str
@@ -395,8 +405,10 @@ class FileVerdict:
 
 
 def verdict_on(listing: CheckpointContents) -> FileVerdict:
-    """Return what a file is before there are inputs: the reader itself is asked, with such as fit
-    the first layer."""
+    """Return what a file is before any inputs are known.
+
+    The actual reader is tried, with inputs that fit the first layer.
+    """
     title, reason = understood_as(listing), ""
     if says_itself(listing):
         _check_nothing_said(listing)
@@ -408,7 +420,7 @@ def verdict_on(listing: CheckpointContents) -> FileVerdict:
             check_kinds(listing.file_name, listing.layers)
             return FileVerdict(title)
         if listing.reading != NOTHING_SAID and not says_itself(listing):
-            return FileVerdict(f"{_said_in_words(listing)}, as said")
+            return FileVerdict(f"{_said_in_words(listing)}, as specified")
     except OpenQuestions as refusal:
         return FileVerdict(title, str(refusal), sequential_line(listing), refusal.questions)
     except UnknownGates as verdict:
@@ -419,22 +431,22 @@ def verdict_on(listing: CheckpointContents) -> FileVerdict:
         return FileVerdict(title, str(refusal))
     for shape in _shapes_that_fit(listing):
         try:
-            found = network_of(listing, shape)
+            imported = network_of(listing, shape)
         except UserError as refusal:
             reason = reason or str(refusal)
             if isinstance(refusal, OpenQuestions):
                 return FileVerdict(title, reason, sequential_line(listing), refusal.questions)
         else:
-            return FileVerdict(found.title)
+            return FileVerdict(imported.title)
     return FileVerdict(title, reason, "" if listing.layers else sequential_line(listing))
 
 
 def _said_in_words(listing: CheckpointContents) -> str:
-    """What a file is as the user says it, before there are inputs; raises `UserError`."""
+    """Describe a file as the user specifies it, before any inputs are known; raises `UserError`."""
     check_keys(listing.file_name, considered(listing))
     check_alone(listing, "command")
     if listing.reading.net is not None:
-        return f"taken as {listing.reading.net.name}"
+        return f"read as {listing.reading.net.name}"
     check_answered(listing, "command")
     if family_named(listing.reading):
         return understood_as(listing)
@@ -444,11 +456,11 @@ def _said_in_words(listing: CheckpointContents) -> str:
     convolutions = sum(layer.kind == "Conv2d" for layer in layers)
     sizes = [dense[0]["in_features"], *(n["out_features"] for n in dense)] if dense else []
     between = activation_in_words(listing.reading.activation).replace("Identity", "nothing")
-    return f"taken as {_layers_in_words(convolutions, sizes)} with {between} between"
+    return f"read as {_layers_in_words(convolutions, sizes)} with {between} between layers"
 
 
 def _shapes_that_fit(listing: CheckpointContents) -> list[tuple[int, ...]]:
-    """Shapes of inputs for the first layer of a file; images of several sizes."""
+    """Return input shapes that fit the first layer; for images several sizes."""
     first = next((a.shape for a in listing.arrays.values() if a.ndim in (2, 4)), (1, 1))
     if len(first) == 2:
         return [(first[1],)]
@@ -456,18 +468,18 @@ def _shapes_that_fit(listing: CheckpointContents) -> list[tuple[int, ...]]:
 
 
 def taken_as(architecture: Architecture) -> str:
-    """What was made of a file that does not say it: 'taken as 64-8-8-3 with ReLU between'."""
+    """Describe what a file was read as: 'read as 64-8-8-3 with ReLU between layers'."""
     weighted = architecture.weighted
     dense = [layer for layer in weighted if isinstance(layer, Dense)]
     sizes = [dense[0].inputs, *(d.outputs for d in dense)] if dense else []
     what = _layers_in_words(len(weighted) - len(dense), sizes)
     bare = [str(n) for n, layer in enumerate(weighted[:-1], start=1) if not is_gated(layer)]
-    but = f" but not behind layer {', '.join(bare)}" if bare and not architecture.residual else ""
-    return f"taken as {what} with ReLU between{but}"
+    but = f" except after layer {', '.join(bare)}" if bare and not architecture.residual else ""
+    return f"read as {what} with ReLU between layers{but}"
 
 
 def _layers_in_words(convolutions: int, sizes: Sequence[object]) -> str:
-    """Return '64-8-3' of dense layers of these sizes, or '2 convolutions and 1 dense layer'."""
+    """Return '64-8-3' for dense layers of these sizes, or '2 convolutions and 1 dense layer'."""
     if not convolutions:
         return "-".join(str(size) for size in sizes)
     dense = len(sizes) - 1
@@ -476,9 +488,10 @@ def _layers_in_words(convolutions: int, sizes: Sequence[object]) -> str:
 
 
 def architecture_for(net: NetConfig, input_shape: tuple[int, ...], classes: int) -> Architecture:
-    """The architecture of a configuration, also of 'file:PATH': that of a checkpoint's network.
+    """Return the architecture of a configuration, including 'file:PATH' for a checkpoint's network.
 
-    Raises `UserError` where there is no such network, or the file's has other outputs.
+    Raises:
+        UserError: There is no such network, or the file's network has other outputs.
     """
     if not net.of_file:
         return build_architecture(net, input_shape, classes)
@@ -490,7 +503,7 @@ def architecture_for(net: NetConfig, input_shape: tuple[int, ...], classes: int)
     architecture = _architecture_of_file(path, changed, reading_of(net), input_shape)
     if architecture.classes != classes:
         raise UserError(
-            f"{path.name} has {architecture.classes} outputs; these data need {classes}.",
+            f"{path.name} has {architecture.classes} outputs, but these data need {classes}.",
             kind="other-inputs",
         )
     return architecture
@@ -510,7 +523,7 @@ def _architecture_of_file(
             for question in refusal.questions
         )
         raise UserError(
-            f"{path.name} does not say {words}: say it beside --net file:{path.name} ({said}).",
+            f"{path.name} does not say {words}. Add to --net file:{path.name}: {said}.",
             kind="not-supported",
         ) from None
 
@@ -518,29 +531,29 @@ def _architecture_of_file(
 def matched(
     listing: CheckpointContents, architecture: Architecture, part: Part = "gates"
 ) -> LayerMatching:
-    """The weights of a file for a network of this architecture: as the reader has them where it
-    finds that very network in the file, else layer by layer in the order of the file.
+    """Return the weights of a file that match an architecture.
 
-    The reader knows what the order does not: which tensors a ResNet's shortcuts are, and the ε of
-    a saved module's BatchNorm.
+    If the reader finds exactly this network in the file, its weights are used; otherwise layers are
+    matched in the order of the file. The reader knows more than the order: which tensors are a
+    ResNet's shortcuts, and the ε of a saved module's BatchNorm.
     """
     if not is_ours(listing):
         try:
-            found = network_of(listing, architecture.input_shape).network
+            imported = network_of(listing, architecture.input_shape).network
         except UserError:
             return match_layers(listing, architecture, part)
-        if found.architecture.nodes[:-1] == architecture.nodes[:-1]:
-            return matching_of(found.value, architecture, listing.file_name)
+        if imported.architecture.nodes[:-1] == architecture.nodes[:-1]:
+            return matching_of(imported.value, architecture, listing.file_name)
     return match_layers(listing, architecture, part)
 
 
 def gates_for(
     listing: CheckpointContents, architecture: Architecture, dtype: torch.dtype
 ) -> tuple[Stack, tuple[str, ...]]:
-    """The network of another file that makes the gates of this architecture, and notes on it."""
+    """Return the network of another file that makes this architecture's gates, with remarks."""
     if listing.layers or is_adapted(listing):
-        found = network_of(listing, architecture.input_shape, dtype)
-        listing = _as_listing(found.network.value, listing)
+        imported = network_of(listing, architecture.input_shape, dtype)
+        listing = _as_listing(imported.network.value, listing)
     ordered = in_order(listing)
     check_keys(listing.file_name, listing.arrays)
     return imported_gates(ordered, architecture, dtype)
@@ -556,7 +569,7 @@ def _check_nothing_said(listing: CheckpointContents) -> None:
     said = listing.reading.options
     if said:
         raise UserError(
-            f"{listing.file_name} says itself what its network is; leave out {said}.",
+            f"{listing.file_name} already states its network; leave out {said}.",
             kind="contradiction",
         )
 
@@ -568,12 +581,12 @@ def _named(
     dtype: torch.dtype,
     door: Door,
 ) -> _Found:
-    """The network that the user named; raises `UserError` with the shapes that it wants."""
+    """Build the network that the user names; a `UserError` lists the shapes it needs."""
     if questions := questions_of_weights(listing):
         raise OpenQuestions(in_words(listing, questions, door), questions)
     if unsaid := unsaid_of_weights(listing):
         raise UserError(
-            f"{listing.file_name} is no network of this kind: {unsaid}", kind="not-supported"
+            f"{listing.file_name} is not a network of this kind: {unsaid}", kind="not-supported"
         )
     ordered = in_order(replace(listing, arrays=in_said_order(listing)))
     architecture = named_architecture(ordered, net, input_shape)
@@ -583,7 +596,7 @@ def _named(
         came = [a.shape for a in listing.arrays.values() if a.ndim in (2, 4)]
         wanted = [weight_shape(layer) for layer in architecture.weighted]
         raise UserError(
-            f"{refusal} {net.name} on these examples wants {_shapes(wanted)}; "
+            f"{refusal} {net.name} on these examples needs {_shapes(wanted)}; "
             f"the file has {_shapes(came)}.",
             kind=refusal.kind,
             value=refusal.value,
@@ -592,14 +605,16 @@ def _named(
 
 
 def _shapes(shapes: list[tuple[int, ...]]) -> str:
-    """'16×8, 16×16 …', the first ten of them."""
+    """Return '16×8, 16×16, …', at most ten shapes."""
     words = ["×".join(str(side) for side in shape) for shape in shapes]
     return ", ".join(words[:10]) + (", …" if len(words) > 10 else "") if words else "none"
 
 
 def _relu_network(stack: Stack) -> GatedNetwork:
-    """A standard network of these weights. `feature` and `value` are the same stack: a feature
-    network of its own would only take memory."""
+    """Return a standard network with these weights.
+
+    `feature` and `value` are the same stack: a separate feature network would only cost memory.
+    """
     with torch.device("meta"):
         network = GatedNetwork(stack.architecture)
     network.value = network.feature = stack

@@ -1,4 +1,4 @@
-"""Make a network of an `nn.Sequential` whose layers a file states, or a user."""
+"""Build a network from an `nn.Sequential` whose layers a file or a user states."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ _SILENT = ("Identity", "Dropout", "Dropout2d")
 
 @dataclass(frozen=True)
 class SequentialModule:
-    """The module that stated layers make, in evaluation and float64, for inputs of `input_shape`;
-    `remarks`: what was left out or is folded in, sentences."""
+    """The module of stated layers in evaluation mode and float64, for inputs of `input_shape`.
+
+    `remarks`: sentences on what was left out or folded in.
+    """
 
     module: nn.Sequential
     input_shape: tuple[int, ...]
@@ -40,16 +42,18 @@ class SequentialModule:
 def module_of_layers(
     listing: CheckpointContents, layers: Sequence[StatedLayer], input_shape: tuple[int, ...]
 ) -> SequentialModule:
-    """Return the module of these layers with the weights of a file, for inputs of this shape.
+    """Return the module of these layers with the weights of a file.
 
-    Nothing of the file is called: the layers are torch's, made here by their kinds and numbers.
-    Raises `UserError` where its tensors are not as a layer states, `UnknownGates` where a layer is
-    of a kind that is not known here.
+    Nothing from the file is called: the layers are torch's own, built from kinds and numbers.
+
+    Raises:
+        UserError: A tensor does not match its stated layer.
+        UnknownGates: A layer is of an unsupported kind.
     """
     remarks: list[str] = []
     shown = [layer for layer in layers if layer.kind not in _SILENT]
     if shown and shown[-1].kind in _ENDS:
-        remarks.append(f"The {shown.pop().kind} at its end is left out: logits are shown.")
+        remarks.append(f"The final {shown.pop().kind} is left out: logits are shown.")
     _check_known(listing.file_name, shown)
     shape = _arriving(listing.file_name, shown, input_shape)
     if shown and shown[0].kind == "Flatten" and len(shape) == 1:
@@ -69,21 +73,24 @@ def stack_of_layers(
     input_shape: tuple[int, ...],
     dtype: torch.dtype,
 ) -> tuple[Stack, tuple[str, ...]]:
-    """The weights of a file in the network that its layers make, for inputs of this shape.
+    """Return the stack of a file's layers, and sentences on what was left out.
 
-    With it what was left out, in sentences. BatchNorm is folded in as in evaluation, in float64.
-    Raises `UserError` where its tensors are not as a layer states, `UnknownGates` where a layer is
-    of another kind, `UngatedLayers` where it has no gates that are known here.
+    BatchNorm is folded in as in evaluation mode, in float64.
+
+    Raises:
+        UserError: A tensor does not match its stated layer.
+        UnknownGates: A layer is of an unsupported kind.
+        UngatedLayers: A layer has no supported gates.
     """
-    made = module_of_layers(listing, layers, input_shape)
+    sequential = module_of_layers(listing, layers, input_shape)
     check_kinds(listing.file_name, layers)
     norms = any(layer.kind.startswith("BatchNorm") for layer in layers)
-    remarks = [*made.remarks, *([f"{FOLDED}."] if norms else [])]
+    remarks = [*sequential.remarks, *([f"{FOLDED}."] if norms else [])]
     with _errors_of(listing.file_name):
-        folded = _folded_forward(made.module, remarks)
-        resolved = _resolved(folded, made.input_shape)
+        folded = _folded_forward(sequential.module, remarks)
+        resolved = _resolved(folded, sequential.input_shape)
     try:
-        stack = adapted_stack(resolved, made.input_shape)
+        stack = adapted_stack(resolved, sequential.input_shape)
     except UserError as refusal:
         raise UngatedLayers(
             f"{listing.file_name}: {refusal}", kind=refusal.kind, value=refusal.value
@@ -92,8 +99,10 @@ def stack_of_layers(
 
 
 def fold_norms(module: nn.Sequential) -> tuple[nn.Sequential, tuple[str, ...]]:
-    """Return a module with each BatchNorm folded into the layer before it, or else after it, and
-    what is said of it; its tangent kernel is that of the folded weights."""
+    """Fold each BatchNorm into the layer before it, or else after it; return remarks, too.
+
+    The tangent kernel is then that of the folded weights.
+    """
     remarks: list[str] = []
     folded = _folded_back(_folded_forward(module, remarks))
     norms = sum(isinstance(layer, _BatchNorm) for layer in module)
@@ -101,7 +110,7 @@ def fold_norms(module: nn.Sequential) -> tuple[nn.Sequential, tuple[str, ...]]:
 
 
 def _folded_back(module: nn.Sequential) -> nn.Sequential:
-    """Each BatchNorm right behind a layer of weights folded into that."""
+    """Fold each BatchNorm right after a weighted layer into that layer."""
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     for name, layer in module.named_children():
         before = next(reversed(layers.values())) if layers else None
@@ -114,14 +123,14 @@ def _folded_back(module: nn.Sequential) -> nn.Sequential:
 
 
 def _is_of(norm: _BatchNorm, layer: nn.Module | None) -> bool:
-    """Whether a BatchNorm scales the outputs of the layer before it."""
+    """Return whether a BatchNorm scales the outputs of the layer before it."""
     if isinstance(norm, nn.BatchNorm1d):
         return isinstance(layer, nn.Linear)
     return isinstance(layer, nn.Conv2d)
 
 
 def _scaled(layer: nn.Linear | nn.Conv2d, norm: _BatchNorm) -> nn.Module:
-    """γ (W x + b − μ) / √(σ² + ε) + β as a layer."""
+    """Return the layer γ (W x + b − μ) / √(σ² + ε) + β."""
     scale, shift = _scale_and_shift(norm)
     weight = layer.weight.detach() * scale.reshape(-1, *(1,) * (layer.weight.ndim - 1))
     bias = shift if layer.bias is None else shift + layer.bias.detach() * scale
@@ -129,36 +138,36 @@ def _scaled(layer: nn.Linear | nn.Conv2d, norm: _BatchNorm) -> nn.Module:
 
 
 def _folded_forward(module: nn.Sequential, remarks: list[str]) -> nn.Sequential:
-    """Each BatchNorm that stands behind no layer of weights folded into the next one.
+    """Fold each BatchNorm that follows no weighted layer into the next one.
 
     W (s x + t) + b = (W s) x + (W t + b), where s = γ / √(σ² + ε) and t = β − μ s. A convolution
-    that pads with zeros would see t at the border too, so there the BatchNorm stays.
+    with zero padding would see t at the border, too, so there the BatchNorm stays.
     """
     layers = OrderedDict(module.named_children())
     names = list(layers)
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         norm = layers[name]
-        earlier = [layers[n] for n in names[:place] if not isinstance(layers[n], _BatchNorm)]
+        earlier = [layers[n] for n in names[:index] if not isinstance(layers[n], _BatchNorm)]
         before = earlier[-1] if earlier else None
         if not isinstance(norm, _BatchNorm) or _is_of(norm, before):
             continue
-        after = next((n for n in names[place + 1 :] if not _lets_pass(layers[n])), "")
-        between = [layers[n] for n in names[place + 1 : names.index(after)]] if after else []
+        after = next((n for n in names[index + 1 :] if not _lets_pass(layers[n])), "")
+        between = [layers[n] for n in names[index + 1 : names.index(after)]] if after else []
         if after and _takes_shift(layers[after]) and _meet(norm, layers[after], between):
             layers[after] = _absorbed(norm, layers[after])
             layers[name] = nn.Identity()
         else:
             layers[name] = _as_scale(norm)
             remarks.append(
-                f"The BatchNorm {name} behind no layer stays a scale and a shift of its own, and K "
-                "is over these too."
+                f"The BatchNorm {name} follows no layer, so it stays a separate scale and shift "
+                "whose parameters count in K, too."
             )
     kept = ((name, layer) for name, layer in layers.items() if not isinstance(layer, nn.Identity))
     return nn.Sequential(OrderedDict(kept)).eval()
 
 
 def _as_scale(norm: _BatchNorm) -> nn.Module:
-    """A BatchNorm whose parameters are its scale and shift: its statistics do nothing."""
+    """Return a BatchNorm whose parameters are its scale and shift; its statistics do nothing."""
     plain = _with_tensors(norm, *_scale_and_shift(norm))
     assert isinstance(plain, _BatchNorm)
     plain.eps = 0.0
@@ -169,20 +178,22 @@ def _as_scale(norm: _BatchNorm) -> nn.Module:
 
 
 def _lets_pass(layer: nn.Module) -> bool:
-    """Whether the mean of a scaled and shifted map is the scaled and shifted mean."""
+    """Return whether the layer commutes with scaling and shifting each channel."""
     if isinstance(layer, (nn.Flatten, nn.Identity, nn.AdaptiveAvgPool2d)):
         return True
     return isinstance(layer, nn.AvgPool2d) and layer.padding in (0, (0, 0)) and not layer.ceil_mode
 
 
 def _meet(norm: nn.Module, layer: nn.Module, between: Sequence[nn.Module]) -> bool:
-    """Whether the channels of a BatchNorm are inputs of a layer: a dense one without Flatten goes
-    along the rows of maps."""
+    """Return whether the channels of a BatchNorm are the inputs of a layer.
+
+    A dense layer without Flatten acts along the rows of maps instead.
+    """
     if not isinstance(layer, nn.Linear) or isinstance(norm, nn.BatchNorm1d):
         return True
     return any(
-        isinstance(each, nn.Flatten) and each.start_dim == 1 and each.end_dim in (-1, 3)
-        for each in between
+        isinstance(other, nn.Flatten) and other.start_dim == 1 and other.end_dim in (-1, 3)
+        for other in between
     )
 
 
@@ -198,7 +209,9 @@ def _absorbed(norm: _BatchNorm, layer: nn.Module) -> nn.Module:
     weight = layer.weight.detach()
     inputs = weight.shape[1]
     if isinstance(layer, nn.Linear):  # of flattened maps, or of a vector
-        scale, shift = (each.repeat_interleave(inputs // len(each)) for each in (scale, shift))
+        scale, shift = (
+            vector.repeat_interleave(inputs // len(vector)) for vector in (scale, shift)
+        )
         scaled, moved = weight * scale, weight @ shift
     else:
         groups = len(scale) // inputs  # output o takes the channels of its group
@@ -211,7 +224,7 @@ def _absorbed(norm: _BatchNorm, layer: nn.Module) -> nn.Module:
 
 
 def _scale_and_shift(norm: _BatchNorm) -> tuple[torch.Tensor, torch.Tensor]:
-    """s and t of a BatchNorm in evaluation, x → s x + t."""
+    """Return s and t of a BatchNorm in evaluation mode, x → s x + t."""
     assert norm.running_mean is not None
     assert norm.running_var is not None
     gamma = torch.ones_like(norm.running_var) if norm.weight is None else norm.weight.detach()
@@ -221,7 +234,7 @@ def _scale_and_shift(norm: _BatchNorm) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _with_tensors(layer: nn.Module, weight: torch.Tensor, bias: torch.Tensor) -> nn.Module:
-    """A copy of a layer with other tensors."""
+    """Return a copy of a layer with other tensors."""
     other = copy.copy(layer)
     other._parameters = {"weight": nn.Parameter(weight), "bias": nn.Parameter(bias)}
     return other
@@ -229,25 +242,25 @@ def _with_tensors(layer: nn.Module, weight: torch.Tensor, bias: torch.Tensor) ->
 
 @contextlib.contextmanager
 def _errors_of(file: str) -> Iterator[None]:
-    """Report what does not fit as of this file."""
+    """Name this file in errors about layers that do not fit."""
     try:
         yield
     except UserError as refusal:
         raise UserError(f"{file}: {refusal}", kind=refusal.kind, value=refusal.value) from None
     except (ValueError, RuntimeError, IndexError) as error:  # torch's own checks of sizes
         raise UserError(
-            f"{file}: its layers do not fit each other: {error}", kind="wrong-shape"
+            f"{file}: its layers do not fit together: {error}", kind="wrong-shape"
         ) from None
 
 
 def check_kinds(file: str, layers: Sequence[StatedLayer]) -> None:
-    """Raise `UngatedLayers` for the first layer whose kind has no gates that are known here."""
+    """Raise `UngatedLayers` for the first layer whose kind has no supported gates."""
     _check_known(file, [layer for layer in layers if layer.kind not in _SILENT])
     for layer in layers:
         if layer.kind in ACTIVATION_KINDS and layer.kind != "ReLU":
             raise UngatedLayers(
-                f"{file}: its layer {layer.name} ({layer.kind}) has no gates that are known here; "
-                "ReLU has.",
+                f"{file}: gates of its layer {layer.name} ({layer.kind}) are not supported; only "
+                "those of ReLU are.",
                 kind="no-gates",
             )
 
@@ -259,35 +272,33 @@ def _check_known(file: str, layers: Sequence[StatedLayer]) -> None:
         if layer.kind not in KINDS or ends:
             raise UnknownGates(
                 f"{file}: its layer {layer.name} ({layer.kind.rpartition('.')[2]}) is not "
-                "supported; Linear, Conv2d, BatchNorm, ReLU, pooling, Dropout and Flatten are.",
+                "supported. Supported: Linear, Conv2d, BatchNorm, ReLU, pooling, Dropout, Flatten.",
                 kind="not-supported",
             )
 
 
 def _check_shapes(module: nn.Sequential, shape: tuple[int, ...]) -> None:
-    """Let the shape of one example pass, without computing; raises what torch does."""
+    """Propagate the shape of one example without computing; raises torch's errors."""
     probe = torch.empty((1, *shape), dtype=torch.float64, device="meta")
     for name, layer in module.named_children():
         if isinstance(layer, nn.Linear) and probe.shape[-1] != layer.in_features:
             arriving = "×".join(str(side) for side in probe.shape[1:])
-            raise ValueError(
-                f"{arriving} numbers arrive at {name}, which takes {layer.in_features:,}"
-            )
+            raise ValueError(f"{arriving} numbers reach {name}, which takes {layer.in_features:,}")
         if isinstance(layer, nn.Conv2d) and probe.ndim == 4:
             came, wanted = probe.shape[1], layer.in_channels
             if came != wanted:
                 grouped = wanted < came and came % wanted == 0 and layer.groups == 1
-                how = f"; with g{came // wanted} in --geometry it would" if grouped else ""
-                raise ValueError(f"{came:,} channels arrive at {name}, which takes {wanted:,}{how}")
+                how = f"; use g{came // wanted} in --geometry" if grouped else ""
+                raise ValueError(f"{came:,} channels reach {name}, which takes {wanted:,}{how}")
         probe = _passed(layer, probe)
     if probe.ndim != 2:
-        raise ValueError(f"its outputs are of shape {tuple(probe.shape[1:])}, not logits")
+        raise ValueError(f"its outputs have shape {tuple(probe.shape[1:])}, not logits")
 
 
 def _arriving(
     file: str, layers: Sequence[StatedLayer], input_shape: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """What the first layer takes: images, or all their pixels at once."""
+    """Return the input shape of the first layer: images, or all their pixels flattened."""
     inputs = math.prod(input_shape)
     weighted = next((each for each in layers if each.kind in ("Linear", "Conv2d")), None)
     before = list(layers[: layers.index(weighted)]) if weighted is not None else []
@@ -313,7 +324,7 @@ def _arriving(
 
 
 def _made(layer: StatedLayer, listing: CheckpointContents) -> nn.Module:
-    """A layer of torch with the numbers of the file, in float64."""
+    """Build a torch layer with the weights of the file, in float64."""
     n: Mapping[str, Any] = layer.numbers
     match layer.kind:
         case "Linear":
@@ -330,14 +341,14 @@ def _made(layer: StatedLayer, listing: CheckpointContents) -> nn.Module:
             names = ("running_mean", "running_var", "weight", "bias")
             shapes = dict.fromkeys(names, (n["num_features"],))
             tensors = _tensors(layer, listing, shapes, names[2:])
-            made = getattr(nn, layer.kind)(**n, affine="weight" in tensors, device="meta")
-            return _filled(made, tensors)
+            norm = getattr(nn, layer.kind)(**n, affine="weight" in tensors, device="meta")
+            return _filled(norm, tensors)
     module: nn.Module = getattr(nn, layer.kind)(**n)
     return module
 
 
 def _check_padding(layer: StatedLayer) -> None:
-    """More than the window is of no use, and could make maps of any size."""
+    """Refuse padding larger than the window: it is useless, and could make maps of any size."""
     padding, n = layer.numbers["padding"], layer.numbers
     kernel, dilation = n["kernel_size"], n["dilation"]
     assert isinstance(kernel, tuple)
@@ -356,8 +367,8 @@ def _tensors(
     shapes: Mapping[str, tuple[int, ...]],
     optional: tuple[str, ...],
 ) -> dict[str, Array]:
-    """Its tensors, each of the shape that the layer states."""
-    found: dict[str, Array] = {}
+    """Return the layer's tensors, checked against the shapes that it states."""
+    tensors: dict[str, Array] = {}
     for word, shape in shapes.items():
         name = f"{layer.name}.{word}"
         array = listing.arrays.get(name)
@@ -365,29 +376,29 @@ def _tensors(
             continue
         if array is None and word == "running_mean":
             raise UserError(
-                f"Layer {layer.name} has no running statistics: it normalises by its batch, and "
-                "the network is no function of one example.",
+                f"Layer {layer.name} has no running statistics: it normalises over the batch, so "
+                "the network is not a function of one example.",
                 kind="missing",
             )
         if array is None or array.shape != shape or array.dtype.kind != "f":
             raise UserError(
-                f"Its tensor '{name}' is not what layer {layer.name} states.", kind="wrong-shape"
+                f"Its tensor '{name}' does not match layer {layer.name}.", kind="wrong-shape"
             )
         if not np.isfinite(array).all():
             raise UserError(
-                f"{name} holds values that are not finite.", value=name, kind="not-finite"
+                f"{name} has values that are not finite.", value=name, kind="not-finite"
             )
         if (
             word == "running_var"
             and (array + float(cast("float", layer.numbers["eps"])) <= 0).any()
         ):
-            raise UserError(f"{name} holds variances below zero.", value=name, kind="not-finite")
-        found[word] = array
-    return found
+            raise UserError(f"{name} has variances below zero.", value=name, kind="not-finite")
+        tensors[word] = array
+    return tensors
 
 
 def _filled(module: nn.Module, tensors: Mapping[str, Array]) -> nn.Module:
-    """With these tensors and no other parameter: a BatchNorm may have γ without β."""
+    """Set these tensors and no other parameter: a BatchNorm may have γ without β."""
     module._parameters.update(dict.fromkeys(module._parameters))
     for word, array in tensors.items():
         tensor = torch.from_numpy(np.array(array, dtype=np.float64))
@@ -395,14 +406,13 @@ def _filled(module: nn.Module, tensors: Mapping[str, Array]) -> nn.Module:
             module._buffers[word] = tensor
         else:
             module._parameters[word] = nn.Parameter(tensor)
-    if "num_batches_tracked" in module._buffers:  # of no use here, and still without a value
+    if "num_batches_tracked" in module._buffers:  # unused here, and still without a value
         module._buffers["num_batches_tracked"] = torch.zeros((), dtype=torch.long)
     return module
 
 
 def _resolved(module: nn.Sequential, shape: tuple[int, ...]) -> nn.Sequential:
-    """Adaptive pooling to more than one position written as what it is for maps of this size:
-    plain windows, or nothing."""
+    """Replace adaptive pooling to several positions by plain windows, or nothing, for this size."""
     with torch.device("meta"):
         probe = torch.empty((1, *shape), dtype=torch.float64)
     resolved = nn.Sequential()
@@ -415,7 +425,7 @@ def _resolved(module: nn.Sequential, shape: tuple[int, ...]) -> nn.Sequential:
 
 
 def _passed(layer: nn.Module, probe: torch.Tensor) -> torch.Tensor:
-    """The shape that leaves a layer, without a number being computed."""
+    """Return a tensor of the shape after a layer, without computing."""
     if isinstance(layer, _BatchNorm):
         if probe.ndim != (4 if isinstance(layer, nn.BatchNorm2d) else 2):
             raise ValueError(f"a {type(layer).__name__} does not take {probe.ndim - 1} dimensions")
@@ -437,7 +447,7 @@ def _passed(layer: nn.Module, probe: torch.Tensor) -> torch.Tensor:
 
 
 def _windows(layer: nn.Module, sides: Sequence[int]) -> nn.Module | None:
-    """None where it pools to one position, or the windows would overlap."""
+    """Return the equivalent plain pooling; None for one position, or if windows overlap."""
     wanted = cast("tuple[int, ...]", layer.output_size)
     if wanted in (1, (1, 1)) or any(
         side % max(to, 1) for side, to in zip(sides, wanted, strict=True)

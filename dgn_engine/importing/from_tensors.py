@@ -1,4 +1,4 @@
-"""Make a network of the tensors of a file: a chain of dense layers, or a named network."""
+"""Build a network from the tensors of a file: a chain of dense layers, or a named network."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from dgn_engine.text.printable import plain
 
 
 def in_order(listing: CheckpointContents) -> CheckpointContents:
-    """The listing with its layers as they follow each other: the file's order, or that of the
-    names, numbers counted, where only then do the matrices chain."""
+    """Return the listing in file order, or sorted by name if only then the matrices chain."""
     if _chains(listing):
         return listing
     named = {name: listing.arrays[name] for name in sorted(listing.arrays, key=natural)}
@@ -29,7 +28,10 @@ def in_order(listing: CheckpointContents) -> CheckpointContents:
 
 
 def _chains(listing: CheckpointContents) -> bool:
-    """Whether each matrix or kernel takes what the one before it gives, up to flattened maps."""
+    """Return whether each matrix or kernel takes the output of the one before it.
+
+    A dense layer may take flattened maps.
+    """
     shapes = [a.shape for a in listing.arrays.values() if a.ndim in (2, 4)]
     return all(
         after[1] == before[0] or (len(before) == 4 and len(after) == 2 and not after[1] % before[0])
@@ -40,19 +42,19 @@ def _chains(listing: CheckpointContents) -> bool:
 def named_architecture(
     listing: CheckpointContents, net: NetConfig, input_shape: tuple[int, ...]
 ) -> Architecture:
-    """The architecture of a network plug-in, with as many logits as the file's last weight."""
+    """Return a network plug-in's architecture, with the logits of the file's last weight."""
     weights = [a for a in listing.arrays.values() if a.ndim in (2, 4)]
     if not weights:
-        raise UserError(f"{listing.file_name} holds no weight matrices or kernels.", kind="empty")
+        raise UserError(f"{listing.file_name} has no weight matrices or kernels.", kind="empty")
     return build_architecture(net, input_shape, weights[-1].shape[0])
 
 
 def imported_stack(
     listing: CheckpointContents, architecture: Architecture, dtype: torch.dtype
 ) -> tuple[Stack, tuple[str, ...]]:
-    """All weights of the file as a network, biases where there are any; the head must fit too.
+    """Return all weights of the file as a network, with biases if any; the head must fit too.
 
-    With it what a user should know of them: what was folded, what biases mean.
+    Also returns remarks for the user: what was folded, what biases mean.
     """
     match = match_layers(listing, architecture)
     if not match.fits:
@@ -62,7 +64,7 @@ def imported_stack(
     given = sum(a.ndim in (2, 4) and a.dtype.kind == "f" for a in listing.arrays.values())
     if given > len(architecture.weighted):
         raise UserError(
-            f"{listing.file_name} holds {given} weight layers; the network that was named has "
+            f"{listing.file_name} has {given} weight layers, but the chosen network has "
             f"{len(architecture.weighted)}.",
             kind="wrong-length",
         )
@@ -73,8 +75,8 @@ def imported_stack(
         )
     if rest := left_over(listing, architecture):
         raise UserError(
-            f"{listing.file_name} holds '{plain(rest, 80)}', which is as long as a layer is wide "
-            "but by its name no layer's bias; without it the network would be another.",
+            f"{listing.file_name} has '{plain(rest, 80)}', as long as a layer is wide but by its "
+            "name not a layer's bias; dropping it would change the network.",
             kind="no-fit",
         )
     notes = match.verdict.partition(". ")[2]
@@ -84,7 +86,7 @@ def imported_stack(
 def imported_gates(
     listing: CheckpointContents, architecture: Architecture, dtype: torch.dtype
 ) -> tuple[Stack, tuple[str, ...]]:
-    """The weights that make the gates, and notes; an output layer that does not fit stays zero."""
+    """Return the weights that make the gates, and remarks; a misfit output layer stays zero."""
     match = match_layers(listing, architecture)
     if not match.fits:
         raise UserError(_plain_verdict(match), kind="no-fit")
@@ -94,10 +96,10 @@ def imported_gates(
 def _filled(match: LayerMatching, architecture: Architecture, dtype: torch.dtype) -> Stack:
     missing = len(architecture.weighted) - len(match.biases)  # an output layer that stays zero
     stack = Stack(architecture, [b is not None for b in match.biases] + [False] * missing).to(dtype)
-    for place, (weight, bias) in enumerate(zip(match.weights, match.biases, strict=True)):
-        stack.weights[place].data.copy_(torch.from_numpy(np.array(weight)))
+    for index, (weight, bias) in enumerate(zip(match.weights, match.biases, strict=True)):
+        stack.weights[index].data.copy_(torch.from_numpy(np.array(weight)))
         if bias is not None:
-            stack.biases[place].data.copy_(torch.from_numpy(np.array(bias)))
+            stack.biases[index].data.copy_(torch.from_numpy(np.array(bias)))
     return stack
 
 

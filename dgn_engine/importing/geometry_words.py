@@ -1,21 +1,21 @@
-"""The words of `--geometry`: how convolutions go, and what pools between them.
+"""Parse the words of `--geometry`: stride, padding and pooling of each convolution.
 
-One word for each convolution in its order, and behind it one for each pooling:
+One word per convolution in order, each followed by one per pooling:
 
-    s2p1        a convolution of stride 2 and padding 1; s1 where it has neither
-    p2d2g4      padding 2, dilation 2, 4 groups; p1x0: sides that differ; psame
-    p1circular  padded by its other end (circular, reflect, replicate)
-    max2 avg3s2p1          pooling of 2×2, of 3×3 with stride 2 and padding 1
-    max2ceil avg3s2p1bare  rounded up; the padding not counted in the mean
+    s2p1        a convolution with stride 2 and padding 1; s1 for neither
+    p2d2g4      padding 2, dilation 2, 4 groups; p1x0: different sides; psame
+    p1circular  padding mode (circular, reflect, replicate)
+    max2 avg3s2p1          2×2 pooling, 3×3 pooling with stride 2 and padding 1
+    max2ceil avg3s2p1bare  ceil_mode; padding not counted in the mean
     adaptivemax1 adaptiveavg6x5
     skip                   a layer that does nothing in evaluation (Dropout, Identity, Flatten)
-    dense                  a dense layer; where one has its word, each has
-    act bn                 where activations and BatchNorms stand, if not where they usually do
+    dense                  a dense layer; if one has its word, all need one
+    act bn                 positions of activations and BatchNorms, if not the usual ones
 
-Without `act` and `bn` an activation stands right behind every layer but the last and in front of
-the pooling. With them every layer has its word, they stand where they are said, and each `bn` is
-the next BatchNorm of the file. All but layers may stand in front of the first layer, too. Flatten
-between maps and a dense layer needs no word.
+Without `act` and `bn` there is an activation right after every layer but the last, before the
+pooling. With them every layer needs its word, both go exactly where they are written, and each `bn`
+is the next BatchNorm of the file. Everything but layers may also come before the first layer.
+Flatten between maps and a dense layer needs no word.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PLACES = ("act", "bn")
 _SILENT = (*PLACES, SKIP)
 _MODES = ("circular", "reflect", "replicate")
 _SIDES = r"(\d{1,4}(?:x\d{1,4})?)"
-IN_DOCS = Hint(" (dgn docs guide/files)")  # which a window leaves out
+IN_DOCS = Hint(" (dgn docs guide/files)")  # omitted in the window
 _CONVOLUTION = re.compile(rf"(?:[spd]{_SIDES}|psame|g\d{{1,6}}|{'|'.join(_MODES)})+")
 _PART = re.compile(rf"([spdg])(\d+(?:x\d+)?|same)|({'|'.join(_MODES)})")
 _POOL = re.compile(rf"(max|avg){_SIDES}(?:s{_SIDES})?(?:p{_SIDES})?(?:d{_SIDES})?(ceil)?(bare)?")
@@ -41,7 +41,7 @@ _MOST = 2000  # words
 
 @dataclass(frozen=True)
 class ConvolutionNumbers:
-    """How a convolution goes; its kernel, channels and bias are in its tensors."""
+    """Stride, padding and so on of a convolution; its tensors give kernel, channels and bias."""
 
     stride: tuple[int, int] = (1, 1)
     padding: tuple[int, int] | str = (0, 0)
@@ -52,8 +52,11 @@ class ConvolutionNumbers:
 
 @dataclass
 class LayerWords:
-    """The words of one layer: `convolution` None for a dense one; `behind`: StatedLayer of pooling,
-    'act', 'bn' and 'skip' in their order."""
+    """The words of one layer.
+
+    `convolution` is None for a dense layer; `behind` lists its pooling as StatedLayer, and 'act',
+    'bn' and 'skip', in order.
+    """
 
     convolution: ConvolutionNumbers | None
     behind: list[StatedLayer | str] = field(default_factory=list)
@@ -61,8 +64,10 @@ class LayerWords:
 
 @dataclass(frozen=True)
 class Geometry:
-    """The words of `--geometry`, layer by layer; `places`: whether they say where everything
-    stands; `front`: what stands in front of the first layer."""
+    """The words of `--geometry`, layer by layer.
+
+    `places`: whether they give all positions; `front`: what comes before the first layer.
+    """
 
     layers: tuple[LayerWords, ...]
     places: bool
@@ -70,11 +75,12 @@ class Geometry:
 
 
 def parse_geometry(text: str) -> Geometry:
-    """Read the words, separated by commas or spaces; raises `UserError` naming one that is none."""
+    """Parse words separated by commas or spaces; a `UserError` names the first unknown word."""
     words = [word for word in re.split(r"[,\s]+", text.strip().lower()) if word]
     if len(words) > _MOST:
         raise UserError(
-            Where("--geometry") + f" has {len(words):,} words; {_MOST:,} at most.", kind="bad-words"
+            Where("--geometry") + f" has {len(words):,} words; the limit is {_MOST:,}.",
+            kind="bad-words",
         )
     layers: list[LayerWords] = []
     front: list[StatedLayer | str] = []
@@ -89,15 +95,15 @@ def parse_geometry(text: str) -> Geometry:
     if not layers:
         raise UserError(
             Where("--geometry")
-            + " has no layer: a word for each convolution, like p1 or s2p1 (s1 where it "
-            "has neither stride nor padding).",
+            + " has no layer: give a word for each convolution, like p1 or s2p1 (s1 for "
+            "neither stride nor padding).",
             kind="bad-words",
         )
     return Geometry(tuple(layers), any(word in PLACES for word in words), tuple(front))
 
 
 def convolution_word(numbers: ConvolutionNumbers) -> str:
-    """Return 's2p1' of stride 2 and padding 1, 's1' of neither."""
+    """Return 's2p1' for stride 2 and padding 1, 's1' for neither."""
     word = ""
     if numbers.stride != (1, 1):
         word += f"s{_text(numbers.stride)}"
@@ -115,7 +121,7 @@ def convolution_word(numbers: ConvolutionNumbers) -> str:
 
 
 def pooling_word(layer: StatedLayer) -> str:
-    """Return 'max2', 'avg3s2p1', 'adaptiveavg1'."""
+    """Return 'max2', 'avg3s2p1' or 'adaptiveavg1'."""
     n = layer.numbers
     kind = "max" if "Max" in layer.kind else "avg"
     if "output_size" in n:
@@ -132,28 +138,28 @@ def pooling_word(layer: StatedLayer) -> str:
 
 
 def _convolution(word: str) -> ConvolutionNumbers:
-    found: dict[str, tuple[int, int] | str] = {}
+    numbers: dict[str, tuple[int, int] | str] = {}
     mode = "zeros"
     for letter, number, padded in _PART.findall(word):
-        if letter in found or (padded and mode != "zeros"):
+        if letter in numbers or (padded and mode != "zeros"):
             raise UserError(
-                Where("--geometry") + f" says '{letter or padded}' twice of one layer: '{word}'.",
+                Where("--geometry") + f" repeats '{letter or padded}' for one layer: '{word}'.",
                 kind="named-twice",
             )
         if padded:
             mode = padded
         else:
-            found[letter] = number if number == "same" else _sides(number)
-    groups = found.get("g", (1, 1))[0]
-    if 0 in (*found.get("s", ()), *found.get("d", ()), groups):
+            numbers[letter] = number if number == "same" else _sides(number)
+    groups = numbers.get("g", (1, 1))[0]
+    if 0 in (*numbers.get("s", ()), *numbers.get("d", ()), groups):
         raise UserError(
             Where("--geometry") + f" has a stride, dilation or number of groups of 0: '{word}'.",
             kind="bad-words",
         )
     return ConvolutionNumbers(
-        stride=found.get("s", (1, 1)),  # type: ignore[arg-type]  # only padding may be a word
-        padding=found.get("p", (0, 0)),
-        dilation=found.get("d", (1, 1)),  # type: ignore[arg-type]
+        stride=numbers.get("s", (1, 1)),  # type: ignore[arg-type]  # only padding may be a word
+        padding=numbers.get("p", (0, 0)),
+        dilation=numbers.get("d", (1, 1)),  # type: ignore[arg-type]
         groups=int(groups),
         padding_mode=mode,
     )
@@ -167,7 +173,7 @@ def _pooling(word: str) -> StatedLayer:
     if parts is None:
         raise UserError(
             Where("--geometry")
-            + f" has no word '{word}'; s2p1 is a convolution, max2 a pooling"
+            + f" has an unknown word '{word}'; s2p1 is a convolution, max2 a pooling"
             + IN_DOCS
             + ".",
             kind="bad-words",
@@ -185,7 +191,7 @@ def _pooling(word: str) -> StatedLayer:
         numbers |= {"count_include_pad": not bare, "divisor_override": None}
     if (kind == "avg" and dilation) or (kind == "max" and bare):
         raise UserError(
-            Where("--geometry") + f" has no word '{word}': no such pooling has that.",
+            Where("--geometry") + f" has an unknown word '{word}': no such pooling exists.",
             kind="bad-words",
         )
     return StatedLayer(word, f"{kind.title()}Pool2d", numbers)

@@ -1,6 +1,6 @@
-"""Match the tensors of a file with the layers of the feature or the value network.
+"""Match the tensors of a file with the layers of the feature or value network.
 
-Open it to change which tensor goes into which layer, or the sentence that says why none does.
+Edit this module to change which tensor goes into which layer, or the reason given if none does.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ Weights = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LayerMatching:
-    """The verdict on a file. `weights` and `biases` (float64 where the file has it, else
-    float32): one for each layer that takes part, every gated layer and, where it fits too, the
-    output layer; empty if it does not fit.
+    """The verdict on a file, with the matched weights.
+
+    `weights` and `biases` (float64 if the file has it, else float32): one per matched layer, that
+    is every gated layer and, if it fits too, the output layer; empty if the file does not fit.
     """
 
     rows: tuple[LayerMatch, ...]
@@ -50,7 +51,7 @@ class LayerMatching:
 
 @dataclass(frozen=True)
 class _Pair:
-    """A layer with its matched tensors of the file; `reason`: why they do not fit."""
+    """A layer with its matched tensors; `reason`: why they do not fit."""
 
     row: LayerMatch
     weight: Weights | None = None
@@ -63,13 +64,15 @@ def match_layers(
     architecture: Architecture,
     part: Part = "gates",
 ) -> LayerMatching:
-    """Match weight tensors with weight layers by their order, and check their shapes.
+    """Match weight tensors with layers by order, and check their shapes.
 
-    Every gated layer must fit. No gate depends on the output layer: where it does not fit it is
-    left out. Of the two networks in our own files the one that made the gates is matched, or with
-    `part` 'values' the value network. BatchNorm is folded in where the file, or the user
-    (`listing.reading`), says where it stands and its ε. Raises `UserError` where the file names an
-    unknown regime.
+    Every gated layer must fit. No gate depends on the output layer, so that one is left out if it
+    does not fit. Of the two networks in our own files, the one that made the gates is matched, or
+    with `part` 'values' the value network. BatchNorm is folded in if the file or the user
+    (`listing.reading`) gives its place and ε.
+
+    Raises:
+        UserError: The file names an unknown regime.
     """
     epsilon = listing.reading.norm_eps or EPSILON
     folding = fold_normalisation(_part(listing, part), epsilon)
@@ -77,8 +80,8 @@ def match_layers(
     names = [name for name, a in arrays.items() if a.ndim in (2, 4) and a.dtype.kind == "f"]
     layers = architecture.weighted
     pairs = [
-        _pair(place, layer, names[place] if place < len(names) else "", folding, architecture)
-        for place, layer in enumerate(layers)
+        _pair(index, layer, names[index] if index < len(names) else "", folding, architecture)
+        for index, layer in enumerate(layers)
     ]
     file = listing.file_name
     if obstacle := _obstacle(listing, part, arrays, names, pairs):
@@ -97,26 +100,26 @@ def _obstacle(
     names: list[str],
     pairs: list[_Pair],
 ) -> str:
-    """Why nothing is taken of a file, as the end of 'Gates of FILE …'; or ''."""
+    """Return why a file does not match, to complete 'Gates of FILE …'; or ''."""
     regime = regime_of(listing)
     if part == "gates" and regime is not None and regime.drawn_gates:
         return (
-            f"cannot be taken: in {regime.name} they are drawn for each training example and made "
-            "by no network."
+            f"cannot be used: in {regime.name} they are drawn for each training example, not made "
+            "by a network."
         )
     if unsaid := unsaid_of_weights(listing):
-        return f"cannot be taken: {unsaid}"
+        return f"cannot be used: {unsaid}"
     if normalised := _normalisation(arrays):
         return (
-            f"cannot be taken: it does not say what '{plain(normalised, 80)}' "
+            f"cannot be used: the file does not say what '{plain(normalised, 80)}' "
             f"({left_over_in_words(normalised, arrays)}) does to them.{_known(listing)}"
         )
     if foreign := foreign_keys(names):
-        holds = f"it holds '{plain(foreign.name, 80)}', which is of {foreign.what}."
-        return f"cannot be taken: {holds} {foreign.remedy}".rstrip()
-    for place, pair in enumerate(pairs[:-1], start=1):
+        holds = f"the file has '{plain(foreign.name, 80)}', which is part of {foreign.what}."
+        return f"cannot be used: {holds} {foreign.remedy}".rstrip()
+    for number, pair in enumerate(pairs[:-1], start=1):
         if pair.reason:
-            return f"do not fit layer {place}: {pair.reason}.{_known(listing)}"
+            return f"do not fit layer {number}: {pair.reason}.{_known(listing)}"
     return ""
 
 
@@ -127,41 +130,43 @@ def _taken(
     over: int = 0,
     epsilon: float | None = None,
 ) -> LayerMatching:
-    """The verdict where every gated layer fits; an output layer that does not is left out."""
-    taken = pairs if not pairs[-1].reason else pairs[:-1]
-    biases = tuple(pair.bias for pair in taken)
+    """Return the match if all gated layers fit; an output layer that does not is left out."""
+    matched = pairs if not pairs[-1].reason else pairs[:-1]
+    biases = tuple(pair.bias for pair in matched)
     return LayerMatching(
         rows=tuple(pair.row for pair in pairs),
         fits=True,
         verdict=_praise(file, len(architecture.gated), over, biases, epsilon),
-        weights=tuple(pair.weight for pair in taken if pair.weight is not None),
+        weights=tuple(pair.weight for pair in matched if pair.weight is not None),
         biases=biases,
     )
 
 
 def matching_of(stack: Stack, architecture: Architecture, file: str) -> LayerMatching:
-    """Return the weights of a network that was read from a file as those of an architecture with
-    the same nodes, of which only the number of logits may be another."""
+    """Match a network read from a file with an architecture of the same nodes.
+
+    Only the number of logits may differ.
+    """
     unfolded = FoldedBatchNorm(arrays_of(stack), {})
     pairs = [
-        _pair(place, layer, f"{place}.weight", unfolded, architecture)
-        for place, layer in enumerate(architecture.weighted)
+        _pair(index, layer, f"{index}.weight", unfolded, architecture)
+        for index, layer in enumerate(architecture.weighted)
     ]
     return _taken(pairs, architecture, file)
 
 
 def arrays_of(stack: Stack) -> dict[str, Array]:
-    """The weights and biases of a network in the order of its layers, as if a file held them."""
+    """Return the weights and biases in layer order, as if read from a file."""
     arrays: dict[str, Array] = {}
-    for place, (weight, bias) in enumerate(zip(*stack.tensors(), strict=True)):
-        arrays[f"{place}.weight"] = weight.detach().numpy()
+    for index, (weight, bias) in enumerate(zip(*stack.tensors(), strict=True)):
+        arrays[f"{index}.weight"] = weight.detach().numpy()
         if bias is not None:
-            arrays[f"{place}.bias"] = bias.detach().numpy()
+            arrays[f"{index}.bias"] = bias.detach().numpy()
     return arrays
 
 
 def left_over(listing: CheckpointContents, architecture: Architecture) -> str:
-    """The first tensor as long as a layer is wide that no layer takes as its bias; or ''."""
+    """Return the first tensor as long as a layer is wide that is no layer's bias; or ''."""
     arrays = fold_normalisation(listing.arrays).arrays
     names = [name for name, a in arrays.items() if a.ndim in (2, 4) and a.dtype.kind == "f"]
     pairs = zip(names, architecture.weighted, strict=False)
@@ -178,22 +183,23 @@ def left_over(listing: CheckpointContents, architecture: Architecture) -> str:
 
 
 def regime_of(listing: CheckpointContents) -> Regime | None:
-    """The regime that a file of ours was saved in; None where it names none.
+    """Return the regime that one of our files was saved in; None if it names none.
 
-    Raises `UserError` where it is none that is known here.
+    Raises:
+        UserError: The regime is unknown.
     """
     name = listing.metadata.get("regime", "")
     try:
         return find_regime(name) if name else None
     except UserError:
         raise UserError(
-            f"{listing.file_name} is of the regime '{plain(name, 20)}', which is not known here.",
+            f"{listing.file_name} has the regime '{plain(name, 20)}', which is unknown.",
             kind="unknown-name",
         ) from None
 
 
 def _part(listing: CheckpointContents, part: Part) -> dict[str, Array]:
-    """The tensors of the network that makes the gates; in a file of ours there are two."""
+    """Return the tensors of the network that makes the gates; our own files have two networks."""
     if not any(name.startswith(("value.weights.", "feature.weights.")) for name in listing.arrays):
         return in_said_order(listing)
     regime = regime_of(listing)
@@ -218,10 +224,10 @@ def _pair(
         row = LayerMatch(title, needed, "", None, False, _unless_needed(last, reason))
         return _Pair(row, reason=reason)
     arrays = folding.arrays
-    found = arrays[name]
-    reason = _difference(layer, found.shape)
+    array = arrays[name]
+    reason = _difference(layer, array.shape)
     bias_name = "" if reason else bias_of(name, layer.outputs, arrays)
-    weight = _real(found)
+    weight = _real(array)
     bias = _real(arrays[bias_name]) if bias_name else None
     if not reason and bias is not None and bias.shape != (layer.outputs,):
         reason = f"its bias {bias_name} has the shape {bias.shape}, ({layer.outputs},) needed"
@@ -232,17 +238,17 @@ def _pair(
         remark = f"{folding.into[name]} folded in"
     elif not reason:
         remark = "with bias" if bias is not None else ""
-    row = LayerMatch(title, needed, name, found.shape, not reason, remark)
+    row = LayerMatch(title, needed, name, array.shape, not reason, remark)
     return _Pair(row, weight, bias, reason)
 
 
 def _unless_needed(last: bool, reason: str) -> str:
-    """The reason as a remark: only the last layer may be left out."""
-    return f"left as it is: {reason}" if last else reason
+    """Return the reason as a remark: only the last layer may be left out."""
+    return f"left unchanged: {reason}" if last else reason
 
 
 def _difference(layer: Weighted, found: tuple[int, ...]) -> str:
-    """In words what is wrong with a weight of this shape; empty if nothing is."""
+    """Describe how a weight's shape differs from the layer's; '' if it does not."""
     needed = weight_shape(layer)
     if found == needed:
         return ""
@@ -260,7 +266,7 @@ def _difference(layer: Weighted, found: tuple[int, ...]) -> str:
 
 
 def _normalisation(arrays: dict[str, Array]) -> str:
-    """The first tensor that only a normalisation layer has; or ''."""
+    """Return the first tensor that only a normalisation layer has; or ''."""
     for name, array in arrays.items():
         if name.endswith("running_mean") or (array.ndim == 1 and name.endswith(".weight")):
             return name
@@ -268,22 +274,22 @@ def _normalisation(arrays: dict[str, Array]) -> str:
 
 
 def _real(array: Array) -> Weights:
-    """float64 is kept: kernels of a file can be asked for in its own precision."""
+    """Keep float64: kernels may be requested in the file's own precision."""
     return array if array.dtype == np.float64 else array.astype(np.float32)
 
 
 def _finite(array: Weights) -> bool:
-    """Also as float32, in which networks run."""
+    """Check finiteness in float32, too, the precision networks run in."""
     with np.errstate(over="ignore"):
         return bool(np.isfinite(array.astype(np.float32)).all())
 
 
 def _known(listing: CheckpointContents) -> str:
-    """What the file is, where it does not fit and its name is known."""
+    """Return ' It is …' for a known network that does not fit; or ''."""
     shapes = {name: array.shape for name, array in listing.arrays.items()}
     network = known_network(shapes)
     if has_skips(shapes):
-        return f" It is {network}; its skip connections make it no chain of layers."
+        return f" It is {network}, whose skip connections are not a chain of layers."
     return f" It is {network}." if network else ""
 
 
@@ -294,14 +300,14 @@ def _praise(
     biases: tuple[Weights | None, ...],
     epsilon: float | None,
 ) -> str:
-    verdict = f"Gates of {file} fit all {gated} gate layers."
+    verdict = f"Gates of {file} match all {gated} gate layers."
     if over > 0:
         more = (
             "1 more weight layer in it is" if over == 1 else f"{over} more weight layers in it are"
         )
-        verdict += f" {more} not used."
+        verdict += f" {more} unused."
     if epsilon is not None:
         verdict += f" {FOLDED}, each into the layer before it, with an ε of {epsilon:g}."
     if any(bias is not None for bias in biases):
-        verdict += " Its biases move the gates; path kernels count weights only."
+        verdict += " Its biases shift the gates; path kernels use weights only."
     return verdict

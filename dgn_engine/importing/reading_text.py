@@ -1,4 +1,4 @@
-"""What is said of the network in a file, in plain words, and how often a reading is right."""
+"""Plain-English descriptions of how a file's network is read, and of a reading's accuracy."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from dgn_engine.storage.checkpoints.contents import StatedLayer
 from dgn_engine.text.written_numbers import percent
 
 GEOMETRY_ABOUT = (
-    "One word for each convolution, and behind it one for each pooling:\n"
-    "s2p1 – stride 2 and padding 1; s1 where it has neither\n"
+    "One word per convolution, each followed by one per pooling:\n"
+    "s2p1 – stride 2 and padding 1; s1 for neither\n"
     "p2d2g4 – padding 2, dilation 2, 4 groups; psame; p1circular\n"
-    "max2 – pooling of 2×2; avg3s2p1 – of 3×3 with stride 2 and padding 1\n"
+    "max2 – 2×2 pooling; avg3s2p1 – 3×3 with stride 2 and padding 1\n"
     "skip – a layer that does nothing in evaluation, such as Dropout\n"
-    "adaptiveavg1 – whatever comes, down to 1×1\n"
-    "act bn – where each stands, if not right behind its layer; dense layers then have a word too\n"
+    "adaptiveavg1 – any size down to 1×1\n"
+    "act bn – their positions, if not right after the layer; dense layers then need a word too\n"
     "torchvision or resnet,s1p1 – a known network, with its first convolution"
 )
 
 
 def activation_title(name: str) -> str:
-    """'ReLU' of 'relu', 'LeakyReLU' of 'leaky_relu'."""
+    """Return 'ReLU' for 'relu', 'LeakyReLU' for 'leaky_relu'."""
     return "nothing" if name == "none" else ACTIVATIONS[name][0]
 
 
 def epsilon_text(epsilon: float) -> str:
-    """'1e-5', '0.001'."""
+    """Return '1e-5' or '0.001'."""
     return f"{epsilon:g}".replace("e-0", "e-")
 
 
 def reading_in_words(reading: FileReading) -> str:
-    """'ReLU, padding 1, 2×2 max pooling behind each convolution, ε 1e-5'."""
+    """Return 'ReLU, padding 1, 2×2 max pooling after each convolution, ε 1e-5'."""
     parts = []
     if reading.net is not None:
         options = " ".join(f"{name} {value}" for name, value in reading.net.options)
@@ -64,7 +64,7 @@ def reading_in_words(reading: FileReading) -> str:
 
 
 def fitting_in_words(fitting: FittingReading) -> str:
-    """'97.0 %: ReLU, padding 1'; without the share where it is not known."""
+    """Return '97.0 %: ReLU, padding 1'; without the accuracy if it is unknown."""
     words = reading_in_words(fitting.reading)
     if fitting.accuracy is None:
         return words
@@ -72,19 +72,19 @@ def fitting_in_words(fitting: FittingReading) -> str:
 
 
 def about_readings(readings: Sequence[FittingReading]) -> str:
-    """What the list of readings is, and whether the data decide between them."""
-    known = [each for each in readings if each.accuracy is not None]
+    """Describe the list of readings, and whether the data single one out."""
+    known = [reading for reading in readings if reading.accuracy is not None]
     if not readings:
         return (
-            "None of the usual readings fits these data. Say above how it goes, or choose other "
-            "data."
+            "None of the usual readings fits these data. Specify the network above, or choose "
+            "other data."
         )
     if not known:
-        return "Readings that fit the data; these have other classes, so that no accuracy is known:"
-    best = max(each.accuracy or 0.0 for each in known)
-    words = f"Readings that fit, by the share of {known[0].examples:,} test examples that is right"
-    if sum(each.accuracy == best for each in known) > 1:
-        return f"{words}; the data do not decide between the first:"
+        return "Readings that fit these data (accuracy unknown, because the classes differ):"
+    best = max(reading.accuracy or 0.0 for reading in known)
+    words = f"Readings that fit, by accuracy on {known[0].examples:,} test examples"
+    if sum(reading.accuracy == best for reading in known) > 1:
+        return f"{words}; the data do not distinguish the first ones:"
     return f"{words}:"
 
 
@@ -123,20 +123,20 @@ def _convolution_in_words(numbers: ConvolutionNumbers) -> str:
 
 
 def _pooling_in_words(layers: Sequence[LayerWords]) -> str:
-    """'2×2 max pooling behind each convolution'; of several kinds each with its convolution."""
-    places: dict[str, list[int]] = {}
+    """Return '2×2 max pooling after each convolution'; several kinds each with its convolution."""
+    convolutions_by_pool: dict[str, list[int]] = {}
     for number, layer in enumerate(layers, start=1):
         for pool in layer.behind:
             if isinstance(pool, StatedLayer):
-                places.setdefault(_pool_in_words(pool), []).append(number)
+                convolutions_by_pool.setdefault(_pool_in_words(pool), []).append(number)
     words = []
-    for pool, numbers in places.items():
+    for pool, numbers in convolutions_by_pool.items():
         if len(numbers) == len(layers):
-            words.append(pool if len(layers) == 1 else f"{pool} behind each convolution")
+            words.append(pool if len(layers) == 1 else f"{pool} after each convolution")
         elif numbers == [len(layers)]:
-            words.append(f"{pool} behind the last")
+            words.append(f"{pool} after the last")
         else:
-            words.append(f"{pool} behind convolution {in_list([str(n) for n in numbers])}")
+            words.append(f"{pool} after convolution {in_list([str(n) for n in numbers])}")
     return ", ".join(words)
 
 
@@ -147,7 +147,7 @@ def _pool_in_words(pool: StatedLayer) -> str:
         return f"{kind} pooling to {_window(numbers['output_size'])}"
     words = [f"{_window(numbers['kernel_size'])} {kind} pooling"]
     if numbers["stride"] != numbers["kernel_size"]:
-        words.append(f"of stride {_sides(numbers['stride'])}")
+        words.append(f"with stride {_sides(numbers['stride'])}")
     if numbers["padding"] != (0, 0):
         words.append(f"with padding {_sides(numbers['padding'])}")
     return " ".join(words)

@@ -1,9 +1,9 @@
-"""ResNets by the names of their tensors, as torchvision writes them.
+"""Recognise ResNets by their tensor names, as torchvision writes them.
 
-Of any width and any number of blocks; also with 'shortcut' and 'linear', as they are often called
-elsewhere. A state dict holds neither strides nor pooling. What a user names 'resnet' has those of
-He et al. 2015, arXiv:1512.03385, with the stride of a bottleneck in its 3×3 convolution as
-torchvision has it; how its first convolution goes is said as well.
+Any width and number of blocks; also with 'shortcut' and 'linear', common names elsewhere. A state
+dict has neither strides nor pooling. 'resnet' means those of He et al. 2015, arXiv:1512.03385, with
+the stride of a bottleneck in its 3×3 convolution as in torchvision; the user also specifies the
+first convolution.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ _PUBLISHED: dict[tuple[tuple[int, ...], int], int] = {
 
 @dataclass(frozen=True)
 class ConvolutionalPart:
-    """What the names and shapes of a file say of a network before its dense layers.
+    """A network before its dense layers, from the names and shapes of a file.
 
-    `weights`: the kernels of `nodes` in their order; `dense`: where its dense weights usually are;
-    `published`: the network that it is exactly ('VGG-11 with BatchNorm'), or ''.
+    Attributes:
+        weights: Kernels of `nodes`, in order.
+        dense: Usual names of its dense weights.
+        published: The exact published network ('VGG-11 with BatchNorm'), or ''.
     """
 
     nodes: tuple[arch.Node, ...]
@@ -38,7 +40,7 @@ class ConvolutionalPart:
 
 
 def torchvision_names(names: Mapping[str, object]) -> dict[str, str]:
-    """The name that torchvision would give → the name in the file."""
+    """Return torchvision's name → the name in the file."""
     known: dict[str, str] = {}
     for name in names:
         other = name
@@ -50,10 +52,9 @@ def torchvision_names(names: Mapping[str, object]) -> dict[str, str]:
 
 
 def resnet(shapes: Shapes, stem: tuple[arch.Node, ...] = ()) -> ConvolutionalPart | None:
-    """The ResNet that the names (torchvision's) and shapes are; None if they are none.
+    """Return the ResNet of these torchvision names and shapes; None if they are not one.
 
-    `stem`: its first convolution and pooling as a user says them; without one, those that
-    torchvision has.
+    `stem`: its first convolution and pooling as specified by the user; torchvision's if empty.
     """
     stages = _stages(shapes)
     first = shapes.get("conv1.weight", ())
@@ -64,9 +65,9 @@ def resnet(shapes: Shapes, stem: tuple[arch.Node, ...] = ()) -> ConvolutionalPar
     nodes: list[arch.Node] = list(stem or usual)
     weights = ["conv1.weight"]
     for stage, blocks in enumerate(stages, start=1):
-        for place in range(blocks):
-            stride = 2 if stage > 1 and place == 0 else 1
-            block = _block(f"layer{stage}.{place}", shapes, width, stride)
+        for index in range(blocks):
+            stride = 2 if stage > 1 and index == 0 else 1
+            block = _block(f"layer{stage}.{index}", shapes, width, stride)
             if block is None:
                 return None
             inner, names, width = block
@@ -80,7 +81,7 @@ def resnet(shapes: Shapes, stem: tuple[arch.Node, ...] = ()) -> ConvolutionalPar
 
 
 def _published(stages: list[int], shapes: Shapes, convolutions: int) -> str:
-    """'ResNet-18', or '' where depth or width is another: wider, or with fewer channels."""
+    """Return 'ResNet-18', or '' if depth or width differ from the published ones."""
     depth = _PUBLISHED.get((tuple(stages), convolutions))
     narrow = shapes.get("layer1.0.conv2.weight") == (64, 64, 3, 3)
     stem = shapes["conv1.weight"]
@@ -91,7 +92,7 @@ def _published(stages: list[int], shapes: Shapes, convolutions: int) -> str:
 
 
 def _stages(shapes: Shapes) -> list[int]:
-    """How many blocks each stage has, counted without gaps."""
+    """Count the blocks of each stage, stopping at a gap."""
     stages: list[int] = []
     while f"layer{len(stages) + 1}.0.conv1.weight" in shapes:
         stage, blocks = len(stages) + 1, 0
@@ -104,10 +105,10 @@ def _stages(shapes: Shapes) -> list[int]:
 def _block(
     name: str, shapes: Shapes, width: int, stride: int
 ) -> tuple[list[arch.Node], list[str], int] | None:
-    """One block: its nodes, its weights and its width; None where the shapes do not chain."""
+    """Return one block's nodes, weights and width; None if the shapes do not chain."""
     names = [f"{name}.conv{number}.weight" for number in (1, 2, 3)]
-    names = [each for each in names if each in shapes]
-    inner = list(_inside([shapes[each] for each in names], width, stride))
+    names = [weight for weight in names if weight in shapes]
+    inner = list(_inside([shapes[weight] for weight in names], width, stride))
     if len(names) < 2 or len(inner) != len(names):
         return None
     outputs = inner[-1].outputs
@@ -120,19 +121,19 @@ def _block(
         nodes += [arch.Skip(), arch.Conv(width, outputs, 1, stride, 0, gated=False)]
         names.append(project)
     elif outputs != width or stride != 1:
-        return None  # a skip that pads or cuts without weights
+        return None  # a skip that pads or crops without weights
     return [*nodes, arch.Merge(), arch.Gating()], names, outputs
 
 
 def _inside(shapes: list[tuple[int, ...]], width: int, stride: int) -> Iterator[arch.Conv]:
-    """The convolutions of a block, the stride in the first that is 3×3; stops at a misfit."""
+    """Yield the convolutions of a block, with the stride in the first 3×3; stop at a misfit."""
     last = len(shapes) - 1
-    for place, shape in enumerate(shapes):
+    for index, shape in enumerate(shapes):
         if len(shape) != 4 or shape[1] != width or shape[2] != shape[3] or not shape[2] % 2:
             return
         kernel = shape[2]
         strides = stride if kernel > 1 else 1
         if strides == stride:
             stride = 1
-        yield arch.Conv(width, shape[0], kernel, strides, kernel // 2, gated=place < last)
+        yield arch.Conv(width, shape[0], kernel, strides, kernel // 2, gated=index < last)
         width = shape[0]

@@ -1,4 +1,4 @@
-"""The networks that we write ourselves: what a file says of one besides its weights, and back."""
+"""The networks that this program saves: what their files state besides the weights."""
 
 from __future__ import annotations
 
@@ -29,22 +29,24 @@ from dgn_engine.text.printable import plain
 BuildArchitecture = Callable[[NetConfig, tuple[int, ...], int], Architecture]
 FORMAT = "dgn-viewer weights 2"
 _PARTS = ("value.", "feature.", "random_input")
-_DIGITS = 18  # of a number in a file: more would be none of 64 bits
+_DIGITS = 18  # of a number in a file: more would not fit 64 bits
 _NOT_WRITTEN = (
-    "It was written before files said β, value input, rotation and shift: those of its "
-    "configuration are taken; a change while it trained is not known."
+    "This file predates the recording of β, value input, rotation and shift: those of its "
+    "configuration are used, and changes during training are unknown."
 )
 
 
 @dataclass(frozen=True)
 class NetworkState:
-    """What decides the network of a run at one step, besides its weights.
+    """Everything besides the weights that determines a run's network at one step.
 
-    `config`: as the run began; the other fields as they were at this step (β, wiring and so on
-    can be changed while a run trains). `wiring`, `rotation` and `shift`: one number for each gate
-    layer. `data`: the fingerprint of the run's examples, '' where it is not known. `remarks`: what
-    the file does not say, in sentences. `drawn_with`: the seed of what is drawn at this step, where
-    that is another one than the run began with.
+    Attributes:
+        config: As at the start of the run; the other fields are as of this step (β, wiring and so
+            on can change during training).
+        wiring, rotation, shift: One number per gate layer.
+        data: Fingerprint of the run's examples; '' if unknown.
+        remarks: Sentences on what the file does not state.
+        drawn_with: Seed of what is drawn at this step, if not the run's initial one.
     """
 
     config: RunConfig
@@ -62,7 +64,7 @@ class NetworkState:
 
     @property
     def seed(self) -> int:
-        """Of what is drawn."""
+        """Seed of what is drawn."""
         return self.config.seed if self.drawn_with is None else self.drawn_with
 
     @staticmethod
@@ -84,7 +86,7 @@ class NetworkState:
 
     @staticmethod
     def of_checkpoint(state: Mapping[str, Any], data: str) -> NetworkState:
-        """Of the state of a run's checkpoint, as `training.run_snapshot` writes it."""
+        """Read the state of a run's checkpoint, as `training.run_snapshot` writes it."""
         dials = state["dials"]
         return NetworkState(
             config=RunConfig.from_dict(state["config"]),
@@ -101,7 +103,7 @@ class NetworkState:
         )
 
     def metadata(self) -> dict[str, str]:
-        """As text notes of a file."""
+        """Return the state as text notes for a file."""
         return {
             "format": FORMAT,
             "regime": self.regime.name,
@@ -119,13 +121,15 @@ class NetworkState:
 
 
 def is_ours(listing: CheckpointContents) -> bool:
-    """Whether `dgn train` or the viewer wrote the file: both networks and how they were used."""
+    """Return whether `dgn train` or the viewer wrote the file: both networks and their settings."""
     return "value.weights.0" in listing.arrays and "config" in listing.metadata
 
 
 def split_of_own(listing: CheckpointContents, data: DataConfig) -> DataConfig:
-    """Data with the test examples of the run that wrote a file of ours, where it was trained on the
-    same data set: those of another split were in its training set."""
+    """Use the test split of the run that wrote a file, if it was trained on the same data set.
+
+    Test examples of another split were in its training set.
+    """
     if not is_ours(listing):
         return data
     own = state_of(listing).config.data
@@ -137,7 +141,7 @@ def split_of_own(listing: CheckpointContents, data: DataConfig) -> DataConfig:
 def listing_of_checkpoint(
     name: str, tensors: Mapping[str, Tensor], state: NetworkState
 ) -> CheckpointContents:
-    """A run's checkpoint as a file of ours would hold it: without what trains the network."""
+    """Return a run's checkpoint as one of our files, without the state of training."""
     arrays = {
         key: tensors[key].numpy() for key in sorted(tensors, key=natural) if key.startswith(_PARTS)
     }
@@ -153,7 +157,7 @@ def listing_of_checkpoint(
 
 
 def state_of(listing: CheckpointContents) -> NetworkState:
-    """What a file of ours says; raises `UserError` where it says something impossible."""
+    """Return what one of our files states; raises `UserError` if it states the impossible."""
     notes, file = listing.metadata, listing.file_name
     config = RunConfig.from_toml(notes["config"])
     gating = config.gating
@@ -170,7 +174,7 @@ def state_of(listing: CheckpointContents) -> NetworkState:
                 value_input=gating.value_input,
                 remarks=(_NOT_WRITTEN,),
             )
-        found = NetworkState(
+        state = NetworkState(
             *(config, regime, step, wiring),
             *(_numbers(notes["rotation"]), _numbers(notes["shift"])),
             *(float(notes["beta"]), float(notes["epsilon"])),
@@ -182,12 +186,12 @@ def state_of(listing: CheckpointContents) -> NetworkState:
         raise UserError(
             f"{file} does not say how its gates were used: {plain(str(error), 60)}.", kind="damaged"
         ) from None
-    sound = 0 < found.beta < math.inf and 0 <= found.epsilon < math.inf
-    if not sound or found.value_input not in get_args(ValueInput):
+    sound = 0 < state.beta < math.inf and 0 <= state.epsilon < math.inf
+    if not sound or state.value_input not in get_args(ValueInput):
         raise UserError(
-            f"{file} names gates or a value input that there are not.", kind="out-of-bounds"
+            f"{file} names gates or a value input that do not exist.", kind="out-of-bounds"
         )
-    return found
+    return state
 
 
 def our_network(
@@ -196,13 +200,14 @@ def our_network(
     dtype: torch.dtype,
     build: BuildArchitecture = build_architecture,
 ) -> GatedNetwork:
-    """The network as it was trained: both stacks, regime, wiring, tiling, β and value input.
+    """Return the network as it was trained: both stacks, regime, wiring, tiling, β, value input.
 
-    `build`: makes an architecture of (net, input shape, classes); `from_file.architecture_for`
-    knows networks that are those of a file, too.
+    Args:
+        build: Makes an architecture from (net, input shape, classes);
+            `from_file.architecture_for` also knows networks from files.
 
-    Raises `UserError` where the file does not hold the network of its configuration, or holds
-    one for other inputs.
+    Raises:
+        UserError: The file does not hold the network of its configuration, or takes other inputs.
     """
     state = state_of(listing)
     gating = state.config.gating
@@ -231,7 +236,7 @@ def _architecture(
     input_shape: tuple[int, ...],
     build: BuildArchitecture,
 ) -> Architecture:
-    """That of the feature network, with as many logits as the value network's last weight."""
+    """Return the feature network's architecture, with the logits of the last value weight."""
     start = "value.weights."
     weights = {
         int(name.removeprefix(start)): array
@@ -256,12 +261,12 @@ def _architecture(
 
 
 def _fill(network: GatedNetwork, listing: CheckpointContents) -> None:
-    """Every tensor by its name; neither may the file lack one nor hold another of a network."""
+    """Fill every tensor by name; the file must have exactly those of the network."""
     wanted = network.state_dict()
-    held = {n for n in listing.arrays if n.startswith(_PARTS)}
+    stored = {n for n in listing.arrays if n.startswith(_PARTS)}
     file = listing.file_name
-    for name in sorted(held ^ set(wanted)):
-        which = "lacks" if name in wanted else "holds the strange tensor"
+    for name in sorted(stored ^ set(wanted)):
+        which = "lacks" if name in wanted else "has the unexpected tensor"
         raise UserError(
             f"{file} {which} '{plain(name, 60)}': it is not the network of its configuration.",
             kind="other-network",
@@ -286,13 +291,13 @@ def _fill(network: GatedNetwork, listing: CheckpointContents) -> None:
 def _check_known_turns(
     listing: CheckpointContents, config: RunConfig, wiring: tuple[int, ...]
 ) -> None:
-    """A gate layer takes its rotation along when it is wired anew; an old file lost where to."""
+    """Refuse rotations that moved with a rewired gate layer: an old file does not say where to."""
     gating = config.gating
     straight = tuple(range(len(wiring)))
     if (gating.rotation or gating.shift) and wiring != (gating.wiring or straight):
         raise UserError(
-            f"The gates of {listing.file_name} were rotated and then wired anew, and a file of "
-            "its age does not say how they were turned then; its run's folder may.",
+            f"The gates of {listing.file_name} were rotated and then rewired, and this old file "
+            "does not record the rotation after that; its run folder may.",
             kind="not-recorded",
         )
 
@@ -304,7 +309,7 @@ def _whole(values: Sequence[Any]) -> tuple[int, ...]:
 def _numbers(text: str) -> tuple[int, ...]:
     words = text.split(",") if text else ()
     if any(len(word) > _DIGITS for word in words):
-        raise ValueError("a number of too many digits")
+        raise ValueError("a number with too many digits")
     return _whole(words)
 
 

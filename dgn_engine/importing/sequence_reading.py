@@ -1,4 +1,4 @@
-"""What a state dict leaves open of its network, and the layers that it has once that is said."""
+"""What a state dict leaves open about its network, and its layers once the user completes it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NAMED = 3  # tensors in a sentence, at most
 _ORDERED = 8  # weights in an option, at most
 BATCHNORM_QUESTION = OpenQuestion(
     "batchnorm",
-    "whether its BatchNorm stands before or after the activation",
+    "whether BatchNorm comes before or after the activation",
     "--batchnorm before",
 )
 NORM_EPS_QUESTION = OpenQuestion("norm_eps", "the ε of its BatchNorm", "--norm-eps 1e-5")
@@ -41,8 +41,10 @@ _FLATTEN = StatedLayer("flatten", "Flatten", {"start_dim": 1, "end_dim": -1})
 
 @dataclass(frozen=True)
 class _Segment:
-    """A layer, its BatchNorm or None, and the rooms between the two and up to the next layer; None
-    where numbers do not say."""
+    """A layer, its BatchNorm or None, and the number of parameter-free layers after each of them.
+
+    `to_norm` and `to_next` are None where the layer numbers do not tell.
+    """
 
     layer: FileLayer
     norm: FileLayer | None
@@ -60,7 +62,7 @@ class _Segment:
 
     @property
     def norm_place(self) -> str:
-        """Whether the BatchNorm stands before or after the activation, by the numbers; or ''."""
+        """'before' or 'after' the activation, by the layer numbers; '' if they do not tell."""
         if self.norm is None:
             return ""
         if self.to_norm == 0:
@@ -68,7 +70,7 @@ class _Segment:
         return "after" if self.to_norm is not None and self.to_next == 0 else ""
 
 
-Children = Mapping[str, StatedLayer]  # by their names: what a whole saved module says of them
+Children = Mapping[str, StatedLayer]  # by name: the layers that a whole saved module states
 
 
 def open_questions(
@@ -79,38 +81,38 @@ def open_questions(
     children: Children,
     named: Sequence[str] = (),
 ) -> list[OpenQuestion]:
-    """Return what the file leaves open of its network that was not said; raises `UserError`."""
+    """Return what the file leaves open and the user has not specified; raises `UserError`."""
     geometry = parse_geometry(reading.geometry) if reading.geometry else None
-    found: list[OpenQuestion] = []
+    questions: list[OpenQuestion] = []
     if sequence.left_over:
-        found.append(ignored_question(sequence.left_over, arrays))
+        questions.append(ignored_question(sequence.left_over, arrays))
     if sequence.guessed_order:
-        found.append(order_question(sequence))
+        questions.append(order_question(sequence))
     if not reading.activation:
-        found.append(activation_question(named))
+        questions.append(activation_question(named))
     if sequence.convolutions and geometry is None:
-        found.append(geometry_question(sequence, children))
+        questions.append(geometry_question(sequence, children))
     if sequence.unplaced:
-        words = "behind which layers its BatchNorms stand"
+        words = "which layers its BatchNorms follow"
         example = "p1,bn,act,…,dense" if sequence.convolutions else "dense,bn,act,…,dense"
-        found = [question for question in found if question.about != "geometry"]
-        found.append(OpenQuestion("geometry", words, f"--geometry {example}"))
+        questions = [question for question in questions if question.about != "geometry"]
+        questions.append(OpenQuestion("geometry", words, f"--geometry {example}"))
         if reading.norm_eps is None:
-            found.append(NORM_EPS_QUESTION)
-        return found
+            questions.append(NORM_EPS_QUESTION)
+        return questions
     segments = _segments(file, sequence)
     if geometry is not None or not sequence.convolutions:
         room = _room_question(file, sequence, segments, geometry or _dense(segments))
-        found += [] if room is None else [room]
+        questions += [] if room is None else [room]
     unsure = any(s.norm is not None and not s.norm_place and not s.is_last for s in segments)
     if unsure and not reading.batchnorm and not (geometry is not None and geometry.places):
-        found.append(BATCHNORM_QUESTION)
+        questions.append(BATCHNORM_QUESTION)
     if reading.norm_eps is None and any(
         layer.kind == "BatchNorm" and _stated_eps(layer, children) is None
         for layer in sequence.layers
     ):
-        found.append(NORM_EPS_QUESTION)
-    return found
+        questions.append(NORM_EPS_QUESTION)
+    return questions
 
 
 def geometry_question(sequence: FileSequence, children: Children) -> OpenQuestion:
@@ -121,48 +123,47 @@ def geometry_question(sequence: FileSequence, children: Children) -> OpenQuestio
     if len(known) < len(stated):
         words = "the strides, padding and pooling of its convolutions"
         return OpenQuestion("geometry", words, "--geometry s2p1,max2,…")
-    words = "what pools between its convolutions"
+    words = "the pooling between its convolutions"
     return OpenQuestion("geometry", words, f"--geometry {','.join(known)},…")
 
 
 def ignored_question(left: Sequence[str], arrays: Mapping[str, Array]) -> OpenQuestion:
     names = [
         f"'{plain(name, 60)}'"
-        + (f" ({left_over_in_words(name, arrays)})" if name in arrays else " (beside the network)")
+        + (f" ({left_over_in_words(name, arrays)})" if name in arrays else " (outside the network)")
         for name in left[:_NAMED]
     ]
     more = len(left) - len(names)
     words = in_list([*names, f"{more:,} more"] if more else names)
     option = _option("--ignore", left[:_NAMED], bool(more))
-    if any(is_of_layer(name) for name in left):  # without it the network would be another
+    if any(is_of_layer(name) for name in left):  # ignoring it would change the network
         option = ""
     return OpenQuestion("ignored", f"what {words} {'does' if len(left) == 1 else 'do'}", option)
 
 
 def _option(flag: str, names: Sequence[str], more: bool) -> str:
-    """An option with these names of a file, which may be a stranger's; '' where they cannot be
-    typed."""
+    """Return an option with these tensor names; '' if they cannot be typed safely."""
     if any("," in name or plain(name, 80) != name for name in names):
         return ""
     return f"{flag} {shlex.quote(','.join(names))}{',…' if more else ''}"
 
 
 def is_of_layer(name: str) -> bool:
-    """Whether a tensor that is of no layer here is called as those of layers are."""
+    """Return whether a tensor that belongs to no layer is named like a layer's."""
     return name.rpartition(".")[2] in ("weight", "bias")
 
 
 def order_question(sequence: FileSequence) -> OpenQuestion:
     names = [layer.tensors["weight"] for layer in sequence.weighted]
     option = _option("--order", names[:_ORDERED], len(names) > _ORDERED)
-    return OpenQuestion("order", "the order of its layers, several of which chain", option)
+    return OpenQuestion("order", "the order of its layers, as several orders fit", option)
 
 
 def activation_question(named: Sequence[str] = ()) -> OpenQuestion:
-    """`named`: what the file itself names, without its place."""
-    words = "what stands behind each of its layers, where they are a plain chain"
+    """Ask for the activation; `named`: activations that the file mentions without a position."""
+    words = "the activation after each of its layers, if they are a plain chain"
     if named:
-        words += f" (the file names {in_list(named)}, not where)"
+        words += f" (the file mentions {in_list(named)}, but not where)"
     option = named[0] if named else "relu"
     return OpenQuestion("activation", words, f"--activation {option}")
 
@@ -170,9 +171,10 @@ def activation_question(named: Sequence[str] = ()) -> OpenQuestion:
 def layers_as_said(
     file: str, sequence: FileSequence, reading: FileReading, children: Children
 ) -> tuple[tuple[StatedLayer, ...], tuple[str, ...]]:
-    """Return the layers of a file as the user says that they are, and remarks, sentences.
+    """Return the layers of a file as the user specifies them, and remarks in sentences.
 
-    Raises `UserError` where the file contradicts what was said.
+    Raises:
+        UserError: The file contradicts the specification.
     """
     geometry = parse_geometry(reading.geometry) if reading.geometry else Geometry((), places=False)
     _check_of_norms(file, sequence, reading, geometry)
@@ -180,8 +182,8 @@ def layers_as_said(
     words = _words(file, segments, geometry)
     layers = list(_in_front(file, sequence, geometry, reading, children))
     kinds = [segment.layer.kind for segment in segments]
-    for place, (segment, said) in enumerate(zip(segments, words, strict=True)):
-        flattens = kinds[place] == "Conv2d" and kinds[place + 1 : place + 2] == ["Linear"]
+    for index, (segment, said) in enumerate(zip(segments, words, strict=True)):
+        flattens = kinds[index] == "Conv2d" and kinds[index + 1 : index + 2] == ["Linear"]
         weighted = _weighted(segment.layer, said)
         _check_stated(file, weighted, children)
         behind = _behind(file, segment, said, geometry.places, reading, flattens)
@@ -194,27 +196,27 @@ def layers_as_said(
         layers += [weighted, *norms]
     unnumbered = all(gap is None for gap in sequence.gaps)
     pairs = [
-        f"'{plain(segment.norm.name, 60)}' behind '{plain(segment.layer.name, 60)}'"
+        f"'{plain(segment.norm.name, 60)}' after '{plain(segment.layer.name, 60)}'"
         for segment in segments
         if segment.norm is not None and unnumbered and not geometry.places
     ]
     more = f" and {len(pairs) - _NAMED} more" if len(pairs) > _NAMED else ""
-    remark = f"Its BatchNorms stand where their names say: {', '.join(pairs[:_NAMED])}{more}."
+    remark = f"BatchNorms are placed by name: {', '.join(pairs[:_NAMED])}{more}."
     return tuple(layers), (remark,) if pairs else ()
 
 
 def _check_of_norms(
     file: str, sequence: FileSequence, reading: FileReading, geometry: Geometry
 ) -> None:
-    """Refuse what is said of BatchNorms and has no effect."""
+    """Refuse BatchNorm options that have no effect."""
     if geometry.places and reading.batchnorm:
-        beside = " has no effect beside " + Where("--geometry") + " with act or bn in it."
+        beside = " has no effect if " + Where("--geometry") + " contains act or bn."
         raise UserError(Where("--batchnorm") + beside, kind="not-supported")
     norms = any(layer.kind == "BatchNorm" for layer in sequence.layers)
     if not norms and (reading.batchnorm or reading.norm_eps is not None):
         option = "--batchnorm" if reading.batchnorm else "--norm-eps"
         raise UserError(
-            Where(option) + f" has no effect: {file} holds no BatchNorm.", kind="not-supported"
+            Where(option) + f" has no effect: {file} has no BatchNorm.", kind="not-supported"
         )
 
 
@@ -225,7 +227,7 @@ def _in_front(
     reading: FileReading,
     children: Children,
 ) -> Iterator[StatedLayer]:
-    """What stands in front of the first layer with weights."""
+    """Yield the layers before the first layer with weights."""
     first, weighted = sequence.layers[0], sequence.weighted[0]
     norm = first if first.kind == "BatchNorm" else None
     tokens = list(geometry.front)
@@ -236,7 +238,7 @@ def _in_front(
         file_has = "a BatchNorm" if norm is not None else "none"
         raise UserError(
             Where("--geometry")
-            + f" {words} in front of the first layer, and {file} has {file_has} there.",
+            + f" {words} before the first layer, but {file} has {file_has} there.",
             kind="bad-words",
         )
     for number, token in enumerate(tokens):
@@ -263,8 +265,7 @@ def _room_question(
     segments: Sequence[_Segment],
     geometry: Geometry,
 ) -> OpenQuestion | None:
-    """What stands where the numbers have room for more layers than were said; None where there is
-    no such room."""
+    """Ask for the layers that the numbering leaves room for; None if no room is left."""
     pools = any(isinstance(token, StatedLayer) for token in geometry.front)
     flattened = int(pools and segments[0].layer.kind == "Linear")
     front = sequence.front - sum(token != "bn" for token in geometry.front) - flattened
@@ -272,39 +273,46 @@ def _room_question(
     words, behind = ["skip"] * front, []
     words += [_word(token) for token in geometry.front]
     kinds = [segment.layer.kind for segment in segments]
-    for place, (segment, each) in enumerate(zip(segments, said, strict=True)):
-        tokens = list(each.behind)
+    for index, (segment, layer_words) in enumerate(zip(segments, said, strict=True)):
+        tokens = list(layer_words.behind)
         acts = 0 if geometry.places else int(not segment.is_last and segment.room != 0)
-        flattens = kinds[place] == "Conv2d" and kinds[place + 1 : place + 2] == ["Linear"]
+        flattens = kinds[index] == "Conv2d" and kinds[index + 1 : index + 2] == ["Linear"]
         taken = sum(token != "bn" for token in tokens) + acts + flattens
         more = 0 if segment.room is None else max(segment.room - taken, 0)
         behind += [f"'{plain(segment.layer.name, 60)}'"] * bool(more)
-        layer = "dense" if each.convolution is None else convolution_word(each.convolution)
+        layer = (
+            "dense"
+            if layer_words.convolution is None
+            else convolution_word(layer_words.convolution)
+        )
         words += [layer, *_with_skips(segment, [_word(token) for token in tokens], more)]
     if front <= 0 and not behind:
         return None
-    where = (["in front of the first layer"] if front > 0 else []) + (
-        [f"behind {in_list(behind[:_NAMED])}{' and others' if len(behind) > _NAMED else ''}"]
+    where = (["before the first layer"] if front > 0 else []) + (
+        [f"after {in_list(behind[:_NAMED])}{' and others' if len(behind) > _NAMED else ''}"]
         if behind
         else []
     )
-    text = f"what else stands {in_list(where)}, where numbers are left"
+    text = f"which layers fill the gaps in numbering {in_list(where)}"
     return OpenQuestion("geometry", text, f"--geometry {','.join(words)}")
 
 
 def _with_skips(segment: _Segment, words: list[str], more: int) -> list[str]:
-    """The words behind a layer with so many skips, some of them before its BatchNorm."""
+    """Return the words after a layer with this many skips, some of them before its BatchNorm."""
     first = 0
     if "bn" in words and segment.to_norm is not None:
-        place = words.index("bn")
-        first = min(max(segment.to_norm - place, 0), more)
-        words = [*words[:place], *["skip"] * first, *words[place:]]
+        index = words.index("bn")
+        first = min(max(segment.to_norm - index, 0), more)
+        words = [*words[:index], *["skip"] * first, *words[index:]]
     return [*words, *["skip"] * (more - first)]
 
 
 def fill_room(file: str, sequence: FileSequence, reading: FileReading) -> FileReading:
-    """Return a reading in which layers that numbers have room for, and nobody named, do nothing;
-    raises `UserError` where the file contradicts it."""
+    """Return a reading in which every unnamed layer in the numbering gaps does nothing.
+
+    Raises:
+        UserError: The file contradicts the reading.
+    """
     segments = _segments(file, sequence)
     geometry = parse_geometry(reading.geometry) if reading.geometry else _dense(segments)
     room = _room_question(file, sequence, segments, geometry)
@@ -316,37 +324,37 @@ def _word(token: StatedLayer | str) -> str:
 
 
 def _segments(file: str, sequence: FileSequence) -> list[_Segment]:
-    """Each weighted layer with what stands behind it."""
+    """Return each weighted layer with the layers after it."""
     layers, gaps = sequence.layers, sequence.gaps
-    places = [place for place, layer in enumerate(layers) if layer.kind != "BatchNorm"]
-    if places[0] > 1:
+    indices = [index for index, layer in enumerate(layers) if layer.kind != "BatchNorm"]
+    if indices[0] > 1:
         raise UnnamedNetwork(
-            f"{file} holds two BatchNorms before its first layer.", kind="not-supported"
+            f"{file} has two BatchNorms before its first layer.", kind="not-supported"
         )
-    found = []
-    for start, end in pairwise([*places, len(layers)]):
+    segments = []
+    for start, end in pairwise([*indices, len(layers)]):
         norms, last = layers[start + 1 : end], end == len(layers)
         if len(norms) > 1:
             raise UnnamedNetwork(
-                f"{file} holds two BatchNorms, '{plain(norms[0].name, 60)}' and "
-                f"'{plain(norms[1].name, 60)}', behind one layer.",
+                f"{file} has two BatchNorms, '{plain(norms[0].name, 60)}' and "
+                f"'{plain(norms[1].name, 60)}', after one layer.",
                 kind="not-supported",
             )
         norm = norms[0] if norms else None
         if norm is not None and norm.shape[0] != layers[start].shape[0]:
             raise UnnamedNetwork(
-                f"{file} holds the BatchNorm '{plain(norm.name, 60)}' of {norm.shape[0]:,} units "
-                f"behind '{plain(layers[start].name, 60)}', which has {layers[start].shape[0]:,}.",
+                f"{file} has the BatchNorm '{plain(norm.name, 60)}' of {norm.shape[0]:,} units "
+                f"after '{plain(layers[start].name, 60)}', which has {layers[start].shape[0]:,}.",
                 kind="not-supported",
             )
         to_next = None if last else gaps[end - 1]
         to_norm = gaps[start] if norm is not None else None
-        found.append(_Segment(layers[start], norm, to_norm, to_next, last))
-    return found
+        segments.append(_Segment(layers[start], norm, to_norm, to_next, last))
+    return segments
 
 
 def _words(file: str, segments: Sequence[_Segment], geometry: Geometry) -> list[LayerWords]:
-    """The words of each layer: those of --geometry, none for dense layers that it leaves out."""
+    """Return the words of each layer in --geometry; none for dense layers that it leaves out."""
     said = list(geometry.layers)
     convolutions = [segment for segment in segments if segment.layer.kind == "Conv2d"]
     whole = geometry.places or any(words.convolution is None for words in said)
@@ -356,8 +364,8 @@ def _words(file: str, segments: Sequence[_Segment], geometry: Geometry) -> list[
         what = ("layer" if whole else "convolution") + "s" * (len(said) != 1)
         raise UserError(
             Where("--geometry")
-            + f" has words for {len(said)} {what}; {file} has {len(wanted)}, and each "
-            "needs one (s1 for a convolution without stride and padding).",
+            + f" has words for {len(said)} {what}, but {file} has {len(wanted)}, and each "
+            "needs one (s1 for a convolution without stride or padding).",
             kind="bad-words",
         )
     for segment, words in zip(wanted, said, strict=True):
@@ -365,7 +373,7 @@ def _words(file: str, segments: Sequence[_Segment], geometry: Geometry) -> list[
             kinds = {"Conv2d": "a convolution", "Linear": "a dense layer"}
             raise UserError(
                 Where("--geometry")
-                + f" has another kind of layer for '{plain(segment.layer.name, 60)}', "
+                + f" has the wrong kind of layer for '{plain(segment.layer.name, 60)}', "
                 f"which is {kinds[segment.layer.kind]}.",
                 kind="bad-words",
             )
@@ -381,14 +389,14 @@ def _behind(
     reading: FileReading,
     flattens: bool,
 ) -> Iterator[StatedLayer]:
-    """What stands behind a layer, in its order."""
+    """Yield the layers after a weighted layer, in order."""
     name = plain(segment.layer.name, 60)
     tokens = list(said.behind) if places else _usual(file, segment, said, reading)
     norms = tokens.count("bn")
     if norms != (segment.norm is not None):
         has = "a BatchNorm" if segment.norm is not None else "none"
         raise UserError(
-            Where("--geometry") + f" has {norms} bn behind '{name}' of {file}, which has {has}.",
+            Where("--geometry") + f" has {norms} bn after '{name}' of {file}, which has {has}.",
             kind="bad-words",
         )
     if segment.norm is not None:
@@ -396,8 +404,8 @@ def _behind(
     silent = len(tokens) - norms + flattens
     if segment.room is not None and silent > segment.room:
         raise UserError(
-            f"{file} has numbers for {segment.room} layers without parameters behind '{name}', and "
-            f"{silent} are said to stand there.",
+            f"{file} has numbers for {segment.room} layers without parameters after '{name}', but "
+            f"{silent} are specified.",
             kind="bad-words",
         )
     for number, token in enumerate(tokens):
@@ -416,8 +424,7 @@ def _behind(
 def _usual(
     file: str, segment: _Segment, said: LayerWords, reading: FileReading
 ) -> list[StatedLayer | str]:
-    """The activation right behind the layer, its BatchNorm where numbers or the user have it, then
-    the pooling."""
+    """Return the default order: activation, BatchNorm where numbers or user put it, pooling."""
     pooling = list(said.behind)
     acts: list[StatedLayer | str] = []
     if not segment.is_last and segment.room != 0:
@@ -429,8 +436,8 @@ def _usual(
         return ["bn", *acts, *pooling]
     if numbered and reading.batchnorm and reading.batchnorm != numbered:
         raise UserError(
-            f"The numbers of {file} have the BatchNorm '{plain(segment.norm.name, 60)}' {numbered} "
-            f"the activation, not {reading.batchnorm} it.",
+            f"The numbering of {file} puts the BatchNorm '{plain(segment.norm.name, 60)}' "
+            f"{numbered} the activation, not {reading.batchnorm} it.",
             kind="contradiction",
         )
     if (numbered or reading.batchnorm) == "before":
@@ -442,9 +449,9 @@ def _usual(
     if pools and segment.to_norm is not None and segment.to_norm > 1:
         raise UserError(
             f"{file} has room for pooling on both sides of the BatchNorm "
-            f"'{plain(segment.norm.name, 60)}': say in "
+            f"'{plain(segment.norm.name, 60)}': give the full order in "
             + Where("--geometry")
-            + " where everything stands, with act and bn (p1,act,max2,bn,dense).",
+            + ", with act and bn (p1,act,max2,bn,dense).",
             kind="not-supported",
         )
     return [*acts, "bn", *pooling]
@@ -452,20 +459,20 @@ def _usual(
 
 def _check_norm_place(file: str, segment: _Segment, tokens: Sequence[StatedLayer | str]) -> None:
     assert segment.norm is not None
-    place = tokens.index("bn")
-    behind = len(tokens) - place - 1
+    index = tokens.index("bn")
+    behind = len(tokens) - index - 1
     name = plain(segment.norm.name, 60)
-    if segment.to_norm is not None and place > segment.to_norm:
+    if segment.to_norm is not None and index > segment.to_norm:
         raise UserError(
             f"{file} has numbers for {segment.to_norm} layers between '"
-            f"{plain(segment.layer.name, 60)}' and its BatchNorm '{name}', and {place} are said to "
-            "stand there.",
+            f"{plain(segment.layer.name, 60)}' and its BatchNorm '{name}', but {index} are "
+            "specified.",
             kind="bad-words",
         )
     if segment.to_next is not None and behind > segment.to_next:
         raise UserError(
-            f"{file} has numbers for {segment.to_next} layers behind the BatchNorm '{name}', and "
-            f"{behind} are said to stand there.",
+            f"{file} has numbers for {segment.to_next} layers after the BatchNorm '{name}', but "
+            f"{behind} are specified.",
             kind="bad-words",
         )
 
@@ -496,7 +503,7 @@ def _norm(norm: FileLayer, maps: bool, reading: FileReading, children: Children)
     stated = _stated_eps(norm, children)
     if stated is not None and reading.norm_eps not in (None, stated):
         raise UserError(
-            f"The file says that ε of '{plain(norm.name, 60)}' is {stated:g}.", kind="contradiction"
+            f"The file states ε = {stated:g} for '{plain(norm.name, 60)}'.", kind="contradiction"
         )
     eps = reading.norm_eps if stated is None else stated
     assert eps is not None  # asked before
@@ -511,7 +518,7 @@ def _stated_eps(norm: FileLayer, children: Children) -> float | None:
 
 
 def stated_convolution(layer: FileLayer, children: Children) -> ConvolutionNumbers | None:
-    """Return how a convolution goes where a whole saved module says it."""
+    """Return a convolution's stride, padding and so on, if a whole saved module states them."""
     child = children.get(layer.name)
     if child is None or child.kind != "Conv2d":
         return None
@@ -524,7 +531,7 @@ def stated_convolution(layer: FileLayer, children: Children) -> ConvolutionNumbe
 
 
 def _check_stated(file: str, layer: StatedLayer, children: Children) -> None:
-    """Refuse a geometry that a whole saved module contradicts."""
+    """Refuse a geometry that contradicts a whole saved module."""
     child = children.get(layer.name)
     if child is None or child.kind != layer.kind:
         return
@@ -533,7 +540,7 @@ def _check_stated(file: str, layer: StatedLayer, children: Children) -> None:
     if stated == layer.numbers:
         return
     raise UserError(
-        f"{file} says that '{plain(layer.name, 60)}' is {layer_in_words(child)}; "
+        f"{file} states that '{plain(layer.name, 60)}' is {layer_in_words(child)}, but "
         + Where("--geometry")
         + f" has {layer_in_words(layer)}.",
         kind="contradiction",

@@ -1,5 +1,4 @@
-"""What a file is, by the names and shapes of its tensors: a network of torchvision's kind, with its
-architecture and its tensors in order, or a chain of layers."""
+"""Recognise a file by tensor names and shapes: a torchvision network, or a chain of layers."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ Resemblance = Literal["resnet", "vgg or alexnet"]
 
 @dataclass(frozen=True)
 class PlacedWeights:
-    """A whole network of nodes, and the weight tensors of its layers in their order."""
+    """A network's nodes, and the weight tensors of its layers in order."""
 
     nodes: tuple[arch.Node, ...]
     weights: tuple[str, ...]
@@ -46,8 +45,13 @@ class PlacedWeights:
 
 @dataclass(frozen=True)
 class RecognisedNet:
-    """`listing`: just the weights and biases of `architecture` in its order, BatchNorm folded in;
-    `title`: what it is, as the end of 'It is …'; `remarks`: what had to be assumed, sentences."""
+    """A recognised network.
+
+    Attributes:
+        title: Description that completes 'It is …'.
+        listing: Weights and biases of `architecture` in its order, with BatchNorm folded in.
+        remarks: Sentences on what had to be assumed.
+    """
 
     title: str
     architecture: arch.Architecture
@@ -56,8 +60,10 @@ class RecognisedNet:
 
 
 def understood_as(listing: CheckpointContents) -> str:
-    """What the file says that it is, as the end of a sentence 'It is …'; whether a network is made
-    of it is the reader's to say (`from_file.verdict_on`)."""
+    """Describe a file, to complete 'It is …'.
+
+    Whether it can be read as a network is decided by `from_file.verdict_on`.
+    """
     if listing.metadata.get("format", "").startswith("dgn-viewer"):
         return (
             f"both networks of dgn-viewer, regime {plain(listing.metadata.get('regime', '?'), 20)}"
@@ -72,16 +78,16 @@ def understood_as(listing: CheckpointContents) -> str:
     if twice := averaged_beside(listing.arrays):
         raw, averaged = (plain(name, 60) for name in twice)
         return f"the same network twice, as '{raw}' and averaged as '{averaged}'"
-    unknown = _counted(len(shapes), "tensor") + " of no network that is known here"
+    unknown = _counted(len(shapes), "tensor") + " of an unknown network"
     if foreign := foreign_keys(shapes):
-        return f"{unknown}: '{plain(foreign.name, 80)}' is of {foreign.what}"
+        return f"{unknown}: '{plain(foreign.name, 80)}' is part of {foreign.what}"
     if shortcut_in(shapes) or not (chain := chain_in_words(shapes)):
         return unknown
     return f"{chain}, by the shapes of its tensors"
 
 
 def known_network(shapes: Shapes) -> str:
-    """A published network of torchvision by its names and widths; or ''."""
+    """Return the name of a published torchvision network, by names and widths; or ''."""
     own = _without_prefix(shapes)
     part = _convolutional_part(own)
     if part is None or not part.published:
@@ -92,12 +98,12 @@ def known_network(shapes: Shapes) -> str:
 
 
 def has_skips(shapes: Shapes) -> bool:
-    """Whether it is a ResNet of torchvision: its layers make no chain."""
+    """Return whether it is a torchvision ResNet, whose layers are not a chain."""
     return "ResNet" in known_network(shapes)
 
 
 def resembles(arrays: Mapping[str, Array]) -> Resemblance | None:
-    """Return which of the families that `recognise` knows the names and shapes of a file are of."""
+    """Return which family of `recognise_network` the names and shapes of a file resemble."""
     own = _without_prefix(arrays)
     shapes = {known: own[name].shape for known, name in torchvision_names(own).items()}
     if place_weights(shapes) is None or has_unplaced(own):  # a BatchNorm before its convolution
@@ -107,8 +113,7 @@ def resembles(arrays: Mapping[str, Array]) -> Resemblance | None:
 
 
 def left_over_in(arrays: Mapping[str, Array]) -> tuple[str, ...]:
-    """Return the tensors of a recognised file, of those in `arrays`, that are of none of its
-    layers."""
+    """Return those of `arrays` that belong to no layer of a recognised file."""
     own = _without_prefix(arrays)
     called = torchvision_names(own)
     shapes = {known: own[name].shape for known, name in called.items()}
@@ -124,12 +129,14 @@ def left_over_in(arrays: Mapping[str, Array]) -> tuple[str, ...]:
         if known.rpartition(".")[0] in heads and known.rpartition(".")[2] in own_words
     }
     named = list(arrays)
-    return tuple(named[place] for place, name in enumerate(own) if name not in ours)
+    return tuple(named[index] for index, name in enumerate(own) if name not in ours)
 
 
 def place_weights(shapes: Shapes, stem: tuple[arch.Node, ...] = ()) -> PlacedWeights | None:
-    """The ResNet, VGG or AlexNet that names (torchvision's) and shapes are; None if none. `stem`:
-    see `resnet`."""
+    """Return the ResNet, VGG or AlexNet of these torchvision names and shapes, or None.
+
+    `stem`: see `resnet_from_shapes`.
+    """
     part = _convolutional_part(shapes, stem)
     if part is None:
         return None
@@ -143,7 +150,7 @@ def place_weights(shapes: Shapes, stem: tuple[arch.Node, ...] = ()) -> PlacedWei
     if pooled and dense[0][1] != _channels(part.nodes):
         return None
     last = len(dense) - 1
-    heads = tuple(arch.Dense(shape[1], shape[0], place < last) for place, shape in enumerate(dense))
+    heads = tuple(arch.Dense(shape[1], shape[0], index < last) for index, shape in enumerate(dense))
     return PlacedWeights((*part.nodes, *heads), (*part.weights, *names))
 
 
@@ -154,12 +161,12 @@ def _convolutional_part(
 
 
 def _without_prefix(named: Mapping[str, T]) -> dict[str, T]:
-    """By the names that torchvision has, where all begin with 'model.' or the like."""
+    """Strip a common prefix such as 'model.', to get torchvision's names."""
     for first in ("conv1.weight", "features.0.weight"):
         for name in named:
             prefix = name.removesuffix(first)
             if prefix != name and all(other.startswith(prefix) for other in named):
-                return {other.removeprefix(prefix): each for other, each in named.items()}
+                return {other.removeprefix(prefix): value for other, value in named.items()}
     return dict(named)
 
 
@@ -169,12 +176,15 @@ def recognise(
     epsilon: float = EPSILON,
     stem: tuple[arch.Node, ...] = (),
 ) -> RecognisedNet | None:
-    """A ResNet, VGG or AlexNet by its key signature, for images (C, H, W); None if it is none.
+    """Recognise a ResNet, VGG or AlexNet by its keys, for images (C, H, W); None if it is none.
 
-    Strides and pooling are those of torchvision, a ResNet's first ones where `stem` says others.
-    BatchNorm is taken as in evaluation, with this ε. Adaptive average pooling before a dense layer
-    is a linear map, so it is folded into that layer: logits and gates are the same for images of
-    every size. Raises `UserError` where the images do not fit, or a tensor is missing.
+    Strides and pooling are torchvision's; `stem` overrides those of a ResNet's first layers.
+    BatchNorm is used as in evaluation mode, with this ε. Adaptive average pooling before a dense
+    layer is linear, so it is folded into that layer: logits and gates are the same for images of
+    any size.
+
+    Raises:
+        UserError: The images do not fit, or a tensor is missing.
     """
     own = _without_prefix(listing.arrays)
     shapes = {known: own[name].shape for known, name in torchvision_names(own).items()}
@@ -183,44 +193,44 @@ def recognise(
         return None
     named = {name: array.shape for name, array in listing.arrays.items()}
     title = known_network(named) or _plain_title(placed, shapes)
-    kept, folded = _taken(placed, own, listing.file_name, epsilon)
+    arrays, folded = _taken(placed, own, listing.file_name, epsilon)
     nodes, remarks = list(placed.nodes), [f"{FOLDED}."] * folded
     on_vectors = (arch.Dense, arch.GlobalAveragePool)
-    head = next(place for place, node in enumerate(nodes) if isinstance(node, on_vectors))
+    head = next(index for index, node in enumerate(nodes) if isinstance(node, on_vectors))
     if isinstance(nodes[head], arch.Dense):
-        nodes, remark = _flattened(nodes, head, input_shape, kept, placed, listing.file_name)
+        nodes, remark = _flattened(nodes, head, input_shape, arrays, placed, listing.file_name)
         remarks += remark
     architecture = _fitted(input_shape, nodes, listing.file_name)
     return RecognisedNet(
-        title, architecture, replace(listing, arrays=kept, metadata={}), (*remarks,)
+        title, architecture, replace(listing, arrays=arrays, metadata={}), (*remarks,)
     )
 
 
 def _plain_title(placed: PlacedWeights, shapes: dict[str, tuple[int, ...]]) -> str:
     layers = len(placed.weights)
     kind = "ResNet" if "conv1.weight" in shapes else "VGG or AlexNet"
-    return f"a {kind} by its names, {layers} weight layers, {shapes[placed.weights[-1]][0]} classes"
+    return f"by name a {kind}, {layers} weight layers, {shapes[placed.weights[-1]][0]} classes"
 
 
 def _taken(
     placed: PlacedWeights, own: dict[str, Array], file: str, epsilon: float
 ) -> tuple[dict[str, Array], bool]:
-    """The tensors of the layers in their order, and whether BatchNorms were folded into them."""
+    """Return the layers' tensors in order, and whether BatchNorms were folded into them."""
     folding = fold_normalisation(own, epsilon)
     called = torchvision_names(folding.arrays)
     left = next((name for name in folding.arrays if name.endswith("running_mean")), "")
     if left:
         raise UserError(
-            f"{file} holds a BatchNorm, '{left}', that stands behind none of its layers.",
+            f"{file} has a BatchNorm, '{left}', that follows none of its layers.",
             kind="not-supported",
         )
-    kept: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     for name in placed.weights:
         bias = f"{name.removesuffix('weight')}bias"
-        for each in (name, bias):
-            if each in called:
-                kept[each] = folding.arrays[called[each]]
-    return kept, bool(folding.into)
+        for tensor_name in (name, bias):
+            if tensor_name in called:
+                arrays[tensor_name] = folding.arrays[called[tensor_name]]
+    return arrays, bool(folding.into)
 
 
 def _fitted(input_shape: tuple[int, ...], nodes: list[arch.Node], file: str) -> arch.Architecture:
@@ -250,7 +260,7 @@ def _flattened(
     placed: PlacedWeights,
     file: str,
 ) -> tuple[list[arch.Node], list[str]]:
-    """Flatten put in, and the adaptive pooling before it folded into the first dense layer."""
+    """Insert Flatten, and fold adaptive pooling before it into the first dense layer."""
     dense = nodes[head]
     assert isinstance(dense, arch.Dense)
     probe = [
@@ -263,7 +273,7 @@ def _flattened(
     side = isqrt(dense.inputs // channels)
     if side * side * channels != dense.inputs:
         raise UserError(
-            f"{file}: its first dense layer takes {dense.inputs} inputs, no square maps.",
+            f"{file}: the {dense.inputs} inputs of its first dense layer are not square maps.",
             kind="other-inputs",
         )
     rest = nodes[head + 1 :]
@@ -288,17 +298,19 @@ def _channels(nodes: Sequence[arch.Node]) -> int:
 
 
 def _windows(outputs: int, inputs: int) -> Array:
-    """Adaptive average pooling along one axis, (outputs, inputs): window i goes from ⌊i·n/m⌋ to
-    ⌈(i+1)·n/m⌉, as torch.nn.AdaptiveAvgPool2d has it."""
+    """Return adaptive average pooling along one axis as a matrix, shape (outputs, inputs).
+
+    Window i spans ⌊i·n/m⌋ to ⌈(i+1)·n/m⌉, as in `torch.nn.AdaptiveAvgPool2d`.
+    """
     windows = np.zeros((outputs, inputs))
-    for place in range(outputs):
-        start, stop = place * inputs // outputs, -(-(place + 1) * inputs // outputs)
-        windows[place, start:stop] = 1.0 / (stop - start)
+    for index in range(outputs):
+        start, stop = index * inputs // outputs, -(-(index + 1) * inputs // outputs)
+        windows[index, start:stop] = 1.0 / (stop - start)
     return windows
 
 
 def chain_in_words(shapes: Shapes) -> str:
-    """Dense layers and convolutions each of which takes what the one before gives; or ''."""
+    """Describe a chain of dense layers and convolutions whose shapes fit; or ''."""
     weights = [shape for shape in shapes.values() if len(shape) in (2, 4)]
     norms = sum(name.endswith("running_mean") for name in shapes)
     scales = sum(len(s) == 1 and name.endswith("weight") for name, s in shapes.items())

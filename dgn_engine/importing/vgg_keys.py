@@ -1,4 +1,4 @@
-"""VGG and AlexNet by the names of their tensors, as torchvision writes them."""
+"""Recognise VGG and AlexNet by their tensor names, as torchvision writes them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ _PUBLISHED: dict[tuple[int, ...], int] = {
     (2, 2, 4, 4, 4): 19,
 }
 _WIDTHS = (64, 128, 256, 512, 512)
-# AlexNet, Krizhevsky 2014, arXiv:1404.5997: place of the convolution → stride, padding, pooled
+# AlexNet, Krizhevsky 2014, arXiv:1404.5997: index of the convolution → stride, padding, pooled
 _ALEXNET = {0: (4, 2, True), 3: (1, 2, True), 6: (1, 1, False), 8: (1, 1, False), 10: (1, 1, True)}
 _ALEXNET_SIDES = (11, 5, 3, 3, 3)
 _ALEXNET_WIDTHS = [64, 192, 384, 256, 256]
 
 
 def vgg(shapes: Shapes) -> ConvolutionalPart | None:
-    """A VGG of any width: 3×3 convolutions called features.N, a pooling wherever a number is
-    skipped and at the end; then three dense layers, or one. None if it is none."""
+    """Return a VGG of any width; None if it is none.
+
+    It has 3×3 convolutions named features.N with pooling at each skipped number and at the end,
+    followed by three dense layers, or one.
+    """
     numbers, maps = _features(shapes)
     if len(numbers) < 2 or any(shape[2:] != (3, 3) for shape in maps):
         return None
@@ -48,7 +51,7 @@ def vgg(shapes: Shapes) -> ConvolutionalPart | None:
 
 
 def alexnet(shapes: Shapes) -> ConvolutionalPart | None:
-    """AlexNet of any width; None if it is none."""
+    """Return an AlexNet of any width; None if it is none."""
     numbers, maps = _features(shapes)
     if numbers != list(_ALEXNET):
         return None
@@ -64,18 +67,18 @@ def alexnet(shapes: Shapes) -> ConvolutionalPart | None:
 
 
 def chained(weights: Sequence[tuple[int, ...]]) -> bool:
-    """Whether each weight takes what the one before it gives."""
+    """Return whether each weight takes the output of the one before it."""
     return all(after[1] == before[0] for before, after in pairwise(weights))
 
 
 def _features(shapes: Shapes) -> tuple[list[int], list[tuple[int, ...]]]:
-    """The convolutions of the sequence called 'features': their places, ascending, and shapes."""
-    found = {}
+    """Return the convolutions of the sequence 'features': indices, ascending, and shapes."""
+    shape_by_index = {}
     for name, shape in shapes.items():
-        head, _, place = name.removesuffix(".weight").partition(".")
-        if len(shape) == 4 and head == "features" and place.isdecimal() and len(place) < 4:
-            found[int(place)] = shape
-    return sorted(found), [found[place] for place in sorted(found)]
+        head, _, index = name.removesuffix(".weight").partition(".")
+        if len(shape) == 4 and head == "features" and index.isdecimal() and len(index) < 4:
+            shape_by_index[int(index)] = shape
+    return sorted(shape_by_index), [shape_by_index[index] for index in sorted(shape_by_index)]
 
 
 def _part(
@@ -84,6 +87,6 @@ def _part(
     return ConvolutionalPart(
         tuple(nodes),
         tuple(f"features.{number}.weight" for number in numbers),
-        tuple(f"classifier.{place}.weight" for place in dense),
+        tuple(f"classifier.{index}.weight" for index in dense),
         published,
     )

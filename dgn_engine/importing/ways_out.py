@@ -1,7 +1,7 @@
-"""What a user can do where a file does not say what network it is of: code and options, filled in.
+"""Suggest code and options for a file that does not say what network it is.
 
-A state dict holds no activations, strides, padding or pooling; the `nn.Sequential` that is saved
-whole states them all, and so does the user's own code.
+A state dict has no activations, strides, padding or pooling; a saved `nn.Sequential` states them
+all, and so does the user's own code.
 """
 
 from __future__ import annotations
@@ -25,63 +25,65 @@ from dgn_engine.importing.torchvision_nets import chain_in_words
 from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
 
 _WITHOUT_NAMES: Mapping[Door, str] = {
-    "command": "Name the network with --net, or save the whole nn.Sequential (torch.save(module)): "
-    "it states its layers. Or let your own code make it: ",
-    "window": "Open it beside a run of the network that it is of, or save the whole nn.Sequential "
-    "(torch.save(module)): it states its layers.",
+    "command": "Choose the network with --net, or save a whole nn.Sequential (torch.save(module)), "
+    "which states its layers. Or build it with your own code: ",
+    "window": "Open it next to a run of its network, or save a whole nn.Sequential "
+    "(torch.save(module)), which states its layers.",
 }
-_LONGEST = 700  # letters of a line of code; more could not be read
+_LONGEST = 700  # characters in a line of code; more would be unreadable
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _Path = tuple[str, ...]  # of a layer in its module, name by name
-_LIBRARIES = ("torch", "torchvision", "timm", "transformers")  # a class of theirs is nobody's own
+_LIBRARIES = ("torch", "torchvision", "timm", "transformers")  # their classes are not user code
 
 
 def own_class(listing: CheckpointContents) -> str:
-    """Return the class of a whole module that was saved, 'nets.Net'; '' where there is none, or
-    where it is a library's."""
+    """Return the class of a whole saved module, 'nets.Net'; '' if none, or a library's."""
     package = listing.module.partition(".")[0]
     return "" if package in _LIBRARIES else listing.module
 
 
 def code_options(listing: CheckpointContents) -> str:
-    """Return the options with which the user's own code makes the network of a file.
+    """Return the options with which the user's own code builds the network of a file.
 
-    The class is named by the file, which may be a stranger's: a module of Python's own library is
-    not offered, and nothing that is no name.
+    The class name comes from the file and may be hostile: modules of Python's standard library and
+    anything that is not a name are not suggested.
     """
     module, _, name = own_class(listing).rpartition(".")
     known = module if module not in ("", "__main__") else "MODULE"
     sound = known.partition(".")[0] not in sys.stdlib_module_names and _is_dotted(f"{known}.{name}")
-    made = f"{known}:{name}" if sound else MODEL
-    return f"--model {made} --weights {shlex.quote(listing.file_name)}"
+    target = f"{known}:{name}" if sound else MODEL
+    return f"--model {target} --weights {shlex.quote(listing.file_name)}"
 
 
 def way_out(listing: CheckpointContents, door: Door) -> str:
-    """Return what can be done about a file that does not say its network, as sentences."""
+    """Return sentences on what to do about a file that does not say what network it is."""
     if own_class(listing):
         if door == "window":
-            return "Save an nn.Sequential (torch.save(module)) instead: it states its layers."
+            return "Save an nn.Sequential (torch.save(module)) instead, which states its layers."
         code = code_options(listing)
         unknown = " MODULE is the file that defines it, without '.py'." * ("MODULE:" in code)
         return (
-            f"If that is your own code, use {code} instead of the file: the code is run, the file "
+            f"If this is your own code, use {code} instead of the file: the code is run, the file "
             f"is not.{unknown}"
         )
     if line := sequential_line(listing):
         save = f"save an nn.Sequential, which states its layers: {line}"
         if "nn.Sequential(" in line:
-            save += ", with ReLU, pooling and Flatten in it as the network has them"
+            save += ", inserting its ReLU, pooling and Flatten"
         if door == "window":
-            return f"Open it beside a run of the network that it is of, or {save}."
-        code = f"Or name it with --net, or let your own code make it: {code_options(listing)}."
+            return f"Open it next to a run of its network, or {save}."
+        code = f"Or choose it with --net, or build it with your own code: {code_options(listing)}."
         return f"{save[0].upper()}{save[1:]}. {code}"
     code = f"{code_options(listing)}." if door == "command" else ""
     return f"{_WITHOUT_NAMES[door]}{code}"
 
 
 def sequential_line(listing: CheckpointContents) -> str:
-    """Return the line of code that saves the layers of a state dict as an `nn.Sequential`, with
-    ReLU where activations usually are; '' where they are no chain, or have no names of Python."""
+    """Return a line of code that saves a state dict's layers as an `nn.Sequential`.
+
+    ReLU goes where activations usually are. Returns '' if the layers do not chain or their names
+    are not Python identifiers.
+    """
     names = list(listing.arrays)
     shapes = {name: array.shape for name, array in listing.arrays.items()}
     if len(names) > _LONGEST or not chain_in_words(shapes) or foreign_keys(names):
@@ -106,8 +108,11 @@ def sequential_line(listing: CheckpointContents) -> str:
 
 @dataclass
 class _SavedLayers:
-    """A layer, or a `whole` sequence of them; what it `begins` and `ends` with: 'convolution',
-    'dense', 'norm' or ''."""
+    """A layer, or a `whole` sequence of them.
+
+    `begins` and `ends` are the kind of its first and last layer: 'convolution', 'dense', 'norm' or
+    ''.
+    """
 
     path: _Path
     begins: str
@@ -116,8 +121,10 @@ class _SavedLayers:
 
 
 def _parts(arrays: Mapping[str, Array], norms: Mapping[str, str]) -> list[_SavedLayers]:
-    """The layers in their order; those of a sequence whose numbers skip some, which are its
-    activations, as one. `norms`: the BatchNorm behind each weight."""
+    """Return the layers in order; a sequence whose numbers skip some, its activations, is one.
+
+    `norms`: the BatchNorm after each weight.
+    """
     kinds: dict[_Path, str] = {}
     for name, array in arrays.items():
         head, _, word = name.rpartition(".")
@@ -142,8 +149,10 @@ def _parts(arrays: Mapping[str, Array], norms: Mapping[str, str]) -> list[_Saved
 
 
 def _in_order(kinds: Iterable[_Path], norms: Mapping[str, str]) -> list[_Path]:
-    """The layers with each BatchNorm behind the one that it normalises by its name: a program that
-    names all convolutions first and then all BatchNorms keeps them so in its file."""
+    """Return the layers with each BatchNorm moved after the layer it normalises, by name.
+
+    A program that names all convolutions first and then all BatchNorms stores them in that order.
+    """
     behind = {
         tuple(weight.split(".")[:-1]): tuple(norm.split(".")) for weight, norm in norms.items()
     }
@@ -156,14 +165,14 @@ def _in_order(kinds: Iterable[_Path], norms: Mapping[str, str]) -> list[_Path]:
 
 
 def _skips(sequence: _Path, kinds: Iterable[_Path]) -> bool:
-    """Whether the numbers of a sequence leave some out: then its activations are in it."""
+    """Return whether a sequence's numbering has gaps, so that it includes its activations."""
     numbers = [int(p[-1]) for p in kinds if p[:-1] == sequence and p[-1].isdecimal()]
     return max(numbers) - min(numbers) + 1 > len(numbers) or min(numbers) > 0
 
 
 def _with_activations(parts: list[_SavedLayers], codes: list[str]) -> list[str]:
     words: list[str] = []
-    open_, maps = False, False  # a layer without its activation; what arrives are maps
+    open_, maps = False, False  # a layer lacks its activation; the input is maps
     for part, code in zip(parts, codes, strict=True):
         if part.begins in ("convolution", "dense"):
             words += ["nn.ReLU()"] * open_
@@ -176,7 +185,7 @@ def _with_activations(parts: list[_SavedLayers], codes: list[str]) -> list[str]:
 
 
 def _code_of(path: _Path) -> str:
-    """'model.features[0].conv'; '' where a name is none of Python."""
+    """Return 'model.features[0].conv'; '' if a name is not a Python identifier."""
     code = "model"
     for name in path:
         if name.isdecimal() and name.isascii() and len(name) < 6:
