@@ -194,8 +194,8 @@ def check_keys(file: str, arrays: Mapping[str, Array], door: Door = "command") -
     if statistics := next((name for name in arrays if _KERAS_NORM.search(name)), ""):
         raise UserError(
             f"{file} has '{plain(statistics, 80)}', by name a Keras or Flax BatchNorm, which "
-            "cannot be folded in here and must not be dropped. Fold it into the layer before it, or "
-            "convert the network to torch.",
+            "cannot be folded in here and must not be dropped. Fold it into the layer before it, "
+            "or convert the network to torch.",
             kind="not-supported",
         )
     _check_shared(file, arrays, door)

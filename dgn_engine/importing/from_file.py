@@ -389,7 +389,7 @@ def beside_in_words(listing: CheckpointContents) -> str:
 
 @dataclass(frozen=True)
 class FileVerdict:
-    """What a file is, and whether it can be read as a network.
+    """The kind of a file, and the network that it can be read as, if any.
 
     Attributes:
         title: Description of the file, or of the network it is read as.

@@ -1,4 +1,4 @@
-"""What a state dict leaves open about its network, and its layers once the user completes it."""
+"""Questions that a state dict leaves open, and its layers once the user answers them."""
 
 from __future__ import annotations
 
