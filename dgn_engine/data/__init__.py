@@ -1,4 +1,4 @@
-"""Data sets: one file each with its `DATA`; here they are found, loaded and cut to size."""
+"""Data sets: one module each with its `DATA`; here they are found, loaded and cut to size."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ __all__ = [
 
 
 def quiet(_what: str, _fraction: float | None) -> None:
-    """A report that nobody reads."""
+    """Ignore progress reports."""
 
 
 def data_sets() -> dict[str, DataSet]:
-    """Every data set by the name that a configuration uses ('fashion-mnist', …)."""
+    """Return all data sets by the name that a configuration uses ('fashion-mnist', …)."""
     found = discover("dgn_engine.data", "DATA", DataSet)
     return {module.replace("_", "-"): entry for module, entry in found.items()}
 
@@ -47,7 +47,8 @@ def data_sets() -> dict[str, DataSet]:
 def find_data_set(config: DataConfig) -> DataSet:
     """Return the data set that a configuration names, with or without a path ('folder:PATH').
 
-    Raises `UserError` where there is none, or where one that takes no path has one.
+    Raises:
+        UserError: There is none, or one that takes no path was given one.
     """
     known = data_sets()
     name, colon, _ = config.name.partition(":")
@@ -62,7 +63,7 @@ def find_data_set(config: DataConfig) -> DataSet:
 
 
 def options_of(config: DataConfig) -> dict[str, OptionValue]:
-    """Return every option of the data set, defaults included; raises `UserError`."""
+    """Return all options of the data set, defaults included; raises `UserError`."""
     name = config.name.partition(":")[0]
     known = find_data_set(config).options
     return filled(f"Data set '{name}'", "data.options", known, config.options)
@@ -72,13 +73,13 @@ def known_sizes(config: DataConfig, *, balanced: bool = False) -> DataSizes | No
     """Return the sizes of what a configuration names, without loading it.
 
     Args:
-        balanced: Take all classes to have as many examples, where two of several are asked for.
+        balanced: Assume that all classes have the same number of examples, if two are selected.
 
     Returns:
-        None where the data have to be read to know them: files, or a pair of several classes.
+        None if the data have to be read to know them: files, or a pair of classes.
 
     Raises:
-        UserError: There is no such data set or option, or it cannot be drawn.
+        UserError: There is no such data set or option, or it cannot be generated.
     """
     entry, options = find_data_set(config), options_of(config)
     if entry.sizes is None:
@@ -88,21 +89,23 @@ def known_sizes(config: DataConfig, *, balanced: bool = False) -> DataSizes | No
 
 
 def load_examples(config: DataConfig, report: Report = quiet) -> Examples:
-    """Load what the configuration names, cut it to size, and make the variant of it.
+    """Load the data set of a configuration, cut it to size, and apply its variant.
 
-    'folder:PATH' is the data set `folder` with a path. With `binary`, labels are 0 and 1
-    in the order of the pair. Test examples stay true in every variant. Raises `UserError` with
-    one sentence for whatever is not there or not sound.
+    'folder:PATH' is the data set `folder` with a path. With `binary`, labels are 0 and 1 in the
+    order of the pair. Test examples stay unmodified in every variant.
+
+    Raises:
+        UserError: Something is missing or invalid; one sentence.
     """
     entry = find_data_set(config)
     options = options_of(config)
     config = replace(config, options=tuple(options.items()))
     if entry.takes_path and config.test_indices:
         raise UserError(
-            "A folder of images says its test part itself: put those into test/.",
+            "A folder of images defines its own test part: put those images into test/.",
             kind="contradiction",
         )
-    normalisation(config.normalise)  # refuse it before anything is loaded
+    normalisation(config.normalise)  # check it before anything is loaded
     examples = entry.load(config, report)
     if not entry.splits:
         examples = resplit(examples, config)
@@ -119,7 +122,7 @@ def load_examples(config: DataConfig, report: Report = quiet) -> Examples:
 
 
 def _prepared(examples: Examples, config: DataConfig) -> Examples:
-    """In the channels, on the scale and of the size that are asked for, in this order."""
+    """Convert channels, normalise and resize, in this order."""
     if not (config.image_size or config.image_channels):
         return normalised(examples, config.normalise)
     from dgn_engine.data._preprocessing import in_channels, resized  # torch: only where it is used
@@ -129,5 +132,5 @@ def _prepared(examples: Examples, config: DataConfig) -> Examples:
 
 
 def split_of(config: DataConfig, examples: Examples) -> str:
-    """Which examples are for the test, in words."""
+    """Describe which examples are test examples."""
     return split_in_words(config, examples, find_data_set(config).splits)

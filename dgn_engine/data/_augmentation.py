@@ -1,4 +1,4 @@
-"""Training images shown anew in each epoch, as DavidNet was trained: cropped, flipped, cut out."""
+"""Augment training images anew in each epoch, as for DavidNet: crop, flip, cutout."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from dgn_engine.random_streams import random_stream, send_to_device
 
 PAD, HOLE = 8, 4  # a side of 32 is padded by 32 // 8 = 4 and loses a square of 32 // 4 = 8
 _PLACE = Where("training.augmentation")
-LEAST = 8  # pixels of a side that can be padded and cut out
+LEAST = 8  # smallest side in pixels that can be padded and cut out
 
 
 @dataclass(frozen=True)
 class AugmentedViews:
-    """How each of n images is shown in one epoch; every field is (n,).
+    """The augmentation of each of n images in one epoch; every field is (n,).
 
-    `top`, `left`: where the crop begins in the padded image; `mirrored`: left and right exchanged;
-    `hole_top`, `hole_left`: the corner of the square that is cut out of the result.
+    Attributes:
+        top, left: Start of the crop in the padded image.
+        mirrored: Whether left and right are exchanged.
+        hole_top, hole_left: Corner of the square cut out of the result.
     """
 
     top: Tensor
@@ -34,16 +36,19 @@ class AugmentedViews:
 class Augmentation:
     """The transforms of D. Page (github.com/davidcpage/cifar10-fast) on images (n, C, H, W).
 
-    Padded by reflection with an eighth of the side, cropped back to its size, mirrored with
-    probability ½, and a square of a quarter of the side filled with `fill` (C,), the mean pixel:
-    the zero of his normalised images. For 32×32 pixels: pad 4, cutout 8×8. What is drawn is a
-    function of (seed, epoch) alone. Raises `UserError` where the inputs are no such images.
+    Images are padded by reflection with an eighth of the side, cropped back to their size, mirrored
+    with probability ½, and a square of a quarter of the side is filled with `fill` (C,), the mean
+    pixel: the zero of his normalised images. For 32×32 pixels: pad 4, cutout 8×8. The random
+    choices depend on (seed, epoch) alone.
+
+    Raises:
+        UserError: The inputs are not suitable images.
     """
 
     def __init__(self, images: Tensor, seed: int) -> None:
         if images.dim() != 4:
             raise UserError(
-                _PLACE + " shifts and mirrors images, and this network takes its inputs as rows of "
+                _PLACE + " shifts and mirrors images, but this network takes its inputs as rows of "
                 "numbers; choose a convolutional network or augmentation 'none'.",
                 kind="not-images",
             )
@@ -62,11 +67,11 @@ class Augmentation:
         self._begun: AugmentedViews | None = None
 
     def reseed(self, seed: int) -> None:
-        """Draw by another seed from the next step on."""
+        """Use another seed from the next step on."""
         self._seed, self._epoch = seed, -1
 
     def begin(self, epoch: int) -> AugmentedViews:
-        """The views of this epoch, in tensors that stay the same: a captured step reads them."""
+        """Return the views of this epoch, in reused tensors: a captured step reads them."""
         if self._begun is None:
             self._begun = self.views(epoch)
         elif self._epoch != epoch:
@@ -77,7 +82,7 @@ class Augmentation:
         return self._begun
 
     def show(self, images: Tensor, rows: Tensor, epoch: int) -> Tensor:
-        """The training examples `rows` (m,), whose images (m, C, H, W) these are, as shown then."""
+        """Return the training examples `rows` (m,), with images (m, C, H, W), as augmented then."""
         views = self.begin(epoch)
         down = torch.arange(self.height, device=images.device)
         across = torch.arange(self.width, device=images.device)
@@ -95,12 +100,12 @@ class Augmentation:
         return torch.where(hole, self.fill[None, :, None, None], cropped)
 
     def _covered(self, begin: Tensor, places: Tensor) -> Tensor:
-        """(m, places): whether the square that begins there covers the place."""
+        """Return (m, positions): whether the hole that begins there covers the position."""
         offset = places - begin[:, None]
         return (offset >= 0) & (offset < self.hole)
 
     def views(self, epoch: int) -> AugmentedViews:
-        """How every training example is shown in this epoch."""
+        """Draw the augmentation of every training example in this epoch."""
         generator = random_stream("augmentation", self._seed, epoch)
 
         def draw(choices: int) -> Tensor:

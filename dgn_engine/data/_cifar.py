@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 in torchvision's layout, read without running anything in them."""
+"""CIFAR-10 and CIFAR-100 in torchvision's layout, read without executing anything in them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CHILD = "dgn_engine.storage.checkpoints.batch_child"
 
 @dataclass(frozen=True)
 class CifarSet:
-    """`kind`: torchvision's class; `folder`: its folder; `labels`: the key of the labels."""
+    """`kind`: torchvision's class; `folder`: its folder; `labels`: key of the labels."""
 
     name: str
     title: str
@@ -46,7 +46,7 @@ class CifarSet:
     labels: str
 
     def data_set(self) -> DataSet:
-        hint = "Allow the download, or name the data root that holds it."
+        hint = "Allow the download, or choose its folder."
         classes = {"labels": 10, "fine_labels": 100}[self.labels]
         sizes = DataSizes(50_000, 10_000, SHAPE[1:], classes)
         return DataSet(self.title, self.load, hint, available=self.available, sizes=lambda _: sizes)
@@ -85,7 +85,7 @@ class CifarSet:
             paths[0].parent.mkdir(exist_ok=True)
             with tarfile.open(archive, "r:gz") as tar:
                 for member in tar:
-                    # Only the files that we know by name are taken: nothing can climb out.
+                    # Only known file names are extracted: nothing can escape the folder.
                     stream = tar.extractfile(member) if member.isreg() else None
                     if member.name in wanted and stream is not None:
                         with replace_file(wanted[member.name]) as file:
@@ -115,13 +115,13 @@ def _damaged(path: Path) -> UserError:
     return UserError(f"{path} is damaged; delete it and download it again.", kind="damaged")
 
 
-# torchvision keeps CIFAR as pickles, and users have them in that layout already, so that is what
-# is read, behind two locks: the very bytes that are read must have the published md5, and even then
-# only a confined child looks at them, in which nothing is imported or called.
+# torchvision keeps CIFAR as pickles, and users already have them in that layout, so these are read,
+# with two safeguards: the bytes must have the published md5, and even then only a confined child
+# reads them, which imports and calls nothing.
 def _read_all(
     files: Sequence[tuple[Path, str, str]], tick: Callable[[], None]
 ) -> list[CheckpointContents]:
-    """What `_read` finds in each, several side by side; raises what `tick` raises, at once."""
+    """Read all files in parallel; raises what `tick` raises, at once."""
     cancelled = threading.Event()
     children = min(usable_cores(), _MOST_CHILDREN)
     with ThreadPoolExecutor(children, thread_name_prefix="dgn-cifar") as pool:
@@ -142,7 +142,7 @@ def _read_all(
 def read_batch(
     path: Path, md5: str, key: str, cancelled: threading.Event | None = None
 ) -> CheckpointContents:
-    """The images with the labels under `key`, or the names there; raises `UserError`."""
+    """Return the images with the labels under `key`, or the names there; raises `UserError`."""
     command = confined_command(_CHILD, TIMEOUT, md5, key)
     try:
         return ask_child(path, command, _received, TIMEOUT, cancelled, MOST)

@@ -1,4 +1,4 @@
-"""What a data set is to the rest of the engine: examples in memory, and how they are come by."""
+"""The interface of a data set: examples in memory, and how to obtain them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dgn_engine.config.setting import Setting
 from dgn_engine.errors import UserError
 
 Report: TypeAlias = Callable[[str, float | None], None]
-"""Told what goes on and which fraction of it is done (None where that is unknown)."""
+"""Called with the current activity and the fraction done (None if unknown)."""
 
 Images: TypeAlias = npt.NDArray[np.float32]
 Labels: TypeAlias = npt.NDArray[np.int64]
@@ -25,10 +25,10 @@ Labels: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Examples:
-    """A data set in memory: images (n, C, H, W) or vectors (n, d), and labels (n,) that index
-    `class_names`. Images of a file are in [0, 1].
+    """A data set in memory: images (n, C, H, W) or vectors (n, d), and labels (n,).
 
-    `fingerprint` is a sha256 that differs wherever pixels, labels, their order or names differ.
+    Labels index `class_names`. Images from a file are in [0, 1]. `fingerprint` is a sha256 that
+    differs if pixels, labels, their order or names differ.
     """
 
     train_x: Images
@@ -41,7 +41,7 @@ class Examples:
     signed: bool = False  # two classes as -1 and +1, learnt with one logit
 
     def named(self, how: str) -> Examples:
-        """With the fingerprint of a set that was made of another one; `how` says the way."""
+        """Return it with the fingerprint of a variant; `how` describes the change."""
         fingerprint = hashlib.sha256(f"{self.fingerprint} {how}".encode()).hexdigest()
         return replace(self, fingerprint=fingerprint)
 
@@ -52,7 +52,7 @@ def _always(_root: Path | None) -> bool:
 
 @dataclass(frozen=True)
 class DataSizes:
-    """How many examples a data set has, the shape of one, and its classes (1: one logit)."""
+    """The number of examples of a data set, the shape of one, and its classes (1: one logit)."""
 
     train: int
     test: int
@@ -62,12 +62,12 @@ class DataSizes:
 
 @dataclass(frozen=True)
 class DataSet:
-    """A plug-in: how to load it, whether that needs a download first, and what it asks.
+    """A plug-in: how to load it, whether that needs a download first, and its options.
 
-    `load` finds every one of `options` answered in `config.options`. `available` takes the folder
-    that data sets lie in (None: the default one); what comes with the program is always there.
-    `sizes`: of all of it, where they follow from its options and nothing has to be read or drawn
-    to know them; estimates take them.
+    `load` finds a value for each of `options` in `config.options`. `available` takes the folder of
+    data sets (None: the default one); data that come with the program are always available.
+    `sizes`: of the whole set, if they follow from its options without reading or drawing anything;
+    used for estimates.
     """
 
     title: str
@@ -78,16 +78,16 @@ class DataSet:
     available: Callable[[Path | None], bool] = _always
     sizes: Callable[[DataConfig], DataSizes] | None = None
     plane: bool = False  # points of the plane, for teaching: (x, y) or (x, y, 1)
-    splits: bool = False  # `load` holds the test part out itself, by `_split.held_out`
+    splits: bool = False  # `load` holds out the test part itself, by `_split.split_test_part`
 
     @property
     def rooted(self) -> bool:
-        """Whether it lies in the folder that data sets lie in."""
+        """True if it is in the folder of data sets."""
         return self.available is not _always
 
     @property
     def drawn(self) -> bool:
-        """Whether it is made from its options instead of read from files."""
+        """True if it is generated from its options instead of read from files."""
         return bool(self.options)
 
 
@@ -98,9 +98,10 @@ def examples_from_levels(
     class_names: tuple[str, ...],
     top: int = 255,
 ) -> Examples:
-    """Examples from whole grey or colour levels 0…`top`, (n, C, H, W), and their labels (n,).
+    """Build examples from integer grey or colour levels 0…`top`, (n, C, H, W), and labels (n,).
 
-    Raises `UserError` where there is nothing to learn from, or a label names no class.
+    Raises:
+        UserError: There are no examples, or a label has no class.
     """
     digest = hashlib.sha256(json.dumps([class_names, top]).encode())
     parts: list[tuple[Images, Labels]] = []
@@ -109,7 +110,7 @@ def examples_from_levels(
         if len(levels) == 0 or len(levels) != len(labels):
             raise UserError(
                 f"The {what} part of {name} has {len(levels)} images and {len(labels)} labels; "
-                "it needs as many of one as of the other, and at least one.",
+                "it needs the same number of both, and at least one.",
                 kind="wrong-length",
             )
         if labels.min() < 0 or labels.max() >= len(class_names):

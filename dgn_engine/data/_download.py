@@ -1,5 +1,7 @@
-"""Where data sets lie on this machine, and how a file of one is downloaded: with progress, verified
-by its sha256, whole or not at all."""
+"""Download data sets, with progress and verified by sha256, completely or not at all.
+
+Also finds the folders of data sets on this machine.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,11 @@ _TICK = 0.1  # seconds between two reports
 
 @dataclass(frozen=True)
 class DownloadBounds:
-    """`patience`: seconds without a byte; `slowest`: bytes a second that a whole download must
-    bring, after these."""
+    """Limits of a download.
+
+    `patience`: seconds without a byte; `slowest`: bytes per second that a whole download must
+    achieve after that.
+    """
 
     patience: float = 30.0
     slowest: float = 10_000
@@ -42,16 +47,16 @@ USUAL = DownloadBounds()
 
 
 def data_root(chosen: str | Path | None = None) -> Path:
-    """The chosen folder, else DGN_DATA_ROOT, else a folder in the user's cache."""
+    """Return the chosen folder, or else DGN_DATA_ROOT, or else a folder in the user's cache."""
     named = str(chosen or "") or os.environ.get("DGN_DATA_ROOT", "")
     return Path(named).expanduser() if named else user_cache() / "data"
 
 
 def missing(title: str, root: Path) -> UserError:
-    """The refusal of a data set that is not in `root`."""
+    """Return the error for a data set that is not in `root`."""
     return UserError(
-        f"{title} is not in {root}; allow the download, or name the data root "
-        "that holds it (DGN_DATA_ROOT does so for every program).",
+        f"{title} is not in {root}: allow the download, or choose its folder "
+        "(DGN_DATA_ROOT sets it for all programs).",
         kind="no-file",
     )
 
@@ -64,12 +69,15 @@ def fetch(
     report: Report,
     bounds: DownloadBounds = USUAL,
 ) -> None:
-    """Download `target` from the first address that serves what was published.
+    """Download `target` from the first address that serves the published file.
 
-    The file appears under its name only when it is whole and verified. Raises `UserError` with the
-    last reason when no address serves, and what `report` raises.
+    The file appears under its name only once it is complete and verified. Also raises whatever
+    `report` raises.
+
+    Raises:
+        UserError: No address serves it; gives the last reason.
     """
-    reason = "there is no address to fetch it from"
+    reason = "there is no address to download it from"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -91,7 +99,7 @@ def fetch(
 
 
 class _Transfer(threading.Thread):
-    """One download in a thread, because a connection may be silent while a user wants to stop."""
+    """One download in a thread, because a connection may be silent when a user wants to stop."""
 
     def __init__(
         self, url: str, file: IO[bytes], published: PublishedFile, bounds: DownloadBounds
@@ -107,10 +115,10 @@ class _Transfer(threading.Thread):
         self._error: Exception | None = None
 
     def follow(self, title: str, report: Report) -> None:
-        """Wait for the end; raises what went wrong, and what `report` raises.
+        """Wait for the end; raises the error of the download, and what `report` raises.
 
-        The time of the whole is bounded here: the timeout of a connection is of one piece, and the
-        head of a reply may come in as many as the server likes.
+        The total time is limited here: a connection's timeout covers one piece, and the head of a
+        reply may come in as many as the server likes.
         """
         seconds = self._bounds.patience + self._published.bytes / self._bounds.slowest
         until = time.monotonic() + seconds
@@ -131,7 +139,7 @@ class _Transfer(threading.Thread):
             raise self._error
 
     def note_connection(self, connected: socket.socket) -> None:
-        """Note on which connection it is now: that is what `follow` can end."""
+        """Note the current connection, which `wait_for_end` can end."""
         self._socket = connected
         if self._stopped.is_set():
             self._end_connection()
@@ -139,7 +147,7 @@ class _Transfer(threading.Thread):
     def _end_connection(self) -> None:
         self._stopped.set()
         if self._socket is not None:
-            with suppress(OSError):  # it may be closed already; TLS says nothing more
+            with suppress(OSError):  # it may be closed already; skip TLS's goodbye
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def run(self) -> None:
@@ -171,12 +179,12 @@ class _Transfer(threading.Thread):
             )
         if digest.hexdigest() != wanted.sha256:
             raise ValueError(
-                f"the checksum is {digest.hexdigest()}, {wanted.sha256} was expected (sha256)"
+                f"the sha256 is {digest.hexdigest()}, but {wanted.sha256} was expected"
             )
 
 
 class _Http(urllib.request.HTTPHandler):
-    """Tells a download of each connection that is made for it."""
+    """Reports each connection that is made for a download."""
 
     def __init__(self, transfer: _Transfer) -> None:
         super().__init__()
@@ -185,7 +193,7 @@ class _Http(urllib.request.HTTPHandler):
     def do_open(self, http_class: Any, req: Any, **http_conn_args: Any) -> Any:
         transfer = self._transfer
 
-        class Noted(http_class):  # type: ignore[misc] # which class, urllib decides
+        class Noted(http_class):  # type: ignore[misc] # urllib decides which class
             def connect(self) -> None:
                 super().connect()
                 transfer.note_connection(self.sock)
@@ -198,7 +206,7 @@ class _Https(_Http, urllib.request.HTTPSHandler):
 
 
 class _SafeRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows an address to others of http, and never from https to what is not encrypted."""
+    """Follows redirects over http, but never from https to an unencrypted address."""
 
     def redirect_request(
         self,
@@ -212,5 +220,5 @@ class _SafeRedirects(urllib.request.HTTPRedirectHandler):
         scheme = urlsplit(newurl).scheme
         if scheme != "https" and (urlsplit(req.full_url).scheme == "https" or scheme != "http"):
             fp.close()
-            raise ValueError(f"it leads to {newurl[:200]}, which is not encrypted")
+            raise ValueError(f"it redirects to {newurl[:200]}, which is not encrypted")
         return super().redirect_request(req, fp, code, msg, headers, newurl)

@@ -1,4 +1,4 @@
-"""MNIST and sets in its format: four IDX files in torchvision's layout, ROOT/NAME/raw."""
+"""MNIST and data sets in its format: four IDX files in torchvision's layout, ROOT/NAME/raw."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FILES = (
 
 @dataclass(frozen=True)
 class IdxSet:
-    """`name` in a configuration, `kind` as torchvision calls the class and the folder."""
+    """`name` in a configuration, `kind` as torchvision names the class and folder."""
 
     name: str
     title: str
@@ -35,7 +35,7 @@ class IdxSet:
     class_names: tuple[str, ...]
 
     def data_set(self) -> DataSet:
-        hint = "Allow the download, or name the data root that holds it."
+        hint = "Allow the download, or choose its folder."
         sizes = DataSizes(60_000, 10_000, (1, 28, 28), len(self.class_names))
         return DataSet(self.title, self.load, hint, available=self.available, sizes=lambda _: sizes)
 
@@ -79,7 +79,7 @@ class IdxSet:
 
 
 def read_idx(path: Path, axes: int) -> npt.NDArray[np.uint8]:
-    """The bytes of an IDX file as an array with this many axes; `UserError` where it is damaged."""
+    """Read an IDX file as an array with this many axes; raises `UserError` if it is damaged."""
     try:
         with path.open("rb") as file:
             content = file.read(MOST)

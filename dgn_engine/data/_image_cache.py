@@ -1,7 +1,7 @@
-"""Decoded images in the user's cache: the second start of the same folder is quick.
+"""Cache decoded images, so that the second start with the same folder is quick.
 
-An entry is named by what was decoded, and believed only where it is a file of the user's own that
-holds what was written for just that: a line of JSON, the arrays, and a sha256 of both.
+An entry is named after its source, and trusted only if it is the user's own file with what was
+written for exactly that: a line of JSON, the arrays, and a sha256 of both.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dgn_engine.storage.inner_path import inside
 from dgn_engine.storage.regular_files import open_regular
 from dgn_engine.storage.user_folders import user_cache
 
-FORM = 2  # raise it when decoding changes, or how an entry is written
+FORM = 2  # increase it when decoding or the format changes
 ENTRY_BYTES = 1 << 30
 CACHE_BYTES = 4 << 30
 _HEAD = 64 << 20  # bytes of the line of JSON
@@ -44,26 +44,27 @@ class DecodedImages:
 
 
 def cached(identity: str, *, by: str | None = None) -> DecodedImages | None:
-    """What was decoded from images of this identity before, or None; `by`: the version of Pillow,
-    that which is installed unless said."""
+    """Return the cached images of this identity, or None; `by`: version of Pillow."""
     key = _key(identity, by)
     path = _folder() / f"{key}{_ENDING}"
     try:
         if not (_is_own(path.parent) and _is_own(path)):
             return None
         with open_regular(path, ENTRY_BYTES + _HEAD) as file:
-            found = _read(file, os.fstat(file.fileno()).st_size, key)
-        os.utime(path)  # the age that `_prune` goes by
-    except Exception:  # not there, or damaged in whatever way: it will be made again
+            decoded = _read(file, os.fstat(file.fileno()).st_size, key)
+        os.utime(path)  # `_prune_cache` uses this as its age
+    except Exception:  # missing or damaged in any way: decode again
         return None
-    return found
+    return decoded
 
 
 def keep(
     identity: str, decoded: DecodedImages, *, by: str | None = None, most: int = CACHE_BYTES
 ) -> None:
-    """Store for the next time, `most` bytes of all entries together; a cache that cannot be written
-    is no trouble. `by` as for `cached`."""
+    """Store images, keeping all entries within `most` bytes; failure to write is ignored.
+
+    `by` as for `read_cached_images`.
+    """
     if decoded.train_x.nbytes + decoded.test_x.nbytes > ENTRY_BYTES:
         return
     key, folder = _key(identity, by), _folder()
@@ -80,7 +81,7 @@ def keep(
 
 
 def _key(identity: str, by: str | None) -> str:
-    """Names what these images decode to: another Pillow may decode otherwise."""
+    """Return the name of an entry, which includes the version of Pillow."""
     text = f"{FORM} {by or version('pillow')} {identity}"
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -90,7 +91,7 @@ def _folder() -> Path:
 
 
 def _is_own(path: Path) -> bool:
-    """Whether a file or folder, not a link to one, is this user's and nobody else may write it."""
+    """Return whether a path, not a link, is this user's and writable by nobody else."""
     status = path.lstat()
     if stat.S_ISLNK(status.st_mode):
         return False
@@ -117,7 +118,7 @@ def _bytes(array: npt.NDArray[Any]) -> memoryview:
 
 
 def _read(file: IO[bytes], size: int, key: str) -> DecodedImages:
-    """The entry; raises whatever comes of one that is not what was written under this key."""
+    """Read an entry; raises some exception if it is not what was written under this key."""
     whole = hashlib.sha256()
     with open(file.fileno(), "rb", closefd=False) as entry:
         line = entry.readline(_HEAD)
@@ -125,9 +126,9 @@ def _read(file: IO[bytes], size: int, key: str) -> DecodedImages:
         head: dict[str, Any] = json.loads(line)
         shapes = [tuple(int(side) for side in shape) for shape in head["shapes"]]
         if head["key"] != key or any(side < 0 for shape in shapes for side in shape):
-            raise ValueError("the entry is another's")
+            raise ValueError("the entry has another key")
         if [len(shape) for shape in shapes] != [axes for _, axes in _ARRAYS.values()]:
-            raise ValueError("a shape is not a shape")
+            raise ValueError("a shape is invalid")
         lengths = [
             math.prod(shape) * np.dtype(kind).itemsize
             for shape, (kind, _) in zip(shapes, _ARRAYS.values(), strict=True)
@@ -138,23 +139,23 @@ def _read(file: IO[bytes], size: int, key: str) -> DecodedImages:
         for shape, (kind, _) in zip(shapes, _ARRAYS.values(), strict=True):
             array = np.empty(shape, kind)
             if entry.readinto(_bytes(array)) != array.nbytes:
-                raise ValueError("the entry is cut")
+                raise ValueError("the entry is cut off")
             whole.update(_bytes(array))
             arrays.append(array)
         if entry.read() != whole.digest():
-            raise ValueError("the entry does not hold what was written")
+            raise ValueError("the entry has changed since it was written")
     train_x, train_y, test_x, test_y = arrays
     names = tuple(str(name) for name in head["class_names"])
     return DecodedImages(train_x, train_y, test_x, test_y, names)
 
 
 def _prune(folder: Path, most: int) -> None:
-    """Remove what was not used for longest, until the rest is small enough; and former forms."""
-    kept = 0
+    """Remove the least recently used entries until the rest fits, and those of old formats."""
+    total = 0
     for path in folder.glob("*.npz"):
         path.unlink(missing_ok=True)
     entries = [(path.lstat(), path) for path in folder.glob(f"*{_ENDING}")]
     for status, path in sorted(entries, key=lambda e: e[0].st_mtime_ns, reverse=True):
-        kept += status.st_size
-        if kept > most:
+        total += status.st_size
+        if total > most:
             path.unlink(missing_ok=True)

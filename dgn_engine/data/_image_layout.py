@@ -1,4 +1,4 @@
-"""Which class and which part, training or test, an image belongs to, by the folders it lies in."""
+"""Assign images to classes and parts (training or test) by their folders."""
 
 from __future__ import annotations
 
@@ -24,21 +24,24 @@ class ImageLayout:
 
 
 def lay_out(names: Sequence[str], source: str) -> ImageLayout:
-    """Read the layout off the names: CLASS/…, or train/CLASS/… and test/CLASS/….
+    """Derive the layout from the names: CLASS/…, or train/CLASS/… and test/CLASS/….
 
-    One folder around all of it is looked through. Without a test part a fifth of each class is
-    held out, always the same. Raises `UserError` where there are not two classes.
+    A single folder around everything is skipped. Without a test part, a fixed fifth of each class
+    is held out.
+
+    Raises:
+        UserError: There are fewer than two classes.
     """
     paths = {name: tuple(name.split("/")) for name in sorted(names)}
     if not paths:
-        raise UserError(f"{source} holds no images (.png, .jpg and the like).", kind="no-file")
+        raise UserError(f"{source} has no images (.png, .jpg and the like).", kind="no-file")
     while len({path[0] for path in paths.values()}) == 1 and min(map(len, paths.values())) > 2:
         paths = {name: path[1:] for name, path in paths.items()}
     tops = {path[0].lower() for path in paths.values() if len(path) > 1}
     if tops & {*_TRAIN} and tops & {*_TEST, *_OTHER} and tops <= {*_TRAIN, *_TEST, *_OTHER}:
-        held = _TEST if tops & {*_TEST} else _OTHER
+        test_tops = _TEST if tops & {*_TEST} else _OTHER
         train = {name: path[1] for name, path in paths.items() if _under(path, _TRAIN)}
-        test = {name: path[1] for name, path in paths.items() if _under(path, held)}
+        test = {name: path[1] for name, path in paths.items() if _under(path, test_tops)}
         return _given(train, test, source)
     return _split({name: path[0] for name, path in paths.items() if len(path) > 1}, source)
 
@@ -51,7 +54,7 @@ def _given(train: dict[str, str], test: dict[str, str], source: str) -> ImageLay
     class_names = _classes(train, source)
     for label in set(test.values()) - set(class_names):
         raise UserError(
-            f"{source} tests a class '{label}' that it has no training images of.", kind="missing"
+            f"{source} has test images of class '{label}' but no training images.", kind="missing"
         )
     return ImageLayout(class_names, _numbered(train, class_names), _numbered(test, class_names))
 
@@ -63,24 +66,24 @@ def _split(labels: dict[str, str], source: str) -> ImageLayout:
     train, test = stratified_split(numbers, round(len(numbers) * TEST_SHARE))
     return ImageLayout(
         class_names,
-        tuple(numbered[place] for place in train),
-        tuple(numbered[place] for place in test),
+        tuple(numbered[index] for index in train),
+        tuple(numbered[index] for index in test),
     )
 
 
 def _classes(labels: dict[str, str], source: str) -> tuple[str, ...]:
-    found = set(labels.values())
-    if len(found) < 2:
+    labels_ = set(labels.values())
+    if len(labels_) < 2:
         raise UserError(
-            f"{source} has images of {len(found)} class{'' if len(found) == 1 else 'es'}; it needs "
-            "a folder of images for each of two classes or more.",
+            f"{source} has images of {len(labels_)} class{'' if len(labels_) == 1 else 'es'}; it "
+            "needs a folder of images for each of at least two classes.",
             kind="empty",
         )
-    if all(name.isdecimal() for name in found):
-        return tuple(sorted(found, key=int))
-    return tuple(sorted(found))
+    if all(name.isdecimal() for name in labels_):
+        return tuple(sorted(labels_, key=int))
+    return tuple(sorted(labels_))
 
 
 def _numbered(labels: dict[str, str], class_names: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
-    number = {name: place for place, name in enumerate(class_names)}
+    number = {name: index for index, name in enumerate(class_names)}
     return tuple((name, number[label]) for name, label in labels.items())

@@ -1,4 +1,4 @@
-"""The mean and deviation of pixels that networks were trained with, by name or in numbers."""
+"""Pixel means and deviations that networks were trained with, by name or as numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dgn_engine.text.written_numbers import decimals
 
 Array = npt.NDArray[Any]
 
-LARGEST = 1e6  # of a mean or deviation, and 1/LARGEST the smallest: pixels end at 255 or 65,535
+LARGEST = 1e6  # of a mean or deviation; 1/LARGEST is the smallest: pixels end at 255 or 65,535
 # Mean and standard deviation of each channel over the training pixels in [0, 1]. imagenet: as
 # torchvision's reference weights were trained; the others as commonly printed to 3 or 4 digits.
 NORMALISATIONS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
@@ -28,10 +28,9 @@ NONE = "none"
 
 @dataclass(frozen=True)
 class Normalisation:
-    """Pixels become (x - mean) / deviation, one pair of numbers a channel, or one for all.
+    """Maps pixels to (x - mean) / deviation, with one pair per channel, or one for all.
 
-    `name`: 'imagenet' and so on, whose numbers are of pixels in [0, 1]; '' for numbers of one's
-    own, which may be of any scale.
+    `name`: 'imagenet' and so on, for pixels in [0, 1]; '' for custom numbers, of any scale.
     """
 
     mean: tuple[float, ...]
@@ -39,11 +38,11 @@ class Normalisation:
     name: str = ""
 
     def __call__(self, x: Array) -> Array:
-        """Examples (n, C, …) or (n, d); raises `UserError` where the channels are others."""
+        """Normalise (n, C, …) or (n, d); raises `UserError` if the channels do not match."""
         if len(self.mean) > 1 and (x.ndim <= 2 or x.shape[1] != len(self.mean)):
             have = f"have {x.shape[1]}" if x.ndim > 2 else "are rows of numbers"
             raise UserError(
-                f"The normalisation {self.text} is of {len(self.mean)} channels; these images "
+                f"The normalisation {self.text} has {len(self.mean)} channels, but these images "
                 f"{have}.",
                 kind="other-inputs",
             )
@@ -51,8 +50,8 @@ class Normalisation:
             low, high = float(x.min()), float(x.max())
             if low < 0 or high > 1:
                 raise UserError(
-                    f"The normalisation {self.name} is of pixels in [0, 1]; these go from {low:g} "
-                    f"to {high:g}: divide them first, or give the numbers as MEAN/DEVIATION.",
+                    f"The normalisation {self.name} expects pixels in [0, 1], but these range from "
+                    f"{low:g} to {high:g}: rescale them, or give the numbers as MEAN/DEVIATION.",
                     kind="out-of-bounds",
                 )
         sides = [1, len(self.mean), *[1] * (x.ndim - 2)]
@@ -62,19 +61,19 @@ class Normalisation:
 
     @property
     def text(self) -> str:
-        """As it is given."""
+        """The normalisation as the user writes it."""
         if self.name:
             return self.name
         return "/".join(",".join(f"{v:g}" for v in part) for part in (self.mean, self.deviation))
 
     @property
     def in_words(self) -> str:
-        """'normalised as cifar10', 'normalised by 0.5,0.5,0.5/0.25,0.25,0.25'."""
+        """For example 'normalised as cifar10' or 'normalised by 0.5,0.5,0.5/0.25,0.25,0.25'."""
         return f"normalised {'as' if self.name else 'by'} {self.text}"
 
 
 def normalisation(text: str) -> Normalisation | None:
-    """What 'imagenet', 'cifar10', 'cifar100', 'mnist' or 'm1,m2,m3/s1,s2,s3' says; None: 'none'.
+    """Parse 'imagenet', 'cifar10', 'cifar100', 'mnist' or 'm1,m2,m3/s1,s2,s3'; None for 'none'.
 
     Raises `UserError`.
     """
@@ -85,12 +84,12 @@ def normalisation(text: str) -> Normalisation | None:
     known = [NONE, *NORMALISATIONS]
     parts = [part.split(",") for part in text.split("/")]
     try:
-        numbers = [tuple(float(each) for each in part) for part in parts]
+        numbers = [tuple(float(number) for number in part) for part in parts]
     except ValueError:
         numbers = []
     if len(numbers) != 2:
         raise UserError(
-            f"The normalisation '{text}' is none of {', '.join(known)}, nor numbers such as "
+            f"The normalisation '{text}' is neither one of {', '.join(known)} nor numbers such as "
             f"0.5,0.5,0.5/0.25,0.25,0.25.{did_you_mean(text, known)}",
             kind="unknown-name",
         )
@@ -99,7 +98,7 @@ def normalisation(text: str) -> Normalisation | None:
     sound = sound and all(1 / LARGEST <= value <= LARGEST for value in deviation)
     if len(mean) != len(deviation) or not sound:
         raise UserError(
-            f"The normalisation '{text}' must have as many means as deviations, the means within "
+            f"The normalisation '{text}' needs as many means as deviations, the means within "
             f"±{decimals(LARGEST, 0)} and the deviations from {1 / LARGEST:g} to "
             f"{decimals(LARGEST, 0)}.",
             kind="out-of-bounds",
@@ -108,7 +107,7 @@ def normalisation(text: str) -> Normalisation | None:
 
 
 def normalised(examples: Examples, text: str) -> Examples:
-    """Training and test images as (x - mean) / deviation; 'none' leaves them."""
+    """Normalise training and test images to (x - mean) / deviation; 'none' keeps them."""
     how = normalisation(text)
     if how is None:
         return examples

@@ -1,4 +1,4 @@
-"""Points of the plane in two classes: what the data sets for teaching share.
+"""Points of the plane in two classes: shared code of the data sets for teaching.
 
 Each example is (x, y, 1): networks have no biases (THEORY §1), and without the constant every
 region would be a cone from the origin. It acts as a bias of the first layer.
@@ -19,15 +19,15 @@ from dgn_engine.data._variants import frozen_stream
 
 Points = npt.NDArray[np.float64]
 Draw = Callable[[Labels, np.random.RandomState], Points]
-"""Points (n, 2), about within ±1, one for each label 0 or 1, before noise is added."""
+"""Draws points (n, 2), roughly within ±1, for labels 0 or 1, before noise is added."""
 
 COUNT = Setting("n", "training points n", 400, least=4, most=100_000)
 NOISE = Setting("noise", "noise (standard deviation)", 0.08, least=0.0, most=2.0)
-TEST = 400  # points, drawn in the same way
+TEST = 400  # test points, drawn in the same way
 
 
 def plane_set(name: str, title: str, draw: Draw) -> DataSet:
-    """The data set of points that `draw` places, with as many of one class as of the other."""
+    """Return the data set of points that `draw` generates, with balanced classes."""
 
     def load(config: DataConfig, _report: Report) -> Examples:
         options = dict(config.options)
@@ -48,7 +48,7 @@ def plane_set(name: str, title: str, draw: Draw) -> DataSet:
     def sizes(config: DataConfig) -> DataSizes:
         return DataSizes(int(dict(config.options)["n"]), TEST, (3,), 2)
 
-    hint = "It is drawn when it is needed."
+    hint = "Generated on demand."
     return DataSet(title, load, hint, (COUNT, NOISE), sizes=sizes, plane=True)
 
 

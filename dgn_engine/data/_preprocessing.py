@@ -1,4 +1,4 @@
-"""Images brought into the size, the channels and the scale that a network was trained on."""
+"""Convert images to the size, channels and scale that a network was trained on."""
 
 from __future__ import annotations
 
@@ -18,24 +18,29 @@ from dgn_engine.errors import UserError, Where
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.text.byte_counts import binary_size_in_words
 
-AT_ONCE = 256  # images that are resized together
-VALUES = 1 << 30  # of all images together; four bytes each
+AT_ONCE = 256  # images resized together
+VALUES = 1 << 30  # limit for all images together; four bytes each
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """`size`: side of the images, 0 leaves it; `normalise`: as `normalisation` reads it;
-    `channels` that the network takes, 0 for any."""
+    """Settings for preparing images.
+
+    Attributes:
+        size: Side of the images; 0 keeps it.
+        normalise: As for `parse_normalisation`.
+        channels: Channels that the network takes; 0 for any.
+    """
 
     size: int = 0
     normalise: str = NONE
     channels: int = 0
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Images (n, C, H, W) in [0, 1] → (n, C', H', W'); raises `UserError` if they do not fit.
+        """Map images (n, C, H, W) in [0, 1] to (n, C', H', W'); raises `UserError` on a misfit.
 
-        The shorter side becomes `size` (bilinear, with antialiasing), then the middle is cut out.
-        Grey images go to all channels alike. Vectors (n, d) can only be normalised by one number.
+        The shorter side becomes `size` (bilinear, with antialiasing), then the centre is cropped.
+        Grey images are copied to all channels. Vectors (n, d) can only be normalised by one number.
         """
         how = normalisation(self.normalise)
         if images.dim() != 4 and self.size:
@@ -44,7 +49,7 @@ class Preprocessing:
             )
         if images.dim() == 4 and self.channels > 1 and images.shape[1] == 1:
             images = images.expand(-1, self.channels, -1, -1)
-        if how is not None:  # before resizing, which is linear but may leave [0, 1] by a rounding
+        if how is not None:  # before resizing, which is linear but may leave [0, 1] by rounding
             images = torch.from_numpy(how(images.cpu().numpy())).to(images)
         if self.size and min(images.shape[2:]) != self.size:
             scale = self.size / min(images.shape[2:])
@@ -58,30 +63,31 @@ class Preprocessing:
         return images.contiguous()
 
     def in_words(self, shape: tuple[int, ...]) -> str:
-        """What becomes of images of this shape (C, H, W), for example 'resized to 64×64, …'."""
+        """Describe what happens to images of shape (C, H, W), for example 'resized to 64×64, …'."""
         words = []
         if self.channels > 1 and shape[0] == 1:
-            words.append(f"grey in all {self.channels} channels")
+            words.append(f"grey copied to all {self.channels} channels")
         if self.size:
-            words.append(f"shorter side resized to {self.size}, the middle cut out")
+            words.append(f"shorter side resized to {self.size}, centre cropped")
         how = normalisation(self.normalise)
         return ", ".join([*words, "pixels in [0, 1]" if how is None else how.in_words])
 
 
 def preprocessing_of(config: DataConfig) -> Preprocessing:
-    """What a configuration asks for: channels, normalisation and size."""
+    """Return the preprocessing in a configuration: channels, normalisation and size."""
     return Preprocessing(config.image_size, config.normalise, config.image_channels)
 
 
 def as_stored(config: DataConfig) -> DataConfig:
-    """The same examples before any of that is done to them."""
+    """Return the configuration without any preprocessing."""
     return replace(config, image_size=0, image_channels=0, normalise=NONE)
 
 
 def in_channels(examples: Examples, channels: int) -> Examples:
-    """Grey images in so many channels alike; 0 leaves them, and so do images that have as many.
+    """Copy grey images to this many channels; 0 and matching channels keep them.
 
-    Raises `UserError` where they are vectors, or have other channels than one.
+    Raises:
+        UserError: They are vectors, or have another number of channels than one.
     """
     shape = examples.train_x.shape[1:]
     if not channels or (len(shape) == 3 and shape[0] == channels):
@@ -90,7 +96,7 @@ def in_channels(examples: Examples, channels: int) -> Examples:
         have = f"have {shape[0]}" if len(shape) == 3 else "are vectors"
         raise UserError(
             Where("data.image_channels")
-            + f" is {channels}: only grey images, of one channel, are given more; these {have}.",
+            + f" is {channels}, but only grey images can be given more channels; these {have}.",
             value=channels,
             kind="other-inputs",
         )
@@ -104,10 +110,14 @@ def in_channels(examples: Examples, channels: int) -> Examples:
 def resized(
     examples: Examples, size: int, *, at_once: int = AT_ONCE, most: int = VALUES
 ) -> Examples:
-    """The shorter side `size` pixels, the middle cut out, as `Preprocessing` does; 0 leaves them.
-    `at_once`: images that are resized together; `most`: values of all of them.
+    """Resize the shorter side to `size` pixels and crop the centre; 0 keeps the images.
 
-    Raises `UserError` where they are vectors, or would not fit in memory together.
+    Args:
+        at_once: Images resized together.
+        most: Limit for the values of all images.
+
+    Raises:
+        UserError: They are vectors, or would not fit in memory together.
     """
     shape = examples.train_x.shape[1:]
     if not size or shape[1:] == (size, size):
@@ -119,11 +129,13 @@ def resized(
     prepare = Preprocessing(size)
 
     def smaller(images: Images) -> Images:
-        made = np.empty((len(images), shape[0], size, size), np.float32)
+        resized_images = np.empty((len(images), shape[0], size, size), np.float32)
         for start in range(0, len(images), at_once):
             part = slice(start, start + at_once)
-            made[part] = prepare(torch.from_numpy(np.ascontiguousarray(images[part]))).numpy()
-        return made
+            resized_images[part] = prepare(
+                torch.from_numpy(np.ascontiguousarray(images[part]))
+            ).numpy()
+        return resized_images
 
     return _changed(examples, f"resized to {size}", smaller, (shape[0], size, size), most)
 
@@ -139,7 +151,7 @@ def _changed(
     if count * math.prod(shape) > most:
         raise UserError(
             f"{count:,} images of {'×'.join(str(side) for side in shape)} need "
-            f"{binary_size_in_words(4 * count * math.prod(shape))} of memory; take fewer of them "
+            f"{binary_size_in_words(4 * count * math.prod(shape))} of memory; use fewer of them "
             "(data.train_limit, data.test_limit) or a smaller data.image_size.",
             kind="too-large",
         )
@@ -149,5 +161,5 @@ def _changed(
 
 
 def channels_wanted(listing: CheckpointContents) -> int:
-    """The input channels of the file's first convolution; 0 where there is none."""
+    """Return the input channels of the file's first convolution; 0 if it has none."""
     return next((a.shape[1] for a in listing.arrays.values() if a.ndim == 4), 0)

@@ -1,8 +1,8 @@
-"""The files that can be downloaded: size and sha256 of each, stated once.
+"""The downloadable files, with size and sha256 of each.
 
 Source of the sha256: torchvision's prototype data sets (`prototype/datasets/_builtin/mnist.py`,
-`cifar.py`), and for CIFAR `file_hash` of `keras.datasets`, which agrees. Sizes: as the servers
-say. What torchvision itself checks is an md5, for which another file can be made up.
+`cifar.py`), and for CIFAR `file_hash` of `keras.datasets`, which agrees. Sizes: as stated by the
+servers. torchvision itself checks an md5, which another file could be made to match.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dgn_engine.errors import UserError
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """What a download must be: so many bytes with this sha256."""
+    """The required size and sha256 of a download."""
 
     bytes: int
     sha256: str
 
 
-PUBLISHED: dict[tuple[str, str], PublishedFile] = {  # by torchvision's class and the file's name
+PUBLISHED: dict[tuple[str, str], PublishedFile] = {  # by torchvision's class and file name
     ("MNIST", "train-images-idx3-ubyte.gz"): PublishedFile(
         9_912_422, "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"
     ),
@@ -55,11 +55,11 @@ PUBLISHED: dict[tuple[str, str], PublishedFile] = {  # by torchvision's class an
 
 
 def published_file(kind: str, name: str) -> PublishedFile:
-    """Raises `UserError` where no sha256 is known, so that nothing could be verified."""
+    """Return size and sha256; raises `UserError` if unknown, as nothing could be verified."""
     if (kind, name) not in PUBLISHED:
         raise UserError(
-            f"{name} of {kind} is not downloaded, because no sha256 of it is known here; fetch it "
-            "yourself and name the data root that holds it.",
+            f"{name} of {kind} cannot be downloaded, because its sha256 is unknown; download it "
+            "yourself and choose its folder.",
             kind="no-download",
         )
     return PUBLISHED[kind, name]

@@ -1,4 +1,4 @@
-"""How many examples a configuration leaves of a data set, and the shape of one, without them."""
+"""The number of examples that a configuration selects, and their shape, without loading them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from dgn_engine.errors import UserError
 
 
 def sizes_left(whole: DataSizes, config: DataConfig, balanced: bool) -> DataSizes | None:
-    """Return the sizes of what a configuration takes of a whole set; None where that depends on
-    its labels or on a file. `balanced`: see `known_sizes`."""
+    """Return the sizes of what a configuration selects of a whole set.
+
+    None if they depend on its labels or on a file. `balanced`: see `known_sizes`.
+    """
     train, test, classes = whole.train, whole.test, whole.classes
     if config.test_indices:
         return None
@@ -17,7 +19,7 @@ def sizes_left(whole: DataSizes, config: DataConfig, balanced: bool) -> DataSize
         if classes > 2 and not balanced:
             return None
         if max(config.binary) >= max(classes, 2):
-            return None  # loading it says which classes there are
+            return None  # the classes are only known after loading
         if classes > 2:
             train, test = 2 * train // classes, 2 * test // classes
         classes = 1
@@ -27,9 +29,10 @@ def sizes_left(whole: DataSizes, config: DataConfig, balanced: bool) -> DataSize
 
 
 def shape_shown(config: DataConfig, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Of one example, once it is in the channels and of the size that are asked for.
+    """Return the shape of one example with the requested channels and size.
 
-    Raises `UserError` where that cannot be.
+    Raises:
+        UserError: That is impossible.
     """
     if len(shape) != 3:
         if config.image_size:

@@ -1,4 +1,4 @@
-"""Which examples are for the test: a data set's own part, one drawn by a seed, or a file's."""
+"""Select the test examples: the data set's test part, a random part by seed, or a file's list."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from dgn_engine.data._variants import Places, stratified_split
 from dgn_engine.errors import UserError
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 
-_LONGEST = 1 << 26  # bytes of a list of numbers
+_LONGEST = 1 << 26  # bytes of a file that lists examples
 
 
 def held_out(labels: Labels, tests: int, config: DataConfig) -> tuple[Places, Places]:
-    """Places of the training and of the test examples of a set that comes in one piece.
+    """Return the indices of the training and test examples of a set without a test part.
 
-    Those that `test_indices` names, else `tests` of them, every class in proportion, drawn by
-    `split_seed`.
+    The test examples are those that `test_indices` lists, or else `tests` of them, every class in
+    proportion, drawn by `split_seed`.
     """
     if config.test_indices:
         if config.split_seed:
             raise UserError(
-                f"{Path(config.test_indices).name} names the test examples, so a seed of the split "
-                "means nothing; leave one of them out.",
+                f"{Path(config.test_indices).name} lists the test examples, so a split seed has no "
+                "effect; leave one of them out.",
                 kind="contradiction",
             )
         return _named(config, len(labels))
@@ -35,12 +35,14 @@ def held_out(labels: Labels, tests: int, config: DataConfig) -> tuple[Places, Pl
 
 
 def resplit(examples: Examples, config: DataConfig) -> Examples:
-    """A set with a test part of its own, split anew as `test_indices` says: its training examples
-    come first in the order, then its test examples. Raises `UserError`."""
+    """Split a set with a test part anew, by the list in `test_indices`; raises `UserError`.
+
+    Indices count the training examples first, then the test examples.
+    """
     if config.split_seed:
         raise UserError(
-            f"{examples.name} has a test part of its own, so a seed of the split means nothing; "
-            "name the test examples in a file instead.",
+            f"{examples.name} already has a test part, so a split seed has no effect; list the "
+            "test examples in a file instead.",
             kind="contradiction",
         )
     if not config.test_indices:
@@ -58,10 +60,10 @@ def resplit(examples: Examples, config: DataConfig) -> Examples:
 
 
 def split_in_words(config: DataConfig, examples: Examples, splits: bool) -> str:
-    """'360 of 1,797 held out by seed 0', '10,000 test examples of its own'."""
+    """For example '360 of 1,797 held out for the test by seed 0'."""
     tests, total = len(examples.test_y), len(examples.train_y) + len(examples.test_y)
     if config.test_indices:
-        return f"the {tests:,} test examples that {Path(config.test_indices).name} names"
+        return f"the {tests:,} test examples that {Path(config.test_indices).name} lists"
     if splits:
         return f"{tests:,} of {total:,} held out for the test by seed {config.split_seed}"
     return f"{tests:,} test examples of its own"
@@ -72,22 +74,22 @@ def _named(config: DataConfig, count: int) -> tuple[Places, Places]:
     test = _numbers(path)
     if len(test) == 0 or test.min() < 0 or test.max() >= count:
         raise UserError(
-            f"{path.name} must name examples from 0 to {count - 1:,}, at least one of them.",
+            f"{path.name} must list examples from 0 to {count - 1:,}, at least one of them.",
             kind="out-of-bounds",
         )
     if len(np.unique(test)) != len(test):
-        raise UserError(f"{path.name} names an example twice.", kind="named-twice")
+        raise UserError(f"{path.name} lists an example twice.", kind="named-twice")
     train = np.setdiff1d(np.arange(count), test)
     if not len(train):
-        raise UserError(f"{path.name} leaves no training example.", kind="empty")
+        raise UserError(f"{path.name} leaves no training examples.", kind="empty")
     return train, np.sort(test)
 
 
 def _numbers(path: Path) -> Places:
-    """A .npy or .npz of one list, or a text of whole numbers."""
+    """Read a .npy or .npz with one list, or a text of integers."""
     if path.suffix in (".npy", ".npz"):
         arrays = list(read_tensors(path).arrays.values())
-        found = arrays[0] if len(arrays) == 1 else np.zeros((0, 0))
+        numbers = arrays[0] if len(arrays) == 1 else np.zeros((0, 0))
     else:
         try:
             if path.stat().st_size > _LONGEST:
@@ -95,14 +97,14 @@ def _numbers(path: Path) -> Places:
                     f"{path.name} is too long for a list of examples.", kind="too-large"
                 )
             words = path.read_text(encoding="utf-8").replace(",", " ").split()
-            found = np.array([int(word) for word in words], dtype=np.int64)
+            numbers = np.array([int(word) for word in words], dtype=np.int64)
         except OSError as error:
             raise UserError(f"{path} cannot be read: {error.strerror}.", kind="no-file") from None
         except (UnicodeDecodeError, ValueError, OverflowError):
-            found = np.zeros((0, 0))
-    if found.ndim != 1 or found.dtype.kind not in "iu":
+            numbers = np.zeros((0, 0))
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
         raise UserError(
-            f"{path.name} must hold one list of whole numbers, the test examples.",
+            f"{path.name} must contain one list of integers, the test examples.",
             kind="wrong-type",
         )
-    return found.astype(np.int64)
+    return numbers.astype(np.int64)

@@ -1,4 +1,4 @@
-"""The only door to torchvision: imports it, also beside a CPU-only torch, and knows its lists."""
+"""The only module that imports torchvision, even beside a CPU-only torch."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ _SCHEMAS = (
 
 
 def import_torchvision() -> ModuleType:
-    """Import `torchvision.datasets`, also beside a CPU-only torch."""
+    """Import `torchvision.datasets`, even beside a CPU-only torch."""
     prepare_torchvision()
     try:
         with warnings.catch_warnings():
-            # Its image reader may be unable to load too; ours is Pillow.
+            # Its image reader may fail to load too; ours is Pillow.
             warnings.filterwarnings("ignore", message="Failed to load image Python extension")
             return import_module("torchvision.datasets")
     except ImportError as error:
         raise UserError(
-            f"torchvision cannot be imported: {error}; install it again.", kind="not-installed"
+            f"torchvision cannot be imported: {error}; reinstall it.", kind="not-installed"
         ) from None
 
 
 def prepare_torchvision() -> None:
     """Make `import torchvision` work beside a CPU build of torch.
 
-    A torchvision built for CUDA, as PyPI serves it, cannot load its own operators (nms, roi_align)
-    beside such a torch, and its import ends in 'operator torchvision::nms does not exist'. Call
-    this before the import, also before that of timm or transformers: models, data sets and
-    transforms then work; an operator that is called raises torchvision's own error. Where the
-    operators can be loaded, they are; torchvision itself is not imported.
+    A torchvision built for CUDA, as on PyPI, cannot load its own operators (nms, roi_align) beside
+    such a torch, and its import ends in 'operator torchvision::nms does not exist'. Call this
+    before importing it, timm or transformers: models, data sets and transforms then work; calling
+    an operator raises torchvision's own error. If the operators can be loaded, they are;
+    torchvision itself is not imported.
 
     Examples:
         >>> import dgn_engine as dgn
@@ -54,7 +54,7 @@ def prepare_torchvision() -> None:
 
 @cache
 def _operators() -> torch.library.Library | None:
-    """Load torchvision's operators, or else declare those that its import asks for.
+    """Load torchvision's operators, or else declare those that its import needs.
 
     The library is kept because what it declares vanishes with it.
     """

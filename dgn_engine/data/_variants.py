@@ -1,5 +1,5 @@
-"""The examples that a configuration asks for: splits, a pair of classes, fewer examples, false
-labels and random pixels."""
+"""Select and modify examples: splits, a pair of classes, fewer examples, false labels, random
+pixels."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ Places = npt.NDArray[np.int64]
 
 
 def stratified_split(labels: Labels, tests: int, seed: int = 0) -> tuple[Places, Places]:
-    """Places of the training and of the test examples, ascending; every class in proportion.
+    """Return the indices of training and test examples, ascending, in proportion for each class.
 
-    Shares are rounded by largest remainder, so that exactly `tests` examples are held out,
-    or fewer where a class would otherwise have nothing left for training.
+    Shares are rounded by largest remainder, so that exactly `tests` examples are held out, or fewer
+    if a class would otherwise have nothing left for training.
     """
     classes, counts = np.unique(labels, return_counts=True)
     wanted = counts * (tests / len(labels))
     shares = np.floor(wanted).astype(int)
     order = np.argsort(shares - wanted, kind="stable")
-    open_to_more = [place for place in order if shares[place] + 1 < counts[place]]
+    open_to_more = [index for index in order if shares[index] + 1 < counts[index]]
     shares[open_to_more[: tests - int(shares.sum())]] += 1
-    held: list[Places] = []
+    held_out: list[Places] = []
     for label, share in zip(classes, shares, strict=True):
-        held.append(_shuffled(np.flatnonzero(labels == label), seed)[:share])
-    test = np.sort(np.concatenate(held))
+        held_out.append(_shuffled(np.flatnonzero(labels == label), seed)[:share])
+    test = np.sort(np.concatenate(held_out))
     return np.setdiff1d(np.arange(len(labels)), test), test
 
 
 def balanced(labels: Labels, limit: int, seed: int = 0) -> Places:
-    """Places, ascending, of `limit` examples drawn in turn from every class."""
+    """Return the indices, ascending, of `limit` examples drawn in turn from every class."""
     turns: list[tuple[int, int, int]] = []
     for label in np.unique(labels):
         members = _shuffled(np.flatnonzero(labels == label), seed)
-        turns.extend((turn, int(label), int(place)) for turn, place in enumerate(members))
-    return np.sort(np.array([place for _, _, place in sorted(turns)[:limit]], dtype=np.int64))
+        turns.extend((turn, int(label), int(index)) for turn, index in enumerate(members))
+    return np.sort(np.array([index for _, _, index in sorted(turns)[:limit]], dtype=np.int64))
 
 
 def only_pair(examples: Examples, pair: tuple[int, int]) -> Examples:
-    """Only two classes: the first of the pair becomes label 0, the second 1."""
+    """Select two classes: the first of the pair becomes label 0, the second 1."""
     top = len(examples.class_names) - 1
     for number in pair:
         if not 0 <= number <= top:
             raise UserError(
                 f"{examples.name} has no class {number}; "
                 + Where("data.binary")
-                + f" takes two of 0 to {top}.",
+                + f" takes two from 0 to {top}.",
                 kind="out-of-bounds",
                 value=number,
             )
@@ -60,7 +60,7 @@ def only_pair(examples: Examples, pair: tuple[int, int]) -> Examples:
     test_x, test_y = _pair_of(examples.test_x, examples.test_y, pair)
     if len(np.unique(train_y)) < 2 or not len(test_y):
         raise UserError(
-            f"{examples.name} has no examples of one of the classes {list(pair)}.", kind="empty"
+            f"{examples.name} lacks examples of one of the classes {list(pair)}.", kind="empty"
         )
     return replace(
         examples.named(f"binary {pair[0]} {pair[1]}"),
@@ -74,27 +74,27 @@ def only_pair(examples: Examples, pair: tuple[int, int]) -> Examples:
 
 
 def only_first(examples: Examples, limit: int, part: Literal["train", "test"]) -> Examples:
-    """At most `limit` examples of a part, balanced over the classes; the other stays whole."""
+    """Select at most `limit` examples of a part, balanced over classes; the other stays."""
     images, labels = f"{part}_x", f"{part}_y"
     if limit >= len(getattr(examples, labels)):
         return examples
     places = balanced(getattr(examples, labels), limit)
-    kept = {name: getattr(examples, name)[places] for name in (images, labels)}
-    return replace(examples.named("test " * (part == "test") + f"limit {limit}"), **kept)
+    selected = {name: getattr(examples, name)[places] for name in (images, labels)}
+    return replace(examples.named("test " * (part == "test") + f"limit {limit}"), **selected)
 
 
 def frozen_stream(*key: object) -> np.random.RandomState:
-    """A random stream that depends on nothing but its key (seed and purpose), for ever (NEP 19)."""
+    """Return a random stream that depends only on its key (seed and purpose), forever (NEP 19)."""
     digest = hashlib.sha256(repr(key).encode()).digest()
     return np.random.RandomState(np.frombuffer(digest, dtype="<u4"))
 
 
 def noisy_labels(examples: Examples, share: float, seed: int) -> Examples:
-    """Each training label is, with probability `share`, replaced by a uniformly drawn class.
+    """Replace each training label with probability `share` by a uniformly drawn class.
 
-    The class that is drawn may be the true one, so a share of share·(1 - 1/C) becomes false;
-    at 1 all labels are random. A label that is false at one share is the same at every larger
-    one. Test labels stay true.
+    The drawn class may be the true one, so a share of share·(1 - 1/C) becomes false; at 1 all
+    labels are random. A label that is false at one share is the same at every larger one. Test
+    labels stay true.
     """
     if not share:
         return examples
@@ -107,10 +107,10 @@ def noisy_labels(examples: Examples, share: float, seed: int) -> Examples:
 
 
 def random_pixels(examples: Examples, seed: int) -> Examples:
-    """Each training image replaced by Gaussian pixels (Zhang et al. 2016, arXiv:1611.03530).
+    """Replace each training image by Gaussian pixels (Zhang et al. 2016, arXiv:1611.03530).
 
-    They have the mean and the variance of all pixels of the training set and are not cut off at
-    0 and 1. Labels and test images stay true.
+    They have the mean and variance of all training pixels and are not clipped to [0, 1]. Labels and
+    test images stay unmodified.
     """
     images = examples.train_x
     mean, deviation = images.mean(dtype=np.float64), images.std(dtype=np.float64)
@@ -129,5 +129,5 @@ def _pair_of(
 
 
 def _shuffled(places: npt.NDArray[np.intp], seed: int) -> Places:
-    # RandomState, not Generator: its stream is frozen for ever (NEP 19), so a split is too.
+    # RandomState, not Generator: its stream is frozen forever (NEP 19), so a split is too.
     return np.random.RandomState(seed).permutation(places).astype(np.int64)

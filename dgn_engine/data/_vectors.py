@@ -1,4 +1,4 @@
-"""Vectors that are drawn, not read: what the synthetic data sets share."""
+"""Generated vectors: shared code of the synthetic data sets."""
 
 from __future__ import annotations
 
@@ -21,39 +21,39 @@ DIMENSION = Setting("dim", "dimension", 256, least=2, most=100_000)
 
 
 def vector_sizes(config: DataConfig) -> DataSizes:
-    """The sizes of a ±1 problem with the answers to `COUNT` and `DIMENSION`."""
+    """Return the sizes of a ±1 problem with the values of `COUNT` and `DIMENSION`."""
     n, dim = counts(config)
     return DataSizes(n, n, (dim,), 1)
 
 
 def counts(config: DataConfig) -> tuple[int, int]:
-    """The answers to `COUNT` and `DIMENSION`; refuses what would not fit into 1 GiB."""
+    """Return the values of `COUNT` and `DIMENSION`; refuses more than 1 GiB."""
     options = dict(config.options)
     n, dim = int(options["n"]), int(options["dim"])
     if n * dim > MOST_NUMBERS:
         raise UserError(
-            f"{n:,} vectors of dimension {dim:,} do not fit into 1 GiB; take fewer.",
+            f"{n:,} vectors of dimension {dim:,} do not fit in 1 GiB; use fewer.",
             kind="too-large",
         )
     return n, dim
 
 
 def unit_vector(dim: int, stream: np.random.RandomState) -> Vectors:
-    """Uniform on the sphere, (dim,)."""
+    """Draw uniformly from the unit sphere, shape (dim,)."""
     vector = stream.normal(size=dim)
     return vector / np.linalg.norm(vector)
 
 
 def balanced_labels(name: str, n: int, seed: int) -> npt.NDArray[np.int64]:
-    """(n,) labels 0 and 1, as many of one as of the other up to one, in random order."""
+    """Return (n,) labels 0 and 1, balanced up to one, in random order."""
     return frozen_stream(name, "labels", seed).permutation(np.arange(n) % 2).astype(np.int64)
 
 
 def signed_examples(name: str, x: Vectors, y: npt.NDArray[np.int64]) -> Examples:
-    """A ±1 problem of vectors (n, dim) and labels (n,), 0 for -1 and 1 for +1.
+    """Build a ±1 problem of vectors (n, dim) and labels (n,), 0 for -1 and 1 for +1.
 
-    The test part repeats the training part: these sets ask how a network fits, not what it
-    generalises, and a label drawn by a coin has nothing to generalise.
+    The test part repeats the training part: these sets test how a network fits, not how it
+    generalises, and random labels offer nothing to generalise.
     """
     inputs = np.ascontiguousarray(x, dtype=np.float32)
     digest = hashlib.sha256(f"{name} {x.shape}".encode())

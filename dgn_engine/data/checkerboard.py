@@ -1,6 +1,6 @@
 """Sixteen squares in two classes, a target that jumps at every line between two of them.
 
-The papers name synthetic data with discontinuities and do not define them; this board is ours.
+The papers mention synthetic data with discontinuities without defining them; this board is ours.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ MARGIN = 0.1  # of a cell, left empty at each of its sides
 
 
 def draw(labels: Labels, stream: np.random.RandomState) -> Points:
-    """The first class where row and column of the cell sum to an even number, uniform in the cell
-    but for its margin, and over the cells of a class."""
+    """Draw points uniformly from the cells of a class, without margins.
+
+    The first class has the cells whose row and column sum to an even number.
+    """
     rows = stream.randint(CELLS, size=len(labels))
     columns = 2 * stream.randint(CELLS // 2, size=len(labels)) + (rows + labels) % 2
     within = stream.uniform(MARGIN, 1.0 - MARGIN, size=(len(labels), 2))

@@ -1,4 +1,4 @@
-"""Unit vectors with pairwise correlation ρ, labels by a coin ([DGN], GaLU against ReLU)."""
+"""Unit vectors with pairwise correlation ρ and random labels ([DGN], GaLU against ReLU)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dgn_engine.data._vectors import (
 
 
 def load(config: DataConfig, _report: Report) -> Examples:
-    """(n, dim), drawn by `variant_seed`."""
+    """Generate (n, dim) inputs by `variant_seed`."""
     n, dim = counts(config)
     rho = float(dict(config.options)["rho"])
     x = drawn(n, dim, rho, frozen_stream("correlated", config.variant_seed))
@@ -29,10 +29,11 @@ def load(config: DataConfig, _report: Report) -> Examples:
 
 
 def drawn(n: int, dim: int, rho: float, stream: np.random.RandomState) -> Vectors:
-    """x_s = √ρ u + √(1-ρ) v_s with unit vectors v_s ⟂ u, so ⟨x_s, x_s'⟩ = ρ + (1-ρ)⟨v_s, v_s'⟩.
+    """Return x_s = √ρ u + √(1-ρ) v_s with unit vectors v_s ⟂ u.
 
-    Where n < dim the v_s are orthonormal and every correlation is ρ; else they are independent,
-    and it is ρ on average, with spread (1-ρ)/√(dim-1).
+    Then ⟨x_s, x_s'⟩ = ρ + (1-ρ)⟨v_s, v_s'⟩. For n < dim the v_s are orthonormal and every
+    correlation is ρ; otherwise they are independent, and it is ρ on average, with spread
+    (1-ρ)/√(dim-1).
     """
     common = unit_vector(dim, stream)
     own = stream.normal(size=(n, dim))
@@ -47,7 +48,7 @@ def drawn(n: int, dim: int, rho: float, stream: np.random.RandomState) -> Vector
 DATA = DataSet(
     "Correlated inputs",
     load,
-    "It is drawn when it is needed.",
+    "Generated on demand.",
     (COUNT, DIMENSION, Setting("rho", "correlation ρ", 0.9, least=0.0, most=1.0)),
     sizes=vector_sizes,
 )

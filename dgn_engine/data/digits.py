@@ -1,4 +1,4 @@
-"""1,797 handwritten digits of 8×8 pixels that come with scikit-learn: nothing to download."""
+"""1,797 handwritten digits of 8×8 pixels that come with scikit-learn: no download."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dgn_engine.data._dataset import DataSet, DataSizes, Examples, Report, examp
 from dgn_engine.data._split import held_out
 
 EXAMPLES = 1797
-TESTS = 360  # of them; held out by `data.split_seed`, or as a file says
+TESTS = 360  # of them; held out by `data.split_seed`, or by a file
 LEVELS = 16  # the pixels are counts 0…16
 
 
@@ -34,18 +34,18 @@ def _load(config: DataConfig, report: Report) -> Examples:
 
 
 def _table() -> npt.NDArray[np.int64]:
-    """(1797, 65): 64 pixels and the digit, from the file inside scikit-learn.
+    """Return (1797, 65): 64 pixels and the digit, from the file inside scikit-learn.
 
-    Importing scikit-learn takes a second, which the first picture would wait for.
+    Importing scikit-learn would delay the first picture by a second.
     """
-    found = importlib.util.find_spec("sklearn")
-    folders = found.submodule_search_locations if found is not None else None
+    spec = importlib.util.find_spec("sklearn")
+    folders = spec.submodule_search_locations if spec is not None else None
     for folder in folders or ():
         path = Path(folder) / "datasets" / "data" / "digits.csv.gz"
         if path.is_file():
             with gzip.open(path, "rt", encoding="ascii") as file:
                 return np.loadtxt(file, delimiter=",", dtype=np.int64)
-    from sklearn.datasets import load_digits  # wherever another release keeps it
+    from sklearn.datasets import load_digits  # for releases that keep it elsewhere
 
     bunch = load_digits()
     return np.column_stack((bunch.data, bunch.target)).astype(np.int64)

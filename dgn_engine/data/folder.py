@@ -1,4 +1,4 @@
-"""Your own images: class-named folders of them, as a directory or an archive."""
+"""Your own images: folders named after classes, as a directory or an archive."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ from dgn_engine.storage.images.image_files import ImageFile, identity
 from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_engine.text.written_numbers import decimals
 
-VALUES = 1 << 30  # of all images together; four bytes each once they are floats
-HELD = 256 << 20  # bytes of images, as stored, that are kept from the first pass for the second
+VALUES = 1 << 30  # limit for all images together; four bytes each as floats
+HELD = 256 << 20  # bytes of stored images kept from the first pass for the second
 REPORT_EVERY = 0.2  # seconds
 
 
 def common_shape(measures: Iterable[ImageSize], source: str) -> tuple[int, int, int]:
-    """(C, H, W) that every image is brought to: the most frequent size, 1 channel if all are grey.
+    """Return the (C, H, W) of all images: the most frequent size, 1 channel if all are grey.
 
-    Raises `UserError` where they would not fit in memory together, or would take long to decode.
+    Raises:
+        UserError: They would not fit in memory together, or would take long to decode.
     """
     counts = Counter(measures)
     sizes: Counter[tuple[int, int]] = Counter()
@@ -47,8 +48,8 @@ def common_shape(measures: Iterable[ImageSize], source: str) -> tuple[int, int, 
     pixels = sum(count * height * width for (height, width), count in sizes.items())
     if pixels > image_limits.PIXELS_TOGETHER:
         raise UserError(
-            f"{source}: {counts.total():,} images unpack to "
-            f"{decimals(pixels / 1e6, 0)} million pixels together, more than "
+            f"{source}: {counts.total():,} images have "
+            f"{decimals(pixels / 1e6, 0)} million pixels in total, more than "
             f"{decimals(image_limits.PIXELS_TOGETHER / 1e6, 0)} million; scale them down first.",
             kind="too-large",
         )
@@ -56,7 +57,7 @@ def common_shape(measures: Iterable[ImageSize], source: str) -> tuple[int, int, 
 
 
 class _Progress:
-    """Says what goes on, a few times a second; a report that raises ends it."""
+    """Reports progress a few times a second; a report that raises stops the work."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -78,46 +79,46 @@ class _Progress:
 
 
 def _load(config: DataConfig, report: Report) -> Examples:
-    place = config.name.removeprefix("folder").removeprefix(":").strip()
-    if not place:
-        raise UserError("Name the folder or archive of images: folder:PATH.", kind="no-choice")
-    path = Path(place).expanduser()
+    source = config.name.removeprefix("folder").removeprefix(":").strip()
+    if not source:
+        raise UserError("Specify the folder or archive of images: folder:PATH.", kind="no-choice")
+    path = Path(source).expanduser()
     progress = _Progress(report)
     progress.begin(f"reading {path.name}", None)
-    seen = identity(path, progress.tick)
-    decoded = cached(seen)
+    fingerprint = identity(path, progress.tick)
+    decoded = cached(fingerprint)
     if decoded is None:
         decoded = _decoded(path, progress)
-        if identity(path, progress.tick) != seen:
+        if identity(path, progress.tick) != fingerprint:
             raise _changed(path.name)
-        keep(seen, decoded)
+        keep(fingerprint, decoded)
     train = (decoded.train_x, decoded.train_y)
     test = (decoded.test_x, decoded.test_y)
     return examples_from_levels(f"folder:{path.name}", train, test, decoded.class_names)
 
 
 def _changed(source: str) -> UserError:
-    return UserError(f"{source} changed while it was read; try again.", kind="changed")
+    return UserError(f"{source} changed while being read; try again.", kind="changed")
 
 
 def _decoded(path: Path, progress: _Progress) -> DecodedImages:
-    """Two passes: sizes and names first, so that memory is known before a pixel is decoded."""
+    """Decode in two passes: sizes and names first, so that the memory is known in advance."""
     source = path.name
     with DecoderPool(path, progress.tick) as pool:
-        progress.begin(f"looking through {source}")
-        measures, held = _measured(pool, progress)
+        progress.begin(f"scanning {source}")
+        measures, stored = _measured(pool, progress)
         layout = lay_out(list(measures), source)
-        places = _places(layout)
-        wanted = {name: measures[name] for name in places}
+        positions = _places(layout)
+        wanted = {name: measures[name] for name in positions}
         shape = common_shape(wanted.values(), source)
         largest = max(size.width * size.height for size in wanted.values())
         parts = [np.zeros((len(part), *shape), np.uint8) for part in (layout.train, layout.test)]
-        missing = set(places)
+        missing = set(positions)
         progress.begin(f"decoding {source}")
-        files = (file for file in held or pool.files() if file.name in places)
+        files = (file for file in stored or pool.files() if file.name in positions)
         for batch, levels in pool.decoded(files, shape, largest):
             for file, image in zip(batch, levels, strict=True):
-                part, row = places[file.name]
+                part, row = positions[file.name]
                 parts[part][row] = image
                 missing.discard(file.name)
             progress.at(batch[-1].fraction)
@@ -133,24 +134,24 @@ def _decoded(path: Path, progress: _Progress) -> DecodedImages:
 def _measured(
     pool: DecoderPool, progress: _Progress
 ) -> tuple[dict[str, ImageSize], list[ImageFile]]:
-    """The size of each image, and all images as they are stored, or none if they are too many."""
+    """Return the size of each image, and all stored images, or none if they are too large."""
     measures: dict[str, ImageSize] = {}
-    held: list[ImageFile] = []
+    stored: list[ImageFile] = []
     size = 0
     for file, measure in pool.measured(pool.files()):
         measures[file.name] = measure
         progress.at(file.fraction)
         size += len(file.content)
         if size <= HELD:
-            held.append(file)
+            stored.append(file)
         else:
-            held.clear()
-    count = len(held)
-    return measures, [replace(one, fraction=place / count) for place, one in enumerate(held)]
+            stored.clear()
+    count = len(stored)
+    return measures, [replace(file_, fraction=index / count) for index, file_ in enumerate(stored)]
 
 
 def _places(layout: ImageLayout) -> dict[str, tuple[int, int]]:
-    """Name → (0 training or 1 test, row)."""
+    """Map each name to (0 training or 1 test, row)."""
     return {
         name: (part, row)
         for part, members in enumerate((layout.train, layout.test))
@@ -161,6 +162,6 @@ def _places(layout: ImageLayout) -> dict[str, tuple[int, int]]:
 DATA = DataSet(
     "Folder of images",
     _load,
-    "Write folder:PATH, a directory, .zip or .tar(.gz) of class-named folders of images.",
+    "Use folder:PATH, a directory, .zip or .tar(.gz) with one folder of images per class.",
     takes_path=True,
 )

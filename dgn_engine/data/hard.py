@@ -15,7 +15,7 @@ from dgn_engine.data._vectors import signed_examples, unit_vector
 
 
 def load(config: DataConfig, _report: Report) -> Examples:
-    """(2, dim): a random unit vector, drawn by `variant_seed`, and its half."""
+    """Generate (2, dim): a random unit vector by `variant_seed`, and half of it."""
     dim = int(dict(config.options)["dim"])
     x = unit_vector(dim, frozen_stream("hard", config.variant_seed))
     return signed_examples("hard", np.stack([x, x / 2]), np.array([1, 0]))
@@ -28,7 +28,7 @@ def _sizes(config: DataConfig) -> DataSizes:
 DATA = DataSet(
     "Two points on one ray",
     load,
-    "It is drawn when it is needed.",
+    "Generated on demand.",
     (Setting("dim", "dimension", 2, least=1, most=100_000),),
     sizes=_sizes,
 )

@@ -1,6 +1,6 @@
-"""n times the same unit vector, labels by a coin: x_s = x for all s ([DGN], spectrum of FRG).
+"""n copies of one unit vector with random labels: x_s = x for all s ([DGN], spectrum of FRG).
 
-Only gates that differ between the examples (FRG) can tell them apart.
+Only gates that differ between examples (FRG) can tell them apart.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dgn_engine.data._vectors import (
 
 
 def load(config: DataConfig, _report: Report) -> Examples:
-    """(n, dim), drawn by `variant_seed`."""
+    """Generate (n, dim) inputs by `variant_seed`."""
     n, dim = counts(config)
     x = unit_vector(dim, frozen_stream("identical", config.variant_seed))
     return signed_examples(
@@ -33,7 +33,7 @@ def load(config: DataConfig, _report: Report) -> Examples:
 DATA = DataSet(
     "Identical inputs",
     load,
-    "It is drawn when it is needed.",
+    "Generated on demand.",
     (COUNT, DIMENSION),
     sizes=vector_sizes,
 )

@@ -1,4 +1,4 @@
-"""Two half circles that reach into each other, points of the plane in two classes."""
+"""Two interleaving half circles, points of the plane in two classes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dgn_engine.data._plane import Points, plane_set
 
 
 def draw(labels: Labels, stream: np.random.RandomState) -> Points:
-    """The upper half circle for the first class, the lower one, moved, for the second."""
+    """Draw the upper half circle for the first class, the shifted lower one for the second."""
     angle = np.pi * stream.uniform(size=len(labels))
     side = np.where(labels == 0, 1.0, -1.0)
     x = side * np.cos(angle) + (labels == 1)

@@ -1,4 +1,4 @@
-"""Two spirals, one turned by half a circle, points of the plane in two classes."""
+"""Two spirals, one rotated by half a turn, points of the plane in two classes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TURNS = 1.5
 
 
 def draw(labels: Labels, stream: np.random.RandomState) -> Points:
-    """Radius 0.1 to 1 along so many turns; evenly by area, so that the outer turns are as dense."""
+    """Draw along spirals from radius 0.1 to 1, evenly by area, so that outer turns are as dense."""
     along = np.sqrt(stream.uniform(size=len(labels)))
     angle = 2.0 * np.pi * TURNS * along + np.pi * labels
     radius = 0.1 + 0.9 * along

@@ -1,4 +1,4 @@
-"""Four squares, opposite ones of one class: exclusive or, points of the plane in two classes."""
+"""Four squares, opposite ones in one class: exclusive or, points of the plane in two classes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dgn_engine.data._plane import Points, plane_set
 
 
 def draw(labels: Labels, stream: np.random.RandomState) -> Points:
-    """The first class where both coordinates have one sign, uniform from 0.15 to 1 in size."""
+    """Draw coordinates of magnitude 0.15 to 1; in the first class both have the same sign."""
     sizes = stream.uniform(0.15, 1.0, size=(len(labels), 2))
     first = np.where(stream.uniform(size=len(labels)) < 0.5, 1.0, -1.0)
     second = np.where(labels == 0, first, -first)
