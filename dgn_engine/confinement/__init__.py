@@ -1,4 +1,4 @@
-"""Confines a process that parses untrusted bytes."""
+"""Confine a process that parses untrusted bytes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Layer:
-    """One of the means by which a process is confined: does it hold here, and what it is, or why
-    it does not."""
+    """One layer of confinement: whether it holds here, and what it does, or why it fails."""
 
     holds: bool
     about: str

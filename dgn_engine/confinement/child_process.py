@@ -1,22 +1,22 @@
-"""Starts, reads, bounds and ends every child process of the program.
+"""Start, read, bound and end every child process of the program.
 
-What each part guards against. None of it is given up for a child that is trusted.
+What each part guards against; trusted children are no exception.
 
 - `-s` (`python_command`): modules of the user site, where any program may put some.
 - `-P`, and `PYTHONPATH` of absolute folders (`python_environment`): modules in the current folder,
   which a stranger may have filled.
-- `run_module` (`module_command`): settings, programs and libraries that a variable of the
-  environment names in the current folder; the child stands there, because its user does.
+- `run_module` (`module_command`): settings, programs and libraries in the current folder that an
+  environment variable names; the child runs there because its user does.
 - `own_folder`, for a child that reads no file by its name: the same, without exception.
-- `confined_environment`: whatever a variable would make a library load, print or start in a
-  process that parses bytes of strangers; its threads, and its use of a card.
-- `confined_command`: the child takes the network, files, memory and time from itself before it
-  reads (`child_entry.begin_child`, `process.confine`).
-- Pipes: no other descriptor crosses. From a confined child come numbers and text, never pickles;
-  its reader bounds every length. What it complains of is dropped.
-- A group of its own: Ctrl-C of a terminal does not reach it, so that its parent ends it in the
-  order that it needs; and what it has started ends with it.
-- The number of its parent (`PARENT`): a child that is alone ends itself (`parent_watch`).
+- `confined_environment`: anything that a variable would make a library load, print or start in a
+  process that parses untrusted bytes; its threads, and its use of a GPU.
+- `confined_command`: the child gives up network, files, memory and time before it reads
+  (`child_entry.begin_child`, `process.confine_process`).
+- Pipes: no other descriptor is inherited. A confined child sends numbers and text, never pickles;
+  its reader bounds every length. Its error output is dropped.
+- A separate process group: Ctrl-C in a terminal does not reach it, so that its parent ends it in
+  the right order; and what it has started ends with it.
+- The process id of its parent (`PARENT`): an orphaned child ends itself (`parent_watch`).
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ from typing import IO, Self
 from dgn_engine.confinement.start_folder import PARENT, import_folders, safe_environment
 
 PIPE, DEVNULL = subprocess.PIPE, subprocess.DEVNULL
-NO_SENSE = "its reader gave an answer that makes no sense"
-TICK = 0.05  # seconds between two looks at whether a child is to be killed
-_LAST = 1.0  # seconds in which a reader ends whose answer was cut
-_PIPE_SIZE = 1 << 20  # bytes that wait between both processes, where the system lets one choose
+NO_SENSE = "its reader gave an invalid answer"
+TICK = 0.05  # seconds between checks whether to kill a child
+_LAST = 1.0  # seconds for a reader to end after its answer was cut off
+_PIPE_SIZE = 1 << 20  # bytes buffered between both processes, if the system allows it
 _BUFFER = 1 << 18
-_BELOW_NORMAL = 0x00004000  # Windows' class of priority
+_BELOW_NORMAL = 0x00004000  # Windows priority class
 _NICEST = 19
 
 
 class ChildEnded(Exception):  # noqa: N818 - a verdict on what it was reading
-    """A child gives no answer any more; how that came, as the end of a sentence."""
+    """A child gives no more answers; how that happened, to end a sentence."""
 
 
 class ChildProcess:
-    """A process that this one started; as a context it leaves neither process nor pipe behind.
+    """A process started by this one; as a context it leaves no process or pipe behind.
 
-    One thread may write to it and one read from it; `kill` is for any thread.
+    One thread may write to it and one read from it; `kill` is thread-safe.
     """
 
     def __init__(
@@ -72,22 +72,22 @@ class ChildProcess:
         """Start `command` (`module_command`, `confined_command`, or a program's absolute path).
 
         Args:
-            environment: all variables of the child; None: those of `python_environment`.
-            folder: where it stands; None: where this process does.
+            environment: All variables of the child; None: those of `python_environment`.
+            folder: Its current folder; None: that of this process.
             stdin: `PIPE`, `DEVNULL`, or a file that it reads.
-            stdout: the same; a file that it writes.
-            keep_errors: keep what it writes to stderr, for `last_error_line`; or drop it.
-            own_group: shield it from Ctrl-C, and kill what it started with it.
-            large_pipes: let much wait in its pipes.
-            lower_by: its niceness above that of this process, 0 where it changes its own; on
-                Windows, in any case, its class of priority is below the normal one.
+            stdout: The same, or a file that it writes.
+            keep_errors: Keep its stderr for `last_error_line`, instead of dropping it.
+            own_group: Shield it from Ctrl-C, and kill what it started with it.
+            large_pipes: Use large pipe buffers.
+            lower_by: Its niceness above that of this process, or 0 if it changes its own; on
+                Windows its priority class is below normal in any case.
 
         Raises:
-            OSError: no process can be started.
+            OSError: No process can be started.
         """
-        self.killed = ""  # why, as the end of a sentence
+        self.killed = ""  # the reason, to end a sentence
         self._group = own_group and os.name == "posix"
-        self._asked: float | None = None  # since when it is waited for
+        self._asked: float | None = None  # when the current wait for it began
         self._errors: IO[bytes] | None = None
         if keep_errors:
             self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
@@ -126,7 +126,7 @@ class ChildProcess:
 
     @property
     def code(self) -> int | None:
-        """The exit code, negative for a signal; None while it runs."""
+        """The exit code, negative for a signal; None while running."""
         return self._process.poll()
 
     @property
@@ -141,7 +141,7 @@ class ChildProcess:
 
     @property
     def awaited_for(self) -> float:
-        """Seconds for which `write` or `read` waits for it; 0 where none does."""
+        """Seconds that `write` or `read` has been waiting for it; 0 if neither is."""
         asked = self._asked
         return 0.0 if asked is None else time.monotonic() - asked
 
@@ -152,7 +152,7 @@ class ChildProcess:
             self.stdin.flush()
 
     def read(self, length: int) -> bytes:
-        """Read exactly so many bytes; raises `ChildEnded`."""
+        """Read exactly `length` bytes; raises `ChildEnded`."""
         with self._awaited():
             content = self.stdout.read(length)
             if len(content) != length:
@@ -170,29 +170,31 @@ class ChildProcess:
             self._asked = None
 
     def read_all(self, seconds: float) -> bytes:
-        """Return all that it writes until it ends; raises `TimeoutError` after so long."""
+        """Return all its output until it ends; raises `TimeoutError` after `seconds`."""
         try:
             return self._process.communicate(timeout=seconds)[0]
         except subprocess.TimeoutExpired as late:
             raise TimeoutError(str(late)) from None
 
     def last_error_line(self) -> str:
-        """Return the last line that it wrote to stderr, with `keep_errors`, once it has ended."""
+        """Return the last line of its stderr, with `keep_errors`, once it has ended."""
         assert self._errors is not None
         self._errors.seek(0)
         lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
         return lines[-1] if lines else ""
 
     def wait(self, seconds: float | None = None) -> int | None:
-        """Wait for its end, and return `code`."""
+        """Wait for its end, and return `exit_code`."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
         return self._process.returncode
 
     @contextmanager
     def killed_when(self, over: Callable[[], str]) -> Iterator[None]:
-        """While this lasts, kill the child as soon as `over` returns a reason, which `killed` has
-        then. Who reads from it finds the pipe closed."""
+        """Within the block, kill the child as soon as `over` returns a reason, stored in `killed`.
+
+        A reader then finds the pipe closed.
+        """
         finished = threading.Event()
 
         def watch() -> None:
@@ -210,22 +212,21 @@ class ChildProcess:
             guard.join()
 
     def kill(self, why: str = "") -> None:
-        """Kill it, and what it started in a group of its own."""
+        """Kill it, and what it started in its own group."""
         self.killed = self.killed or why
-        if self._group and self._process.returncode is None:  # its number is still its own
+        if self._group and self._process.returncode is None:  # its id is not reused yet
             with suppress(OSError):
                 os.killpg(self.pid, signal.SIGKILL)
         self._process.kill()
 
     def close_input(self) -> None:
-        """Close its standard input, by which children of ours end."""
+        """Close its standard input, which ends our children."""
         if self._process.stdin is not None:
-            with suppress(OSError):  # what was still to be written
+            with suppress(OSError):  # unwritten data
                 self._process.stdin.close()
 
     def close(self, grace: float = 0.0) -> None:
-        """Close its input and give it `grace` seconds; then kill it. Wait for its end, and close
-        its pipes."""
+        """Close its input, wait `grace` seconds, then kill it; wait for its end and close pipes."""
         if grace:
             self.close_input()
             self.wait(grace)
@@ -233,11 +234,11 @@ class ChildProcess:
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout, self._errors):
             if pipe is not None:
-                with suppress(OSError):  # what was still to be written
+                with suppress(OSError):  # unwritten data
                     pipe.close()
 
     def describe_reader_end(self) -> str:
-        """Return how a child ended that gave no sound answer, as the end of a sentence."""
+        """Return how a child ended that gave no valid answer, to end a sentence."""
         code = self.wait(_LAST)
         if code is None:
             return NO_SENSE
@@ -256,31 +257,34 @@ def start_confined(command: Sequence[str], stdin: IO[bytes] | int) -> ChildProce
 
 
 def describe_end(code: int | None, known: Mapping[int, str] | None = None) -> str:
-    """Return how a process ended, for a sentence: 'signal 9', 'exit code 1', or what is `known` of
-    this code."""
+    """Return how a process ended: 'signal 9', 'exit code 1', or what is `known` of this code."""
     if known and code is not None and code in known:
         return known[code]
     return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
 
 
 def python_command(*words: str) -> list[str]:
-    """Return the command of a Python that imports nothing from the current folder (`-P`) and runs
-    nothing of the user site (`-s`); what is installed there it finds by `python_environment`."""
+    """Return the command of a Python that ignores the current folder (`-P`) and user site (`-s`).
+
+    Packages in the user site are found through `python_environment`.
+    """
     return [sys.executable, "-s", "-P", *words]
 
 
 def module_command(module: str) -> list[str]:
-    """Return the command that runs a module of ours in the folder where the user stands.
+    """Return the command that runs one of our modules in the user's current folder.
 
-    In a bundle (packaging/) `sys.executable` is our own program, which looks at no user site and
-    no folder; its launcher understands `-m MODULE` and nothing else of Python's options.
+    In a bundle (packaging/) `sys.executable` is our own program, which uses no user site or current
+    folder; its launcher understands `-m MODULE` and none of Python's other options.
     """
     return _module_command("dgn_engine.confinement.run_module", module)
 
 
 def confined_command(module: str, seconds: float, *words: str) -> list[str]:
-    """Return the command of a confined process, which stands in a folder of ours and may compute
-    for so many seconds, its first argument."""
+    """Return the command of a confined process in one of our folders.
+
+    Its first argument is the number of seconds it may compute.
+    """
     return _module_command(module, str(max(1, math.ceil(seconds))), *words)
 
 
@@ -291,12 +295,12 @@ def _module_command(*words: str) -> list[str]:
 
 
 def own_folder() -> Path:
-    """Return a folder for a child that reads no file: Python's own, not where the user stands."""
+    """Return a folder for a child that reads no file: Python's, not the user's current one."""
     return Path(sys.executable).parent
 
 
 def confined_environment() -> dict[str, str]:
-    """Return a small environment: where modules lie, one thread, no GPU."""
+    """Return a small environment: module folders, one thread, no GPU."""
     kept = (
         "PATH",
         "LD_LIBRARY_PATH",
@@ -318,16 +322,16 @@ def confined_environment() -> dict[str, str]:
 
 
 def python_environment() -> dict[str, str]:
-    """Return the environment of a child: this process's, without the folder where it stands.
+    """Return the environment of a child: this process's, without the current folder.
 
-    The child is told whose it is, for `parent_watch`.
+    It includes the parent's process id, for `parent_watch`.
     """
     folders = os.pathsep.join(import_folders())
     return {**safe_environment(), "PYTHONPATH": folders, PARENT: str(os.getpid())}
 
 
 def one_thread() -> dict[str, str]:
-    """Return the variables by which libraries use the CPU alone, with one thread."""
+    """Return the variables that make libraries use only the CPU, with one thread."""
     return {
         "CUDA_VISIBLE_DEVICES": "",
         "OMP_NUM_THREADS": "1",
@@ -337,7 +341,7 @@ def one_thread() -> dict[str, str]:
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may run on: so many children work side by side."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return max(1, len(os.sched_getaffinity(0)))
     return os.cpu_count() or 1

@@ -1,8 +1,8 @@
-"""Confines the reading process before it parses untrusted bytes.
+"""Confine the reading process before it parses untrusted bytes.
 
-After `confine` it has little time and memory and can open no file, connection or process; whatever
-would run code ends the reading. Python's audit events hold what is written in Python; the limits,
-Landlock and the filter of system calls also hold what a fault in C code lets in.
+After `confine_process` it has little time and memory and can open no file, connection or process;
+any attempt to run code ends the reading. Python's audit events cover Python code; the limits,
+Landlock and the system call filter also cover whatever a bug in C code lets in.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from dgn_engine.confinement.seccomp import filter_system_calls
 
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000  # of unshare(2)
 CODINGS = ("cp437", "latin-1", "raw_unicode_escape", "unicode_escape", "utf-8")
-# Prefixes of Python's audit events, which are raised before the thing itself happens.
+# Prefixes of Python's audit events, which are raised before the action itself.
 _RUNS = ("exec", "import", "marshal.", "pickle.", "code.", "function.", "cpython.run_")
 _REACHES = ("open", "os.", "subprocess.", "socket.", "ctypes.", "shutil.", "tempfile.", "mmap.")
 
 
 class Forbidden(Exception):  # noqa: N818 - a verdict about a file, not a fault of ours
-    """The file made its reader do what reading needs not; the end of a sentence."""
+    """The file made its reader do something forbidden; a clause that follows the file's name."""
 
 
 def cut_off() -> bool:
-    """Take the network away where the kernel lets anyone do so; returns whether it did.
+    """Take the network away if the kernel allows it to anyone; return whether it did.
 
-    The kernel wants this done before any thread starts.
+    The kernel requires this before any thread starts.
     """
     if sys.platform != "linux":
         return False
@@ -43,23 +43,22 @@ def cut_off() -> bool:
 
 
 def confine(seconds: int, memory: int) -> None:
-    """Bound seconds and further bytes of memory; nothing can be opened any more."""
+    """Limit seconds and additional bytes of memory; afterwards nothing can be opened."""
     for coding in CODINGS:
-        codecs.lookup(coding)  # imports the codec now, because later nothing may be imported
+        codecs.lookup(coding)  # imports the codec now, as nothing may be imported later
     confine_c_code(seconds, memory)
     forbid_in_python()
 
 
 def forbid_in_python() -> None:
-    """End with `Forbidden` whatever would reach out or run code, before it does."""
+    """Raise `Forbidden` for anything that would reach out or run code, before it happens."""
     sys.addaudithook(_forbid)
 
 
 def confine_c_code(seconds: int, memory: int) -> dict[str, Layer]:
-    """The layers of `confine` below Python, by their names; whichever is missing, the others
-    hold."""
+    """Apply the layers below Python and return them by name; each holds without the others."""
     if sys.platform == "win32":
-        missing = Layer(False, "Windows has it not")
+        missing = Layer(False, "not on Windows")
         return dict.fromkeys(("limits", "memory", "Landlock", "seccomp"), missing)
     import resource
 
@@ -67,9 +66,9 @@ def confine_c_code(seconds: int, memory: int) -> dict[str, Layer]:
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    locked = lock_paths()  # opens a file for a moment
+    locked = lock_paths()  # briefly opens a file
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
-    limits = Layer(True, f"{seconds} s of computing, no further open file, no byte more in a file")
+    limits = Layer(True, f"{seconds} s of computing, no more open files, no byte written to a file")
     return {
         "limits": limits,
         "memory": within,
@@ -79,9 +78,9 @@ def confine_c_code(seconds: int, memory: int) -> dict[str, Layer]:
 
 
 def _limit_memory(more: int) -> Layer:
-    """Bound the address space to what is mapped now and `more` bytes."""
+    """Limit the address space to what is mapped now plus `more` bytes."""
     if sys.platform != "linux":
-        return Layer(False, "only Linux honours the limit")
+        return Layer(False, "only Linux enforces this limit")
     import resource
 
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
@@ -94,4 +93,4 @@ def _limit_memory(more: int) -> Layer:
 
 def _forbid(event: str, _arguments: object) -> None:
     if event.startswith(_RUNS) or event.startswith(_REACHES):
-        raise Forbidden("made its reader do what reading needs not, and was refused")
+        raise Forbidden("made its reader do something forbidden, and was refused")

@@ -1,6 +1,6 @@
-"""Runs a module of ours as a program that distrusts the folder it is started in.
+"""Run one of our modules as a program that distrusts the folder it is started in.
 
-`python -s -P -m dgn_engine.confinement.run_module MODULE ARGUMENTS`, as `module_command` has it.
+`python -s -P -m dgn_engine.confinement.run_module MODULE ARGUMENTS`, as in `module_command`.
 """
 
 from __future__ import annotations

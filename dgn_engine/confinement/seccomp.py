@@ -1,7 +1,7 @@
-"""A filter in the kernel that leaves a process the few system calls that reading needs.
+"""A kernel filter that leaves a process only the few system calls that reading needs.
 
-What is not listed fails with EPERM, whoever asks: Python, NumPy's C code, or code that a fault in
-it let in. Source: seccomp(2), `linux/filter.h`, `asm/unistd_64.h`, `asm-generic/unistd.h`.
+Unlisted calls fail with EPERM, whoever makes them: Python, NumPy's C code, or code injected through
+a bug in it. Source: seccomp(2), `linux/filter.h`, `asm/unistd_64.h`, `asm-generic/unistd.h`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Iterator
 
 from dgn_engine.confinement import Layer
 
-# What reading, computing and ending need, by their numbers on x86_64 and on aarch64; None: not
-# there. Those that are called most stand first.
+# Calls needed to read, compute and exit, by their numbers on x86_64 and on aarch64; None: not
+# there. The most frequent ones come first.
 _ALLOWED: dict[str, tuple[int | None, int | None]] = {
     "read": (0, 63),
     "write": (1, 64),
@@ -62,20 +62,20 @@ _ALLOWED: dict[str, tuple[int | None, int | None]] = {
     "exit": (60, 93),
     "exit_group": (231, 94),
 }
-# These are allowed with some arguments only; see `_program`.
+# These are allowed with some arguments only; see `_build_filter`.
 _CLONE, _CLONE3, _MMAP, _MPROTECT = (56, 220), (435, 435), (9, 222), (10, 226)
 _TGKILL, _PRLIMIT, _STAT_AT = (234, 131), (302, 261), (262, 79)
 _SECCOMP = (317, 277)
-_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # AUDIT_ARCH_…, both of 64 bits
+_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # AUDIT_ARCH_…, both 64-bit
 
-_THREAD = 0x10000 | 0x800 | 0x100  # CLONE_THREAD, CLONE_SIGHAND, CLONE_VM: no process of its own
+_THREAD = 0x10000 | 0x800 | 0x100  # CLONE_THREAD, CLONE_SIGHAND, CLONE_VM: not a new process
 _EXECUTABLE = 4  # PROT_EXEC
-_EMPTY_PATH = 0x1000  # AT_EMPTY_PATH: what is open already, as fstat of newer C libraries
-_X32 = 0x40000000  # a bit of the other numbers that a kernel for x86_64 may take
+_EMPTY_PATH = 0x1000  # AT_EMPTY_PATH: for open files, as fstat of newer C libraries
+_X32 = 0x40000000  # bit of an alternative numbering that an x86_64 kernel may accept
 
 _LOAD, _IF_EQUAL, _IF_LEAST, _AND, _RETURN = 0x20, 0x15, 0x35, 0x54, 0x06
 _ALLOW, _ERROR, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
-_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # places in struct seccomp_data
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
 Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, operand
 
 
@@ -86,26 +86,26 @@ class _Program(ctypes.Structure):
 
 
 def filter_system_calls() -> Layer:
-    """Leave this process the listed calls for good; where that cannot be, say why and go on."""
+    """Restrict this process to the listed calls for good; otherwise return the reason."""
     if sys.platform != "linux":
-        return Layer(False, "only Linux has it")
+        return Layer(False, "only on Linux")
     machine = os.uname().machine
     if machine not in _ARCHITECTURES or struct.calcsize("P") != 8:
-        return Layer(False, f"no list of system calls is kept for {machine}")
+        return Layer(False, f"no list of system calls for {machine}")
     column = list(_ARCHITECTURES).index(machine)
     steps = list(_program(_ARCHITECTURES[machine], column, os.getpid()))
     code = b"".join(struct.pack("<HBBI", *step) for step in steps)
     program = _Program(len(steps), code)
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
-    libc.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS, without which only root may
+    libc.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS, otherwise only root may
     call = ctypes.c_long(_SECCOMP[column] or 0)
     # SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC
     if libc.syscall(call, ctypes.c_long(1), ctypes.c_long(1), ctypes.byref(program)) == 0:
-        return Layer(True, f"{_count(column)} system calls are left, in every thread")
+        return Layer(True, f"{_count(column)} system calls are allowed, in every thread")
     if libc.prctl(22, 2, ctypes.addressof(program), 0, 0) == 0:  # PR_SET_SECCOMP
-        return Layer(True, f"{_count(column)} system calls are left, in new threads")
-    return Layer(False, f"the kernel refuses it ({os.strerror(ctypes.get_errno())})")
+        return Layer(True, f"{_count(column)} system calls are allowed, in new threads")
+    return Layer(False, f"refused by the kernel ({os.strerror(ctypes.get_errno())})")
 
 
 def _count(column: int) -> int:
@@ -113,7 +113,7 @@ def _count(column: int) -> int:
 
 
 def _program(architecture: int, column: int, process: int) -> Iterator[Instruction]:
-    """The filter; numbers mean other calls on another architecture, so that ends the process."""
+    """Yield the filter; another architecture ends the process, as its numbers mean other calls."""
     yield _LOAD, 0, 0, _ARCHITECTURE
     yield _IF_EQUAL, 1, 0, architecture
     yield _RETURN, 0, 0, _KILL
@@ -129,23 +129,23 @@ def _program(architecture: int, column: int, process: int) -> Iterator[Instructi
     yield from _where(_MPROTECT[column], _masked(2, _EXECUTABLE, 0))
     yield from _where(_CLONE[column], _masked(0, _THREAD, _THREAD))
     yield from _where(_TGKILL[column], _equal(0, process))
-    # To read a limit of its own, not to set one.
+    # To read one of its limits, not to set one.
     nothing = [*_equal(0, 0), *_equal(2, 0), *_equal(2, 0, high=True)]
     yield from _where(_PRLIMIT[column], nothing)
     yield from _where(_STAT_AT[column], _equal(3, _EMPTY_PATH))
-    # Its flags are in memory, where no filter looks: the C library takes clone in its place.
+    # Its flags are in memory, where filters cannot look: the C library falls back to clone.
     yield _IF_EQUAL, 0, 1, _CLONE3[column]
     yield _RETURN, 0, 0, _ERROR | errno.ENOSYS
     yield _RETURN, 0, 0, _ERROR | errno.EPERM
 
 
 def _where(number: int, conditions: list[Instruction]) -> Iterator[Instruction]:
-    """Allow a call if its arguments pass every condition; else it fails."""
+    """Yield a rule that allows a call if its arguments pass every condition, and else refuses."""
     length = len(conditions) + 2
     yield _IF_EQUAL, 0, length, number
-    for place, (code, true, false, operand) in enumerate(conditions):
+    for index, (code, true, false, operand) in enumerate(conditions):
         if code == _IF_EQUAL:
-            true, false = 0, length - 2 - place  # to the last step, which refuses
+            true, false = 0, length - 2 - index  # to the last step, which refuses
         yield code, true, false, operand
     yield _RETURN, 0, 0, _ALLOW
     yield _RETURN, 0, 0, _ERROR | errno.EPERM
@@ -160,6 +160,6 @@ def _masked(argument: int, mask: int, wanted: int) -> list[Instruction]:
 
 
 def _equal(argument: int, wanted: int, *, high: bool = False) -> list[Instruction]:
-    """The lower or upper half of an argument; both architectures are little-endian here."""
-    place = _ARGUMENTS + 8 * argument + 4 * high
-    return [(_LOAD, 0, 0, place), (_IF_EQUAL, 0, 0, wanted)]
+    """Compare the lower or upper half of an argument; both architectures are little-endian."""
+    offset = _ARGUMENTS + 8 * argument + 4 * high
+    return [(_LOAD, 0, 0, offset), (_IF_EQUAL, 0, 0, wanted)]

@@ -1,7 +1,7 @@
-"""Processes of multiprocessing that import nothing from the folder where their parent stands.
+"""multiprocessing processes that import nothing from their parent's current folder.
 
 Python's own context 'spawn' starts `python -c …`, which looks for modules in the current folder
-first, hands on an empty entry of `sys.path` as that folder, and runs the main script again.
+first, passes on an empty entry of `sys.path` as that folder, and runs the main script again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dgn_engine.confinement.start_folder import (
     safe_environment,
 )
 
-METHOD = "dgn_spawn"  # under this name `multiprocessing.get_context` returns `SPAWN`, for Dask
+METHOD = "dgn_spawn"  # name under which `multiprocessing.get_context` returns `SPAWN`, for Dask
 _starting = threading.Lock()
 
 
@@ -35,7 +35,7 @@ class _Process(SpawnProcess):
             return SpawnProcess._Popen(process_obj)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The child calls `_made` before it unpickles, and thereby imports, what it is to run.
+        # The child calls `_new_process` before it unpickles, and thereby imports, its task.
         return _made, (), self.__dict__
 
 
@@ -53,15 +53,14 @@ multiprocessing.context._concrete_contexts[METHOD] = SPAWN  # type: ignore[attr-
 
 
 def start_resource_tracker() -> None:
-    """Start multiprocessing's process of shared resources, where it does not run yet: a queue that
-    is made would start it without our flags."""
+    """Start multiprocessing's resource tracker if needed: a new queue would omit our flags."""
     if sys.platform != "win32":
         with _safe_start():
             resource_tracker.ensure_running()
 
 
 def end_spawned(process: SpawnProcess, grace: float) -> int | None:
-    """Give a process so many seconds to end, or else kill it; its exit code, for `describe_end`."""
+    """Give a process `grace` seconds to end, or kill it; return its code for `describe_end`."""
     process.join(grace)
     if process.is_alive():
         process.kill()
@@ -71,10 +70,10 @@ def end_spawned(process: SpawnProcess, grace: float) -> int | None:
 
 @contextmanager
 def _safe_start() -> Iterator[None]:
-    """While it lasts, this thread starts children, and multiprocessing's `resource_tracker`, with
-    `-s -P`, with modules of absolute folders alone, and without the main script.
+    """Within the block, this thread starts children and the resource tracker safely.
 
-    Other threads start theirs as ever.
+    They get `-s -P`, modules from absolute folders only, and no main script. Other threads start
+    theirs as usual.
     """
     me = threading.get_ident()
     flags, data = (
@@ -87,7 +86,7 @@ def _safe_start() -> Iterator[None]:
         if threading.get_ident() != me or "-I" in found:
             return found
         same = os.environ.get("PYTHONPATH", "") == safe_environment().get("PYTHONPATH", "")
-        # A PYTHONPATH with relative entries is ignored: `safe_data` has what it adds to `sys.path`.
+        # A PYTHONPATH with relative entries is ignored: `safe_data` adds its rest to `sys.path`.
         wanted = ["-s", "-P"] if same else ["-s", "-P", "-E"]
         return [*(flag for flag in wanted if flag not in found), *found]
 

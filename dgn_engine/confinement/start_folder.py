@@ -1,7 +1,7 @@
-"""Keeps the folder where a program is started from supplying modules, programs and settings.
+"""Keep a program's start folder from supplying modules, programs and settings.
 
-A researcher stands in a folder that somebody else has filled: an unpacked archive, a shared disk.
-What lies there is read as data where a command names it, and never run or obeyed.
+A researcher may be in a folder filled by someone else: an unpacked archive, a shared disk. Its
+contents are read as data when a command names them, and never run or obeyed.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 
 import dgn_engine
 
-# How the variables begin that Python, the loader of the system, the libraries that we load and the
-# programs that we start read; and those that begin like no other.
+# Prefixes of variables that Python, the system's loader, our libraries and the programs that we
+# start read; and variables without a common prefix.
 _READ = (
     "CUDA", "DASK_", "DBUS_", "DYLD_", "FC_", "FFMPEG", "FFREPORT", "FONTCONFIG_", "FREI0R", "GBM_",
     "GDK_", "GIO_", "GSETTINGS_", "GTK", "INTEL_", "JOBLIB_", "KMP_", "LADSPA_", "LD_", "LIBGL_",
@@ -30,8 +30,8 @@ _READ_TOO = frozenset({
     "GCC_EXEC_PREFIX", "GCONV_PATH", "HOME", "HOSTALIASES", "LIBRARY_PATH", "LOCPATH", "NLSPATH",
     "PATH", "TEMP", "TMP", "TMPDIR", "TZDIR", "XAUTHORITY",
 })  # fmt: skip
-# How those of them end that are a list of folders, in which an empty entry is the current folder;
-# and a folder or a file. A relative one is in the current folder, whether it is there yet or not.
+# Endings of those that are a list of folders, in which an empty entry is the current folder; and of
+# a folder or file. A relative one is in the current folder, whether it exists yet or not.
 _LISTS = ("DIRS", "PATH", "PATHS")
 _PLACES = (
     "CONF",
@@ -50,8 +50,8 @@ _PLACES = (
     "TZDIR",
     "USERBASE",
 )
-# Parts of names whose values are no paths, though they or their names look so: 'gres/gpu',
-# 'MIG-GPU-…/1/0', base64 of Dask's own.
+# Parts of names whose values are not paths although they look like it: 'gres/gpu',
+# 'MIG-GPU-…/1/0', Dask's base64.
 _NO_PATHS = (
     "ALLOC_CONF",
     "DEVICES",
@@ -62,32 +62,32 @@ _NO_PATHS = (
     "TRES",
     "_GRES",
 )
-_BETWEEN = re.compile(rf"[\s,;=|'\"()\[\]{{}}{os.pathsep}]+")  # what parts the words of a value
+_BETWEEN = re.compile(rf"[\s,;=|'\"()\[\]{{}}{os.pathsep}]+")  # separators within a value
 _URL = re.compile(r"[^\s,;]*://[^\s,;]*")
-_AT_START = ("DYLD_", "LD_", "PYTHON")  # how variables begin that are read before our code runs
-PARENT = "DGN_PARENT"  # in the environment of a child: the number of the process that starts it
-_RESTARTED = "DGN_RESTARTED"  # in the environment of a program that has started itself again: why
-# Read from the current folder before any other place: by matplotlib when it is imported, by numba
-# then and before each compilation. Neither can be told otherwise.
+_AT_START = ("DYLD_", "LD_", "PYTHON")  # prefixes of variables that are read before our code runs
+PARENT = "DGN_PARENT"  # in a child's environment: the id of the process that starts it
+_RESTARTED = "DGN_RESTARTED"  # in the environment of a program that has restarted itself: why
+# Read from the current folder before any other: by matplotlib on import, by numba on import and
+# before each compilation. Neither can be configured otherwise.
 FOREIGN_SETTINGS = frozenset({"matplotlibrc", ".numba_config.yaml"})
 # In the name of every folder that Dask puts into `sys.path`: in the system's temporary folder,
-# where anybody may have made it, unless it is told another.
+# where anybody may have created it, unless configured otherwise.
 _DASK_SCRATCH = "dask-scratch-space"
 _exists = os.path.exists
 _found_unsafe: set[str] = set()
 
 
 def distrust_start_folder(restart: bool = False) -> None:
-    """Shut the current folder out of this process and of those that it starts.
+    """Exclude the current folder from this process and those that it starts.
 
     For our own programs, before they import anything large: it changes `os.environ` and `sys.path`
-    for good. `python -m dgn_engine.cli` has imported some modules by then; `dgn` has not looked
-    into the folder at all, unless a variable that Python or the loader of the system reads at the
-    start names it.
+    for good. `python -m dgn_engine.cli` has imported some modules by then; `dgn` has not used the
+    folder at all, unless it is named by a variable that Python or the system's loader reads at the
+    start.
 
     Args:
-        restart: start this program again where there is such a variable. The loader never forgets
-            its own; and modules that Python has taken from the folder are in use already.
+        restart: Restart this program if there is such a variable. The loader never forgets its own;
+            and modules that Python took from the folder are already in use.
     """
     _found_unsafe.update(filter(None, os.environ.pop(_RESTARTED, "").split(",")))
     again = restart and not _found_unsafe
@@ -103,15 +103,19 @@ def distrust_start_folder(restart: bool = False) -> None:
 
 
 def unsafe_variables() -> list[str]:
-    """Return the variables of the environment, now or when this program was started, that name
-    something in the current folder by an empty or relative entry."""
+    """Return the variables that name something in the current folder by an empty or relative entry.
+
+    Those of now and of when this program was started are included.
+    """
     named = {name for name, value in os.environ.items() if _without_relative(name, value) != value}
     return sorted(_found_unsafe | named)
 
 
 def safe_environment() -> dict[str, str]:
-    """Return the variables of this process for a child: they name nothing in the current folder,
-    and Python and Windows look for nothing there."""
+    """Return the environment for a child, with nothing in the current folder.
+
+    Python and Windows do not search that folder either.
+    """
     environment = {}
     for name, value in os.environ.items():
         left = _without_relative(name, value)
@@ -122,20 +126,20 @@ def safe_environment() -> dict[str, str]:
         environment["PYTHONPATH"] = os.pathsep.join(_safe(folders))
         if not environment["PYTHONPATH"]:
             del environment["PYTHONPATH"]
-    # As `-P`, for the Pythons that a child of a child starts; the other is Windows' own.
+    # Like `-P`, for Pythons started by a child's child; the other is for Windows.
     switches = {"PYTHONSAFEPATH": "1", "NoDefaultCurrentDirectoryInExePath": "1"}
     return {**environment, **switches}
 
 
 def _restart(environment: dict[str, str]) -> None:
-    """Replace this process by the same program in this environment; return where that fails."""
+    """Replace this process by the same program in this environment; return if that fails."""
     if sys.platform == "win32" or not sys.executable:
         return
     if getattr(sys, "frozen", False):  # a bundle: `sys.executable` is the program itself
         command = list(sys.argv)
     else:
         command = [sys.executable, "-P", *sys.orig_argv[1:]]
-    # Run from its sources, it may lie in a folder that only such an entry names.
+    # Run from its sources, it may be in a folder that only such an entry names.
     named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     relative = [folder for folder in named if not Path(folder).is_absolute()]
     relative += [] if sys.flags.safe_path else [""]
@@ -151,18 +155,20 @@ def _restart(environment: dict[str, str]) -> None:
 
 
 def import_folders() -> list[str]:
-    """Return where modules are imported from, for a child: in the order of `sys.path`, without
-    relative folders and the current one, and with the folder of our own package."""
+    """Return the import folders for a child, in the order of `sys.path`.
+
+    Without relative folders and the current one, and with the folder of our own package.
+    """
     engine = str(_engine_folder())
     folders = _safe(sys.path)
     return list(dict.fromkeys(folders if engine in folders else [engine, *folders]))
 
 
 def find_program(name: str) -> str | None:
-    """Return the absolute path of a program, None where no absolute folder of PATH has it.
+    """Return the absolute path of a program; None if no absolute folder of PATH has it.
 
-    `shutil.which` takes one from the current folder: on Windows always, elsewhere for an empty or
-    relative entry of PATH.
+    `shutil.which` may use the current folder: on Windows always, elsewhere for an empty or relative
+    entry of PATH.
     """
     file = f"{name}.exe" if sys.platform == "win32" else name
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
@@ -182,18 +188,20 @@ def _is_read(name: str) -> bool:
 
 
 def _is_place(name: str) -> bool:
-    # Dask takes 'DASK_temporary_directory', too.
+    # Dask also reads 'DASK_temporary_directory'.
     return _is_read(name) and name.upper().endswith((*_LISTS, *_PLACES))
 
 
 def _without_relative(name: str, value: str) -> str:
-    """Return a variable's value without what it names in the current folder: of a list the other
-    entries, otherwise all of it or nothing."""
+    """Return a variable's value without entries in the current folder.
+
+    A list keeps its other entries; any other value stays or goes as a whole.
+    """
     if not _is_read(name):
         return value
     if _is_place(name):
         entries = _entries(name, value)
-        absolute = [one for one in entries if Path(one).is_absolute()]
+        absolute = [entry for entry in entries if Path(entry).is_absolute()]
         if not value or absolute == entries:
             return value
         return os.pathsep.join(absolute) if name.endswith(_LISTS) else ""
@@ -201,16 +209,16 @@ def _without_relative(name: str, value: str) -> str:
 
 
 def _entries(name: str, value: str) -> list[str]:
-    if name == "LD_LIBRARY_PATH":  # glibc takes both
+    if name == "LD_LIBRARY_PATH":  # glibc accepts both separators
         value = value.replace(";", os.pathsep)
     return value.split(os.pathsep)
 
 
 def _is_here(word: str) -> bool:
-    """Whether a word of a value is a relative path, or the name of a file in the current folder.
+    """Return whether a word is a relative path, or the name of a file in the current folder.
 
-    A name without a dot does not count, nor does a number: who fills the folder could make us drop
-    any variable.
+    Names without a dot and numbers do not count: otherwise whoever fills the folder could make us
+    drop any variable.
     """
     if not word or Path(word).is_absolute():
         return False
@@ -220,10 +228,10 @@ def _is_here(word: str) -> bool:
 
 
 def _safe(folders: Iterable[str]) -> list[str]:
-    """Absolute folders other than the current one; that too where our own packages lie in it.
+    """Return the absolute folders other than the current one, unless it contains our packages.
 
-    Those of Dask's scratch space hold nothing of ours.
-    One with the separator in its name would be two in PYTHONPATH, the second of them relative.
+    Dask's scratch space contains nothing of ours. A folder with the path separator in its name
+    would be two in PYTHONPATH, the second of them relative.
     """
     ours = _our_folders()
     try:
@@ -231,12 +239,12 @@ def _safe(folders: Iterable[str]) -> list[str]:
     except OSError:  # it was removed
         here = ""
     return [
-        one
-        for one in folders
-        if Path(one).is_absolute()
-        and os.pathsep not in one
-        and _DASK_SCRATCH not in one
-        and ((real := os.path.realpath(one)) != here or real in ours)
+        folder
+        for folder in folders
+        if Path(folder).is_absolute()
+        and os.pathsep not in folder
+        and _DASK_SCRATCH not in folder
+        and ((real := os.path.realpath(folder)) != here or real in ours)
     ]
 
 

@@ -1,7 +1,7 @@
-"""Runs a program of somebody else's that ends with whoever started it, where Linux can do so.
+"""Run an external program that ends with the process that started it, if Linux can do so.
 
 `python -m dgn_engine.confinement.tied_program PROGRAM ARGUMENTS` becomes that program: the kernel
-keeps what `end_with_parent` asks for.
+keeps the setting of `end_with_parent`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dgn_engine.confinement.parent_watch import end_with_parent
 
 
 def tied_command(command: Sequence[str]) -> list[str]:
-    """Return the command that runs another one so; as it is where that cannot be."""
+    """Return the command that runs another one tied; unchanged if that is impossible."""
     if sys.platform != "linux" or getattr(sys, "frozen", False):
         return list(command)
     return python_command("-m", __name__, *command)

@@ -1,7 +1,7 @@
-"""Says what confines a reading process here, and tries from C what must be refused.
+"""Report what confines a reading process here, and try from C what must be refused.
 
 `python -m dgn_engine.confinement.trial` is the child: it confines itself as a reader does, tries
-everything, and answers one line of JSON. Nothing that it tries does harm where it is not refused.
+everything, and answers with one line of JSON. Nothing that it tries is harmful if not refused.
 """
 
 from __future__ import annotations
@@ -30,17 +30,20 @@ _REFUSED = (errno.EPERM, errno.EACCES, errno.EMFILE, errno.ENOSYS)
 
 
 def confinement_here() -> dict[str, Any]:
-    """What a confined child found out about itself, as plain data.
+    """Return a confined child's report on itself, as plain data.
 
-    `layers`: by name, whether each `holds` and in words what it is `about`; `attempts`: by name,
-    whether each was `refused`, with the `error`. Raises `UserError` where no child answers.
+    `layers`: by name, whether each `holds` and what it is `about`; `attempts`: by name, whether
+    each was `refused`, with the `error`.
+
+    Raises:
+        UserError: No child answers.
     """
     command = confined_command("dgn_engine.confinement.trial", _SECONDS)
     try:
         with start_confined(command, DEVNULL) as child:
             answer: dict[str, Any] = json.loads(child.read_all(2 * _SECONDS))
     except (OSError, ValueError) as error:
-        raise UserError(f"No confined process could be tried here: {error}") from None
+        raise UserError(f"Cannot run a confined process here: {error}") from None
     return answer
 
 
@@ -48,16 +51,16 @@ def _main() -> None:
     alone = process.cut_off()
     end_with_parent()
     layers = {
-        "network": Layer(alone, "a namespace of its own" if alone else "no namespace is given"),
+        "network": Layer(alone, "a separate namespace" if alone else "no separate namespace"),
         **process.confine_c_code(_SECONDS, _MEMORY),
     }
     attempts = _tried() if sys.platform != "win32" else {}
     process.forbid_in_python()
     try:
         next(Path().iterdir())
-        audit = Layer(False, "it was not asked")
+        audit = Layer(False, "not called")
     except process.Forbidden:
-        audit = Layer(True, "in Python nothing is opened, imported, run or started")
+        audit = Layer(True, "nothing is opened, imported, run or started from Python")
     answer = {
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "layers": {name: asdict(layer) for name, layer in layers.items()}
@@ -69,26 +72,26 @@ def _main() -> None:
 
 def _tried() -> dict[str, dict[str, Any]]:
     libc = ctypes.CDLL(None, use_errno=True)
-    found: dict[str, dict[str, Any]] = {}
+    results: dict[str, dict[str, Any]] = {}
     for name, attempt in _ATTEMPTS.items():
         try:
             ctypes.set_errno(0)
             result, code = attempt(libc), ctypes.get_errno()
-        except AttributeError:  # this C library has no such call
+        except AttributeError:  # this C library lacks the call
             continue
         refused = result == -1 and code in _REFUSED
-        found[name] = {
+        results[name] = {
             "refused": refused,
             "error": errno.errorcode.get(code, "") if refused else "",
         }
-    return found
+    return results
 
 
 def _forked(libc: ctypes.CDLL) -> int:
-    made = int(libc.fork())
-    if made == 0:
+    pid = int(libc.fork())
+    if pid == 0:
         os._exit(0)
-    return made
+    return pid
 
 
 def _mapped(libc: ctypes.CDLL) -> int:
