@@ -1,4 +1,4 @@
-"""Arrays of a file as torch would have them: layers by their numbers, matrices outputs × inputs."""
+"""Bring arrays of a file into torch's layout: layers by number, matrices outputs × inputs."""
 
 from __future__ import annotations
 
@@ -9,20 +9,18 @@ from itertools import pairwise
 
 from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents, natural
 
-TURNED = "Its matrices are inputs × outputs, as Keras and Flax keep them; they are turned."
-NUMBERED = "Its layers are taken in the order of their numbers, which is not that of the file."
+TURNED = "Its matrices are inputs × outputs, as in Keras and Flax; they are transposed."
+NUMBERED = "Its layers are ordered by number, not as in the file."
 _KERNEL = re.compile(r"(^|[./])kernel(:\d+)?$")
 _NUMBER = re.compile(r"\d+")
 Shape = tuple[int, ...]
 
 
 def laid_out(listing: CheckpointContents) -> CheckpointContents:
-    """The listing with layers and matrices as everything else here expects them; `layout` says
-    what was changed.
+    """Return the listing in the usual layout; `layout` says what was changed.
 
-    Matrices called `kernel` (Keras, Flax) are turned, other ones that are not called `weight` where
-    only so they chain. Layers whose names differ in a number stand in its order where they chain
-    so.
+    Matrices named `kernel` (Keras, Flax) are transposed; so are others not named `weight` if they
+    only chain that way. Layers whose names differ in a number are sorted by it if they then chain.
     """
     if listing.layers or _is_otherwise_ordered(listing.arrays):
         return listing
@@ -30,17 +28,17 @@ def laid_out(listing: CheckpointContents) -> CheckpointContents:
 
 
 def chains(shapes: Sequence[Shape]) -> bool:
-    """Whether each matrix (outputs, inputs) takes what the one before it gives."""
+    """Return whether each matrix (outputs, inputs) takes the output of the one before it."""
     return all(after[1] == before[0] for before, after in pairwise(shapes))
 
 
 def stem(name: str) -> str:
-    """A name without its numbers: the same for the layers of a list."""
+    """Return a name without its numbers, which all layers of a list share."""
     return _NUMBER.sub("#", name)
 
 
 def is_kernel(name: str) -> bool:
-    """Whether Keras or Flax calls the weights of a layer so."""
+    """Return whether Keras or Flax names layer weights like this."""
     return _KERNEL.search(name) is not None
 
 
@@ -49,7 +47,9 @@ def matrices_of(arrays: dict[str, Array]) -> dict[str, Array]:
 
 
 def _is_otherwise_ordered(arrays: dict[str, Array]) -> bool:
-    """A file of ours holds two networks; a BatchNorm belongs to the layer that stands before it."""
+    """Return whether the order must stay: our own files have two networks, and BatchNorms follow
+    their layers.
+    """
     ours = ("value.weights.", "feature.weights.")
     marks = ("running_mean", "moving_mean", "moving_mean:0")
     return any(name.startswith(ours) or name.endswith(marks) for name in arrays)
@@ -65,12 +65,12 @@ def _numbered(listing: CheckpointContents) -> CheckpointContents:
     shapes = [matrices[name].shape for name in order]
     transposed = [shape[::-1] for shape in shapes]
     given = list(matrices)
-    silent = given == sorted(given)  # the order of the file is that of the alphabet: 10 before 2
+    silent = given == sorted(given)  # alphabetical order carries no information: 10 before 2
     own = [array.shape for array in matrices.values()]
     chained = chains(own) or chains([shape[::-1] for shape in own])
     if order == given or not (chains(shapes) or chains(transposed)) or (chained and not silent):
         return listing
-    parts: dict[str, list[str]] = {"": []}  # what follows each matrix goes along with it
+    parts: dict[str, list[str]] = {"": []}  # what follows each matrix moves with it
     for name in listing.arrays:
         if name in matrices:
             parts[name] = []

@@ -1,10 +1,10 @@
-"""The short-lived process that reads one of CIFAR's pickled batches, once its md5 is right.
+"""The short-lived process that reads one of CIFAR's pickled batches, if its md5 is right.
 
 `python -m dgn_engine.storage.checkpoints.batch_child SECONDS MD5 KEY`
 
-As in `reader_child` the file is its standard input and the answer its standard output, and nothing
-is imported or called. The answer has what stands under `KEY`: labels (N), int64, with the `data`
-(N, D), uint8, that belong to them; or names, as notes in their order.
+As in `reader_child` it reads the file from standard input and answers on standard output; nothing
+is imported or called. The answer is what the batch has under `KEY`: labels (N,), int64, with their
+`data` (N, D), uint8; or names, as notes in order.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MOST_LABEL = 1 << 31
 
 def answer(content: Content, pipe: IO[bytes], md5: str, key: str) -> None:
     with wire.refusals(pipe):
-        own = content[:]  # another program may write to a mapped file after it was looked at
+        own = content[:]  # another program may write to a mapped file after the check
         if hashlib.md5(own, usedforsecurity=False).hexdigest() != md5:
             raise UnreadableFile(_DAMAGED, kind="damaged")
         wire.send(_batch(own, key), pipe)
@@ -46,7 +46,7 @@ def _batch(content: bytes, key: str) -> ParsedFile:
     )
     if strange := (*calls.would_call, *calls.would_look_up):
         raise UnreadableFile(
-            f"is no batch of images; it names {plain(strange[0])}; nothing was run"
+            f"is not a batch of images; it names {plain(strange[0])}; nothing was run"
         )
     listed = tree.get(key) if isinstance(tree, InertDict) else None
     if not isinstance(listed, list):
@@ -60,14 +60,14 @@ def _batch(content: bytes, key: str) -> ParsedFile:
 
 
 def _pixels(node: Any) -> Array:
-    found = read_leaf(node, _nothing_outside) if isinstance(node, PickledArray) else None
-    if found is None or isinstance(found, Unsupported) or found[1] != "uint8":
+    leaf = read_leaf(node, _nothing_outside) if isinstance(node, PickledArray) else None
+    if leaf is None or isinstance(leaf, Unsupported) or leaf[1] != "uint8":
         raise UnreadableFile(_DAMAGED, kind="damaged")
-    return found[0]
+    return leaf[0]
 
 
 def _nothing_outside(_reference: Any) -> Any:
-    raise UnreadableFile("refers to numbers that it does not hold", kind="no-numbers")
+    raise UnreadableFile("refers to numbers that it does not have", kind="no-numbers")
 
 
 if __name__ == "__main__":

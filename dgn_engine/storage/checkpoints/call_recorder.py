@@ -1,7 +1,7 @@
-"""Names what Python would call, look up or import to load a pickle, other than `harmless_names`.
+"""Record what Python would call, look up or import to load a pickle, except `harmless_names`.
 
 A name that is not on those lists is not known to be harmful, but nobody here can say what it does.
-It is named whether the pickle calls it or not: a function that an object has as its `forward`, a
+It is reported whether the pickle calls it or not: a function that an object has as its `forward`, a
 hook or its `__setstate__` is called by whatever uses the object, or by the next instruction.
 """
 
@@ -35,21 +35,21 @@ from dgn_engine.storage.checkpoints.pickled_tensors import build
 from dgn_engine.storage.checkpoints.torch_files import MAGIC
 from dgn_engine.storage.checkpoints.zip_archive import START, ZipArchive, checked_zip
 
-_MOST = 200  # names that are kept
-_ARGUMENTS = 32  # that are looked at; no maker of values takes as many
-_DEEPEST = 4  # pickles within each other
-_PICKLES = 8  # one after the other, as a file of torch before 1.6 has five
+_MOST = 200  # recorded names
+_ARGUMENTS = 32  # scanned arguments; no function that creates values takes as many
+_DEEPEST = 4  # nested pickles
+_PICKLES = 8  # in succession; a torch file before 1.6 has five
 _STARTS = (b"\x80", START)
 
 _LOADED = ("torch", "numpy", "builtins", "__builtin__")  # imported before a file is loaded
-_OF_LEGACY = 5  # pickles of a file of torch before 1.6
+_OF_LEGACY = 5  # pickles in a torch file before 1.6
 
 
 class CallRecorder(NoCalls):
-    """Records the names of what loading would call, also where the result is unused, the names that
-    it would only look up, and which modules it would import, apart from those of torch and numpy.
+    """Records the names that loading would call or only look up, and the modules it would import.
 
-    What it would hand to a call counts as called; pickles within the arguments are looked through.
+    Modules of torch and numpy are left out. What would be passed to a call counts as called, and so
+    does a call whose result is unused; pickles within arguments are scanned, too.
     """
 
     def __init__(self) -> None:
@@ -62,12 +62,12 @@ class CallRecorder(NoCalls):
 
     @property
     def would_call(self) -> tuple[str, ...]:
-        """Each name once, in the order of the pickle."""
+        """Names to be called, each once, in the order of the pickle."""
         return _few(self._called)
 
     @property
     def would_look_up(self) -> tuple[str, ...]:
-        """Names that the pickle holds, of which no call is recorded."""
+        """Names in the pickle without a recorded call."""
         return _few(name for name in self._named if name not in self._called)
 
     @property
@@ -90,7 +90,7 @@ class CallRecorder(NoCalls):
         if isinstance(callee, GlobalName):
             if not may_be_called(callee) or _calls_objects(callee, arguments):
                 self._call(callee)
-        else:  # what a call gave
+        else:  # the result of a call
             _record(f"{type_name(callee)}(…)", self._called)
         self.handed(arguments)
         if isinstance(callee, GlobalName) and str(callee) == LOADS_BYTES:
@@ -105,13 +105,13 @@ class CallRecorder(NoCalls):
         self._call(callee)
 
     def handed(self, arguments: Any) -> None:
-        """Globals among the arguments of a call, which may call them in its turn."""
+        """Note globals among the arguments of a call, which may in turn call them."""
         for argument in _first(arguments):
             if isinstance(argument, GlobalName) and not may_be_kept(argument):
                 self._call(argument)
 
     def state_refused(self, target: Any) -> None:
-        """numpy.dtype takes one that makes it read the bytes of a file as addresses of objects."""
+        """Note a refused state: one of numpy.dtype could turn bytes into object addresses."""
         if isinstance(target, (PickledType, Opaque)):
             _record(f"{target.callee}.__setstate__", self._called)
 
@@ -121,22 +121,21 @@ class CallRecorder(NoCalls):
         self._modules_called.add(target.module)
 
     def look_through(self, content: bytes, name: str = "") -> list[Any]:
-        """Record the calls of pickles one after the other and return the trees of those that were
-        read, before the first that was not.
+        """Record the calls of consecutive pickles; return the trees read before a failure.
 
-        `name`: of what holds them. Where they cannot be read to their end, Python may still be able
-        to, and "something in" it is recorded as called; where nothing is named, the caller judges
-        by what is returned.
+        `name`: what contains them. If they cannot be read to the end, Python may still be able to,
+        so "something in" it is recorded as called; without a name, the caller decides from the
+        result.
         """
-        place = 0
+        position = 0
         trees: list[Any] = []
         try:
             while len(trees) < _PICKLES:
-                tree, place = read_pickle(content, place, build, inert_reference, self)
+                tree, position = read_pickle(content, position, build, inert_reference, self)
                 trees.append(tree)
                 if trees[0] == MAGIC and len(trees) == _OF_LEGACY:  # numbers follow
                     break
-                if place >= len(content):
+                if position >= len(content):
                     break
         except (UnreadableFile, MemoryError, RecursionError):
             if name:
@@ -156,8 +155,10 @@ class CallRecorder(NoCalls):
         self._modules_called.add(name.module)
 
     def _look_into_storage(self, arguments: Any) -> bool:
-        """Look through the small file of torch that a storage of a plain pickle is; return whether
-        it was read to its end. torch writes it in the format before 1.6, and nothing else."""
+        """Scan the embedded torch file of a plain pickle's storage; return whether it was complete.
+
+        torch writes it only in the format before 1.6.
+        """
         content = _as_bytes(arguments[0]) if len(_first(arguments)) == 1 else None
         trees = self._look_through_inner([content]) if isinstance(content, bytes) else None
         if trees is None or len(trees) < _OF_LEGACY or trees[0] != MAGIC:
@@ -167,13 +168,12 @@ class CallRecorder(NoCalls):
         return True
 
     def _look_through_inner(self, pickles: list[bytes]) -> list[Any] | None:
-        """Look through pickles within an argument; None where they are too deep in each
-        other."""
+        """Scan pickles within an argument; None if they are nested too deeply."""
         if self._depth >= _DEEPEST:
             return None
         self._depth += 1
         try:
-            return [tree for each in pickles for tree in self.look_through(each)]
+            return [tree for content in pickles for tree in self.look_through(content)]
         finally:
             self._depth -= 1
 
@@ -184,8 +184,10 @@ def _record(name: str, names: dict[str, None]) -> None:
 
 
 def _calls_objects(maker: GlobalName, arguments: Any) -> bool:
-    """Whether a maker that calls some of its arguments would be given an object of the file's
-    making there: names are judged themselves, and text is not called."""
+    """Return whether a function would be given an object created by the file and call it.
+
+    Names are judged themselves, and text is not called.
+    """
     given = _first(arguments)
     return any(
         at < len(given) and not isinstance(given[at], (GlobalName, str, NoneType))
@@ -195,18 +197,18 @@ def _calls_objects(maker: GlobalName, arguments: Any) -> bool:
 
 def _as_bytes(content: Any) -> Any:
     if isinstance(content, str) and content[:1] == "\x80":  # protocol 2: bytes as text
-        with suppress(UnicodeEncodeError):  # which no loader would take, either
+        with suppress(UnicodeEncodeError):  # no loader would accept it, either
             return content.encode("latin-1")
     return content
 
 
 def _first(arguments: Any) -> Sequence[Any]:
-    """The arguments that a call can have; a hostile one may have millions, again and again."""
+    """Return the arguments that a call can have; a hostile one may have millions, repeatedly."""
     return arguments[:_ARGUMENTS] if isinstance(arguments, (tuple, list)) else (arguments,)
 
 
 def _pickles_in(content: bytes) -> list[bytes]:
-    """The pickles of a torch zip; or the content itself."""
+    """Return the pickles of a torch zip, or the content itself."""
     if not content.startswith(START):
         return [content]
     try:
@@ -218,6 +220,6 @@ def _pickles_in(content: bytes) -> list[bytes]:
 
 
 def _few(names: Iterable[str]) -> tuple[str, ...]:
-    found = list(names)
-    more = [f"and more than {_MOST}"] if len(found) > _MOST else []
-    return (*found[:_MOST], *more)
+    listed = list(names)
+    more = [f"and more than {_MOST}"] if len(listed) > _MOST else []
+    return (*listed[:_MOST], *more)

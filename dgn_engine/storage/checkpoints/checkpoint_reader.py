@@ -1,4 +1,4 @@
-"""Opens an untrusted checkpoint: a child process reads the bytes, here only numbers arrive."""
+"""Open an untrusted checkpoint: a child process reads the bytes; only numbers arrive here."""
 
 from __future__ import annotations
 
@@ -37,16 +37,23 @@ def read_tensors(
     part: str = "",
     warned: bool = True,
 ) -> CheckpointContents:
-    """List a .pt, .pth, .bin, .ckpt, .safetensors, .npz or .npy; its content decides, not its name.
-    Of a checkpoint in several files its index ('model.safetensors.index.json') lists all.
+    """Read a .pt, .pth, .bin, .ckpt, .safetensors, .npz or .npy file, identified by its content.
 
-    `part`: of several networks in one file the one under this key ('ema'), or whose names begin so.
-    `as_saved`: no matrix is turned and no layer moved (`laid_out`), for whoever knows the names.
-    `warned`: a `LoadingWarning` for each thing that Python would call, look up or import to load
-    the file; False where the caller shows them itself.
-    Nothing is parsed in this process other than the JSON of such an index. Raises `UserError`, one
-    sentence with the name of the file and the reason, for whatever cannot be taken, and when
-    `cancelled` is set.
+    A checkpoint in several files is read by its index ('model.safetensors.index.json'). Nothing but
+    the JSON of such an index is parsed in this process.
+
+    Args:
+        path: The file.
+        timeout: Seconds; larger files get more.
+        cancelled: Set it to stop.
+        as_saved: Do not transpose matrices or reorder layers (`normalise_layout`).
+        part: Of several networks, read the one under this key ('ema') or name prefix.
+        warned: Emit a `LoadingWarning` for everything that Python would call, look up or import to
+            load the file; False if the caller shows these itself.
+
+    Raises:
+        UserError: One sentence with the name of the file and the reason for refusing it, also if
+            it was cancelled.
     """
 
     def read(file: FilePath, name: str, part: str, room: int, *more: str) -> CheckpointContents:
@@ -60,15 +67,17 @@ def read_tensors(
         return read(file, plain(name), part, room, "shard")
 
     if is_index(path):
-        found = read_split(path, part, read_shard)
+        contents = read_split(path, part, read_shard)
     else:
         check_not_shard(path)
-        found = read(path, plain(path.name) or str(path), part, limits.TAKEN)
+        contents = read(path, plain(path.name) or str(path), part, limits.TAKEN)
     if warned:
-        for act in acts_of_loading(found.would_call, found.would_look_up, found.would_import):
-            sentence = f"to load {found.file_name}, Python would {act}; nothing was run"
+        for act in acts_of_loading(
+            contents.would_call, contents.would_look_up, contents.would_import
+        ):
+            sentence = f"to load {contents.file_name}, Python would {act}; nothing was run"
             warnings.warn(sentence, LoadingWarning, stacklevel=2)
-    return found if as_saved else laid_out(found)
+    return contents if as_saved else laid_out(contents)
 
 
 def ask_child(
@@ -80,11 +89,15 @@ def ask_child(
     most: int = limits.FILE,
     name: str = "",
 ) -> Answer:
-    """Give the file, of at most `most` bytes, to a confined child as its standard input, and return
-    what the child answers.
+    """Pass a file to a confined child as standard input, and return the child's answer.
 
-    `receive(answer, size of the file)` takes the answer and raises as `wire.receive` does. Raises
-    `UserError`, one sentence that begins with the file's name, or with `name`.
+    Args:
+        receive: Called with (answer, size of the file); raises as `wire.receive_contents` does.
+        most: Largest size of the file in bytes.
+        name: Name of the file in messages; that of `path` by default.
+
+    Raises:
+        UserError: One sentence that begins with the file's name.
     """
     name = name or plain(path.name) or str(path)
     file, size = _opened(path, name, most)
@@ -93,15 +106,17 @@ def ask_child(
             child = start_confined(command, file)
         except OSError as error:
             raise UserError(
-                f"{name} was not read: no process could be started ({error})."
+                f"{name} could not be read: no process could be started ({error})."
             ) from None
     timeout += size // limits.PACE
     deadline = time.monotonic() + timeout
 
     def over() -> str:
         if cancelled is not None and cancelled.is_set():
-            return "was not read: it was cancelled"
-        return "" if time.monotonic() < deadline else f"was not read within {duration(timeout)}"
+            return "was not read: cancelled"
+        return (
+            "" if time.monotonic() < deadline else f"took longer than {duration(timeout)} to read"
+        )
 
     with child:
         try:
@@ -114,7 +129,7 @@ def ask_child(
         except (EOFError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             reason = f"was refused: {child.describe_reader_end()}"
             if child.code == -getattr(signal, "SIGBUS", 0) < 0:
-                reason = "was cut off while it was read"
+                reason = "was cut off while it was being read"
             kind = "ended" if child.killed else "refused"
             raise UserError(
                 f"{name} {child.killed or reason}.", kind=kind, value=child.code
@@ -122,7 +137,7 @@ def ask_child(
 
 
 def _opened(path: FilePath, name: str, most: int) -> tuple[IO[bytes], int]:
-    """A regular file and its size; opening never waits, not even for a FIFO."""
+    """Open a regular file and return it with its size; never blocks, not even on a FIFO."""
     try:
         file = open_regular(path, most)
     except NotRegular as error:

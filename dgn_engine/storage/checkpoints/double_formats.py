@@ -1,10 +1,10 @@
-"""Refuses files of one format that torch or pickle would read as another.
+"""Refuse files of one format that torch or pickle would read as another.
 
-torch looks for a zip archive, then for a tar archive (as it wrote before 0.1.10), then for pickles;
-it does not know safetensors by their content. The length with which a safetensors file begins may
-be the first instructions of a pickle that goes on in the header and ends among the numbers. No
-other format read here is a pickle from its first byte on: `\\x93` of .npy takes two texts from an
-empty stack, and `P` of a zip archive refers out of a pickle, which nothing answers.
+torch looks for a zip archive, then a tar archive (written before 0.1.10), then pickles; it does not
+recognise safetensors by content. The length at the start of a safetensors file may be the first
+instructions of a pickle that continues in the header and ends among the numbers. No other format
+read here is a pickle from its first byte on: `\\x93` of .npy pops two texts from an empty stack,
+and `P` of a zip archive is a persistent reference that nothing resolves.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from dgn_engine.storage.checkpoints.pickle_file import (
 )
 from dgn_engine.storage.checkpoints.torch_files import MAGIC
 
-_AT_ONCE = "is safetensors and a pickle at once, and was refused"
-_WITHOUT_END = "is safetensors and a pickle without end at once, and was refused"
-_LONGEST_NAME = 4096  # bytes; no file system has a longer one
+_AT_ONCE = "is both safetensors and a pickle, and was refused"
+_WITHOUT_END = "is both safetensors and an endless pickle, and was refused"
+_LONGEST_NAME = 4096  # bytes; no file system has longer ones
 _MAGIC = MAGIC.to_bytes(10, "little")
-# What is in a number of any notation. Readers differ in the notations, and C's stops at a NUL.
+# Characters of a number in any notation. Readers differ in these, and C's stops at a NUL.
 _NUMBER = re.compile(rb"[_+\-. \t\r\v\f]*+[0-9A-Za-z][0-9A-Za-z_+\-. \t\r\v\f]*+")
-_TEXT, _PLAIN, _EMPTY, _ANY = range(4)  # sorts of values
+_TEXT, _PLAIN, _EMPTY, _ANY = range(4)  # kinds of values
 _SORTS = {
     **dict.fromkeys(("str", "bytes_or_str"), _TEXT),
     **dict.fromkeys(("int", "int_or_bool", "bool", "float", "None", "bytes"), _PLAIN),
     **dict.fromkeys(("list", "dict", "tuple", "set", "frozenset", "bytearray"), _EMPTY),
 }
 _IMPORTING = ("GLOBAL", "INST", "STACK_GLOBAL")
-# Instructions that end with an error in every reader: they call, where nothing was imported that
-# could be called, or need extensions, references or buffers that no reader of a file has.
+# Instructions that fail in every reader: they call although nothing callable was imported, or need
+# extensions, references or buffers that no reader of a file has.
 _FAILING = frozenset(
     (
         *("REDUCE", "OBJ", "NEWOBJ", "NEWOBJ_EX", "EXT1", "EXT2", "EXT4"),
@@ -56,19 +56,19 @@ _GETTING = frozenset(("GET", "BINGET", "LONG_BINGET"))
 
 
 def check_not_tar(content: Content) -> None:
-    """Raise `UnreadableFile` where a file begins as a tar archive does."""
+    """Raise `UnreadableFile` if a file begins like a tar archive."""
     try:
         tarfile.TarInfo.frombuf(bytes(content[: tarfile.BLOCKSIZE]), "utf-8", "surrogateescape")
     except tarfile.HeaderError:
         return
-    raise UnreadableFile("is a tar archive, as torch wrote before 0.1.10, which is not read here")
+    raise UnreadableFile("is a tar archive, as torch wrote before 0.1.10, which is not supported")
 
 
 def check_not_pickle(content: Content, calls: NoCalls) -> None:
-    """Raise `UnreadableFile` where a safetensors file can be read as a pickle, too: one that
-    imports a name, holds values other than texts, or begins a file of torch before 1.6.
+    """Raise `UnreadableFile` if a safetensors file can also be read as a pickle.
 
-    `calls` is told of what loading that would call, as far as it can be read.
+    Such a pickle imports a name, holds values other than texts, or begins a torch file before 1.6.
+    `calls` is notified of what loading it would call, as far as it can be read.
     """
     try:
         sort = _Outline(content).load()
@@ -78,7 +78,7 @@ def check_not_pickle(content: Content, calls: NoCalls) -> None:
         with suppress(UnreadableFile):
             read_pickle(content, reached.args[0], InertObject.of, inert_reference, calls)
         raise UnreadableFile(_AT_ONCE, kind="two-readings") from None
-    if sort == _ANY:  # otherwise by chance: 11,912 bytes are True, one of 3,160 may be a text
+    if sort == _ANY:  # others occur by chance: 11,912 bytes are True, one of 3,160 may be a text
         raise UnreadableFile(_AT_ONCE, kind="two-readings")
 
 
@@ -87,14 +87,18 @@ class _NoPickleError(Exception):
 
 
 class _ImportsError(Exception):
-    """A reader of pickles imports a name. Its argument: where to begin to read its instructions."""
+    """A reader of pickles imports a name. Argument: where to start reading the instructions."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Instruction:
-    """An instruction. `length` of its argument, or how that is stated, as `pickletools` has it;
-    `takes`: how many values from the stack, below those behind the last mark where it is `marked`;
-    `gives`: the sorts of those that it puts there."""
+    """An instruction.
+
+    Attributes:
+        length: Length of its argument, or how that is stated, as in `pickletools`.
+        takes: Number of values popped, below those after the last mark if it is `marked`.
+        gives: Kinds of the values it pushes.
+    """
 
     name: str
     length: int
@@ -104,19 +108,19 @@ class _Instruction:
 
     @staticmethod
     def of(known: Any) -> _Instruction:
-        before = [each.name for each in known.stack_before]
+        before = [item.name for item in known.stack_before]
         marked = "mark" in before
         return _Instruction(
             known.name,
             known.arg.n if known.arg else 0,
             before.index("mark") if marked else len(before),
             marked,
-            bytes(_SORTS.get(each.name, _ANY) for each in known.stack_after),
+            bytes(_SORTS.get(item.name, _ANY) for item in known.stack_after),
         )
 
 
 _STEPS = {ord(known.code): _Instruction.of(known) for known in pickletools.opcodes}
-_STATED = {  # bytes of a length that stands before an argument
+_STATED = {  # bytes of the length before an argument
     pickletools.TAKEN_FROM_ARGUMENT1: 1,
     pickletools.TAKEN_FROM_ARGUMENT4: 4,
     pickletools.TAKEN_FROM_ARGUMENT4U: 4,
@@ -125,22 +129,21 @@ _STATED = {  # bytes of a length that stands before an argument
 
 
 class _Outline:
-    """The instructions of a pickle without its values: where each begins, how many values are on
-    the stack, and of what sort.
+    """The instructions of a pickle without values: positions, stack depth and kinds of values.
 
-    Readers of pickles agree on these, whatever numbers and texts they take. What only some of them
-    refuse is passed over, so no name that any of them would import is missed.
+    Readers of pickles agree on these, whatever numbers and texts they accept. What only some of
+    them refuse is passed over, so no name that any of them would import is missed.
     """
 
     def __init__(self, content: Content) -> None:
         self.content, self.at = content, 0
-        self.stack = bytearray()  # of sorts
-        self.marks: list[int] = []  # how long the stack was
+        self.stack = bytearray()  # of kinds
+        self.marks: list[int] = []  # depths of the stack
         self.keeps = False  # whether the memo has values
-        self.starts = (0, 0)  # of the instructions that put the last two values on the stack
+        self.starts = (0, 0)  # of the instructions that pushed the last two values
 
     def load(self) -> int:
-        """Return the sort of what the pickle holds."""
+        """Return the kind of the pickle's value."""
         for _ in range(limits.OPERATIONS):
             start = self.at
             step = _STEPS.get(self.content[start]) if start < len(self.content) else None
@@ -161,7 +164,7 @@ class _Outline:
             self.marks.append(len(self.stack))
             return
         if step.name in _PUTTING or step.name == "DUP":
-            if self._top() == _EMPTY:  # from now on it can be changed from elsewhere
+            if self._top() == _EMPTY:  # it can be changed from elsewhere from now on
                 self.stack[-1] = _ANY
             self.keeps = self.keeps or step.name != "DUP"
         if step.name in _GETTING and not self.keeps:
@@ -186,7 +189,7 @@ class _Outline:
             self.stack += gives
 
     def _taken(self, step: _Instruction, kept: int = 0) -> bytearray:
-        """The values that an instruction takes from the stack, but for the first `kept`."""
+        """Pop the values that an instruction takes, except the first `kept`."""
         if not step.marked:
             taken = self._take(step.takes - kept)
         elif self.marks:
@@ -211,7 +214,7 @@ class _Outline:
         return self.stack[-1]
 
     def _argument(self, step: _Instruction) -> bytes:
-        """Pass over the argument of an instruction; return the sorts of the values it gives."""
+        """Skip the argument of an instruction; return the kinds of the values it pushes."""
         if step.length == pickletools.UP_TO_NEWLINE:
             return self._line(step)
         length = step.length
@@ -243,7 +246,7 @@ class _Outline:
         return bytes((_ANY,)) if len(text) >= 2 * len(_MAGIC) else step.gives
 
     def _line_ends(self, *, at_end: bool = False) -> tuple[int, int]:
-        """Where a line begins and ends; the last may end with the file, where it is allowed."""
+        """Return where a line begins and ends; the last may end with the file if `at_end`."""
         begin, end = self.at, self.content.find(b"\n", self.at)
         if end < 0 and not at_end:
             raise _NoPickleError
@@ -252,7 +255,7 @@ class _Outline:
         return begin, end
 
     def _import(self, step: _Instruction, start: int) -> None:
-        """Raise `_ImportsError`, or `_NoPickleError` where no reader imports anything."""
+        """Raise `_ImportsError`, or `_NoPickleError` if no reader imports anything."""
         if step.name == "STACK_GLOBAL":
             if _PLAIN in (names := self._take(2)) or _EMPTY in names:
                 raise _NoPickleError
@@ -264,10 +267,10 @@ class _Outline:
         raise _NoPickleError
 
     def _can_be_imported(self, begin: int, end: int) -> bool:
-        """Whether there may be a module of a name, or one of the packages that it is said to be in.
+        """Return whether a module of this name, or one of its packages, may exist.
 
-        No module has a quotation mark in its name, but each name that begins in a header has. The
-        packages before it are names of tensors by chance: of these only Python's own count.
+        No module has a quotation mark in its name, but every name that begins in a header has. The
+        packages before it are tensor names by chance, so only Python's own count.
         """
         start = self.content[begin : min(end, begin + _LONGEST_NAME)]
         package, dot, _ = start.partition(b".")
@@ -278,7 +281,7 @@ class _Outline:
 
     def _is_utf_8(self, begin: int, end: int) -> bool:
         if end - begin > limits.HEADER:
-            return True  # or nearly: whoever makes one so long has an aim
+            return True  # or nearly: a name this long is intentional
         try:
             str(self.content[begin:end], "utf-8")
         except UnicodeDecodeError:

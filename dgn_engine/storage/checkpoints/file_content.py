@@ -1,7 +1,7 @@
-"""The bytes of an untrusted file: a small one is read, a larger one is mapped and read in place.
+"""The bytes of an untrusted file: a small one is read, a larger one is memory-mapped.
 
-Of a mapped file only the pages that are looked at are loaded; none of them counts as memory of the
-process once it was let go of.
+Only the accessed pages of a mapped file are loaded, and they stop counting as memory of the process
+once they are released.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import IO
 from dgn_engine.storage.checkpoints import limits
 
 Content = bytes | mmap.mmap
-_SLICE = 64 << 20  # bytes that are read before their pages are let go of
+_SLICE = 64 << 20  # bytes that are read before their pages are released
 
 
 def content_of(file: IO[bytes]) -> Content:
-    """The bytes of an open file; at most `limits.FILE` of what cannot be mapped, a pipe say."""
+    """Return the bytes of an open file; at most `limits.FILE` if it cannot be mapped (a pipe)."""
     try:
         size = os.fstat(file.fileno()).st_size
         if size > limits.HEADER and sys.maxsize > 1 << 32:
@@ -33,7 +33,7 @@ def content_of(file: IO[bytes]) -> Content:
 
 
 def sliced(content: Content | None, view: memoryview) -> Iterator[memoryview]:
-    """A view on some of the content in pieces; each is let go of when the next is asked for."""
+    """Yield a view of the content in pieces; each is released when the next is requested."""
     for begin in range(0, len(view), _SLICE):
         yield view[begin : begin + _SLICE]
         if isinstance(content, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
@@ -41,15 +41,15 @@ def sliced(content: Content | None, view: memoryview) -> Iterator[memoryview]:
 
 
 def checksum(content: Content, view: memoryview) -> int:
-    """The CRC-32 of a view on some of the content."""
-    found = 0
+    """Return the CRC-32 of a view of the content."""
+    crc = 0
     for piece in sliced(content, view):
-        found = zlib.crc32(piece, found)
-    return found
+        crc = zlib.crc32(piece, crc)
+    return crc
 
 
 class ContentStream(io.RawIOBase):
-    """The content as a file that can be read and sought, without a copy of it."""
+    """The content as a readable and seekable file, without a copy."""
 
     def __init__(self, content: Content) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class ContentStream(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         begin = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: len(self._view)}[whence]
         if begin + offset < 0:
-            raise OSError(errno.EINVAL, "a place before the file")
+            raise OSError(errno.EINVAL, "a position before the start of the file")
         self._at = begin + offset
         return self._at
 

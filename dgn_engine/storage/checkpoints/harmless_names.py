@@ -1,21 +1,21 @@
-"""The names that a pickle may hold without a warning: three lists, and what a name may be used for.
+"""The names that a pickle may contain without a warning, and what each may be used for.
 
-`MADE` are classes and functions that make values when they are called as their libraries write it
+`MADE` are classes and functions that create values when called as their libraries write it
 (`result_of`), `NAMED` types and constants that nothing calls, and `SHOWN` functions that honest
-networks and settings hold as a value. Whatever is not on them, or is used otherwise, is named in a
-warning, whether the pickle calls it or not: a list of what is harmful would never be complete.
+networks and settings hold as a value. Any other name, or any other use, is named in a warning,
+whether the pickle calls it or not: a list of harmful names would never be complete.
 
 Why that is enough: loading a pickle only calls what it names. Attributes that it sets, hooks that
-it registers and functions that it hands to others are names too, so anything that runs is either on
-the list or warned of. The names on it are therefore chosen such that none of them runs code from
-text or bytes, opens a file, starts a process, or looks up an attribute or a module by its name,
-other than a text coding in Python's `encodings`. The one exception, `_load_from_bytes`, is judged
-by the bytes it is given, and may not be kept.
+it registers and functions that it passes on are names too, so anything that runs is either on the
+list or warned about. The names on it are therefore chosen so that none of them runs code from text
+or bytes, opens a file, starts a process, or looks up an attribute or a module by name, other than a
+text codec in Python's `encodings`. The one exception, `_load_from_bytes`, is judged by the bytes it
+is given, and may not be kept.
 
-A name of `MADE` is harmless with the arguments that its library writes; with others it may give
-anything, such as numbers of another type, or a type of numbers with which bytes of the file become
-addresses. Such a call is named, and nothing is read of its result. What makes tensors, arrays and
-containers is judged where these are rebuilt (`pickled_tensors`, `pickled_arrays`).
+A name of `MADE` is harmless with the arguments that its library writes; with others it may return
+anything, such as numbers of another type, or a dtype that turns bytes of the file into addresses.
+Such a call is reported, and its result is not read. What makes tensors, arrays and containers is
+judged where these are rebuilt (`pickled_tensors`, `pickled_arrays`).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from typing import Any
 
 from dgn_engine.storage.checkpoints.pickle_file import GlobalName, InertObject, Opaque
 
-_OPTIMISERS = (  # each in a module of its name
+_OPTIMISERS = (  # each in a module of its own name
     *("Adadelta", "Adagrad", "Adam", "Adamax", "AdamW", "ASGD", "LBFGS"),
     *("NAdam", "RAdam", "RMSprop", "Rprop", "SGD"),
 )
-# Modules → names that make values: they may be called, handed on, and kept.
+# Modules → names that create values: they may be called, passed on, and kept.
 MADE = {
     # Python's values
     "_codecs": "encode",
@@ -154,8 +154,8 @@ _TENSORS = (
     "CharTensor ByteTensor"
 )
 # Classes and constants that a pickle names: types of numbers, arrays, storages and tensors. None
-# calls them: given the right arguments, they take a number for the address of an allocator, of a
-# tensor or of an object, or give numbers of another type than those of the file.
+# may be called: with suitable arguments they take a number for the address of an allocator, a
+# tensor or an object, or return numbers of another type than those of the file.
 NAMED = {
     "numpy": (
         "ndarray record recarray bool bool_ float16 float32 float64 int8 int16 int32 int64 uint8 "
@@ -190,8 +190,8 @@ NAMED = {
     "torch._tensor": "Tensor",
 }
 
-# Functions on numbers that may be kept, as the activation or the loss of a network; no pickle needs
-# to call them.
+# Functions on numbers that may be kept, as the activation or loss of a network; no pickle needs to
+# call them.
 SHOWN = {
     "torch.nn.functional": (
         "alpha_dropout batch_norm binary_cross_entropy binary_cross_entropy_with_logits celu "
@@ -213,9 +213,9 @@ SHOWN = {
     ),
 }
 
-# Functions that make values with the help of another name → which of their arguments it is. They
-# may be called where these arguments are names (which are judged themselves) or text, not objects
-# of the file's making; kept, they may be called with anything later.
+# Functions that create values by calling another name → the positions of such arguments. They may
+# be called if these arguments are names (which are judged themselves) or text, not objects that the
+# file creates; if kept, they might be called with anything later.
 CALLS_ARGUMENTS = {
     "copyreg._reconstructor": (0, 1),
     "numpy.core.multiarray._reconstruct": (0,),
@@ -227,7 +227,7 @@ CALLS_ARGUMENTS = {
     "torch._tensor._rebuild_from_type_v2": (0, 1),
     "torch._utils._rebuild_wrapper_subclass": (0,),
 }
-# Classes that do the same, and may be kept.
+# Classes that do the same but may be kept.
 _ALSO_CALLS = {
     "collections.defaultdict": (0,),
     "numpy.random._pickle.__bit_generator_ctor": (0,),
@@ -237,12 +237,12 @@ _MOST = 16  # parts of an argument
 _RANDOM = "numpy.random._pickle."
 _GENERATOR = f"{_RANDOM}__bit_generator_ctor"
 _SEED = "numpy.random.bit_generator.__pyx_unpickle_SeedSequence"
-# Objects that are made without arguments and then take a dictionary of attributes.
+# Objects created without arguments that then take a dictionary of attributes.
 _WITH_ATTRIBUTES = (
     *("torch.nn.modules.", "torch.nn.parallel.", "torch.nn.utils.", "torch.optim."),
     "uuid.UUID",
 )
-_WITH_STATE = (_RANDOM, _SEED, *_WITH_ATTRIBUTES)  # or one of another form, as generators have
+_WITH_STATE = (_RANDOM, _SEED, *_WITH_ATTRIBUTES)  # or a state of another form, as generators have
 
 
 def _names(table: dict[str, str]) -> frozenset[str]:
@@ -256,31 +256,35 @@ _MAY_KEEP = _names(MADE) | _names(NAMED) | _names(SHOWN)
 
 
 def may_be_called(name: GlobalName) -> bool:
-    """Return whether calling it only makes a value; `called_arguments` says of which arguments that
-    depends."""
+    """Return whether calling it only creates a value; see `called_arguments` for conditions."""
     return _is_in_module(name) and str(name) in _MAY_CALL
 
 
 def may_be_kept(name: GlobalName) -> bool:
-    """Return whether it may be a value: an argument, an entry, an attribute of anything."""
+    """Return whether it may be a value: an argument, an item, an attribute of anything."""
     return _is_in_module(name) and str(name) in _MAY_KEEP
 
 
 def called_arguments(name: GlobalName) -> tuple[int, ...]:
-    """Return the positions of the arguments that a maker calls or takes for a class."""
+    """Return the positions of arguments that the function calls or uses as a class."""
     text = str(name)
     return CALLS_ARGUMENTS.get(text, ()) or _ALSO_CALLS.get(text, ())
 
 
 def _is_in_module(name: GlobalName) -> bool:
-    """Whether it is looked up in its module; a dot in it leads on through attributes, from protocol
-    4 on ('torch', 'serialization.os.system')."""
+    """Return whether it is looked up in its module itself.
+
+    From protocol 4 on, a dot leads through attributes ('torch', 'serialization.os.system').
+    """
     return "." not in name.name
 
 
 def result_of(name: GlobalName, arguments: tuple[Any, ...]) -> InertObject:
-    """Return what stands for the result of a name that may be called: an object that takes a state,
-    or a value. Raises `UnreadableFile` for a module of torch with arguments."""
+    """Return a stand-in for the result of a name that may be called: an object or a value.
+
+    Raises:
+        UnreadableFile: It is a torch module with arguments.
+    """
     text = str(name)
     if text.startswith("torch.nn.modules.") or (text.startswith(_WITH_STATE) and not arguments):
         return InertObject.of(name, arguments)
@@ -291,12 +295,12 @@ def result_of(name: GlobalName, arguments: tuple[Any, ...]) -> InertObject:
 
 
 def takes_attributes(kind: GlobalName) -> bool:
-    """Whether an object of a class is one without arguments and with attributes."""
+    """Return whether objects of a class have attributes and no arguments."""
     return str(kind).startswith(_WITH_ATTRIBUTES)
 
 
 def _are_plain(arguments: tuple[Any, ...]) -> bool:
-    """Whether all are values as pickle writes them, or what makes such values out of others."""
+    """Return whether all are values as pickle writes them, or calls that create such values."""
     return len(arguments) <= _MOST and all(map(_is_plain, arguments))
 
 
@@ -318,8 +322,10 @@ def _is_of_bytes(arguments: tuple[Any, ...]) -> bool:
 
 
 def _is_of_generator(arguments: tuple[Any, ...]) -> bool:
-    """Whether it is the name or the class of a generator of bits, which is called without
-    arguments: one of NumPy's, or one that is named."""
+    """Return whether it is the name or class of a bit generator, called without arguments.
+
+    The class is NumPy's, or one that is reported.
+    """
     match arguments:
         case (str(),):
             return True
@@ -329,14 +335,15 @@ def _is_of_generator(arguments: tuple[Any, ...]) -> bool:
 
 
 def _is_of_bits(arguments: tuple[Any, ...]) -> bool:
-    """Whether it is (generator of bits, perhaps what makes it out of a name)."""
+    """Return whether it is (bit generator, optionally the function that creates it by name)."""
     if not arguments or len(arguments) > 2:
         return False
     bits, *maker = arguments
-    made = isinstance(bits, InertObject) and bits.callee == _GENERATOR
-    return (made or isinstance(bits, str)) and all(
-        isinstance(one, GlobalName) and (str(one) == _GENERATOR or not may_be_kept(one))
-        for one in maker
+    is_call = isinstance(bits, InertObject) and bits.callee == _GENERATOR
+    return (is_call or isinstance(bits, str)) and all(
+        isinstance(function, GlobalName)
+        and (str(function) == _GENERATOR or not may_be_kept(function))
+        for function in maker
     )
 
 

@@ -1,7 +1,7 @@
-"""Networks that stand beside each other in one file, by what their tensors are called.
+"""Recognise several networks in one file by the names of their tensors.
 
-Reinforcement learning keeps a network and its target network, an actor and a critic; distillation a
-teacher; adversarial training a discriminator. Their names say so; nothing else in a file does.
+Reinforcement learning has a network and its target network, or an actor and a critic; distillation
+a teacher; adversarial training a discriminator. Only their names tell.
 """
 
 from __future__ import annotations
@@ -30,18 +30,21 @@ ROLES = (  # words for two networks that do different things
     ("online", "target"),
 )
 _OF_COPY = ("target", "targ", "tgt", "old", "ema", "momentum", "teacher")
-_DEPTH = 6  # parts of a name among which networks are looked for
+_DEPTH = 6  # parts of a name that are searched for networks
 
 
 @dataclass(frozen=True)
 class NetworksBeside:
     """Two networks of a file, and whether there are others.
 
-    `first`: what the names of the one begin with, 'agent.q_net'; `second`: the same of the other,
-    of a network and its copy the copy. `relation`: 'equal' where all their numbers are, 'moved'
-    where they have the same layers with other numbers, else 'other'. `parts`: all networks beside
-    them, these two among them, as `read_tensors(part=…)` takes them; empty where their layers have
-    no name of their own to begin with. `outside`: a weight that is of none of them, or ''.
+    Attributes:
+        first: Prefix of one network's names, 'agent.q_net'.
+        second: Prefix of the other's; of a network and its copy, the copy.
+        relation: 'equal' if all numbers are, 'moved' for the same layers with other numbers, else
+            'other'.
+        parts: All networks, including these two, as for `read_tensors(part=…)`; empty if their
+            layers have no prefix of their own.
+        outside: A weight that belongs to none of them, or ''.
     """
 
     first: str
@@ -52,11 +55,10 @@ class NetworksBeside:
 
 
 def networks_beside(arrays: Mapping[str, Array]) -> NetworksBeside | None:
-    """Return two networks that stand beside each other in a file by the names of its tensors; None
-    where no names say so.
+    """Return two networks that a file has by the names of its tensors; None if no names say so.
 
-    A network and its copy ('q_net', 'q_net_target'; 'online', 'target') have the same layers; of
-    'actor' and 'critic', 'policy' and 'value' and others the names are enough.
+    A network and its copy ('q_net', 'q_net_target'; 'online', 'target') must have the same layers;
+    for 'actor' and 'critic', 'policy' and 'value' and others the names are enough.
     """
     groups = _layers_by_start(arrays)
     pairs = [*_pairs(groups)]
@@ -75,10 +77,10 @@ def networks_beside(arrays: Mapping[str, Array]) -> NetworksBeside | None:
 
 
 def numbered_copies(arrays: Mapping[str, Array]) -> tuple[str, ...]:
-    """Return what the names of several networks of the same layers begin with that differ by a
-    number ('state_dict.0', 'state_dict.1'), where these hold every weight of a file; or nothing.
+    """Return the prefixes of identical networks that differ in a number, or nothing.
 
-    A list of blocks looks alike; whether they follow each other is the caller's to see.
+    They ('state_dict.0', 'state_dict.1') must contain every weight of the file. A list of blocks
+    looks the same; the caller has to check whether the networks form one chain.
     """
     groups = _layers_by_start(arrays)
     weights = sum(array.ndim > 1 and array.dtype.kind == "f" for array in arrays.values())
@@ -96,7 +98,7 @@ def numbered_copies(arrays: Mapping[str, Array]) -> tuple[str, ...]:
 
 
 def _layers_by_start(arrays: Mapping[str, Array]) -> dict[str, dict[str, tuple[int, ...]]]:
-    """The weights of a file: start of their names → rest → shape."""
+    """Group the weights of a file: prefix → rest of the name → shape."""
     groups: dict[str, dict[str, tuple[int, ...]]] = {}
     for name, array in arrays.items():
         if array.ndim < 2 or array.dtype.kind != "f":
@@ -108,13 +110,15 @@ def _layers_by_start(arrays: Mapping[str, Array]) -> dict[str, dict[str, tuple[i
 
 
 def are_beside(name: str, other: str) -> bool:
-    """Whether two names are those of a network and of a copy of it: 'net' and 'target_net'."""
+    """Return whether two names are those of a network and its copy: 'net' and 'target_net'."""
     return other in _copies_of(name) or name in _copies_of(other)
 
 
 def same_numbers_beside(arrays: Mapping[str, Array], name: str, other: str) -> tuple[str, str]:
-    """Return what two names of equal tensors begin with where all that begins so is equal too, two
-    layers at least; two empty texts where they are equal alone."""
+    """Return the prefixes of two equal tensors if everything below them is equal, too.
+
+    At least two layers must be equal; otherwise two empty strings are returned.
+    """
     ends, parts, others = 0, name.split("."), other.split(".")
     while ends < min(len(parts), len(others)) and parts[-1 - ends] == others[-1 - ends]:
         ends += 1
@@ -142,7 +146,7 @@ def _pairs(groups: Mapping[str, Mapping[str, tuple[int, ...]]]) -> Iterator[tupl
 
 
 def _copies_of(name: str) -> set[str]:
-    """What a copy of the network of this name may be called."""
+    """Return possible names of a copy of the network of this name."""
     if len(name) > limits.NAME:
         return set()
     named = {f"{name}_{word}" for word in _OF_COPY} | {f"{word}_{name}" for word in _OF_COPY}
@@ -151,21 +155,20 @@ def _copies_of(name: str) -> set[str]:
 
 
 def _swapped(name: str, pairs: Iterable[tuple[str, str]]) -> set[str]:
-    """The names with the second word of a pair in the place of the first: of 'actor_fc'
-    'critic_fc'."""
-    found: set[str] = set()
+    """Replace the first word of a pair by the second: 'actor_fc' gives 'critic_fc'."""
+    names: set[str] = set()
     for word, other in pairs:
         if name == word:
-            found.add(other)
+            names.add(other)
         elif word in name and len(word) > 1:
             tokens = name.split("_")
             if word in tokens:
-                found.add("_".join(other if token == word else token for token in tokens))
-    return found
+                names.add("_".join(other if token == word else token for token in tokens))
+    return names
 
 
 def _below(arrays: Mapping[str, Array], start: str) -> dict[str, Array]:
-    """The tensors of real numbers whose names begin so, without that."""
+    """Return the tensors of real numbers below a prefix, without it."""
     long = f"{start}."
     return {
         name.removeprefix(long): array
@@ -175,15 +178,15 @@ def _below(arrays: Mapping[str, Array], start: str) -> dict[str, Array]:
 
 
 def _relation(arrays: Mapping[str, Array], first: str, second: str) -> Relation:
-    one, other = _below(arrays, first), _below(arrays, second)
-    if {n: a.shape for n, a in one.items()} != {n: a.shape for n, a in other.items()}:
+    own, other = _below(arrays, first), _below(arrays, second)
+    if {n: a.shape for n, a in own.items()} != {n: a.shape for n, a in other.items()}:
         return "other"
-    equal = all(np.array_equal(array, other[name], equal_nan=True) for name, array in one.items())
+    equal = all(np.array_equal(array, other[name], equal_nan=True) for name, array in own.items())
     return "equal" if equal else "moved"
 
 
 def _outside(arrays: Mapping[str, Array], starts: set[str]) -> str:
-    """The first weight whose name begins with none of these."""
+    """Return the first weight whose name has none of these prefixes."""
     depth = next(iter(starts)).count(".") + 1
     for name, array in arrays.items():
         if array.ndim < 2 or array.dtype.kind != "f":

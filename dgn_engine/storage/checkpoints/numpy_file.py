@@ -1,7 +1,7 @@
-"""Reads .npy and .npz from bytes: headers first, never a Python object.
+"""Read .npy and .npz from bytes: headers first, never a Python object.
 
-The header is a literal of Python with three keys, and read as one, as NumPy does. What NumPy would
-not write is refused before: arithmetic, comments, other notations of numbers, a key twice.
+The header is a Python literal with three keys and is parsed as one, as in NumPy. Anything that
+NumPy would not write is refused first: arithmetic, comments, other number notations, repeated keys.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ NPY = b"\x93NUMPY"
 _LONGEST = 10_000  # characters of a header
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,99}")
 _NUMBER = re.compile(r"[<>|=]?(f[248]|[iu][1248]|b1)")
-# Types as NumPy writes them whose numbers, texts, times or bytes lie behind the header as they are.
+# Types as NumPy writes them whose data follow the header as plain bytes.
 _PLAIN = re.compile(
     r"[<>|=]?(?:[?fiucbSUaV][0-9]{0,9}|[mM]8(?:\[[0-9A-Za-zμ/]{1,30}\])?)",
 )
 _SIGNS = frozenset("{}[](),:")
 _KEYS = frozenset(("descr", "fortran_order", "shape"))
-_DEEPEST = 8  # fields within each other
+_DEEPEST = 8  # nested fields
 
 
 def read_npy(content: Content, calls: CallRecorder) -> ParsedFile:
     array, dtype = _array("array", io.BufferedReader(ContentStream(content)), len(content), calls)
     if array is None:
-        raise UnreadableFile(f"holds {dtype}, which are not read", kind="no-numbers")
+        raise UnreadableFile(f"has {dtype}, which are not supported", kind="no-numbers")
     return ParsedFile("", {"array": array}, {"array": dtype}, kind="NumPy array")
 
 
 def is_npz(archive: ZipArchive) -> bool:
-    """Whether NumPy would find an array in an archive: by its first bytes, whatever its name."""
+    """Return whether NumPy would find an array in an archive, by its first bytes."""
     return any(_is_array(archive, name) for name in archive.members)
 
 
 def read_npz(archive: ZipArchive, calls: CallRecorder) -> ParsedFile:
-    """Every array of numbers by its name; members that hold Python objects are ignored."""
+    """Return every array of numbers by name; members with Python objects are ignored."""
     arrays: dict[str, Array] = {}
     dtypes: dict[str, str] = {}
     ignored: list[str] = []
@@ -64,7 +64,7 @@ def read_npz(archive: ZipArchive, calls: CallRecorder) -> ParsedFile:
         name = file_name.removesuffix(".npy")
         if name != file_name and name in archive.members:
             raise UnreadableFile(
-                f"holds {plain(name)} and {plain(file_name)}, which have one name in NumPy",
+                f"has {plain(name)} and {plain(file_name)}, which share one name in NumPy",
                 kind="named-twice",
             )
         if not _is_array(archive, file_name):
@@ -85,7 +85,7 @@ def read_npz(archive: ZipArchive, calls: CallRecorder) -> ParsedFile:
             arrays[name], dtypes[name] = array, dtype
     if not arrays and ignored:
         raise UnreadableFile(
-            "holds Python objects or other things, but no arrays of numbers", kind="no-numbers"
+            "has Python objects or other content, but no arrays of numbers", kind="no-numbers"
         )
     return ParsedFile("", arrays, dtypes, tuple(ignored), kind="NumPy arrays")
 
@@ -97,11 +97,11 @@ def _is_array(archive: ZipArchive, name: str) -> bool:
 def _array(
     name: str, stream: IO[bytes], size: int, calls: CallRecorder
 ) -> tuple[Array | None, str]:
-    """The array, or None where it does not hold real numbers; and the type in words.
+    """Return the array, or None if it does not hold real numbers; and a description of its type.
 
-    Python objects are a pickle behind the header, of which only the calls are looked for. NumPy
-    knows their types by many names ('|O', 'object_', 'T', fields of them): so all types but those
-    known to have none are taken for such.
+    Python objects are a pickle after the header, which is only scanned for calls. NumPy knows their
+    types by many names ('|O', 'object_', 'T', fields of them), so every type that is not known to
+    be free of objects is treated as such.
     """
     shape, fortran, kind = _header(name, stream)
     code = kind if isinstance(kind, str) else repr(kind)
@@ -118,14 +118,14 @@ def _array(
     wanted = math.prod(shape) * dtype.itemsize
     if wanted > size:  # checked before anything is allocated
         raise UnreadableFile(
-            f"is cut off, or its header lies: {plain(name)} is not all there",
+            f"is cut off, or has a wrong header: {plain(name)} is incomplete",
             kind="cut-off",
             value=name,
         )
     content = stream.read(wanted)
     if len(content) != wanted or stream.read(1):
         raise UnreadableFile(
-            f"declares a shape for {plain(name)} that its bytes do not fill",
+            f"declares a shape for {plain(name)} that does not match its size",
             kind="wrong-length",
             value=name,
         )
@@ -134,7 +134,7 @@ def _array(
 
 
 def _is_free_of_objects(kind: Any, deepest: int = _DEEPEST) -> bool:
-    """Whether NumPy reads no pickle for a type: it is plain, or all its fields are."""
+    """Return whether NumPy reads no pickle for a type: it is plain, or all its fields are."""
     if isinstance(kind, str):
         return _PLAIN.fullmatch(kind) is not None
     fields = kind if isinstance(kind, list) and deepest else [None]
@@ -153,7 +153,7 @@ def _is_shape(sides: Any) -> bool:
 
 
 def _header(name: str, stream: IO[bytes]) -> tuple[tuple[int, ...], bool, Any]:
-    """The shape, whether the order is Fortran's, and the type: a text, or a list of fields."""
+    """Return the shape, whether the order is Fortran's, and the type: a text or list of fields."""
     start = stream.read(8)
     width = {b"\1\0": 2, b"\2\0": 4, b"\3\0": 4}.get(start[6:8], 0)
     length = int.from_bytes(stream.read(width), "little")
@@ -172,32 +172,37 @@ def _header(name: str, stream: IO[bytes]) -> tuple[tuple[int, ...], bool, Any]:
 
 
 def _literal(head: bytes, version: int) -> dict[str, Any] | None:
-    """The three values; None where the header is anything but their dictionary."""
+    """Return the three values; None if the header is not exactly their dictionary."""
     try:
         text = head.decode("utf-8" if version == 3 else "latin-1")
         text = text.removesuffix("\n").strip(" ")  # NumPy takes no other white space
         words = _words(text, of_python_2=version < 3)
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # of texts with a backslash
-            found = ast.literal_eval(" ".join(words).strip())
-        # No brackets around others, no key twice.
-        same = _signs(words) == _signs(_words(repr(found)))
+            header = ast.literal_eval(" ".join(words).strip())
+        # No extra brackets, no repeated key.
+        same = _signs(words) == _signs(_words(repr(header)))
     except (ValueError, TypeError, SyntaxError, tokenize.TokenError, MemoryError, RecursionError):
         return None
-    if not isinstance(found, dict) or found.keys() != _KEYS:
+    if not isinstance(header, dict) or header.keys() != _KEYS:
         return None
-    coded = isinstance(found["descr"], str) and "\\" in text
-    return found if same and not coded else None
+    coded = isinstance(header["descr"], str) and "\\" in text
+    return header if same and not coded else None
 
 
 def _signs(words: list[str]) -> list[str]:
-    """The signs among words but for commas, of which the last may be left out."""
+    """Return the signs among words except commas, as a trailing one is optional."""
     return [word for word in words if word in _SIGNS and word != ","]
 
 
 def _words(text: str, *, of_python_2: bool = False) -> list[str]:
-    """The texts, whole numbers, truth values and signs of a header; raises `ValueError` for what
-    NumPy does not write. Python 2 wrote an L behind its long numbers, which is left out."""
+    """Split a header into texts, integers, booleans and signs.
+
+    Python 2 wrote an L after its long numbers, which is dropped.
+
+    Raises:
+        ValueError: NumPy would not write it.
+    """
     if not text.isprintable():
         raise ValueError(text)
     words: list[str] = []

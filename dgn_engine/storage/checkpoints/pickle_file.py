@@ -1,31 +1,32 @@
-"""Reads a pickle into inert objects: nothing is imported, called or given attributes.
+"""Read a pickle into inert objects: nothing is imported, called or given attributes.
 
-The machine is the one of the standard library, in pure Python. Only the steps that would look up a
-name, call something, hash a key or reserve memory for what the file merely announces are replaced.
+The machine is that of the standard library, in pure Python. Only those steps are replaced that
+would look up a name, call something, hash a key, or reserve memory for what the file merely
+announces.
 
 What a hostile pickle tries, and what stops it:
 
 - code (GLOBAL, REDUCE, NEWOBJ, INST, OBJ, BUILD): `find_class` returns a `GlobalName`, a call
-  results in an `InertObject`, and only that takes a state; `NoCalls` is told of each, and of each
-  name that becomes a part of something
+  results in an `InertObject`, and only that takes a state; `NoCalls` is notified of each, and of
+  each name that becomes part of something
 - a length that the file does not have (BYTEARRAY8, BINBYTES8, LONG4, BINUNICODE8): `read` compares
-  it with the bytes that are there before anything is allocated
-- keys that take for ever to hash, or collide: `InertDict` keeps pairs and compares only what is
-  quick to hash; sets are inert as well
-- what Python would read otherwise than it is shown here: a key that is set twice (also as 1 and
-  True), a second state, an entry of an object that is no list or dictionary, a state for a tensor,
-  byte strings of Python 2 as keys: refused
-- a place of 2^32 in the memo: the memo is a dictionary
-- arguments that the library would not write, and what a call makes of them: `Opaque`, which holds
-  nothing, whatever it was called with
-- steps without end, long numbers, much text: `limits.OPERATIONS`, `INTEGER`, `PICKLE`, each before
+  it with the remaining bytes before anything is allocated
+- keys that hash very slowly, or collide: `InertDict` keeps pairs and compares only what is quick to
+  hash; sets are inert as well
+- what Python would read differently from what is shown here: a key set twice (also as 1 and True),
+  a second state, an item of an object that is not a list or dictionary, a state for a tensor, byte
+  strings of Python 2 as keys: refused
+- memo index 2^32: the memo is a dictionary
+- arguments that the library would not write, and the results of such calls: `Opaque`, which holds
+  nothing whatever it was called with
+- endless steps, long numbers, much text: `limits.OPERATIONS`, `INTEGER`, `PICKLE`, each before
   anything is allocated
-- one large text or table that is copied by many calls: `limits.copied`
-- shared nested tuples, lists that hold themselves: nothing here walks them; see `tensor_tree`
-- extensions (named by their numbers), text references, buffers outside the pickle, protocols after
-  5: refused
+- one large text or table copied by many calls: `limits.copy_limit`
+- shared nested tuples, lists that contain themselves: nothing here walks them; see `tensor_tree`
+- extensions (named by number), text references, buffers outside the pickle, protocols after 5:
+  refused
 - one long key under very many names: `key_text` cuts it; see `tensor_tree` for long paths
-- whatever else takes memory or time: the limits of the process (`confinement`)
+- anything else that takes memory or time: the limits of the process (`confinement`)
 """
 
 from __future__ import annotations
@@ -46,25 +47,25 @@ from dgn_engine.storage.checkpoints.file_content import Content
 from dgn_engine.text.printable import plain
 
 _LATEST = 5  # protocol
-_ARGUMENTS = 100  # of a call that are counted; none that copies takes as many
+_ARGUMENTS = 100  # counted arguments of a call; no call that copies takes as many
 _LINE = 4096  # bytes of an argument that ends with its line
 _OF_MODULE = ("_parameters", "_buffers", "_modules")
-_OF_KEY = 16  # parts of a key that are compared
+_OF_KEY = 16  # compared parts of a key
 _MODULES = ("torch.nn.modules.", "torch.nn.parallel.")
-# Classes of which no object is a list or a dictionary that pickle would fill, and of which pickle
-# calls none with arguments by NEWOBJ: torch and numpy write their own by the other instructions.
+# Classes whose objects are never a list or dictionary that pickle would fill, and which pickle
+# never calls with arguments by NEWOBJ: torch and numpy write theirs with the other instructions.
 _NOT_FILLED = (
     *("torch.", "numpy.", "builtins.", "types.", "argparse.", "datetime.", "frozenset"),
     *("decimal.", "fractions.", "pathlib.", "uuid."),
 )
 _WITHOUT_ARGUMENTS = ("builtins.", "collections.", "types.", "argparse.", *_MODULES)
-_WITH_ARGUMENTS = "builtins.complex"  # the only class of Python that has some there
+_WITH_ARGUMENTS = "builtins.complex"  # the only Python class that has some there
 _SETS = ("set", "frozenset")
 
 
 @dataclass(frozen=True, slots=True)
 class GlobalName:
-    """A class or function by its name; it is not imported and cannot be called."""
+    """The name of a class or function; it is not imported and cannot be called."""
 
     module: str
     name: str
@@ -75,19 +76,21 @@ class GlobalName:
 
 
 class ByteString(bytes):
-    """A string of Python 2 that is no plain ASCII: what text it is depends on who reads it."""
+    """A non-ASCII string of Python 2: its text depends on who reads it."""
 
 
 Mark = str | bytes | int | tuple[Any, ...] | None
 
 
 def key_mark(key: Any) -> Mark:
-    """Return what is equal for keys that are equal in Python and quick to hash: 1, True and 1.0
-    have one; `()` for keys that only their classes can compare."""
+    """Return a mark that is quick to hash and equal for keys that are equal in Python.
+
+    1, True and 1.0 share one; keys that only their classes can compare give `()`.
+    """
     if isinstance(key, ByteString):
-        raise UnreadableFile("has a key that is no plain text and is read in several ways")
+        raise UnreadableFile("has a key that is not plain text and can be read in several ways")
     if isinstance(key, (list, InertDict)) or (isinstance(key, InertObject) and key.callee == "set"):
-        raise UnreadableFile(f"has a {type_name(key)} for a key, which no program can save")
+        raise UnreadableFile(f"has a {type_name(key)} as a key, which no program can save")
     if key is None or isinstance(key, (str, bytes)):
         return key
     if isinstance(key, float):
@@ -95,7 +98,7 @@ def key_mark(key: Any) -> Mark:
             return ("float", key.hex())
         key = int(key)
     if isinstance(key, int):
-        return int(key) if abs(key) < 1 << 60 else ("int", hex(key))  # the hash of others repeats
+        return int(key) if abs(key) < 1 << 60 else ("int", hex(key))  # hashes of others repeat
     if isinstance(key, tuple) and len(key) <= _OF_KEY:
         marks = [key_mark(part) for part in key if not isinstance(part, tuple)]
         return ("tuple", *marks) if len(marks) == len(key) and () not in marks else ()
@@ -104,8 +107,10 @@ def key_mark(key: Any) -> Mark:
 
 @dataclass(eq=False, slots=True)
 class InertDict:
-    """A dictionary as pairs, because hashing a hostile key can take for ever. `marks`: those of its
-    keys, once one was set."""
+    """A dictionary as pairs, because hashing a hostile key can take very long.
+
+    `marks`: the marks of its keys, once one was set.
+    """
 
     pairs: list[tuple[Any, Any]] = field(default_factory=list)
     name: str = "dict"
@@ -126,20 +131,20 @@ class InertDict:
         return None
 
     def set_state(self, state: Any) -> None:
-        """Pass over the attributes of an `OrderedDict`, such as the `_metadata` of a state dict."""
+        """Ignore the attributes of an `OrderedDict`, such as the `_metadata` of a state dict."""
         sound = self.name == "collections.OrderedDict" and isinstance(state, InertDict)
         pairs = state.pairs[:_ARGUMENTS] if sound else []
         named = all(type(key) is str and not hasattr(OrderedDict, key) for key, _ in pairs)
         if not sound or not named or len(pairs) < len(state.pairs):
-            raise UnreadableFile("gives a dictionary a state that pickle does not write")
+            raise UnreadableFile("gives a dictionary a state that pickle never writes")
 
 
 @dataclass(eq=False, slots=True)
 class InertObject:
-    """The result of a call that did not happen: of what, with what, and what was put into it.
+    """The result of a call that did not happen: its function, arguments and contents.
 
-    The methods are those by which the machine fills lists, sets and dictionaries, in the order in
-    which pickle does so: its entries, then one state.
+    The machine fills lists, sets and dictionaries through these methods, in pickle's order: items
+    first, then one state.
     """
 
     callee: str
@@ -164,15 +169,15 @@ class InertObject:
         _add_pair(self, key, value)
 
     def check_filling(self) -> None:
-        """Raise `UnreadableFile` where nothing can be put into it any more."""
+        """Raise `UnreadableFile` if nothing more may be put into it."""
         if self.state is not None or self.callee.startswith(_NOT_FILLED):
             raise UnreadableFile(
-                f"changes an object after it was made ({plain(self.callee, 80)}), which no program "
+                f"changes an object after creating it ({plain(self.callee, 80)}), which no program "
                 "saves"
             )
 
     def set_state(self, state: Any) -> None:
-        """Give it the state that pickle writes behind its entries; raises `UnreadableFile`."""
+        """Set the state that pickle writes after the items; raises `UnreadableFile`."""
         odd = self.callee.startswith(("torch.", "uuid.")) and not isinstance(state, InertDict)
         if odd or self.state is not None:
             raise UnreadableFile(
@@ -182,15 +187,18 @@ class InertObject:
 
     @staticmethod
     def of(name: GlobalName, arguments: tuple[Any, ...]) -> InertObject:
-        """What stands for an object that takes a state; raises `UnreadableFile` for a module of
-        torch that is given arguments, which torch never saves so."""
+        """Return an object that takes a state.
+
+        Raises:
+            UnreadableFile: It is a torch module with arguments, which torch never saves like this.
+        """
         if arguments and str(name).startswith(_MODULES):
-            raise UnreadableFile(f"makes {plain(str(name), 80)} in a way that torch never saves")
+            raise UnreadableFile(f"creates {plain(str(name), 80)} in a way that torch never saves")
         return InertObject(str(name), arguments)
 
 
 def _add_pair(thing: InertDict | InertObject, key: Any, value: Any) -> None:
-    """Raise `UnreadableFile` for a key that is there: its first value would be no more."""
+    """Add a pair; raise `UnreadableFile` if the key exists, as its first value would be lost."""
     if thing.marks is None:
         thing.marks = {key_mark(known) for known, _ in thing.pairs}
     mark = key_mark(key)
@@ -201,9 +209,9 @@ def _add_pair(thing: InertDict | InertObject, key: Any, value: Any) -> None:
 
 
 class Opaque(InertObject):
-    """The result of a call of which nothing is read: a value, or what nobody knows.
+    """The result of a call that is not read: a value, or something unknown.
 
-    It takes no state. `odd`: the arguments are none that the library itself writes.
+    It takes no state. `odd`: the library itself never writes these arguments.
     """
 
     __slots__ = ("odd",)
@@ -214,39 +222,39 @@ class Opaque(InertObject):
 
     def check_filling(self) -> None:
         raise UnreadableFile(
-            f"changes a value after it was made ({plain(self.callee, 80)}), which no program saves"
+            f"changes a value after creating it ({plain(self.callee, 80)}), which no program saves"
         )
 
 
 class NoCalls:
-    """Is told what loading a pickle would name, call and change; `CallRecorder` records it.
+    """Notified of what loading a pickle would name, call and change; `CallRecorder` records it.
 
-    `room`: instructions that may still be read, in all pickles of which it is told together.
+    `room`: instructions that may still be read, over all pickles that report to it.
     """
 
     def __init__(self) -> None:
         self.room = limits.OPERATIONS
 
     def named(self, name: GlobalName) -> None:
-        """A global is named, and its module would be imported."""
+        """Called when a global is named, so that its module would be imported."""
 
     def kept(self, value: GlobalName) -> None:
-        """A global becomes a value: an argument, an entry, a part of a state."""
+        """Called when a global becomes a value: an argument, an item, part of a state."""
 
     def called(self, callee: Any, arguments: Any) -> None:
-        """Something would be called, with these arguments."""
+        """Called when something would be called with these arguments."""
 
     def called_oddly(self, callee: GlobalName) -> None:
-        """It would be called with arguments that its library does not write."""
+        """Called for a call with arguments that its library never writes."""
 
     def handed(self, arguments: Any) -> None:
-        """This is given to what looks up a reference out of the pickle."""
+        """Called with what is passed to the lookup of a persistent reference."""
 
     def state_set(self, target: GlobalName) -> None:
-        """A global itself would be given a state."""
+        """Called when a global itself would be given a state."""
 
     def state_refused(self, target: Any) -> None:
-        """An object would be given a state that its library does not write."""
+        """Called when an object would be given a state that its library never writes."""
 
 
 Build = Callable[[GlobalName, tuple[Any, ...]], Any]
@@ -261,12 +269,17 @@ def read_pickle(
     calls: NoCalls | None = None,
     most_text: int | None = None,
 ) -> tuple[Any, int]:
-    """Return the tree of the pickle that begins at `start`, and the position behind the pickle.
+    """Return the tree of the pickle at `start`, and the position after the pickle.
 
-    `build` gives what stands for the result of a call, from its name and arguments; `persistent`
-    what stands for a reference out of the pickle, from its id. `calls` is told of every call and
-    name, also of those before a refusal. `most_text`: bytes of text that it may hold, else
-    `limits.PICKLE`; Python 2 pickles arrays as text. Raises `UnreadableFile`.
+    Args:
+        build: Returns a stand-in for the result of a call, from its name and arguments.
+        persistent: Returns a stand-in for a persistent reference, from its id.
+        calls: Notified of every call and name, including those before a refusal.
+        most_text: Bytes of text allowed; `limits.PICKLE` by default. Python 2 pickles arrays as
+            text.
+
+    Raises:
+        UnreadableFile: It is damaged or refused.
     """
     machine = InertUnpickler(content, start, build, persistent, calls or NoCalls())
     machine.most_text = limits.PICKLE if most_text is None else most_text
@@ -279,12 +292,12 @@ def read_pickle(
         ValueError,
         TypeError,
         AttributeError,
-    ):  # the stack, the memo or a text does not hold what an instruction needs
+    ):  # the stack, the memo or a text lacks what an instruction needs
         raise UnreadableFile("has a damaged pickle") from None
 
 
 def inert_reference(reference: Any) -> Any:
-    """What stands for a reference out of a pickle that is only looked through."""
+    """Return a stand-in for a persistent reference in a pickle that is only scanned."""
     return InertObject("a reference", reference if isinstance(reference, tuple) else ())
 
 
@@ -293,11 +306,11 @@ def _refuse(_: InertUnpickler) -> None:
 
 
 def _refuse_extension(length: int, machine: InertUnpickler) -> None:
-    """Its number stands for a name in the program that wrote it, and for none here."""
+    """Refuse an extension: its number stands for a name only in the program that wrote it."""
     code = int.from_bytes(machine.read(length), "little", signed=length == 4)
     raise UnreadableFile(
         f"has a pickle with the registered extension {code}, which no checkpoint needs and which "
-        "has no name here"
+        "is unknown here"
     )
 
 
@@ -309,7 +322,7 @@ _TEXTS = b"".join(
     )
 )
 _REFUSED = ("EXT1", "EXT2", "EXT4", "PERSID", "NEXT_BUFFER", "READONLY_BUFFER")
-_STANDARD: dict[int, Callable[[Any], None]] = {  # a later protocol may bring steps that do more
+_STANDARD: dict[int, Callable[[Any], None]] = {  # a later protocol may add steps that do more
     ord(known.code): pickle._Unpickler.dispatch[ord(known.code)]
     for known in pickletools.opcodes
     if known.proto <= 5 and known.name not in _REFUSED
@@ -317,13 +330,13 @@ _STANDARD: dict[int, Callable[[Any], None]] = {  # a later protocol may bring st
 
 
 def _step_within(code: int, machine: InertUnpickler) -> None:
-    """A standard step whose number or text is limited before it is read."""
+    """Run a standard step whose number or text is limited before it is read."""
     machine.within = code
     _STANDARD[code](machine)
     machine.within = 0
 
 
-# Steps that put things from the stack into something else → how many; None: all above the mark.
+# Steps that put values from the stack into something else → how many; None: all above the mark.
 _KEEPING: dict[bytes, int | None] = {
     **dict.fromkeys((pickle.TUPLE1, pickle.APPEND, pickle.BUILD, pickle.BINPERSID), 1),
     **dict.fromkeys((pickle.TUPLE2, pickle.SETITEM), 2),
@@ -334,17 +347,21 @@ _KEEPING: dict[bytes, int | None] = {
 
 
 def _keep_and_step(step: Callable[[Any], None], count: int | None, machine: InertUnpickler) -> None:
-    """A step that tells of the globals among what it takes from the stack."""
+    """Report the globals that a step takes from the stack, then run it."""
     machine.keep(machine.stack if count is None else machine.stack[-count:])
     step(machine)
 
 
 class InertUnpickler(pickle._Unpickler):
-    """The standard machine, with inert objects in the place of imported names and calls.
+    """The standard machine, with inert objects instead of imported names and calls.
 
-    `build`, `persistent` and `calls` as for `read_pickle`. `at`: the place of the next byte;
-    `within`: the code of the number or text that is being read, or 0; `text`: bytes of text up to
-    now; `copied`: bytes that calls have copied; `protocol`: what the pickle says of itself, last.
+    Attributes:
+        build, persistent, calls: As for `read_pickle`.
+        at: Position of the next byte.
+        within: Opcode of the number or text being read, or 0.
+        text: Bytes of text so far.
+        copied: Bytes copied by calls.
+        protocol: The pickle's latest statement of its protocol.
     """
 
     stack: list[Any]
@@ -368,7 +385,7 @@ class InertUnpickler(pickle._Unpickler):
         self.build, self.persistent, self.calls = build, persistent, calls
 
     def load(self) -> Any:
-        """Everything up to the end of the pickle, in a limited number of steps."""
+        """Read up to the end of the pickle, in a limited number of steps."""
         self.stack, self.metastack = [], []
         self.append = self.stack.append
         while self.calls.room > 0:
@@ -409,13 +426,13 @@ class InertUnpickler(pickle._Unpickler):
     def find_class(self, module: str, name: str) -> GlobalName:
         if len(module) + len(name) > _LINE:  # from the stack, where a text may have megabytes
             raise UnreadableFile("has a pickle with a name of unreasonable length")
-        if self.protocol < 3:  # a name of Python 2, as subprocess.Popen for commands.Popen
+        if self.protocol < 3:  # a Python 2 name, such as commands.Popen for subprocess.Popen
             renamed = _compat_pickle.NAME_MAPPING.get((module, name))
             module = _compat_pickle.IMPORT_MAPPING.get(module, module)
             module, name = renamed or (module, name)
-        found = GlobalName(module, name)
-        self.calls.named(found)
-        return found
+        global_name = GlobalName(module, name)
+        self.calls.named(global_name)
+        return global_name
 
     def _stack_global(self) -> None:
         name, module = self.stack.pop(), self.stack.pop()
@@ -431,13 +448,13 @@ class InertUnpickler(pickle._Unpickler):
         return self.persistent(pid)
 
     def keep(self, values: list[Any]) -> None:
-        """Tell of the globals among values that become a part of something."""
+        """Report the globals among values that become part of something."""
         for value in values:
             if type(value) is GlobalName:
                 self.calls.kept(value)
 
     def call(self, callee: Any, arguments: Any) -> Any:
-        """What stands for the result of a call; nothing is called."""
+        """Return a stand-in for the result of a call; nothing is called."""
         self.calls.called(callee, arguments)
         if isinstance(callee, GlobalName) and not isinstance(arguments, tuple):
             self.calls.called_oddly(callee)
@@ -450,7 +467,7 @@ class InertUnpickler(pickle._Unpickler):
         return Opaque(type_name(callee), arguments, odd=True)
 
     def _count(self, arguments: tuple[Any, ...]) -> None:
-        """Refuse a pickle that has the same text or table copied again and again."""
+        """Refuse a pickle that has the same text or table copied over and over."""
         for argument in arguments[:_ARGUMENTS]:
             if isinstance(argument, (str, bytes)):
                 self.copied += len(argument)
@@ -459,15 +476,15 @@ class InertUnpickler(pickle._Unpickler):
             elif isinstance(argument, InertDict):
                 self.copied += limits.COPIED_ITEM * len(argument.pairs)
         if self.copied > limits.copied(len(self.content)):
-            raise UnreadableFile("copies its text or tables again and again, and was refused")
+            raise UnreadableFile("copies its text or tables over and over, and was refused")
 
     def _protocol(self) -> None:
-        self.protocol = self.read(1)[0]  # otherwise the instructions say enough
+        self.protocol = self.read(1)[0]  # otherwise the instructions are clear enough
         if self.protocol > _LATEST:
             raise pickle.UnpicklingError
 
     def _frame(self) -> None:
-        """Its content is read as it comes; pickle wants all of it to be there."""
+        """Only check the frame's length: its content is read as it comes."""
         if int.from_bytes(self.read(8), "little") > len(self.content) - self.at:
             raise pickle.UnpicklingError
 
@@ -480,7 +497,7 @@ class InertUnpickler(pickle._Unpickler):
         self.append(self.call(self.stack.pop(), arguments))
 
     def _new(self) -> None:
-        """NEWOBJ calls `__new__` of a class alone; that of a container ignores its arguments."""
+        """Handle NEWOBJ, which calls only a class's `__new__`; containers ignore its arguments."""
         arguments, callee = self.stack[-1], self.stack[-2]
         self._reduce()
         result = self.stack[-1]
@@ -488,10 +505,10 @@ class InertUnpickler(pickle._Unpickler):
         name = type_name(callee)
         without = name.startswith(_WITHOUT_ARGUMENTS) and name != _WITH_ARGUMENTS
         if arguments and (not inert or without):
-            raise UnreadableFile(f"makes {plain(name, 80)} in a way that no program saves")
+            raise UnreadableFile(f"creates {plain(name, 80)} in a way that no program saves")
 
     def _new_with_names(self) -> None:
-        """By their names classes take more than by their places: torch.Tensor an address."""
+        """Handle NEWOBJ_EX: keywords allow more than positions: torch.Tensor takes an address."""
         named = self.stack.pop()
         callee = self.stack[-2]
         if isinstance(callee, GlobalName) and (not isinstance(named, InertDict) or named.pairs):
@@ -520,7 +537,7 @@ class InertUnpickler(pickle._Unpickler):
         self.append(InertDict().fill(zip(items[::2], items[1::2], strict=True)))
 
     def _frozenset(self) -> None:
-        items = self.pop_mark()  # it changes where things are appended
+        items = self.pop_mark()  # this changes where values are appended
         self.append(InertObject("frozenset", (), items=items))
 
     dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
@@ -552,11 +569,11 @@ InertUnpickler.dispatch |= {
 
 
 def type_name(node: Any) -> str:
-    """The name of a thing's type; for a call, the name of what would have been called."""
+    """Return the name of a node's type; for a call, the name of what would have been called."""
     match node:
         case InertObject():
             return node.callee
-        case InertDict():  # a state dict is one to its reader
+        case InertDict():  # a state dict looks like a dict to its reader
             return "dict" if node.name == "collections.OrderedDict" else node.name
         case GlobalName():
             return str(node)
@@ -566,8 +583,11 @@ def type_name(node: Any) -> str:
 
 
 def is_container(node: Any) -> bool:
-    """Whether there can be tensors of the model inside; an optimiser only repeats them. A module
-    that averages is kept with the optimisers. A set has no order, so its tensors have no names."""
+    """Return whether a node can contain tensors of the model.
+
+    Optimisers only repeat them, except for the averaging module stored among them. A set has no
+    order, so its tensors have no names.
+    """
     if isinstance(node, InertObject):
         if isinstance(node, Opaque) or node.callee in _SETS:
             return False
@@ -577,7 +597,7 @@ def is_container(node: Any) -> bool:
 
 
 def members(node: Any) -> Iterator[tuple[str, Any]]:
-    """The things in a container with their names; a saved module names them as its state dict."""
+    """Yield the contents of a container by name; a saved module names them as its state dict."""
     if isinstance(node, InertDict):
         yield from ((key_text(k), v) for k, v in node.pairs)
     elif isinstance(node, Opaque):
@@ -604,7 +624,7 @@ def _members_of_state(state: Any) -> Iterator[tuple[str, Any]]:
 
 def key_text(key: Any) -> str:
     if isinstance(key, str):
-        return key[: limits.NAME + 1]  # many names may be made of one long key
+        return key[: limits.NAME + 1]  # many names may be made from one long key
     if key is None or isinstance(key, (bool, int, float)):
         return str(key)
     if isinstance(key, bytes):

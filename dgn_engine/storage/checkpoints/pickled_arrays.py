@@ -1,6 +1,6 @@
-"""Rebuilds arrays of NumPy from the calls in a pickle that describe them; calls nothing.
+"""Rebuild NumPy arrays from the calls in a pickle that describe them; nothing is called.
 
-Open it when a new NumPy pickles its arrays by another function. A type of numbers is taken only
+Edit this module when a new NumPy pickles its arrays by another function. A dtype is accepted only
 with the state that NumPy itself would write for it: its last number says whether the bytes of an
 array are numbers or addresses of objects.
 """
@@ -26,14 +26,14 @@ _NAMES = {layout[1:]: name for name, layout in LAYOUT.items() if name not in ("b
     "u1": "uint8",
     "u2": "uint16",
 }
-_CODE = 16  # characters of the code of a type
+_CODE = 16  # characters of a type code
 _FIELDS = 200  # of a record
 _ALIGNED = 0x80  # in the flags of a record
-_NOT_WRITTEN = "describes an array in a way that numpy does not write"
+_NOT_WRITTEN = "describes an array in a way that numpy never writes"
 
 
 class PickledType(InertObject):
-    """A `numpy.dtype`; `dtype` is None where it is of another library, or of texts."""
+    """A `numpy.dtype`; `dtype` is None for text and for types of other libraries."""
 
     __slots__ = ("dtype",)
 
@@ -42,29 +42,29 @@ class PickledType(InertObject):
         self.dtype: np.dtype[Any] | None = None
 
     def set_state(self, state: Any) -> None:
-        """Take the state that numpy writes for this type, and no other."""
+        """Set the state that numpy writes for this type, and no other."""
         InertObject.set_state(self, state)
         code = self.arguments[0]
         if isinstance(code, GlobalName) and not may_be_kept(code):
-            return  # a type of another library, such as bfloat16, which is named
-        made = _type_as_written(code, state)
-        if made is None:
-            raise UnreadableFile("describes a type of numbers in a way that numpy does not write")
-        self.dtype = made
+            return  # a type of another library, such as bfloat16, which is reported
+        dtype = _type_as_written(code, state)
+        if dtype is None:
+            raise UnreadableFile("describes a number type in a way that numpy never writes")
+        self.dtype = dtype
 
     @property
     def holds_objects(self) -> bool:
-        """Whether its values are pickled in a list, not as bytes."""
+        """True if its values are pickled as a list instead of bytes."""
         return self.arguments[0] == "T" if self.dtype is None else self.dtype.hasobject
 
 
 class PickledArray(InertObject):
-    """An array of numpy, whose shape, type and numbers are its state or its arguments."""
+    """A numpy array whose shape, type and numbers are in its state or its arguments."""
 
     __slots__ = ()
 
     def set_state(self, state: Any) -> None:
-        """Take what numpy writes: (1, shape, type, whether in Fortran's order, bytes)."""
+        """Set the state numpy writes: (1, shape, type, whether in Fortran order, bytes)."""
         match state:
             case (int(version), tuple(), PickledType(state=tuple()), bool(), _) if version == 1:
                 if self.callee in RECONSTRUCT:
@@ -74,8 +74,11 @@ class PickledArray(InertObject):
 
 
 def numpy_type(arguments: tuple[Any, ...]) -> InertObject:
-    """Return what stands for a `numpy.dtype`, called as numpy pickles it: (code or class, not
-    aligned, copied). Its state follows, which a type that is not copied shares with others."""
+    """Return a stand-in for a `numpy.dtype` called as numpy pickles it.
+
+    Arguments: (code or class, not aligned, copied). Its state follows, which an uncopied type
+    shares with others.
+    """
     match arguments:
         case (str() | GlobalName(), 0, 1):
             return PickledType(arguments)
@@ -83,17 +86,17 @@ def numpy_type(arguments: tuple[Any, ...]) -> InertObject:
 
 
 def string_type(arguments: tuple[Any, ...]) -> InertObject:
-    """Return what stands for a `StringDType`: (whether it converts, what stands for no text)."""
+    """Return a stand-in for a `StringDType`: (whether it converts, its missing value)."""
     match arguments:
         case (bool() | 0 | 1,) | (bool() | 0 | 1, None | str() | float()):
-            made = PickledType(("T", False, True))
-            made.state = ()
-            return made
+            string = PickledType(("T", False, True))
+            string.state = ()
+            return string
     return Opaque(STRING_TYPE, arguments, odd=True)
 
 
 def empty_array(arguments: tuple[Any, ...]) -> PickledArray:
-    """Return an array that has no numbers yet; its state follows."""
+    """Return an array without numbers; its state follows."""
     kind, shape, code = arguments
     if not isinstance(kind, GlobalName) or shape != (0,) or code not in (b"b", "b"):
         raise ValueError
@@ -101,7 +104,7 @@ def empty_array(arguments: tuple[Any, ...]) -> PickledArray:
 
 
 def whole_array(arguments: tuple[Any, ...]) -> PickledArray:
-    """Return an array of the bytes that protocol 5 keeps beside its type, shape and order."""
+    """Return an array of the bytes that protocol 5 stores with its type, shape and order."""
     content, dtype, shape, order = arguments
     sound = isinstance(dtype, PickledType) and isinstance(dtype.state, tuple)
     if not sound or dtype.holds_objects or not isinstance(content, bytes):
@@ -112,8 +115,10 @@ def whole_array(arguments: tuple[Any, ...]) -> PickledArray:
 
 
 def numpy_scalar(arguments: tuple[Any, ...]) -> Opaque:
-    """Return one number of numpy, by the name of its type: (type, its bytes), and for a record with
-    objects (type, an array)."""
+    """Return one numpy number, named by its type: (type, its bytes).
+
+    A record with objects is (type, an array).
+    """
     match arguments:
         case (PickledType(state=tuple()) as kind, held) if isinstance(
             held, PickledArray if kind.holds_objects else (bytes, str)
@@ -124,18 +129,21 @@ def numpy_scalar(arguments: tuple[Any, ...]) -> Opaque:
 
 
 def array_name(array: PickledArray) -> str:
-    """Return the name of the type of an array's numbers; '' where they are not read."""
+    """Return the name of an array's number type; '' if it is not supported."""
     given = array.state[2] if array.callee in RECONSTRUCT and array.state else array.arguments[1]
     dtype = given.dtype if isinstance(given, PickledType) else None
     return "" if dtype is None else _NAMES.get(dtype.str[1:], "")
 
 
 def read_array(array: PickledArray) -> tuple[Array, str] | str:
-    """Return an array and the name of its type, or why it is not read; raises `UnreadableFile`
-    where it cannot be there."""
+    """Return an array and the name of its type, or why it is not read.
+
+    Raises:
+        UnreadableFile: It is impossible.
+    """
     if array.callee in RECONSTRUCT:
         if array.state is None:
-            return "an array that is not all there"
+            return "an incomplete array"
         kind = array.arguments[0]
         if str(kind) != "numpy.ndarray":
             return f"an array of the class {plain(str(kind), 80)}"
@@ -147,15 +155,15 @@ def read_array(array: PickledArray) -> tuple[Array, str] | str:
         try:
             content = content.encode("latin-1")
         except UnicodeEncodeError:
-            raise UnreadableFile("has an array whose bytes are a text of other signs") from None
+            raise UnreadableFile("has an array whose bytes are invalid text") from None
     name = array_name(array)
     if not name or not isinstance(content, bytes):
         return f"an array of {_in_words(dtype)}"
     if not is_sound(shape):
-        raise UnreadableFile("holds an array of an impossible shape", kind="wrong-shape")
+        raise UnreadableFile("has an array of an impossible shape", kind="wrong-shape")
     if math.prod(shape) * dtype.dtype.itemsize != len(content):
         raise UnreadableFile(
-            "declares a shape for an array that its bytes do not fill", kind="wrong-length"
+            "declares a shape for an array that does not match its size", kind="wrong-length"
         )
     return np.frombuffer(content, dtype.dtype).reshape(shape, order="F" if fortran else "C"), name
 
@@ -168,7 +176,7 @@ def _in_words(dtype: PickledType) -> str:
 
 
 def _type_as_written(code: Any, state: Any) -> np.dtype[Any] | None:
-    """The type of numpy of which these are the code and the state in a pickle; None if of none."""
+    """Return the numpy type with this code and state in a pickle; None if there is none."""
     record = isinstance(code, GlobalName) and str(code) == _RECORD
     if not record and (type(code) is not str or len(code) > _CODE):
         return None
@@ -179,26 +187,26 @@ def _type_as_written(code: Any, state: Any) -> np.dtype[Any] | None:
         return None
     try:
         if not record and code[0] in "Mm":
-            notes = notes[0][:1]  # and the unit, which numpy checks itself
+            notes = notes[0][:1]  # and the unit, which numpy itself checks
         if names is not None:
-            made = _with_fields(names, fields, size, _whole(flags) & _ALIGNED != 0)
-            made = np.dtype((np.record, made)) if record else made
+            result = _with_fields(names, fields, size, _whole(flags) & _ALIGNED != 0)
+            result = np.dtype((np.record, result)) if record else result
         elif subarray is not None:
             base, sides = subarray
-            made = np.dtype((_type_of(base), tuple(map(_whole, sides))))
+            result = np.dtype((_type_of(base), tuple(map(_whole, sides))))
         else:
-            made = np.dtype(code if order == "|" else order + code)
-        noted = _with_notes(made, *notes)
+            result = np.dtype(code if order == "|" else order + code)
+        noted = _with_notes(result, *notes)
         _, (own, *_), own_state = cast("tuple[Any, Any, Any]", noted.__reduce__())
         same = own is np.record if record else own == code
         same = same and len(own_state) == len(state)
-        return made if same and _comparable(own_state) == _comparable(state) else None
+        return result if same and _comparable(own_state) == _comparable(state) else None
     except (LookupError, ValueError, TypeError, AttributeError, OverflowError):
         return None
 
 
 def _with_notes(dtype: np.dtype[Any], notes: Any = None) -> np.dtype[Any]:
-    """The type with some metadata, where it is pickled with a dictionary of it."""
+    """Return the type with some metadata, if it is pickled with a metadata dictionary."""
     if notes is None:
         return dtype
     if not isinstance(notes, InertDict):
@@ -221,25 +229,25 @@ def _whole(number: Any) -> int:
 
 
 def _with_fields(names: Any, fields: Any, size: Any, aligned: bool) -> np.dtype[Any]:
-    """The type of records with these fields, each with its type, its place, and its title."""
+    """Return the record type with these fields, each with its type, offset and title."""
     if type(names) is not tuple or max(len(names), len(fields.pairs)) > 2 * _FIELDS:
         raise TypeError  # they may be shared
     entries = dict(fields.pairs)
-    found = [entries[name] for name in names]
+    chosen = [entries[name] for name in names]
     given: Any = {
         "names": [*names],
-        "formats": [_type_of(inner) for inner, *_ in found],
-        "offsets": [_whole(at) for _, at, *_ in found],
+        "formats": [_type_of(inner) for inner, *_ in chosen],
+        "offsets": [_whole(at) for _, at, *_ in chosen],
         "itemsize": _whole(size),
     }
-    if any(title for _, _, *title in found):
-        given["titles"] = [title[0] if title else None for _, _, *title in found]
-    made: np.dtype[Any] = np.dtype(given, align=aligned)
-    return made
+    if any(title for _, _, *title in chosen):
+        given["titles"] = [title[0] if title else None for _, _, *title in chosen]
+    record: np.dtype[Any] = np.dtype(given, align=aligned)
+    return record
 
 
 def _comparable(state: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The state of a type, of which only plain numbers and text are compared; dates have more."""
+    """Return a type's state with only plain numbers and text, for comparison; dates have more."""
     version, order, subarray, names, fields, size, alignment, flags = state[:8]
     pairs = fields.pairs if isinstance(fields, InertDict) else (fields or {}).items()
     placed = {name: (_plainly(inner), *rest) for name, (inner, *rest) in pairs}

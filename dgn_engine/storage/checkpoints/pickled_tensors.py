@@ -1,10 +1,10 @@
-"""Rebuilds tensors and arrays from the calls in a pickle that describe them; calls nothing.
+"""Rebuild tensors and arrays from the calls in a pickle that describe them; nothing is called.
 
-Open it when a new torch or numpy pickles its tensors by another function. The names and arguments
-are those of `torch/_utils.py`, `torch/_tensor.py` and `torch/serialization.py` of torch 0.4 to
-2.13, and of numpy 1 and 2. Only the arguments that they write themselves are taken, for what else
-would be read has rules of its own. A tensor becomes a view on the bytes of its record, once every
-number of it is known to lie inside.
+Edit this module when a new torch or numpy pickles its tensors by another function. Names and
+arguments are those of `torch/_utils.py`, `torch/_tensor.py` and `torch/serialization.py` of torch
+0.4 to 2.13, and of numpy 1 and 2. Only arguments that these libraries write are accepted, because
+others follow their own rules. A tensor becomes a view on the bytes of its record, once all its
+numbers are known to lie inside.
 """
 
 from __future__ import annotations
@@ -53,10 +53,12 @@ from dgn_engine.text.printable import plain
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TensorStorage:
-    """Where the numbers of tensors are: a record of the file, or a file inside the pickle.
+    """Location of a tensor's numbers: a record of the file, or a file inside the pickle.
 
-    `first`: the number at which a view on the record begins, `length`: how many it has. `inner`:
-    the numbers themselves, as plain pickles have them, in this `order`.
+    Attributes:
+        first: Number at which a view on the record begins.
+        length: How many numbers it has.
+        inner: The numbers themselves, as in plain pickles, in byte order `order`.
     """
 
     type_name: ClassVar[str] = "storage"
@@ -71,17 +73,17 @@ class TensorStorage:
 
 
 class _Tensor:
-    """What a pickle can do with a tensor: give it the state of a variable of torch 0.3."""
+    """A tensor as a pickle may change it: only by the state of a variable of torch 0.3."""
 
     __slots__ = ()
     type_name: ClassVar[str] = "tensor"
 
     def set_state(self, state: Any) -> None:
-        """Pass over (requires_grad, volatile, hooks); torch takes any other for other numbers."""
+        """Ignore (requires_grad, volatile, hooks); torch would read any other state as numbers."""
         match state:
             case (bool(), bool() | None, hooks) if _are_hooks(hooks):
                 return
-        raise UnreadableFile("gives a tensor a state, which torch does not write")
+        raise UnreadableFile("gives a tensor a state, which torch never writes")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -97,20 +99,20 @@ class StridedTensor(_Tensor):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Unsupported(_Tensor):
-    """A tensor that is not dense numbers, and why."""
+    """A tensor that is not dense numbers, with the reason."""
 
     reason: str
 
 
 class PickledQueue(InertObject):
-    """A deque, which forgets what it has no room for."""
+    """A deque, which drops items that do not fit."""
 
     __slots__ = ()
 
     def check_filling(self) -> None:
         InertObject.check_filling(self)
         if self.pairs or len(self.items) in self.arguments[1:]:
-            raise UnreadableFile("puts more into a deque than it holds, which no program saves")
+            raise UnreadableFile("puts more into a deque than it can hold, which no program saves")
 
     def extend(self, items: list[Any]) -> None:
         for item in items:
@@ -118,10 +120,10 @@ class PickledQueue(InertObject):
 
 
 Leaf = StridedTensor | Unsupported | PickledArray
-# The bytes of a storage, and their order: '<' or '>'.
+# Return the bytes of a storage and their order, '<' or '>'.
 Records = Callable[[TensorStorage], tuple[memoryview, str]]
 
-# What torch reads through methods of a tensor, or sets in it.
+# Attributes that torch reads through methods of a tensor, or sets on it.
 _OF_TENSORS = frozenset(
     (
         *("data", "real", "imag", "grad", "_grad", "grad_fn", "_grad_fn", "grad_dtype", "names"),
@@ -136,7 +138,7 @@ _TENSOR_CLASSES = (
     "torch.nn.parameter.Buffer",
 )
 _ATTRIBUTES = 200  # of a tensor
-_NOT_WRITTEN = "describes a tensor in a way that torch does not write"
+_NOT_WRITTEN = "describes a tensor in a way that torch never writes"
 
 
 _STORAGES = {
@@ -160,12 +162,12 @@ _STORAGES = {
 
 
 def build(name: GlobalName, arguments: tuple[Any, ...]) -> Any:
-    """What stands for the result of a call: unchecked tensor, container or `InertObject`."""
+    """Return a stand-in for the result of a call: unchecked tensor, container or `InertObject`."""
     text = str(name)
     builder = _BUILDERS.get(text)
     if builder is None:
         if text.startswith(_MAKES_TENSORS):
-            return Unsupported("a tensor of a kind that is not read")
+            return Unsupported("a tensor of an unsupported kind")
         return (result_of if may_be_called(name) else InertObject.of)(name, arguments)
     try:
         return builder(arguments)
@@ -174,23 +176,21 @@ def build(name: GlobalName, arguments: tuple[Any, ...]) -> Any:
 
 
 def storage(reference: Any) -> Any:
-    """The storage that a reference out of the pickle names; raises `UnreadableFile`."""
+    """Return the storage that a persistent reference names; raises `UnreadableFile`."""
     if not isinstance(reference, tuple) or not reference:
         raise UnreadableFile(
-            "refers out of its pickle to something that is no storage", kind="no-storage"
+            "has a persistent reference that is not to a storage", kind="no-storage"
         )
     if reference[0] == "module" and len(reference) == 4:  # before 1.6: a class with its source code
         return reference[1]
     if reference[0] != "storage" or len(reference) not in (5, 6):
         raise UnreadableFile(
-            "refers out of its pickle to something that is no storage", kind="no-storage"
+            "has a persistent reference that is not to a storage", kind="no-storage"
         )
     _, kind, key, where, count, *view = reference
     sound = type(count) is int and count >= 0 and type(key) is str and type(where) is str
     if not sound or not isinstance(kind, GlobalName):
-        raise UnreadableFile(
-            "refers out of its pickle to a storage that makes no sense", kind="no-storage"
-        )
+        raise UnreadableFile("has an invalid persistent reference to a storage", kind="no-storage")
     first: Any = 0
     length: Any = None
     if view and view[0] is not None:  # (key of the view, its first number, its length)
@@ -199,17 +199,17 @@ def storage(reference: Any) -> Any:
         )
         if any(type(n) is not int or n < 0 for n in (first, length)) or first + length > count:
             raise UnreadableFile(
-                "refers out of its pickle to a storage that makes no sense", kind="no-storage"
+                "has an invalid persistent reference to a storage", kind="no-storage"
             )
     dtype = _STORAGES.get(kind.name, str(kind))
     return TensorStorage(key, dtype, count, where, first, length)
 
 
 class DeclaredStorages:
-    """The storages that the pickle of a torch file refers to: each key means one of them.
+    """The storages that the pickle of a torch file refers to; each key means one of them.
 
-    torch keeps what the first reference to a key describes and gives it to the later ones, whatever
-    they describe (`persistent_load` in `torch/serialization.py`). `by_key`: those up to now.
+    torch keeps what the first reference to a key describes and reuses it for later ones, whatever
+    they describe (`persistent_load` in `torch/serialization.py`). `by_key`: the storages so far.
     """
 
     def __init__(self) -> None:
@@ -217,8 +217,11 @@ class DeclaredStorages:
         self._views: dict[str, tuple[Any, ...]] = {}
 
     def storage(self, reference: Any) -> Any:
-        """The storage that a reference out of the pickle names; raises `UnreadableFile`, also where
-        its key was described in another way before."""
+        """Return the storage that a persistent reference names.
+
+        Raises:
+            UnreadableFile: It is invalid, or its key was described differently before.
+        """
         store = storage(reference)
         if not isinstance(store, TensorStorage):
             return store
@@ -232,13 +235,13 @@ class DeclaredStorages:
         return store
 
     def check_views(self) -> None:
-        """Raise `UnreadableFile` where a key is that of a storage and of a view on one."""
+        """Raise `UnreadableFile` if a key names both a storage and a view on one."""
         if self._views.keys() & self.by_key.keys():
             raise UnreadableFile("describes one storage in two ways")
 
     def _add_view(self, store: TensorStorage, key: Any, first: Any, size: Any) -> None:
         if type(key) is not str or type(size) is not int:
-            raise UnreadableFile("refers out of its pickle to a view that makes no sense")
+            raise UnreadableFile("has an invalid persistent reference to a view")
         view = store.key, store.dtype, first, size
         if self._views.setdefault(key, view) != view:
             raise UnreadableFile("describes one view on a storage in two ways")
@@ -257,7 +260,7 @@ def _tensor_2(arguments: tuple[Any, ...]) -> Any:
 
 
 def _tensor_3(arguments: tuple[Any, ...]) -> Any:
-    """A tensor of a type that no class of storages has: its storage is one of bytes."""
+    """Build a tensor of a type without a storage class: its storage is one of bytes."""
     store, offset, shape, strides, trained, hooks, dtype, *notes = arguments
     _check_notes(trained, hooks, *notes)
     if isinstance(store, TensorStorage) and store.dtype != "uint8":
@@ -266,8 +269,11 @@ def _tensor_3(arguments: tuple[Any, ...]) -> Any:
 
 
 def _trained(tensor: Any, trained: bool) -> Any:
-    """The tensor or array; raises `TypeError` for another thing, and where it requires a gradient
-    and cannot have one, for its numbers are whole."""
+    """Return the tensor or array.
+
+    Raises:
+        TypeError: It is something else, or requires a gradient although its numbers are integers.
+    """
     if not isinstance(tensor, (_Tensor, PickledArray)):
         raise TypeError
     dtype = array_name(tensor) if isinstance(tensor, PickledArray) else getattr(tensor, "dtype", "")
@@ -277,8 +283,10 @@ def _trained(tensor: Any, trained: bool) -> Any:
 
 
 def _check_notes(trained: Any, hooks: Any, notes: Any = None) -> None:
-    """Raise `ValueError` unless a tensor requires a gradient or not, and its notes are a plain
-    dictionary: torch turns the numbers wherever a note has a name, whatever its value."""
+    """Raise `ValueError` unless `trained` is a bool and the notes are a plain dictionary.
+
+    torch negates or conjugates numbers if a note has that name, whatever its value.
+    """
     if type(trained) is not bool or not _are_hooks(hooks):
         raise ValueError
     sound = notes is None or (isinstance(notes, InertDict) and notes.name == "dict")
@@ -291,7 +299,7 @@ def _pairs(table: Any) -> list[tuple[Any, Any]]:
 
 
 def _are_hooks(hooks: Any) -> bool:
-    """Whether they are those that a tensor is saved with: none."""
+    """Return whether these are the hooks that a tensor is saved with: none."""
     return hooks is None or (isinstance(hooks, InertDict) and not hooks.pairs)
 
 
@@ -305,12 +313,12 @@ def _strided(
     if not isinstance(store, TensorStorage) or store.where == "meta":
         return Unsupported("a tensor without numbers")
     if _pairs(notes):
-        return Unsupported("a view that turns its numbers")
+        return Unsupported("a conjugated or negated view")
     return StridedTensor(store, offset, shape, strides, dtype)
 
 
 def _parameter(arguments: tuple[Any, ...]) -> Any:
-    """The tensor of a parameter, with attributes where it has some."""
+    """Return the tensor of a parameter, which may have attributes."""
     tensor, trained, hooks, *attributes = arguments
     _check_notes(trained, hooks)
     if len(attributes) > 1 or any(_changes_numbers(state) for state in attributes):
@@ -319,7 +327,7 @@ def _parameter(arguments: tuple[Any, ...]) -> Any:
 
 
 def _variable(arguments: tuple[Any, ...]) -> Any:
-    """The tensor of a parameter of torch 0.3; its state follows."""
+    """Return the tensor of a torch 0.3 parameter; its state follows."""
     tensor, *trained = arguments
     if trained not in ([], [True], [False]):
         raise ValueError
@@ -333,14 +341,14 @@ def _checked(tensor: Any) -> Any:
 
 
 def _of_array(arguments: tuple[Any, ...]) -> Any:
-    """The array that stands for a tensor on another device, and has its type."""
+    """Return the array of a tensor from another device, if it has the same type."""
     if not isinstance(arguments[0], PickledArray):
         raise TypeError
     return _of_device(arguments, array_name(arguments[0]))
 
 
 def _of_tensor(arguments: tuple[Any, ...]) -> Any:
-    """The tensor on the CPU that stands for one on another device, and has its type."""
+    """Return the CPU tensor of a tensor from another device, if it has the same type."""
     return _of_device(arguments, getattr(_checked(arguments[0]), "dtype", ""))
 
 
@@ -348,12 +356,12 @@ def _of_device(arguments: tuple[Any, ...], own: str) -> Any:
     inner, dtype, where, trained = arguments
     _check_notes(trained, None)
     if type(where) is not str or not own or own != _type_of_torch(dtype):
-        return Unsupported("a tensor that is turned into another type")
+        return Unsupported("a tensor converted to another type")
     return _trained(inner, trained)
 
 
 def _changes_numbers(state: Any) -> bool:
-    """Whether attributes that torch sets in a tensor are more than names of someone's choice."""
+    """Return whether attributes set on a tensor could change its numbers."""
     parts = state if isinstance(state, tuple) and len(state) == 2 else (state,)
     return any(
         (part is not None and not isinstance(part, InertDict))
@@ -364,7 +372,7 @@ def _changes_numbers(state: Any) -> bool:
 
 
 def _subclass(arguments: tuple[Any, ...]) -> Any:
-    """A tensor of a subclass, as (function, type, arguments, state): the plain tensor inside."""
+    """Return the plain tensor inside a subclass: (function, type, arguments, state)."""
     function, kind, inner, state = arguments
     if not isinstance(kind, GlobalName) or not isinstance(inner, tuple):
         raise TypeError
@@ -387,7 +395,7 @@ def _unsupported(reason: str) -> Callable[[tuple[Any, ...]], Unsupported]:
 
 
 def _dictionary(name: str, arguments: tuple[Any, ...]) -> InertDict:
-    """A dictionary; Python 2 passed its pairs to the call."""
+    """Build a dictionary; Python 2 passed its pairs to the call."""
     (given,) = arguments or ((),)
     if isinstance(given, InertDict):
         return InertDict(list(given.pairs), name)
@@ -399,7 +407,7 @@ def _dictionary(name: str, arguments: tuple[Any, ...]) -> InertDict:
 
 
 def _defaulting(arguments: tuple[Any, ...]) -> InertDict:
-    """A dictionary with what makes its other values; it is given no pairs."""
+    """Build a defaultdict, whose call has its factory but no pairs."""
     (maker,) = arguments or (None,)
     if not isinstance(maker, (GlobalName, InertObject, NoneType)):
         raise TypeError
@@ -429,7 +437,7 @@ def _namespace(name: str, arguments: tuple[Any, ...]) -> InertObject:
 
 
 def latin_bytes(arguments: tuple[Any, ...]) -> bytes:
-    """Return bytes that protocols before 3 pickle as (text, 'latin1'); raises `ValueError`."""
+    """Return bytes pickled by protocols before 3 as (text, 'latin1'); raises `ValueError`."""
     text, coding = arguments
     if coding not in ("latin1", "latin-1"):
         raise ValueError
@@ -437,7 +445,7 @@ def latin_bytes(arguments: tuple[Any, ...]) -> bytes:
 
 
 def _bytes(arguments: tuple[Any, ...]) -> Any:
-    """No bytes at all, as protocols before 3 write them; or what stands for some."""
+    """Return empty bytes, as protocols before 3 write them; or a stand-in for others."""
     return result_of(GlobalName("builtins", "bytes"), arguments) if arguments else b""
 
 
@@ -449,9 +457,9 @@ def _size(arguments: tuple[Any, ...]) -> Any:
 
 
 def _reconstructed(arguments: tuple[Any, ...]) -> InertObject:
-    """An object of some class by way of copyreg; its state follows."""
+    """Build an object created by copyreg; its state follows."""
     kind, *inner = arguments
-    if isinstance(kind, GlobalName) and not may_be_kept(kind):  # it is named
+    if isinstance(kind, GlobalName) and not may_be_kept(kind):  # it is reported
         return InertObject(str(kind), tuple(thing for thing in inner if is_container(thing)))
     match arguments:
         case (GlobalName(), GlobalName("builtins", "object"), None) if takes_attributes(kind):
@@ -459,7 +467,7 @@ def _reconstructed(arguments: tuple[Any, ...]) -> InertObject:
     return Opaque(str(kind) if isinstance(kind, GlobalName) else "object", arguments, odd=True)
 
 
-# Whatever makes a tensor, and is no maker of those below, makes one that is not read.
+# Any function that makes a tensor, other than the builders below, makes one that is not read.
 _MAKES_TENSORS = (
     *("torch._utils._rebuild", "torch._tensor._rebuild", "torch.nn.parameter.", "torch.Tensor"),
     *("torch._tensor.Tensor", "torch.FloatTensor", "torch.DoubleTensor", "torch.HalfTensor"),
@@ -506,7 +514,7 @@ _BUILDERS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
 
 
 def read_leaf(leaf: Leaf, records: Records) -> tuple[Array, str] | Unsupported:
-    """The array with the name of its type; raises `UnreadableFile` where it cannot be there."""
+    """Return the array with the name of its type; raises `UnreadableFile` if it is impossible."""
     if isinstance(leaf, Unsupported):
         return leaf
     if isinstance(leaf, PickledArray):
@@ -519,7 +527,7 @@ def read_leaf(leaf: Leaf, records: Records) -> tuple[Array, str] | Unsupported:
 
 
 def _unsupported_reason(tensor: StridedTensor) -> str:
-    """Why a tensor is not read; empty where its record may be opened."""
+    """Return why a tensor is not read; '' if its record may be opened."""
     shape, strides = tensor.shape, tensor.strides
     if not isinstance(shape, tuple) or not isinstance(strides, tuple):
         return "a tensor without a shape"
@@ -535,9 +543,9 @@ def _unsupported_reason(tensor: StridedTensor) -> str:
 
 
 def _array(tensor: StridedTensor, records: Records) -> Array | Unsupported:
-    """A view on the record, once all its numbers are known to lie inside.
+    """Return a view on the record, once all its numbers are known to lie inside.
 
-    Stride 0 repeats one number without end, so the record must have as many as the tensor.
+    Stride 0 repeats one number endlessly, so the record must have as many numbers as the tensor.
     """
     content, order = records(tensor.storage)
     layout = np.dtype(order + LAYOUT[tensor.dtype][1:])
@@ -547,16 +555,16 @@ def _array(tensor: StridedTensor, records: Records) -> Array | Unsupported:
     if tensor.storage.length is not None:
         content = content[: tensor.storage.length * side]
     first = tensor.offset
-    held = len(content) // size
+    available = len(content) // size
     count = math.prod(tensor.shape)
     if count == 0:
         return np.zeros(tensor.shape, layout)
     reach = sum((side - 1) * s for side, s in zip(tensor.shape, tensor.strides, strict=True))
-    if first + reach >= held:
+    if first + reach >= available:
         raise UnreadableFile(
-            "declares more numbers for a tensor than its storage holds", kind="cut-off"
+            "declares more numbers for a tensor than its storage has", kind="cut-off"
         )
-    if count > held:
-        return Unsupported("repeats its numbers more often than it has any")
+    if count > available:
+        return Unsupported("repeats more numbers than it has")
     flat = np.frombuffer(content, layout, count=reach + 1, offset=first * size)
     return as_strided(flat, tensor.shape, [s * size for s in tensor.strides], writeable=False)

@@ -2,8 +2,8 @@
 
 `python -m dgn_engine.storage.checkpoints.reader_child`
 
-The file is its standard input, the answer its standard output. It may use little memory, little
-time and no files, and can answer only numbers and text. torch is not imported here.
+It reads the file from standard input and answers on standard output, only with numbers and text. It
+may use little memory, little time and no files. torch is not imported here.
 """
 
 from __future__ import annotations
@@ -48,40 +48,40 @@ from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_engine.text.printable import plain
 
 MOST_IGNORED = 200
-_OLD_PICKLE = re.compile(  # how a pickle of protocol 0 or 1 begins, and no text in brackets
+_OLD_PICKLE = re.compile(  # start of a protocol 0 or 1 pickle, but of no text in brackets
     rb"c[\w.]+\r?\n[\w.]+\r?\n"
     rb"|\((?:[dl]p\d+\r?\n|[dlt]\.|[IFL]-?\d[^\n]*\n|S['\"][^\n]*\n|[ic][\w.]+\r?\n[\w.]+\r?\n)",
     re.ASCII,
 )
-_LONGEST_START = 256  # bytes by which a format is known
-_MOST_NOTES = 1000  # of metadata, each of 100,000 characters at most
+_LONGEST_START = 256  # bytes that identify a format
+_MOST_NOTES = 1000  # entries of metadata, each of at most 100,000 characters
 _OTHER = {
-    b"\x89HDF": "is an HDF5 file (Keras or MATLAB), which is not read here",
-    b"GGUF": "is a GGUF file of quantised weights, which is not read here",
+    b"\x89HDF": "is an HDF5 file (Keras or MATLAB), which is not supported",
+    b"GGUF": "is a GGUF file of quantised weights, which is not supported",
     b"\x1f\x8b": "is compressed with gzip; unpack it first",
     b"\x28\xb5\x2f\xfd": "is compressed with zstd; unpack it first",
     b"\xfd7zXZ": "is compressed with xz; unpack it first",
     b"BZh": "is compressed with bzip2; unpack it first",
-    b"version https://git-lfs": "is a pointer of Git LFS, not the file; fetch it with git lfs pull",
+    b"version https://git-lfs": "is a Git LFS pointer, not the file; fetch it with git lfs pull",
 }
 _HTML = re.compile(
     rb"\s*(?:<!--.*?-->\s*)*+<(?:!doctype\s+html|html|head|body)(?=[\s>])",
     re.IGNORECASE | re.DOTALL,
 )
-_SHOWN = 60  # characters of a text that is no checkpoint
+_SHOWN = 60  # characters of a text that is not a checkpoint
 
 
 def main(seconds: int, part: str = "", shard: str = "") -> None:
-    """`shard`: where it is not '', the file is one of several, and names stay as they are."""
+    """Read one file; with `shard` it is one of several, and names stay unchanged."""
     serve(partial(answer, part=part, bare=not shard), seconds)
 
 
 def serve(answer: Callable[[Content, IO[bytes]], None], seconds: int) -> None:
-    """Read standard input, answer on standard output, confined."""
+    """Read standard input and answer on standard output, confined."""
     pipe = begin_child(confined=True)
     content = content_of(sys.stdin.buffer)
     seconds += len(content) // limits.PACE
-    gc.disable()  # of millions of objects it takes most of the time, and the process ends soon
+    gc.disable()  # with millions of objects it takes most of the time, and the process ends soon
     confine(seconds, limits.working_memory(len(content)))
     answer(content, pipe)
 
@@ -94,31 +94,31 @@ def answer(content: Content, pipe: IO[bytes], part: str = "", *, bare: bool = Tr
             contents = tidy(_part(contents, part), calls, bare=bare)
         if not contents.arrays:
             raise UnreadableFile(
-                f"holds no tensors that can be taken{_instead(contents)}", kind="no-tensors"
+                f"has no tensors that can be read{_instead(contents)}", kind="no-tensors"
             )
         _check_size(contents, len(content))
         wire.send(contents, pipe, content)
 
 
 def _check_size(contents: ParsedFile, size: int) -> None:
-    """Raise `UnreadableFile` where more would be taken than may be."""
+    """Raise `UnreadableFile` if the numbers exceed the limits."""
     arrays = contents.arrays.items()
     total = sum(a.size * np.dtype(sent_as(contents.dtypes[name])).itemsize for name, a in arrays)
     if total > limits.TAKEN:
         raise UnreadableFile(
-            f"holds {binary_size_in_words(total)} of numbers, of which at most "
-            f"{binary_size_in_words(limits.TAKEN)} are taken; {TAKES_A_PART}",
+            f"has {binary_size_in_words(total)} of numbers; the limit is "
+            f"{binary_size_in_words(limits.TAKEN)}; {TAKES_A_PART}",
             kind="too-large",
         )
     if total > limits.expanded(size):
         raise UnreadableFile(
-            "holds more numbers than its size allows, and was refused", kind="too-large"
+            "has more numbers than its size allows, and was refused", kind="too-large"
         )
 
 
 @contextmanager
 def _named(calls: CallRecorder) -> Iterator[None]:
-    """A refusal also names what loading the file would have called up to there."""
+    """Add to a refusal what loading the file would have called up to that point."""
     try:
         yield
     except UnreadableFile as verdict:
@@ -130,9 +130,16 @@ def _named(calls: CallRecorder) -> Iterator[None]:
 def read(
     content: Content, part: str = "", calls: CallRecorder | None = None, *, whole: bool = False
 ) -> ParsedFile:
-    """Tensors of a file, by its content and never by its name; of a dictionary with a key called
-    `part` what stands there, of one that is taken as a `whole` all of it; what loading it would
-    call is told to `calls`. Raises `UnreadableFile`."""
+    """Return the tensors of a file, identified by its content and never by its name.
+
+    Args:
+        part: Return only what is under this key of the file's dictionary.
+        calls: Notified of what loading the file would call.
+        whole: Return the whole dictionary.
+
+    Raises:
+        UnreadableFile: It is not a checkpoint, or is refused.
+    """
     calls = calls or CallRecorder()
     if not content:
         raise UnreadableFile(f"is empty; {AGAIN}", kind="empty")
@@ -153,18 +160,18 @@ def read(
         if is_torch_zip(archive):
             calls.look_through_members(archive)
             raise UnreadableFile(
-                "is a file of torch and one of NumPy at once, and was refused", kind="two-readings"
+                "is both a torch and a NumPy file, and was refused", kind="two-readings"
             )
         _check_whole(content)
         return read_npz(archive, calls)
     if start.startswith(PICKLE):
         _check_whole(content)
         return read_pickled(content, most, part, calls, whole=whole)
-    old = CallRecorder()  # of its own: text is full of what could be names
+    old = CallRecorder()  # a separate one: text is full of what could be names
     old.look_through(content[: limits.OPERATIONS])
     if old.would_call or _OLD_PICKLE.match(start):
         raise UnreadableFile(
-            f"is a pickle of a protocol before 2, which is not read here{_would(old)}",
+            f"is a pickle of protocol 0 or 1, which is not supported{_would(old)}",
             kind="old-pickle",
         )
     for known, verdict in _OTHER.items():
@@ -174,21 +181,21 @@ def read(
 
 
 def _no_checkpoint(start: bytes) -> str:
-    """The verdict on a file that begins so: text is shown, for a server may have sent it."""
+    """Describe a file that is not a checkpoint; text is shown, as a server may have sent it."""
     if _HTML.match(start):
-        return "is a web page (HTML), saved in the place of a file; download the file itself"
+        return "is a web page (HTML) instead of the file; download the file itself"
     text = start.decode("latin-1").strip()
-    if text and text.isascii() and all(each.isprintable() or each.isspace() for each in text):
-        return f"is no checkpoint that is read here: it is text, '{plain(text, _SHOWN)}'"
+    if text and text.isascii() and all(char.isprintable() or char.isspace() for char in text):
+        return f"is not a checkpoint but text: '{plain(text, _SHOWN)}'"
     kinds = ".pt, .pth, .safetensors, .npz or .npy"
-    return f"is no checkpoint that is read here: what it holds is no {kinds}, or it is damaged"
+    return f"is not a checkpoint, or damaged. Supported: {kinds}"
 
 
 def _check_whole(content: Content) -> None:
-    """Raise `UnreadableFile` where a file is too large to be read whole."""
+    """Raise `UnreadableFile` if a file is too large to be read into memory."""
     if len(content) > limits.FILE:
         raise UnreadableFile(
-            "is larger than 2 GiB, which only safetensors and files of torch since 1.6 may be",
+            "is larger than 2 GiB, which only safetensors and torch files since 1.6 may be",
             kind="too-large",
         )
 
@@ -196,12 +203,14 @@ def _check_whole(content: Content) -> None:
 def tidy(
     contents: ParsedFile, calls: CallRecorder | None = None, *, bare: bool = True
 ) -> ParsedFile:
-    """Make names printable, take off the prefixes of DataParallel and torch.compile where they are
-    to be `bare`, and add what was recorded of calls."""
+    """Make names printable, strip prefixes if `bare`, and add the recorded calls.
+
+    Prefixes are those of DataParallel and torch.compile.
+    """
     prefix = common_prefix(contents.arrays) if bare else ""
     shown = {name: plain(name.removeprefix(prefix)) for name in contents.arrays}
     if len(set(shown.values())) != len(shown):
-        raise UnreadableFile("holds tensors whose names cannot be told apart", kind="named-twice")
+        raise UnreadableFile("has tensors with indistinguishable names", kind="named-twice")
     ignored = [plain(line) for line in contents.ignored[:MOST_IGNORED]]
     if len(contents.ignored) > MOST_IGNORED:
         ignored.append(f"and {len(contents.ignored) - MOST_IGNORED:,} more")
@@ -223,7 +232,7 @@ def tidy(
 
 
 def _part(contents: ParsedFile, part: str) -> ParsedFile:
-    """The tensors whose names begin with the part and a dot, without it."""
+    """Return the tensors whose names begin with the part and a dot, without that prefix."""
     start = f"{part}."
     names = [name for name in contents.arrays if name.startswith(start)]
     if not names or contents.layers:
@@ -240,20 +249,20 @@ def _part(contents: ParsedFile, part: str) -> ParsedFile:
 
 
 def _instead(contents: ParsedFile) -> str:
-    """What a file without tensors holds, as the end of a sentence."""
+    """Describe what a file without tensors has, to complete a sentence."""
     if contents.would_call:
         return ""
-    return f"; it holds {', '.join(contents.ignored[:3])}" if contents.ignored else ""
+    return f"; it has {', '.join(contents.ignored[:3])}" if contents.ignored else ""
 
 
 def _would(calls: CallRecorder) -> str:
-    """What loading a refused file would call, or else look up, as the end of a sentence; or ''."""
+    """Describe what loading a refused file would call or look up, to end a sentence; or ''."""
     names = calls.would_call or calls.would_look_up
     if not names:
         return ""
     act = "call" if calls.would_call else "look up"
     more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
-    return f"; it would {act} {', '.join(map(plain, names[:3]))}{more}; nothing was run"
+    return f"; loading it would {act} {', '.join(map(plain, names[:3]))}{more}; nothing was run"
 
 
 if __name__ == "__main__":

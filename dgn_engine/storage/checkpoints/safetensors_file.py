@@ -1,9 +1,9 @@
-"""Reads safetensors from bytes: a JSON header with caps, then plain numbers.
+"""Read safetensors from bytes: a bounded JSON header, then plain numbers.
 
-The `safetensors` library accepts a name twice, copies every tensor and does not say which tensor is
-wrong, so the header is checked here. What it refuses is refused here, too. It passes over further
-entries of a tensor where they are JSON to its own parser, which nests to 128 and has no numbers
-beyond a float's; the format has none, and they are refused.
+The `safetensors` library accepts a repeated name, copies every tensor and does not say which tensor
+is wrong, so the header is checked here. What it refuses is refused here, too. It ignores further
+entries of a tensor that its JSON parser accepts, which nests to 128 and has no numbers beyond a
+float's; the format has no such entries, so they are refused.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _DTYPES = {
     "BOOL": "bool",
 }
 _OF_TENSOR = frozenset(("dtype", "shape", "data_offsets"))
-# Types that are not read, by the bits of a number.
+# Unsupported types, with the bits of a number.
 _OTHERS = {
     "F4": 4,
     "F6_E2M3": 6,
@@ -59,12 +59,12 @@ _OTHERS = {
 
 
 def looks_like_safetensors(content: Content) -> bool:
-    """Eight bytes of length, then an opening brace."""
+    """Check for eight bytes of length, then an opening brace."""
     return content[8:9] == b"{"
 
 
 def read_safetensors(content: Content) -> ParsedFile:
-    """Every tensor of known type; raises `UnreadableFile` where the header lies."""
+    """Return every tensor of a known type; raises `UnreadableFile` if the header is wrong."""
     start = 8 + int.from_bytes(content[:8], "little")
     if start > len(content):
         raise UnreadableFile(
@@ -84,7 +84,7 @@ def read_safetensors(content: Content) -> ParsedFile:
         if "int_max_str_digits" in str(error):
             error = ValueError("a number of unreasonable length")
         raise UnreadableFile(
-            f"has a safetensors header that is not sound ({plain(str(error))})", kind="damaged"
+            f"has an invalid safetensors header ({plain(str(error))})", kind="damaged"
         ) from None
     metadata = head.pop("__metadata__", None)
     if metadata is None:
@@ -92,7 +92,7 @@ def read_safetensors(content: Content) -> ParsedFile:
     texts = isinstance(metadata, dict) and all(isinstance(v, str) for v in metadata.values())
     if not texts or not all(map(is_utf8, (*head, *metadata, *metadata.values()))):
         raise UnreadableFile(
-            "has a safetensors header with names or notes that are no text", kind="wrong-type"
+            "has a safetensors header with names or notes that are not text", kind="wrong-type"
         )
     if len(head) > limits.MEMBERS:
         raise UnreadableFile(f"declares {len(head):,} tensors, which is too many", kind="too-many")
@@ -102,7 +102,7 @@ def read_safetensors(content: Content) -> ParsedFile:
     room = len(content) - start
     entries = {name: _entry(name, entry, room) for name, entry in head.items()}
     _check_cover([(begin, end) for _, _, begin, end in entries.values()], room)
-    # The format sorts by letters, '10' before '2'; layers are in natural order.
+    # The format sorts alphabetically, '10' before '2'; layers are in natural order.
     for name in sorted(head, key=natural):
         code, shape, begin, _ = entries[name]
         dtype = _DTYPES.get(code)
@@ -115,20 +115,20 @@ def read_safetensors(content: Content) -> ParsedFile:
 
 
 def _entry(name: str, entry: Any, room: int) -> tuple[str, tuple[int, ...], int, int]:
-    """Type, shape, begin and end of a tensor among the `room` bytes behind the header."""
+    """Return type, shape, begin and end of a tensor in the `room` bytes after the header."""
     try:
         dtype, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
         if type(entry["shape"]) is not list or type(entry["data_offsets"]) is not list:
             raise TypeError
     except (TypeError, KeyError, ValueError):
         raise UnreadableFile(
-            f"has a header without type, shape and place of {plain(name)}",
+            f"has a header without the type, shape or position of {plain(name)}",
             kind="damaged",
             value=name,
         ) from None
     if more := entry.keys() - _OF_TENSOR:
         raise UnreadableFile(
-            f"has a header with more than type, shape and place of {plain(name)} "
+            f"has a header with more than the type, shape and position of {plain(name)} "
             f"({plain(min(more), 40)})",
             kind="unknown-key",
             value=name,
@@ -136,26 +136,26 @@ def _entry(name: str, entry: Any, room: int) -> tuple[str, tuple[int, ...], int,
     whole = type(begin) is int and type(end) is int and begin >= 0
     if not whole or not is_sound(shape) or not isinstance(dtype, str):
         raise UnreadableFile(
-            f"has a header with an impossible shape or place of {plain(name)}",
+            f"has a header with an impossible shape or position of {plain(name)}",
             kind="wrong-shape",
             value=name,
         )
     if not begin <= end <= room:
         raise UnreadableFile(
-            f"is cut off, or its header lies: {plain(name)} ends outside the file; {AGAIN}",
+            f"is cut off, or its header is wrong: {plain(name)} ends outside the file; {AGAIN}",
             kind="cut-off",
             value=name,
         )
     if dtype not in _DTYPES and dtype not in _OTHERS:
         raise UnreadableFile(
-            f"has {plain(name)} in a type that is not known ({plain(dtype, 40)})",
+            f"has {plain(name)} in an unknown type ({plain(dtype, 40)})",
             kind="unknown-type",
             value=name,
         )
     bits = 8 * width(_DTYPES[dtype]) if dtype in _DTYPES else _OTHERS[dtype]
     if math.prod(shape) * bits != 8 * (end - begin):
         raise UnreadableFile(
-            f"declares a shape for {plain(name)} that its bytes do not fill",
+            f"declares a shape for {plain(name)} that does not match its size",
             kind="wrong-length",
             value=name,
         )
@@ -163,7 +163,7 @@ def _entry(name: str, entry: Any, room: int) -> tuple[str, tuple[int, ...], int,
 
 
 def _check_cover(places: list[tuple[int, int]], room: int) -> None:
-    """Each byte belongs to one tensor, as the format demands, so nothing hides between them."""
+    """Check that each byte belongs to one tensor, as the format demands: nothing may hide."""
     reached = 0
     for begin, end in (*sorted(places), (room, room)):
         if begin < reached:
@@ -174,17 +174,17 @@ def _check_cover(places: list[tuple[int, int]], room: int) -> None:
 
 
 def _no_constant(word: str) -> Any:
-    raise ValueError(f"{word} is no number of JSON")
+    raise ValueError(f"{word} is not a JSON number")
 
 
 def _whole(digits: str) -> int:
     if digits == "-0":
-        raise ValueError("-0 is no whole number")
+        raise ValueError("-0 is not an integer")
     return int(digits)
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) != len(pairs):
-        raise ValueError("one name twice")
+        raise ValueError("a repeated name")
     return table

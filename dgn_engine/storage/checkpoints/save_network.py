@@ -1,4 +1,4 @@
-"""Writes checkpoints as safetensors, whole or not at all."""
+"""Write checkpoints as safetensors, completely or not at all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOTES = "__metadata__"  # the key of a safetensors header
 
 
 def save_network(path: FilePath, state: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Write tensors and notes as safetensors; the same ones give the same bytes.
+    """Write tensors and notes as safetensors; equal content gives equal bytes.
 
     Raises `UserError` as `save_file` does.
     """
@@ -25,10 +25,10 @@ def save_network(path: FilePath, state: Mapping[str, Tensor], metadata: Mapping[
 
 
 def _sort_notes(content: bytes) -> bytes:
-    """Return a file with its notes in the order of their names.
+    """Return the file with its notes sorted by name.
 
-    The library writes them in an order that changes from call to call: weights that were saved
-    twice had another digest than the inventory of their run.
+    The library's order changes from call to call, so weights saved twice would not match the
+    digest in the inventory of their run.
     """
     size = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + size])

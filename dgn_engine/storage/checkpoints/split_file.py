@@ -1,8 +1,8 @@
-"""A checkpoint in several files, with an index that says which tensor is in which of them.
+"""Read a checkpoint in several files with an index of which tensor is in which file.
 
-As Hugging Face saves large networks: `model-00001-of-00003.safetensors` and so on, and beside them
-`model.safetensors.index.json` with a `weight_map`. The index comes from the same stranger as the
-files: it may name nothing but files in its own folder, and what it says of them must be true.
+Hugging Face saves large networks like this: `model-00001-of-00003.safetensors` and so on, and
+`model.safetensors.index.json` with a `weight_map`. The index is as untrusted as the files: it may
+only name files in its own folder, and what it says of them must be true.
 """
 
 from __future__ import annotations
@@ -33,42 +33,43 @@ _SHARD = re.compile(
     r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})(?P<kind>\.safetensors|\.bin)"
 )
 _KINDS = (".safetensors", ".bin", ".pt", ".pth")
-# Reads one of the files: its path, its name, the start of the names that are wanted, and how many
-# bytes of numbers may still be taken.
+# Reads one of the files, given its path, name, the prefix of the wanted names, and how many bytes
+# of numbers may still be read.
 ReadShard = Callable[[FilePath, str, str, int], CheckpointContents]
 
 
 def is_index(path: FilePath) -> bool:
-    """Whether a path is called as the index of a split checkpoint."""
+    """Return whether a path is named like the index of a split checkpoint."""
     return path.name.lower().endswith(_INDEX)
 
 
 def check_not_shard(path: FilePath) -> None:
-    """Raise `UserError` where a file is one of several by its name: 'x-00001-of-00003.bin'."""
-    found = _SHARD.fullmatch(path.name)
-    if found is None or int(found["count"]) < 2:
+    """Raise `UserError` if a file is, by name, one of several: 'x-00001-of-00003.bin'."""
+    match = _SHARD.fullmatch(path.name)
+    if match is None or int(match["count"]) < 2:
         return
-    index = f"{found['stem']}{found['kind']}{_INDEX}"
+    index = f"{match['stem']}{match['kind']}{_INDEX}"
     beside = path.parent / index
     there = beside.is_file()
-    do = f"read {plain(index)}" if there else f"{plain(index)} is to be downloaded and read"
-    where = "beside it" if there else "which is not beside it"
+    do = f"open {plain(index)}" if there else f"download and open {plain(index)}"
+    where = "in the same folder" if there else "which is missing here"
     raise UserError(
-        f"{plain(path.name)} is part {int(found['number'])} of {int(found['count'])} of a split "
-        f"checkpoint by its name: {do}, {where}.",
+        f"{plain(path.name)} is, by name, part {int(match['number'])} of {int(match['count'])} of "
+        f"a split checkpoint: {do}, {where}.",
         kind="part-of-a-split",
     )
 
 
 def read_split(path: FilePath, part: str, read_shard: ReadShard) -> CheckpointContents:
-    """Read all files of an index as one, or of them the tensors whose names begin with the `part`.
+    """Read all files of an index as one, or only tensors whose names begin with `part`.
 
-    Raises `UserError` where the index is none, names anything but files in its folder, or says of a
-    tensor what is not so; and what `read_shard` raises.
+    Raises:
+        UserError: The index is invalid, names anything but files in its folder, or is wrong about
+            a tensor; also whatever `read_shard` raises.
     """
     index = plain(path.name)
     listed = _read_index(path, index)
-    prefix = common_prefix(listed)  # with which all names begin in vain
+    prefix = common_prefix(listed)  # shared by all names, so it carries no information
     start = f"{prefix}{part}." if part else ""
     wanted = {name: file for name, file in listed.items() if name.startswith(start)}
     if not wanted:
@@ -80,16 +81,16 @@ def read_split(path: FilePath, part: str, read_shard: ReadShard) -> CheckpointCo
     merged: list[CheckpointContents] = []
     room = limits.TAKEN
     for file in files:
-        found = read_shard(paths[file], file, start.removesuffix("."), room)
+        shard = read_shard(paths[file], file, start.removesuffix("."), room)
         expected = {name for name, its in wanted.items() if its == file}
-        _check_agreement(index, file, found, {n.removeprefix(start) for n in expected})
-        room -= sum(array.nbytes for array in found.arrays.values())
-        merged.append(found)
+        _check_agreement(index, file, shard, {n.removeprefix(start) for n in expected})
+        room -= sum(array.nbytes for array in shard.arrays.values())
+        merged.append(shard)
     return replace(_merged("" if part else prefix, merged), file_name=index, part=part)
 
 
 def _read_index(path: FilePath, name: str) -> dict[str, str]:
-    """The file of each tensor."""
+    """Return the file of each tensor."""
     try:
         head = parse_json(read_regular(path, limits.HEADER))
     except NotRegular as error:
@@ -97,54 +98,59 @@ def _read_index(path: FilePath, name: str) -> dict[str, str]:
     except OSError as error:
         raise UserError(f"{name} cannot be opened: {error.strerror}.") from None
     except ValueError as error:
-        raise UserError(f"{name} is no sound JSON ({plain(str(error))}).", kind="damaged") from None
+        raise UserError(
+            f"{name} is not valid JSON ({plain(str(error))}).", kind="damaged"
+        ) from None
     files = head.get("weight_map") if isinstance(head, dict) else None
     if not isinstance(files, dict) or not files:
         raise UserError(
-            f"{name} is no index of a split checkpoint: it has no 'weight_map'.",
+            f"{name} is not the index of a split checkpoint: it has no 'weight_map'.",
             kind="no-index",
         )
     for tensor, file in files.items():
         if not isinstance(file, str) or not _is_in_folder(file):
             shown = plain(file if isinstance(file, str) else str(file), 80)
             raise UserError(
-                f"{name} has '{plain(tensor, 80)}' in '{shown}', which is no file of weights in "
-                "its own folder.",
+                f"{name} has '{plain(tensor, 80)}' in '{shown}', which is not a weights file in "
+                "the same folder.",
                 kind="wrong-name",
             )
     if len(files) > limits.MEMBERS or len(set(files.values())) > SHARDS:
         raise UserError(
-            f"{name} names more than {limits.MEMBERS:,} tensors or {SHARDS} files; so many are not "
-            "read.",
+            f"{name} lists more than {limits.MEMBERS:,} tensors or {SHARDS} files, which is more "
+            "than the limit.",
             kind="too-many",
         )
     shown_names = {plain(tensor): file for tensor, file in files.items()}
     if len(shown_names) < len(files):
-        raise UserError(f"{name} names tensors that cannot be told apart.", kind="named-twice")
+        raise UserError(f"{name} has tensors with indistinguishable names.", kind="named-twice")
     return shown_names
 
 
 def _is_in_folder(file: str) -> bool:
-    """Whether it is a plain name of a file of weights: no path, no hidden file, no stream."""
+    """Return whether it is the plain name of a weights file: no path, hidden file or stream."""
     plain_name = not set(file) & set("/\\:") and printable(file) == file and len(file) <= 255
     return plain_name and not file.startswith(".") and file.lower().endswith(_KINDS)
 
 
 def _beside(path: FilePath, file: str, index: str) -> InnerPath:
-    """The file in the folder of the index. A link is followed only into the folder in which the
-    index itself really is: so does the cache of Hugging Face, where all are links."""
+    """Return the file in the folder of the index.
+
+    A link is followed only into the folder that really contains the index: the cache of Hugging
+    Face does this, where all files are links.
+    """
     if isinstance(path, InnerPath):
         return path.parent / file
-    found = path.with_name(file)
+    beside = path.with_name(file)
     try:
-        if not found.is_symlink():
+        if not beside.is_symlink():
             return InnerPath(Anchor(path.parent), (file,))
-        real, own = found.resolve(strict=True), path.resolve(strict=True)
-    except (OSError, RuntimeError):  # a link to nowhere, or in a circle
-        raise UserError(f"{index}: {plain(file)} is a link to nothing.", kind="link") from None
+        real, own = beside.resolve(strict=True), path.resolve(strict=True)
+    except (OSError, RuntimeError):  # a dangling or circular link
+        raise UserError(f"{index}: {plain(file)} is a broken link.", kind="link") from None
     if real.parent != own.parent:
         raise UserError(
-            f"{index}: {plain(file)} is a link out of its folder, which is not followed; copy the "
+            f"{index}: {plain(file)} is a link to another folder, which is not followed; copy the "
             "file itself there.",
             kind="link",
         )
@@ -158,33 +164,35 @@ def _check_sizes(paths: Mapping[str, InnerPath], index: str) -> None:
             total += path.status().st_size
         except OSError as error:
             missing = isinstance(error, FileNotFoundError)
-            why = "is not beside it; download it" if missing else f"cannot be read ({error})"
+            why = (
+                "is missing in its folder; download it" if missing else f"cannot be read ({error})"
+            )
             raise UserError(f"{index}: {plain(file)} {why}.") from None
     if total > limits.LARGE:
         most = binary_size_in_words(limits.LARGE)
-        raise UserError(f"The files of {index} are larger than {most} together.", kind="too-large")
+        raise UserError(f"The files of {index} exceed {most} in total.", kind="too-large")
 
 
 def _check_agreement(
     index: str, file: str, found: CheckpointContents, expected: Iterable[str]
 ) -> None:
-    """Raise `UserError` where a file has other tensors than the index says, naming one."""
+    """Raise `UserError`, naming a tensor, if a file disagrees with the index."""
     if found.layers or found.module:
         raise UserError(
-            f"{index}: {plain(file)} is a whole saved module, no part of a state dict.",
+            f"{index}: {plain(file)} is a whole saved module, not part of a state dict.",
             kind="no-shard",
         )
-    unread = {line.rpartition(" (")[0] for line in found.ignored}  # of types that are not read
+    unread = {line.rpartition(" (")[0] for line in found.ignored}  # of unsupported types
     missing = next((n for n in expected if n not in found.arrays and n not in unread), "")
     if missing:
         raise UserError(
-            f"{index} has '{plain(missing, 80)}' in {plain(file)}, where it is not.",
+            f"{index} lists '{plain(missing, 80)}' in {plain(file)}, where it is not.",
             kind="contradiction",
         )
     known = set(expected)
     if strange := next((name for name in found.arrays if name not in known), ""):
         raise UserError(
-            f"{plain(file)} has '{plain(strange, 80)}', which {index} does not name there.",
+            f"{plain(file)} has '{plain(strange, 80)}', which {index} does not list there.",
             kind="contradiction",
         )
 
@@ -195,7 +203,7 @@ def _merged(prefix: str, shards: list[CheckpointContents]) -> CheckpointContents
     for shard in shards:
         arrays |= {name.removeprefix(prefix): a for name, a in shard.arrays.items()}
         dtypes |= {name.removeprefix(prefix): dtype for name, dtype in shard.dtypes.items()}
-    if all(shard.kind == "safetensors" for shard in shards):  # which sorts '10' before '2'
+    if all(shard.kind == "safetensors" for shard in shards):  # stores '10' before '2'
         arrays = {name: arrays[name] for name in sorted(arrays, key=natural)}
     first = shards[0]
     return replace(

@@ -1,5 +1,5 @@
-"""What a file says in text and numbers beside its tensors: settings, an architecture's name, the
-groups of an optimiser. It is read as data and shown short; what it says need not be true.
+"""Text and numbers that a file has beside its tensors: settings, architecture name, optimiser
+groups. They are read as data and shown shortened; they need not be true.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 Entries = tuple[tuple[str, str], ...]
 MOST = 60  # entries of one file
 LONGEST = 120  # characters of a key, and of a value
-_COLLECTED = 2000  # entries of which those are chosen
-_DEPTH = 5  # containers in each other
+_COLLECTED = 2000  # entries collected before choosing
+_DEPTH = 5  # nested containers
 _ITEMS = 16  # of a list that is shown
 _GROUPS = 8  # of an optimiser
 _OF_GROUP = ("lr", "weight_decay", "momentum", "betas")
@@ -39,60 +39,62 @@ _WORDS = frozenset(
 _ELSEWHERE = frozenset(("path", "dir", "file", "folder", "ckpt", "checkpoint", "url", "version"))
 _OF_MODULE = ("training", "dump_patches")  # values that every module has
 _TOKEN = re.compile(r"[a-z]+")
-_HINTS = 8  # entries that are named
+_HINTS = 8  # listed entries
 _COUNT, _MEAN, _VARIANCE = ".num_batches_tracked", ".running_mean", ".running_var"
 
 
 def stated_entries(tree: Any) -> Entries:
-    """Return what stands beside the tensors of a file, dotted keys and short text, the outermost
-    first; where they are too many, those that bear on how a network is read go before others.
+    """Return the entries beside the tensors of a file, outermost first: dotted keys, short text.
 
-    Of an optimiser only the settings of its groups are taken, with how many parameters each has; of
-    a module of torch only functions, for its numbers are those of `saved_children`.
+    If there are too many, those relevant to how the network is read come first. An optimiser gives
+    only the settings of its groups, with the number of parameters of each; a torch module only
+    functions, because its numbers are in `saved_children`.
     """
-    found: dict[str, str] = {}
+    entries: dict[str, str] = {}
     entered = {id(tree)}
     queue = deque([("", tree, 0)])
     steps = 0
-    while queue and len(found) < _COLLECTED:
+    while queue and len(entries) < _COLLECTED:
         path, node, depth = queue.popleft()
         if groups := _groups_of(node):
-            found |= _of_groups(f"{path}." if path else "", groups)
+            entries |= _of_groups(f"{path}." if path else "", groups)
             continue
         shown = _shows_values(node)
         hidden = _OF_MODULE if module_class(node) else ()
         for name, value in members(node):
             steps += 1
             if steps > limits.NODES:
-                return _chosen(found)
+                return _chosen(entries)
             whole = f"{path}.{name}" if path else name
             text = _in_short(value)
             if text:
                 named = name[:1] != "_" and not name.isdecimal() and name not in hidden
                 function = isinstance(value, GlobalName)
                 if (shown or function) and named and len(whole) <= LONGEST:
-                    found.setdefault(whole, text)
+                    entries.setdefault(whole, text)
                 continue
             container = isinstance(value, (InertDict, InertObject, list, tuple))
             if container and depth < _DEPTH and id(value) not in entered:
                 entered.add(id(value))
                 queue.append((whole, value, depth + 1))
-    return _chosen(found)
+    return _chosen(entries)
 
 
 def received_entries(pairs: Any) -> Entries:
     """Check the entries of the child's answer again; raises `ValueError`."""
     if not isinstance(pairs, list) or len(pairs) > MOST:
-        raise ValueError("these are no entries")
+        raise ValueError("these are not entries")
     for pair in pairs:
         if not isinstance(pair, list) or len(pair) != 2 or not all(type(w) is str for w in pair):
-            raise ValueError("this is no entry")
+            raise ValueError("this is not an entry")
     return tuple((plain(key, LONGEST), plain(text, LONGEST)) for key, text in pairs)
 
 
 def hints(listing: CheckpointContents) -> tuple[str, ...]:
-    """Return, as sentences, what a file says beside its tensors that bears on how its network is
-    read: entries by their names, and what its BatchNorms counted. They are the file's own words."""
+    """Return sentences on entries that are relevant to how the network is read.
+
+    They quote the file: entries by name, and the batch counts of its BatchNorms.
+    """
     ours = listing.metadata.get("format", "").startswith("dgn-viewer")
     notes = () if ours else listing.metadata.items()
     named = [(key, text) for key, text in (*listing.said, *notes) if bears_on_reading(key)]
@@ -100,19 +102,19 @@ def hints(listing: CheckpointContents) -> tuple[str, ...]:
     if named:
         words = [f"{plain(key, LONGEST)} = {plain(text, LONGEST)}" for key, text in named[:_HINTS]]
         more = f", and {len(named) - _HINTS} more" if len(named) > _HINTS else ""
-        sentences.append(f"Beside its tensors it says {', '.join(words)}{more}.")
+        sentences.append(f"The file also states {', '.join(words)}{more}.")
     return (*sentences, *_of_counts(listing.arrays))
 
 
 def bears_on_reading(key: str) -> bool:
-    """Whether an entry called so may say how a network is read: 'args.act_fn', 'hidden_sizes'."""
+    """Return whether an entry of this name may say how to read a network: 'args.act_fn'."""
     last = _TOKEN.findall(key.rpartition(".")[2].lower()[: limits.NAME])
     words = set(last) | {word.removesuffix("s") for word in last}
     return bool(words & _WORDS) and not words & _ELSEWHERE
 
 
 def batches_counted(arrays: Mapping[str, Array]) -> dict[str, int]:
-    """Return how many batches each BatchNorm of a file counted while it was trained."""
+    """Return how many batches each BatchNorm of a file counted during training."""
     return {
         name.removesuffix(_COUNT): int(array.reshape(-1)[0])
         for name, array in arrays.items()
@@ -127,7 +129,7 @@ def _of_counts(arrays: Mapping[str, Array]) -> Iterator[str]:
         others = f" and {len(fresh) - 1} more of its BatchNorms" if len(fresh) > 1 else ""
         yield (
             f"'{plain(fresh[0], 80)}'{others} never saw a batch: num_batches_tracked is 0, and the "
-            "statistics are those that a BatchNorm begins with."
+            "statistics are at their initial values."
         )
     different: dict[int, str] = {}
     for norm, count in counts.items():
@@ -150,40 +152,40 @@ def _is_fresh(norm: str, arrays: Mapping[str, Array]) -> bool:
 
 def _chosen(found: Mapping[str, str]) -> Entries:
     first = sorted(found, key=lambda key: not bears_on_reading(key))[:MOST]
-    taken = set(first)
-    return tuple((plain(k, LONGEST), text) for k, text in found.items() if k in taken)
+    chosen = set(first)
+    return tuple((plain(k, LONGEST), text) for k, text in found.items() if k in chosen)
 
 
 def _shows_values(node: Any) -> bool:
-    """Whether the values of a node are settings: not those of a module of torch, nor of a list."""
+    """Return whether a node's values are settings: not those of a torch module or a list."""
     if not isinstance(node, InertObject):
         return isinstance(node, InertDict)
     return not node.callee.startswith(("torch.", "numpy."))
 
 
 def _groups_of(node: Any) -> list[Any]:
-    """The groups of an optimiser, or of its state dict; of anything else none."""
+    """Return the groups of an optimiser or its state dict; otherwise none."""
     table = node.state if isinstance(node, InertObject) else node
     groups = table.get("param_groups") if isinstance(table, InertDict) else None
     return groups[:_GROUPS] if isinstance(groups, list) else []
 
 
 def _of_groups(path: str, groups: list[Any]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for place, group in enumerate(groups):
+    settings: dict[str, str] = {}
+    for index, group in enumerate(groups):
         if not isinstance(group, InertDict):
             continue
-        start = f"{path}param_groups.{place}."[: LONGEST - 20]
+        start = f"{path}param_groups.{index}."[: LONGEST - 20]
         for name in _OF_GROUP:
             if group.get(name) is not None and (text := _in_short(group.get(name))):
-                found[f"{start}{name}"] = text
+                settings[f"{start}{name}"] = text
         if isinstance(parameters := group.get("params"), list):
-            found[f"{start}parameters"] = str(len(parameters))
-    return found
+            settings[f"{start}parameters"] = str(len(parameters))
+    return settings
 
 
 def _in_short(value: Any) -> str:
-    """A plain value as text, or ''."""
+    """Return a plain value as text, or ''."""
     if isinstance(value, (list, tuple)):
         words = [_scalar(item) for item in value] if len(value) <= _ITEMS else []
         return plain(f"[{', '.join(words)}]", LONGEST) if words and all(words) else ""

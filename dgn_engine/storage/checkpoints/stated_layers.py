@@ -1,8 +1,7 @@
-"""The layers that a saved `nn.Sequential` states, and the modules within a saved module of any
-class: kinds and plain numbers, checked, no objects.
+"""The layers that a saved `nn.Sequential` states, and the modules inside a saved module.
 
-The attributes are those of `torch/nn/modules` of torch 0.4 to 2.13; where an old file lacks one, it
-has the value that torch used then.
+Kinds and plain numbers, checked, no objects. The attributes are those of `torch/nn/modules` of
+torch 0.4 to 2.13; if an old file lacks one, it gets the value that torch used then.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from dgn_engine.storage.checkpoints.pickle_file import InertDict, InertObject, k
 from dgn_engine.text.printable import plain
 
 LAYERS = 1000  # of one file
-_DEPTH = 20  # sequences in each other
+_DEPTH = 20  # nested sequences
 CHILDREN = 5000  # modules of one file
-_DEPTH_OF_CHILDREN = 50  # modules in each other
-_ENTRIES = 5 * limits.NODES  # of the dictionaries that are searched for modules
+_DEPTH_OF_CHILDREN = 50  # nested modules
+_ENTRIES = 5 * limits.NODES  # in dictionaries searched for modules
 _LARGEST = 1 << 24  # of a number of features, a kernel, a stride
 
 
@@ -153,9 +152,9 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 
 
 def stated_layers(tree: Any) -> tuple[StatedLayer, ...]:
-    """The layers of a saved `nn.Sequential` in their order, nested sequences flattened.
+    """Return the layers of a saved `nn.Sequential` in order, with nested sequences flattened.
 
-    Empty where the tree is no sequence, or has more than `LAYERS` layers.
+    Empty if the tree is not a sequence, or has more than `LAYERS` layers.
     """
     prefix = ""
     for _ in range(3):
@@ -175,8 +174,10 @@ def stated_layers(tree: Any) -> tuple[StatedLayer, ...]:
 
 
 def module_class(tree: Any) -> str:
-    """The class of a whole saved module, 'nets.Net', that within a DataParallel; '' where the tree
-    is something else."""
+    """Return the class of a whole saved module, 'nets.Net'; '' if the tree is something else.
+
+    For a DataParallel, the class of the module inside.
+    """
     tree = _unwrapped(tree)
     if not isinstance(tree, InertObject) or not isinstance(tree.state, InertDict):
         return ""
@@ -185,7 +186,7 @@ def module_class(tree: Any) -> str:
 
 
 def module_at(tree: Any, path: str) -> InertObject | None:
-    """The module of this dotted name within a saved module, or within those in a dictionary."""
+    """Return the module of this dotted name in a saved module or a dictionary of modules."""
     node = tree
     for name in path.split("."):
         node = _unwrapped(node)
@@ -197,18 +198,18 @@ def module_at(tree: Any, path: str) -> InertObject | None:
 
 
 def _unwrapped(tree: Any) -> Any:
-    """The module within a DataParallel."""
+    """Return the module inside a DataParallel."""
     for _ in range(3):
         if not isinstance(tree, InertObject) or tree.callee not in _WRAPPERS:
             break
-        # Without a look at the others: many wrappers may share one large dictionary.
+        # Do not look at the other entries: many wrappers may share one large dictionary.
         children = _registered(tree)[:1]
         tree = next((value for _, value in children if isinstance(value, InertObject)), None)
     return tree
 
 
 def _leaves(sequence: InertObject, prefix: str) -> Iterator[StatedLayer]:
-    """Without recursion; a sequence that contains itself ends at the deepest level allowed."""
+    """Yield the leaves without recursion; a sequence containing itself ends at maximum depth."""
     open_ones = [iter(children_of(sequence))]
     names = [prefix]
     steps = 0
@@ -229,7 +230,7 @@ def _leaves(sequence: InertObject, prefix: str) -> Iterator[StatedLayer]:
 
 
 def children_of(module: InertObject) -> list[tuple[str, InertObject]]:
-    """The modules that were registered in a module, by their names there, in their order."""
+    """Return the modules registered in a module, by name, in order."""
     pairs = _registered(module)
     return [(key_text(key), value) for key, value in pairs if isinstance(value, InertObject)]
 
@@ -240,18 +241,18 @@ def _registered(module: InertObject) -> list[tuple[Any, Any]]:
 
 
 def _hooked(module: InertObject) -> bool:
-    """Whether hooks, or another `forward`, change what it computes."""
+    """Return whether hooks, or another `forward`, change what it computes."""
     state = module.state
     if not isinstance(state, InertDict):
         return False
     hooks = (state.get(name) for name in _HOOKS)
     return state.get("forward") is not None or any(
-        isinstance(each, InertDict) and each.pairs for each in hooks
+        isinstance(hook_table, InertDict) and hook_table.pairs for hook_table in hooks
     )
 
 
 def described(module: InertObject) -> tuple[str, dict[str, Value]]:
-    """The kind and the numbers of a module, as `StatedLayer` has them."""
+    """Return the kind and numbers of a module, as in `StatedLayer`."""
     kind = _CLASSES.get(module.callee, "")
     if not kind or not isinstance(module.state, InertDict):
         return module.callee, {}
@@ -262,26 +263,29 @@ def described(module: InertObject) -> tuple[str, dict[str, Value]]:
         value = module.state.get(name)
         if value is None:
             value = _MISSING.get(name)
-        if value is None and name == "stride":  # of pooling: the kernel's
+        if value is None and name == "stride":  # pooling: defaults to the kernel size
             value = module.state.get("kernel_size")
         try:
             numbers[name] = check(value)
         except (ValueError, TypeError):
-            return f"{kind} whose {name} is none that is known", {}
+            return f"{kind} with an unknown {name}", {}
     return kind, numbers
 
 
 def received(entries: Any, most: int = LAYERS) -> tuple[StatedLayer, ...]:
-    """Check the layers of the child's answer again, of which there may be `most`; raises
-    `ValueError` or `TypeError`."""
+    """Check the layers of the child's answer again, at most `most` of them.
+
+    Raises:
+        ValueError, TypeError: They are not layers.
+    """
     if not isinstance(entries, list) or len(entries) > most:
-        raise ValueError("these are no layers")
-    return tuple(_received(one["name"], one["kind"], one["numbers"]) for one in entries)
+        raise ValueError("these are not layers")
+    return tuple(_received(entry["name"], entry["kind"], entry["numbers"]) for entry in entries)
 
 
 def _received(name: Any, kind: Any, numbers: Any) -> StatedLayer:
     if type(name) is not str or type(kind) is not str or type(numbers) is not dict:
-        raise ValueError("this is no layer")
+        raise ValueError("this is not a layer")
     checks = KINDS.get(kind, {})
     if set(numbers) != set(checks):
         raise ValueError("these are not the numbers of such a layer")
@@ -290,19 +294,18 @@ def _received(name: Any, kind: Any, numbers: Any) -> StatedLayer:
 
 
 def saved_children(tree: Any) -> tuple[StatedLayer, ...]:
-    """Return all modules within a saved module, or within those in a dictionary, by their dotted
-    names, each followed by its own.
+    """Return all modules in a saved module or a dictionary of modules, each followed by its own.
 
-    A class that is not known here has its dotted name for a kind, and no numbers. A module under
-    several names is listed under each; what is in it, under the first. Empty where the tree is no
-    module, and where they are more, or deeper in each other, than is read: never a part of them.
+    Modules are named by dotted names. An unknown class has its dotted name as kind, and no numbers.
+    A module under several names is listed under each; its contents only under the first. Empty if
+    the tree is not a module, or if there are more modules, or deeper ones, than the limits allow:
+    never a part of them.
 
-    They are listed in the order in which they were registered. That is not the order in which they
-    compute: a `forward` may call them in any order, more than once, or never, and what it calls as
-    a function (`F.relu`) is no module and not here. So they are evidence of what exists, of nothing
-    else.
+    The order is that of registration, not of computation: a `forward` may call them in any order,
+    repeatedly or never, and functions that it calls (`F.relu`) are not modules and not listed. So
+    they are evidence of what exists and of nothing else.
     """
-    found: list[StatedLayer] = []
+    modules: list[StatedLayer] = []
     entered: set[int] = set()
     searched = 0
     open_ones = [iter(_roots(tree))]
@@ -316,15 +319,15 @@ def saved_children(tree: Any) -> tuple[StatedLayer, ...]:
         whole = f"{names[-1]}{name}"
         searched += _entries_of(child)
         deep = len(names) > _DEPTH_OF_CHILDREN or len(whole) > limits.NAME
-        if deep or len(found) == CHILDREN or searched > _ENTRIES:
+        if deep or len(modules) == CHILDREN or searched > _ENTRIES:
             return ()
         if whole:
-            found.append(StatedLayer(whole, *described(child)))
+            modules.append(StatedLayer(whole, *described(child)))
         if id(child) not in entered:
             entered.add(id(child))
             open_ones.append(iter(children_of(child)))
             names.append(f"{whole}." if whole else "")
-    return tuple(found)
+    return tuple(modules)
 
 
 def children_below(children: Iterable[StatedLayer], start: str) -> tuple[StatedLayer, ...]:
@@ -334,7 +337,7 @@ def children_below(children: Iterable[StatedLayer], start: str) -> tuple[StatedL
 
 
 def _roots(tree: Any) -> list[tuple[str, InertObject]]:
-    """The module itself, without a name, or the modules in a dictionary by their keys."""
+    """Return the module itself, without a name, or the modules in a dictionary by key."""
     if module_class(tree):
         return [("", tree)]
     if not isinstance(tree, InertDict) or len(tree.pairs) > CHILDREN:
@@ -346,17 +349,17 @@ def _roots(tree: Any) -> list[tuple[str, InertObject]]:
 
 
 def _entries_of(module: InertObject) -> int:
-    """How many entries are searched for what a module has, and for its children."""
+    """Count the entries that are searched for a module's contents and children."""
     if not isinstance(module.state, InertDict):
         return 1
-    held = len(module.state.pairs)
-    if held > limits.NODES:
+    count = len(module.state.pairs)
+    if count > limits.NODES:
         return _ENTRIES + 1
-    return held + len(_registered(module))
+    return count + len(_registered(module))
 
 
 def in_words(layer: StatedLayer) -> str:
-    """A layer as text: 'Conv2d 3 → 16, 3×3, stride 2, padding 1'."""
+    """Describe a layer: 'Conv2d 3 → 16, 3×3, stride 2, padding 1'."""
     n = layer.numbers
     match layer.kind:
         case "Linear":

@@ -1,4 +1,4 @@
-"""From the tree of a pickle to its tensors by dotted names; whatever else it holds, in words."""
+"""Collect the tensors of a pickle's tree by dotted names, and describe everything else."""
 
 from __future__ import annotations
 
@@ -58,53 +58,53 @@ def parsed_tree(
     *,
     whole: bool = False,
 ) -> ParsedFile:
-    """All dense tensors under the paths that lead to them, at most `most` bytes; the others named.
+    """Return all dense tensors by their dotted paths, at most `most` bytes; name the others.
 
-    Of a training loop's dictionary only the model's tensors are taken, or those under the key
-    `part`, where it has one; where it is taken as a `whole`, all of them. Raises `UnreadableFile`,
-    also where the tree is too large or folds back on itself too often.
+    From a training loop's dictionary only the model's tensors are read, or those under the key
+    `part` if it exists; with `whole`, all of them.
+
+    Raises:
+        UnreadableFile: It is refused, for example because the tree is too large or too nested.
     """
     walk = _TensorCollector()
     try:
         said = stated_entries(tree)
-        taken, others = "", tuple[str, ...]()
+        key, others = "", tuple[str, ...]()
         for _ in range(0 if whole else 4):
-            name, inner = _model_in(tree, "" if taken else part)
+            name, inner = _model_in(tree, "" if key else part)
             if inner is None:
                 break
             beside = _networks_beside(tree, name)
-            if not taken and (beside or name == part):
-                taken, others = name, beside
+            if not key and (beside or name == part):
+                key, others = name, beside
             walk.ignored += [_in_words(name, v) for name, v in members(tree) if v is not inner]
             tree = inner
-        if part and not taken and not whole and not stated_layers(tree):
+        if part and not key and not whole and not stated_layers(tree):
             inner = module_at(tree, part)
-            tree, taken = (tree, "") if inner is None else (inner, part)
+            tree, key = (tree, "") if inner is None else (inner, part)
         walk.over(tree)
-    except RecursionError:  # objects whose states or arguments are objects, a thousand deep
+    except RecursionError:  # objects nested a thousand deep in states or arguments
         raise UnreadableFile(_TOO_DEEP, kind="too-deep") from None
     arrays: dict[str, Array] = {}
     dtypes: dict[str, str] = {}
     unsupported: list[str] = []
     total = 0
-    below = f"{part}." if part and not taken else None
-    chosen = [one for one in walk.tensors if below and one[0].startswith(below)]
-    for name, leaf in chosen or walk.tensors:  # beside those chosen the others are not even read
+    below = f"{part}." if part and not key else None
+    chosen = [entry for entry in walk.tensors if below and entry[0].startswith(below)]
+    for name, leaf in chosen or walk.tensors:  # the others are not even read
         tensor = read_leaf(leaf, records)
         if isinstance(tensor, Unsupported):
             unsupported.append(f"{name} ({tensor.reason})")
             continue
         array, dtype = tensor
         if name in arrays:
-            raise UnreadableFile(
-                "holds tensors whose names cannot be told apart", kind="named-twice"
-            )
+            raise UnreadableFile("has tensors with indistinguishable names", kind="named-twice")
         total += array.size * np.dtype(sent_as(dtype)).itemsize
         if len(arrays) >= limits.MEMBERS:
-            raise UnreadableFile(f"holds more than {limits.MEMBERS:,} tensors", kind="too-many")
+            raise UnreadableFile(f"has more than {limits.MEMBERS:,} tensors", kind="too-many")
         if total > most:
             raise UnreadableFile(
-                "holds more numbers than its size allows, and was refused", kind="too-large"
+                "has more numbers than its size allows, and was refused", kind="too-large"
             )
         arrays[name], dtypes[name] = array, dtype
     return ParsedFile(
@@ -115,7 +115,7 @@ def parsed_tree(
         kind=file_kind,
         layers=stated_layers(tree),
         module=module_class(tree),
-        part=taken,
+        part=key,
         others=others,
         children=saved_children(tree),
         said=said,
@@ -123,12 +123,14 @@ def parsed_tree(
 
 
 _MOST_OTHERS, _MOST_LOOKED_AT = 10, 20
-_TOO_DEEP = "nests too many things in each other, and was refused"
+_TOO_DEEP = "nests too many objects, and was refused"
 
 
 def _model_in(tree: Any, part: str) -> tuple[str, Any]:
-    """The key and the state dict or module under it that a dictionary wraps, that called `part`
-    before all; or '' and None."""
+    """Return the key and the state dict or module that a dictionary wraps, or '' and None.
+
+    The key `part` comes before all others.
+    """
     if not isinstance(tree, (InertDict, InertObject)):
         return "", None
     table = tree if isinstance(tree, InertDict) else InertDict(tree.pairs)
@@ -140,9 +142,11 @@ def _model_in(tree: Any, part: str) -> tuple[str, Any]:
 
 
 def _networks_beside(tree: InertDict | InertObject, taken: str) -> tuple[str, ...]:
-    """The other keys of a dictionary under which weights of the same network are: averaged ones,
-    those of a target network, or beside those the raw ones."""
-    named = (
+    """Return the other keys of a dictionary with weights of the same network.
+
+    These are averaged weights, a target network, or the raw weights beside those.
+    """
+    candidates = (
         (name, inner)
         for name, inner in members(tree)
         if name != taken
@@ -153,16 +157,16 @@ def _networks_beside(tree: InertDict | InertObject, taken: str) -> tuple[str, ..
         )
         and isinstance(inner, (InertDict, InertObject))
     )
-    few = itertools.islice(named, _MOST_LOOKED_AT)
+    few = itertools.islice(candidates, _MOST_LOOKED_AT)
     return tuple(name for name, inner in few if _holds_tensors(inner))[:_MOST_OTHERS]
 
 
 def _holds_tensors(tree: Any) -> bool:
-    """Whether there is a tensor anywhere below; visits every container once.
+    """Return whether there is a tensor anywhere below; visits every container once.
 
-    Objects may share what they were made of, which is looked at for each: so the steps are limited.
+    Objects may share their arguments, which are scanned for each, so the steps are limited.
     """
-    stack, met, steps = [tree], {id(tree)}, 0
+    stack, seen, steps = [tree], {id(tree)}, 0
     while stack:
         node = stack.pop()
         if _is_leaf(node):
@@ -171,8 +175,8 @@ def _holds_tensors(tree: Any) -> bool:
             steps += 1
             if steps > 5 * limits.NODES:
                 raise UnreadableFile(_TOO_DEEP, kind="too-deep")
-            if (is_container(inner) or _is_leaf(inner)) and id(inner) not in met:
-                met.add(id(inner))
+            if (is_container(inner) or _is_leaf(inner)) and id(inner) not in seen:
+                seen.add(id(inner))
                 stack.append(inner)
     return False
 
@@ -182,8 +186,10 @@ def _is_leaf(node: Any) -> bool:
 
 
 def _may_set_again(node: Any) -> bool:
-    """Whether keys of a dictionary may be equal, which only their classes could say; tensors are
-    equal to nothing."""
+    """Return whether keys of a dictionary may be equal, which only their classes could tell.
+
+    Tensors are equal to nothing.
+    """
     return (
         isinstance(node, InertDict)
         and len(node.pairs) > 1
@@ -197,7 +203,7 @@ def _in_words(path: str, node: Any) -> str:
 
 @dataclass
 class _Entered:
-    """A container whose members are being walked, and how much was collected before it."""
+    """A container whose members are being walked, with the counts collected before it."""
 
     path: str
     node: Any
@@ -208,17 +214,17 @@ class _Entered:
 
 @dataclass
 class _TensorCollector:
-    """Collects tensors and arrays in the order of the file, and everything else in words."""
+    """Collects tensors and arrays in file order, and descriptions of everything else."""
 
     tensors: list[tuple[str, Leaf]] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)
     barren: set[int] = field(default_factory=set)  # ids of containers without a tensor
     entered: set[int] = field(default_factory=set)
-    letters: int = 0  # of all names that were put together
+    letters: int = 0  # in all names put together
     stack: list[tuple[str, Any, bool] | _Entered] = field(default_factory=list)
 
     def over(self, tree: Any) -> None:
-        """Depth first and without recursion; a container without tensors becomes one line."""
+        """Walk depth-first without recursion; a container without tensors becomes one line."""
         self.stack.append(("", tree, False))
         for _ in range(limits.NODES):
             if not self.stack:
@@ -237,7 +243,7 @@ class _TensorCollector:
             self._ignore(path, node, quiet)
         elif id(node) in self.entered:
             raise UnreadableFile(
-                "holds a container that contains itself, and was refused", kind="cycle"
+                "has a container that contains itself, and was refused", kind="cycle"
             )
         else:
             self._enter(path, node, quiet)
@@ -245,7 +251,7 @@ class _TensorCollector:
     def _enter(self, path: str, node: Any, quiet: bool) -> None:
         self.entered.add(id(node))
         self.stack.append(_Entered(path, node, quiet, len(self.tensors), len(self.ignored)))
-        # What an object holds besides tensors is summed up by the name of its class.
+        # What an object has besides tensors is summed up by its class name.
         inner = [
             (f"{path}.{name}" if path else name, value, quiet or isinstance(node, InertObject))
             for name, value in members(node)
@@ -262,8 +268,8 @@ class _TensorCollector:
         self.entered.discard(id(left.node))
         if len(self.tensors) > left.tensors and _may_set_again(left.node):
             raise UnreadableFile(
-                "has tensors in a dictionary whose keys are objects, which may be one key; save it "
-                "with keys of text"
+                "has tensors in a dictionary whose keys are objects and may be equal; save it "
+                "with string keys"
             )
         if len(self.tensors) == left.tensors:
             self.barren.add(id(left.node))

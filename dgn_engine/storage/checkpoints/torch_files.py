@@ -1,12 +1,12 @@
-"""Reads files of torch, and plain pickles of arrays or tensors.
+"""Read torch files, and plain pickles of arrays or tensors.
 
-Since 1.6: a zip archive of one pickle and one record for each storage. torch takes the folder of
-the first member for that of the checkpoint, finds members in it without regard to case, and turns
-bytes by the type of their storage, whatever the tensors are: `_load` in `torch/serialization.py`,
+Since 1.6: a zip archive of one pickle and one record per storage. torch takes the folder of the
+first member for that of the checkpoint, finds members in it case-insensitively, and swaps bytes by
+the type of their storage, whatever the tensors are: `_load` in `torch/serialization.py`,
 `PyTorchStreamReader` in `caffe2/serialize/inline_container.cc`.
 
-Before: magic number, protocol version, facts of the system, the tree, the list of storage keys,
-then for each key its count as 64 bits and its numbers (`torch/serialization.py`).
+Before: magic number, protocol version, system information, the tree, the list of storage keys, then
+for each key its count as 64 bits and its numbers (`torch/serialization.py`).
 """
 
 from __future__ import annotations
@@ -43,67 +43,70 @@ from dgn_engine.text.printable import plain
 PICKLE = b"\x80"
 MAGIC = 0x1950A86A20F9469CFC6C
 _PROTOCOL = 1001
-# What torch writes into the folder, and what it looks for in it.
+# The files that torch writes into the folder, and looks for in it.
 _WRITTEN = re.compile(
     r"data\.pkl|byteorder|version|\.format_version|\.storage_alignment|\.data/serialization_id"
     r"|data/[0-9]{1,20}"
 )
-_LONGEST_FOLDER = 511  # bytes, with its '/'; torch does not see one behind them
+_LONGEST_FOLDER = 511  # bytes, including '/'; torch does not see a '/' after these
 _ORDERS = {b"little": "<", b"big": ">"}
-_VERSION = re.compile(rb"([1-9]|10)\n?")  # of archives, that torch reads; it writes 3
+_VERSION = re.compile(rb"([1-9]|10)\n?")  # of archives that torch reads; it writes 3
 
 
 def is_torch_zip(archive: ZipArchive) -> bool:
-    """Whether torch could find the pickle of a checkpoint in an archive, which may be another's."""
+    """Return whether torch could find a checkpoint's pickle in an archive of any kind."""
     return any(name.casefold().endswith("/data.pkl") for name in archive.members)
 
 
 def check_torch_zip(archive: ZipArchive) -> str:
-    """The folder of the only pickle; raises `UnreadableFile` for programs, compression, and for
-    members that torch does not write."""
+    """Return the folder of the only pickle.
+
+    Raises:
+        UnreadableFile: It is a program, is compressed, or has members that torch never writes.
+    """
     if archive_format.ABOUT in archive.members:
         raise UnreadableFile(
-            "is a session file, not weights; 'dgn runs show' describes it, 'dgn runs import' puts "
-            "its run among yours",
+            "is a session file, not weights; 'dgn runs show' describes it, 'dgn runs import' adds "
+            "its run to yours",
             kind="session",
         )
     names = [name.casefold() for name in archive.members]
     if any(name.endswith("constants.pkl") or "/code/" in name for name in names):
         raise UnreadableFile(
-            "is a TorchScript program, not weights; ask for its state_dict", kind="program"
+            "is a TorchScript program, not weights; save its state_dict", kind="program"
         )
     if any(name.endswith("/extern_modules") for name in names):
         raise UnreadableFile(
-            "is a torch.package with code, not weights; ask for its state_dict", kind="program"
+            "is a torch.package with code, not weights; save its state_dict", kind="program"
         )
     if any(name.endswith(("archive_format", "serialized_exported_program.json")) for name in names):
         raise UnreadableFile(
-            "is an exported program, not weights; ask for its state_dict", kind="program"
+            "is an exported program, not weights; save its state_dict", kind="program"
         )
     first = next(iter(archive.members), "")
     folder = first[: first.find("/") + 1]
     if len(folder.encode()) > _LONGEST_FOLDER:
-        raise UnreadableFile("has a folder with a name that torch does not read", kind="no-torch")
+        raise UnreadableFile("has a folder name that torch does not read", kind="no-torch")
     pickle = archive.members.get(f"{folder}data.pkl")
     single = sum(name.endswith(".pkl") for name in names) == 1
     if not folder or not single or pickle is None or pickle.file_size > limits.PICKLE:
         raise UnreadableFile(
-            "does not hold one small list of tensors, as torch writes it", kind="no-torch"
+            "does not have a single small list of tensors, as torch writes it", kind="no-torch"
         )
     for name in archive.members:
         if not name.startswith(folder):
             raise UnreadableFile(
-                "holds more than one folder, which torch never writes", kind="no-torch"
+                "has more than one folder, which torch never writes", kind="no-torch"
             )
         if not _WRITTEN.fullmatch(name, len(folder)):
             raise UnreadableFile(
-                f"holds {plain(name)}, which torch never writes beside weights", kind="no-torch"
+                f"has {plain(name)}, which torch never writes with weights", kind="no-torch"
             )
     archive.require_stored()  # torch never compresses, so a compressed archive is a bomb
     version = f"{folder}version"
     if version not in archive.members or not _VERSION.fullmatch(archive.checked(version)):
         raise UnreadableFile(
-            "is of no version that torch reads, or does not say which", kind="other-version"
+            "has a version that torch does not read, or none", kind="other-version"
         )
     return folder
 
@@ -116,9 +119,14 @@ def read_torch_zip(
     *,
     whole: bool = False,
 ) -> ParsedFile:
-    """The tensors of a torch file, or of this part of it, at most `most` bytes of them; raises
-    `UnreadableFile`. `whole` as for `parsed_tree`. Numbers that are not taken are not read, so they
-    may be damaged."""
+    """Return the tensors of a torch file, or of one part of it, at most `most` bytes.
+
+    Records of tensors that are not needed are not read, so they may be damaged. `whole` as for
+    `parsed_tree`.
+
+    Raises:
+        UnreadableFile: It is damaged or refused.
+    """
     folder = check_torch_zip(archive)
     order = "<"
     if f"{folder}byteorder" in archive.members:
@@ -135,7 +143,7 @@ def read_torch_zip(
         name = f"{folder}data/{store.key}"
         if name not in archive.members:
             raise UnreadableFile(
-                f"is not all there: the numbers {plain(name)} are missing",
+                f"is incomplete: the numbers {plain(name)} are missing",
                 kind="cut-off",
                 value=name,
             )
@@ -143,9 +151,7 @@ def read_torch_zip(
             content = archive.checked(name, room)
             room -= len(content)
             if len(content) != store.count * width(store.dtype):
-                raise UnreadableFile(
-                    f"declares a size for {plain(name)} that its bytes do not fill"
-                )
+                raise UnreadableFile(f"declares the wrong size for {plain(name)}")
             checked[name] = _little_endian(content, width(store.dtype), order)
         return checked[name], "<"
 
@@ -153,22 +159,22 @@ def read_torch_zip(
 
     def persistent(reference: Any) -> Any:
         if isinstance(reference, tuple) and len(reference) != 5:
-            raise UnreadableFile("refers out of its pickle to a view, which torch refuses here")
+            raise UnreadableFile("has a persistent reference to a view, which torch refuses")
         return declared.storage(reference)
 
     listed = bytes(archive.checked(f"{folder}data.pkl"))
     tree, place = read_pickle(listed, 0, build, persistent, calls)
     if place != len(listed):
-        raise UnreadableFile("has bytes behind its pickle", kind="stray-bytes")
+        raise UnreadableFile("has bytes after its pickle", kind="stray-bytes")
     return parsed_tree(tree, record, most, "PyTorch", part, whole=whole)
 
 
 def _little_endian(content: memoryview, size: int, order: str) -> memoryview:
-    """The numbers of a record with the lowest byte first; a copy, if they are not so."""
+    """Return the numbers of a record in little-endian order; a copy, if they are not."""
     if order == "<" or size == 1:
         return content
     if size not in (2, 4, 8):
-        raise UnreadableFile("holds numbers in an order of bytes that is not read for their type")
+        raise UnreadableFile("has numbers in a byte order that is not supported for their type")
     return whole_bytes(np.frombuffer(content, f">u{size}").astype(f"<u{size}"))
 
 
@@ -180,25 +186,30 @@ def read_pickled(
     *,
     whole: bool = False,
 ) -> ParsedFile:
-    """The tensors of a legacy torch file or the arrays of a plain pickle, at most `most` bytes; of
-    this part alone where one is named. `whole` as for `parsed_tree`."""
+    """Return the tensors of a legacy torch file or the arrays of a plain pickle.
+
+    Args:
+        most: Bytes of numbers, at most.
+        part: Return only this part, if given.
+        whole: As for `parsed_tree`.
+    """
     embedded = _Embedded(calls)
-    tree, place = read_pickle(content, 0, embedded.build, storage, calls)
+    tree, position = read_pickle(content, 0, embedded.build, storage, calls)
     if tree != MAGIC:
-        if place != len(content):
-            raise UnreadableFile("has bytes behind its end", kind="stray-bytes")
+        if position != len(content):
+            raise UnreadableFile("has bytes after its end", kind="stray-bytes")
         return parsed_tree(tree, _inside, most, "pickle of arrays", part, whole=whole)
-    tree, records = _legacy(content, place, calls)
+    tree, records = _legacy(content, position, calls)
     return parsed_tree(tree, records, most, "PyTorch, before 1.6", part, whole=whole)
 
 
 def _legacy(content: Content, place: int, calls: NoCalls | None = None) -> tuple[Any, Records]:
-    """The tree behind the magic number, and the records of its storages."""
+    """Return the tree after the magic number, and the records of its storages."""
     declared = DeclaredStorages()
     version, place = read_pickle(content, place, build, storage, calls)
     system, place = read_pickle(content, place, build, storage, calls)
     if version != _PROTOCOL or not isinstance(system, InertDict):
-        raise UnreadableFile("is of a version of torch that is not known here")
+        raise UnreadableFile("was written by an unknown version of torch")
     tree, place = read_pickle(content, place, build, declared.storage, calls)
     declared.check_views()
     keys, place = read_pickle(content, place, build, storage, calls)
@@ -207,36 +218,36 @@ def _legacy(content: Content, place: int, calls: NoCalls | None = None) -> tuple
     for key in keys if isinstance(keys, list) else ():
         known = declared.by_key.get(key) if isinstance(key, str) else None
         if known is None or key in records:
-            raise UnreadableFile("lists storages that it does not hold")
+            raise UnreadableFile("lists storages that it does not have")
         count = int.from_bytes(content[place : place + 8], "little")
         place += 8
         if count != known.count or not width(known.dtype):
-            raise UnreadableFile("declares a size for a storage that its bytes do not fill")
+            raise UnreadableFile("declares the wrong size for a storage")
         end = place + count * width(known.dtype)
         if end > len(content):
             raise UnreadableFile(f"is cut off within its numbers; {AGAIN}", kind="cut-off")
         records[key] = view[place:end]
         place = end
     if len(records) != len(declared.by_key):
-        raise UnreadableFile("is not all there: some of its storages are missing")
+        raise UnreadableFile("is incomplete: some of its storages are missing")
     if place != len(content):
-        raise UnreadableFile("has bytes behind its end", kind="stray-bytes")
+        raise UnreadableFile("has bytes after its end", kind="stray-bytes")
 
     def record(store: TensorStorage) -> tuple[memoryview, str]:
-        return records[store.key], "<"  # torch writes so on any machine, whatever it says of it
+        return records[store.key], "<"  # torch writes this on any machine, whatever it states
 
     return tree, record
 
 
 class _Embedded:
-    """Builds the tensors of a plain pickle, where each storage is a small torch file of its own."""
+    """Builds the tensors of a plain pickle, where each storage is a small embedded torch file."""
 
     def __init__(self, calls: NoCalls | None) -> None:
         self.storages = 0
         self.calls = calls
 
     def build(self, name: GlobalName, arguments: tuple[Any, ...]) -> Any:
-        """As `pickled_tensors.build`, and the storage of such a small file."""
+        """Build as `pickled_tensors.build_inert` does, and the storage of an embedded file."""
         if str(name) != "torch.storage._load_from_bytes" or len(arguments) != 1:
             return build(name, arguments)
         self.storages += 1
@@ -244,18 +255,18 @@ class _Embedded:
         if isinstance(content, str):  # protocol 2: bytes as text
             content = latin_bytes((content, "latin-1"))
         if not isinstance(content, bytes) or self.storages > limits.MEMBERS:
-            raise UnreadableFile("holds a storage that torch did not write")
+            raise UnreadableFile("has a storage that torch did not write")
         magic, place = read_pickle(content, 0, build, storage, self.calls)
         if magic != MAGIC:
-            raise UnreadableFile("holds a storage that torch did not write")
+            raise UnreadableFile("has a storage that torch did not write")
         inner, records = _legacy(content, place, self.calls)
         if not isinstance(inner, TensorStorage):
-            raise UnreadableFile("holds a storage that torch did not write")
+            raise UnreadableFile("has a storage that torch did not write")
         numbers, order = records(inner)
         return replace(inner, inner=numbers, order=order)
 
 
 def _inside(store: TensorStorage) -> tuple[memoryview, str]:
     if store.inner is None:
-        raise UnreadableFile("refers to numbers that it does not hold", kind="no-numbers")
+        raise UnreadableFile("refers to numbers that it does not have", kind="no-numbers")
     return store.inner, store.order

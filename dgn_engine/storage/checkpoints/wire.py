@@ -1,4 +1,4 @@
-"""How the reading child answers its parent: one JSON line of bounded size, then raw numbers."""
+"""The reading child's answer to its parent: one JSON line of bounded size, then raw numbers."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_engine.text.printable import plain
 
-_SMALL = 256 << 20  # bytes of numbers for which free memory is not asked
+_SMALL = 256 << 20  # bytes of numbers that need no check of free memory
 _LISTS = ("ignored", "others", "would_call", "would_look_up", "would_import")  # of lines of text
 LINE = 64 << 20  # bytes of the JSON line
 
 
 def send(contents: ParsedFile, pipe: IO[bytes], source: Content | None = None) -> None:
-    """Answer; `source`: the mapped file, of which no more than a slice is held while it is sent."""
+    """Send the answer; at most a slice of the mapped file `source` is kept in memory meanwhile."""
     tensors = [
         {"name": name, "shape": array.shape, "dtype": contents.dtypes[name]}
         for name, array in contents.arrays.items()
@@ -54,13 +54,13 @@ def send(contents: ParsedFile, pipe: IO[bytes], source: Content | None = None) -
 
 @contextmanager
 def refusals(pipe: IO[bytes]) -> Iterator[None]:
-    """Whatever a hostile file provokes in the block, the answer is one sentence."""
+    """Turn whatever a hostile file provokes in the block into one sentence as the answer."""
     try:
         yield
     except (UnreadableFile, Forbidden) as verdict:
         reason, kind = str(verdict), getattr(verdict, "kind", "")
     except MemoryError:
-        reason, kind = "needs more memory than a file of its size may, and was refused", "no-memory"
+        reason, kind = "needs more memory than its size allows, and was refused", "no-memory"
     except Exception as error:
         reason, kind = f"cannot be read ({type(error).__name__}: {error})", "fault"
     else:
@@ -72,12 +72,15 @@ def refusals(pipe: IO[bytes]) -> Iterator[None]:
 def receive(
     pipe: IO[bytes], most: int, file_name: str = "", room: int = limits.TAKEN
 ) -> CheckpointContents:
-    """Read an answer with at most `most` bytes of numbers, and believe nothing of it.
+    """Read and check an untrusted answer with at most `most` bytes of numbers.
 
-    `room`: bytes of numbers that are still taken where others were taken from files beside it.
+    Args:
+        room: Bytes of numbers that may still be read after those of other files.
 
-    Raises `UnreadableFile` with the child's reason, `ValueError` where the answer is no answer,
-    `EOFError` where it is cut.
+    Raises:
+        UnreadableFile: The child's reason.
+        ValueError: The answer is invalid.
+        EOFError: The answer is cut off.
     """
     head = read_head(pipe)
     tensors = [_checked(entry) for entry in head["tensors"]]
@@ -86,8 +89,8 @@ def receive(
         raise ValueError("the answer is larger than allowed")
     if total > room:
         raise UnreadableFile(
-            f"has more numbers than may be taken with those of the other files, "
-            f"{binary_size_in_words(limits.TAKEN)} in all; {TAKES_A_PART}",
+            f"has more numbers, with those of the other files, than the limit of "
+            f"{binary_size_in_words(limits.TAKEN)}; {TAKES_A_PART}",
             kind="too-large",
         )
     if total > _SMALL and total > free_memory():
@@ -111,10 +114,10 @@ def receive(
 
 
 def read_head(pipe: IO[bytes]) -> Any:
-    """The JSON line of an answer; raises as `receive` does."""
+    """Return the JSON line of an answer; raises as `receive_contents` does."""
     line = pipe.readline(LINE)
     if not line.endswith(b"\n"):
-        raise EOFError("the answer is cut")
+        raise EOFError("the answer is cut off")
     head = json.loads(line)
     if "refused" in head:
         raise UnreadableFile(plain(str(head["refused"]), 600), plain(str(head.get("kind", "")), 40))
@@ -122,7 +125,7 @@ def read_head(pipe: IO[bytes]) -> Any:
 
 
 def _checked(entry: dict[str, Any]) -> tuple[str, tuple[int, ...], str]:
-    """Name, shape and type of a tensor; raises `ValueError` where they cannot be."""
+    """Return name, shape and type of a tensor; raises `ValueError` if they are impossible."""
     shape, dtype = tuple(entry["shape"]), entry["dtype"]
     if not is_sound(shape):
         raise ValueError("a shape is not a shape")
@@ -138,6 +141,6 @@ def _numbers(pipe: IO[bytes], shape: tuple[int, ...], dtype: str) -> Array:
     while done < len(flat):
         got = pipe.readinto(flat[done:])  # type: ignore[attr-defined] # IO[bytes] leaves it out
         if not got:
-            raise EOFError("the answer is cut")
+            raise EOFError("the answer is cut off")
         done += got
     return array

@@ -1,17 +1,18 @@
-"""Checks a zip archive before anything in it is read, and gives the bytes of its members.
+"""Check a zip archive before anything in it is read, and give access to its members' bytes.
 
-torch reads archives with miniz, NumPy with `zipfile`. Where the two would find different members in
-a file, or different bytes in a member, the file is refused:
+torch reads archives with miniz, NumPy with `zipfile`. A file is refused if the two would find
+different members in it, or different bytes in a member:
 
-- miniz finds the list of members where the last record says, `zipfile` right before that record
-- miniz reads as many members as the record says, `zipfile` all of the list
-- with 64 bits, miniz reads the record that the locator names, `zipfile` the one before the locator
-- miniz takes no account of upper and lower case
-- miniz compares names by their bytes, `zipfile` by their letters, which are in one of two codings
-- miniz reads nothing of a member that its attributes of DOS call a folder
-- a later `zipfile` takes the name from an extra field (Unicode path), where there is one
+- miniz finds the directory where the end record says, `zipfile` right before that record
+- miniz reads as many members as the end record says, `zipfile` the whole directory
+- with 64 bits, miniz reads the record named by the locator, `zipfile` the one before the locator
+- miniz ignores case
+- miniz compares names by bytes, `zipfile` by characters, which are in one of two encodings
+- miniz reads nothing of a member whose DOS attributes call it a folder
+- a later `zipfile` takes the name from an extra field (Unicode path), if there is one
 
-A header that disagrees with the list is refused, too: whoever unpacks a stream has nothing else.
+A local header that disagrees with the directory is refused, too: whoever unpacks a stream has
+nothing else.
 """
 
 from __future__ import annotations
@@ -34,23 +35,23 @@ EMPTY = b"PK\x05\x06"
 _LOCATOR = b"PK\x06\x07"
 _END_64 = b"PK\x06\x06"
 _UTF_8, _DESCRIBED_BEHIND = 0x800, 0x8
-_FLAGS = 0x6 | _DESCRIBED_BEHIND | _UTF_8  # 0x6: how hard deflate tried; others encrypt or patch
+_FLAGS = 0x6 | _DESCRIBED_BEHIND | _UTF_8  # 0x6: deflate effort; other flags encrypt or patch
 _DOS_FOLDER = 0x10
 _SIZES_64, _UNICODE_PATH = 0x0001, 0x7075  # extra fields
-_FULL = 0xFFFFFFFF  # stands for a number that is in 64 bits elsewhere
-_HEADER = struct.Struct("<4s5H3I2H")  # a member's own, without its name
+_FULL = 0xFFFFFFFF  # stands for a number stored elsewhere in 64 bits
+_HEADER = struct.Struct("<4s5H3I2H")  # local header, without the name
 _LOCAL = _HEADER.size
-_END = 22  # bytes of the last record without its comment
-_BOTH_64 = 56 + 20  # of the record of 64 bits and its locator
+_END = 22  # bytes of the end record without its comment
+_BOTH_64 = 56 + 20  # bytes of the 64-bit record and its locator
 _LONGEST_END = _END + 0xFFFF  # with its comment
-_ENTRY = 500  # bytes that a member takes in the list on the average, at most
+_ENTRY = 500  # average bytes of a member in the directory, at most
 
 
 @dataclass(frozen=True)
 class ZipArchive:
-    """A checked zip archive: its members are few, distinct, disjoint and no larger than allowed.
+    """A checked zip archive: its members are few, distinct, disjoint and within the size limits.
 
-    `places`: where the bytes of each begin.
+    `places`: the position of each member's bytes.
     """
 
     content: Content
@@ -59,42 +60,40 @@ class ZipArchive:
     places: dict[str, int]
 
     def stored(self, name: str) -> memoryview:
-        """The bytes of a member that is not compressed, as they lie in the file."""
+        """Return the bytes of an uncompressed member as they are in the file."""
         begin = self.places[name]
         return memoryview(self.content)[begin : begin + self.members[name].file_size]
 
     def begins_with(self, name: str, start: bytes) -> bool:
-        """Whether the bytes of a member, unpacked, begin so."""
+        """Return whether the unpacked bytes of a member begin with `start`."""
         if self.members[name].compress_type == zipfile.ZIP_STORED:
             return self.stored(name)[: len(start)] == start
         try:
             with self.file.open(name) as stream:
                 return stream.read(len(start)) == start
         except (zipfile.BadZipFile, zlib.error, EOFError):
-            return False  # whoever reads it comes to the same end
+            return False  # any reader would fail likewise
 
     def require_stored(self, why: str = "torch never does") -> None:
-        """Raise `UnreadableFile` where a member is compressed."""
+        """Raise `UnreadableFile` if a member is compressed."""
         for member in self.members.values():
             if member.compress_type != zipfile.ZIP_STORED:
                 raise UnreadableFile(f"compresses {plain(member.filename)}, which {why}")
 
     def checked(self, name: str, most: int = limits.LARGE) -> memoryview:
-        """As `stored`; raises `UnreadableFile` where the bytes are damaged or more than `most`."""
-        found = self.stored(name)
-        if len(found) > most:
-            raise UnreadableFile(
-                f"holds more in {plain(name)} than is taken of a file; {TAKES_A_PART}"
-            )
-        if checksum(self.content, found) != self.members[name].CRC:
+        """Return a member's bytes; raises `UnreadableFile` if damaged or more than `most`."""
+        member_bytes = self.stored(name)
+        if len(member_bytes) > most:
+            raise UnreadableFile(f"has more in {plain(name)} than the limit allows; {TAKES_A_PART}")
+        if checksum(self.content, member_bytes) != self.members[name].CRC:
             raise UnreadableFile(
                 f"is damaged: the checksum of {plain(name)} is wrong", kind="damaged"
             )
-        return found
+        return member_bytes
 
 
 def checked_zip(content: Content) -> ZipArchive:
-    """The archive, with nothing unpacked; raises `UnreadableFile`."""
+    """Return the archive with nothing unpacked; raises `UnreadableFile`."""
     count, begin = _listed(content)
     try:
         file = zipfile.ZipFile(BufferedReader(ContentStream(content)))
@@ -107,16 +106,16 @@ def checked_zip(content: Content) -> ZipArchive:
         raise UnreadableFile(_TWO_LISTS)
     if len({m.flag_bits & _UTF_8 for m in listed if not m.orig_filename.isascii()}) > 1:
         raise UnreadableFile(
-            "writes names of members in two codings, so that two programs would read different "
-            "names in it"
+            "encodes member names in two ways, so that two programs would read different names in "
+            "it"
         )
     names: dict[str, str] = {}
     for member in listed:
         key = _one_name(member)
         if key in names:
             raise UnreadableFile(
-                f"holds {plain(names[key])} and {plain(member.filename)}, two members of one name: "
-                "torch and some disks ignore upper and lower case"
+                f"has {plain(names[key])} and {plain(member.filename)}, two members of one name: "
+                "torch and some disks ignore case"
             )
         names[key] = member.filename
         _check_member(member)
@@ -127,30 +126,33 @@ def checked_zip(content: Content) -> ZipArchive:
 
 
 _TWO_LISTS = (
-    "has bytes before its archive, or two lists of members, so that two programs would read "
-    "different files in it"
+    "has bytes before its archive, or two directories, so that two programs would read different "
+    "files in it"
 )
 
 
 def _one_name(member: zipfile.ZipInfo) -> str:
-    """What is the same for names that are one to a program or to a file system. Arrays of an npz
-    have theirs to the letter: NumPy writes `W` beside `w`, and takes no one for the other."""
+    """Return a key shared by names that some program or file system treats as equal.
+
+    Arrays of an npz are case-sensitive: NumPy writes `W` beside `w` and tells them apart.
+    """
     name = member.filename
     return name if name.endswith(".npy") else unicodedata.normalize("NFC", name).casefold()
 
 
 def _listed(content: Content) -> tuple[int, int]:
-    """How many members the last record announces, and where their list begins; the record ends the
-    file, the list ends where it begins, and there is only one."""
+    """Return how many members the end record announces, and where their directory begins.
+
+    The record must end the file, the directory must end where the record begins, and there must be
+    only one.
+    """
     tail = content[-_LONGEST_END:]
-    found = tail.rfind(EMPTY)
-    if found < 0 or len(tail) < found + _END:
-        raise UnreadableFile(
-            f"is a zip archive without its end, as one that was cut off; {AGAIN}", "cut-off"
-        )
-    end = len(content) - len(tail) + found
+    index = tail.rfind(EMPTY)
+    if index < 0 or len(tail) < index + _END:
+        raise UnreadableFile(f"is a zip archive without an end, as if cut off; {AGAIN}", "cut-off")
+    end = len(content) - len(tail) + index
     if len(content) != end + _END or content[end + 20 :] != b"\0\0":
-        raise UnreadableFile("has bytes behind the end of its archive")
+        raise UnreadableFile("has bytes after the end of its archive")
     stated = struct.unpack("<4H2I", content[end + 4 : end + 20])
     if content[max(0, end - 20) : end].startswith(_LOCATOR):
         end, stated = _listed_in_64_bits(content, end, stated)
@@ -165,8 +167,10 @@ def _listed(content: Content) -> tuple[int, int]:
 def _listed_in_64_bits(
     content: Content, end: int, short: tuple[int, ...]
 ) -> tuple[int, tuple[int, ...]]:
-    """Where the record of 64 bits begins, which the locator before the last record names, and what
-    it says; the last record says the same where it has room for it."""
+    """Return the position and contents of the 64-bit record that the locator names.
+
+    The end record must agree where it has room.
+    """
     at = end - _BOTH_64
     disk, named, disks = struct.unpack("<IQI", content[end - 16 : end])
     if at < 0 or named != at or disk or disks != 1 or content[at : at + 4] != _END_64:
@@ -181,49 +185,47 @@ def _listed_in_64_bits(
 def _check_member(member: zipfile.ZipInfo) -> None:
     name = member.filename
     if member.flag_bits & ~_FLAGS:
-        raise UnreadableFile("is an encrypted archive, or one with flags that are not known here")
+        raise UnreadableFile("is an encrypted archive, or has unknown flags")
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise UnreadableFile(f"packs {plain(name)} in a way that is not read")
+        raise UnreadableFile(f"compresses {plain(name)} in an unsupported way")
     if member.compress_type == zipfile.ZIP_STORED and member.file_size != member.compress_size:
         raise UnreadableFile(f"declares two sizes for {plain(name)}")
     leads_out = ".." in PurePosixPath(name).parts or name.startswith("/") or ":" in name[:3]
     if leads_out or "\\" in member.orig_filename or "\0" in member.orig_filename:
-        raise UnreadableFile(f"has a member whose path leads elsewhere ({plain(name)})")
+        raise UnreadableFile(f"has a member whose path leads outside ({plain(name)})")
     kind = (member.external_attr >> 16) & 0xF000
     if kind == 0xA000:
-        raise UnreadableFile(f"has a link for a member ({plain(name)})")
+        raise UnreadableFile(f"has a link as a member ({plain(name)})")
     if kind not in (0, 0x8000, 0x4000):
-        raise UnreadableFile(f"has a device or a pipe for a member ({plain(name)})")
+        raise UnreadableFile(f"has a device or pipe as a member ({plain(name)})")
     if member.external_attr & _DOS_FOLDER and not name.endswith("/"):
-        raise UnreadableFile(f"calls {plain(name)} a folder, and a file by its name")
+        raise UnreadableFile(f"marks {plain(name)} as a folder although its name is a file's")
     if member.volume:
         raise UnreadableFile(f"has {plain(name)} on another disk")
     _check_extra_fields(member)
 
 
 def _check_extra_fields(member: zipfile.ZipInfo) -> None:
-    """No second name, and one size: readers take the first or the last of several."""
-    place, extra = 0, member.extra
+    """Refuse a second name or size: of several, some readers use the first, others the last."""
+    position, extra = 0, member.extra
     kinds: list[int] = []
-    while place + 4 <= len(extra):
-        kind, length = struct.unpack_from("<HH", extra, place)
+    while position + 4 <= len(extra):
+        kind, length = struct.unpack_from("<HH", extra, position)
         kinds.append(kind)
-        place += 4 + length
-    if place != len(extra) or kinds.count(_SIZES_64) > 1 or _UNICODE_PATH in kinds:
-        raise UnreadableFile(
-            f"has fields in its list that make {plain(member.filename)} two things at once"
-        )
+        position += 4 + length
+    if position != len(extra) or kinds.count(_SIZES_64) > 1 or _UNICODE_PATH in kinds:
+        raise UnreadableFile(f"has extra fields that make {plain(member.filename)} ambiguous")
 
 
 def _places(content: Content, listed: list[zipfile.ZipInfo]) -> dict[str, int]:
-    """Where each member's bytes begin, as its own header says; no two members overlap."""
+    """Return where each member's bytes begin, by its own header; no two members overlap."""
     places: dict[str, int] = {}
     reached = 0
     for member in sorted(listed, key=lambda m: m.header_offset):
         at = member.header_offset
         header = content[at : at + _LOCAL]
         if len(header) < _LOCAL or not header.startswith(START):
-            raise UnreadableFile(f"has no {plain(member.filename)} where its list says")
+            raise UnreadableFile(f"has no {plain(member.filename)} where its directory says")
         if at < reached or (not places and at != 0):
             raise UnreadableFile("has members that overlap, or bytes before its archive")
         _, _, flags, method, _, _, crc, packed, size, named, more = _HEADER.unpack(header)
@@ -231,7 +233,7 @@ def _places(content: Content, listed: list[zipfile.ZipInfo]) -> dict[str, int]:
         own = content[at + _LOCAL : at + _LOCAL + named]
         coding = "utf-8" if member.flag_bits & _UTF_8 else "cp437"
         if own != member.orig_filename.encode(coding, "replace"):
-            raise UnreadableFile(f"has another name for {plain(member.filename)} in its list")
+            raise UnreadableFile(f"has another name for {plain(member.filename)} in its directory")
         later = flags & _DESCRIBED_BEHIND and not (crc or packed or size)
         same = (
             crc == member.CRC
@@ -240,12 +242,12 @@ def _places(content: Content, listed: list[zipfile.ZipInfo]) -> dict[str, int]:
         )
         if (flags, method) != (member.flag_bits, member.compress_type) or not (same or later):
             raise UnreadableFile(
-                f"describes {plain(member.filename)} in its list otherwise than where it lies"
+                f"describes {plain(member.filename)} differently in its directory and its header"
             )
         reached = begin + member.compress_size
         if reached > len(content):
             raise UnreadableFile(
-                f"has no end of {plain(member.filename)}: it is damaged or was cut off; {AGAIN}"
+                f"lacks the end of {plain(member.filename)}: it is damaged or cut off; {AGAIN}"
             )
         places[member.filename] = begin
     return places
