@@ -1,4 +1,4 @@
-"""Where a branch comes from, in its `run.json`; and what its parent's log had by then."""
+"""The origin of a branch in its `run.json`, and the part of the parent's log before it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dgn_engine.storage.runs import run_identity, run_info
 from dgn_engine.storage.runs.log import decode_line, encode_line, is_of_another
 
 _KEY = "branch"
-# What a branch has of its parent: the network that the parent's first event describes, and the
-# machine that trained it, from which a branch trained elsewhere may differ in the last bits.
+# What a branch inherits: the network that the parent's first event describes, and the machine that
+# trained it; a branch trained elsewhere may differ in the last bits.
 _INHERITED = (
     "versions",
     "platform",
@@ -33,8 +33,10 @@ _INHERITED = (
 
 @dataclass(frozen=True)
 class BranchOrigin:
-    """`parent`: the name of its folder; `parent_id`: that of its `run.json`, which stays when the
-    folder is renamed."""
+    """The origin of a branch.
+
+    `parent`: name of its folder; `parent_id`: its run id, which stays when the folder is renamed.
+    """
 
     parent: str
     parent_id: str
@@ -45,13 +47,13 @@ class BranchOrigin:
 def branch_info(
     config: RunConfig, parent: Mapping[str, Any], origin: BranchOrigin
 ) -> dict[str, Any]:
-    """The `run.json` of a branch of the run whose `run.json` is `parent`."""
+    """Return the `run.json` of a branch of the run whose `run.json` is `parent`."""
     inherited = {name: parent[name] for name in _INHERITED if name in parent}
     return {**run_info.create(config), **inherited, _KEY: to_plain(origin)}
 
 
 def origin_of(info: Mapping[str, Any]) -> BranchOrigin | None:
-    """Where the run of a `run.json` comes from; None where it is no branch, or does not say it."""
+    """Return the origin of a run; None if it is not a branch or does not say."""
     try:
         origin: BranchOrigin = from_plain(BranchOrigin, info[_KEY])
     except (KeyError, TypeError, ValueError):
@@ -60,8 +62,10 @@ def origin_of(info: Mapping[str, Any]) -> BranchOrigin | None:
 
 
 def log_before(path: InnerPath, lines: int, run: str) -> bytes:
-    """The first so many lines of a log, as they stand there, as lines of the run of this id; raises
-    `OSError`."""
+    """Return the first `lines` lines of a log, restated as lines of the run with this id.
+
+    Raises `OSError`.
+    """
     kept, tag = bytearray(), run_identity.tag_of(run)
     tags = run_identity.tags_of(run_identity.info_beside(path))
     for raw in read_regular(path, FILE).splitlines(keepends=True):

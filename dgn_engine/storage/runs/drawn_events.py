@@ -1,4 +1,4 @@
-"""The events of a recorded run that panels draw, in bounded memory: of many not every one."""
+"""The events of a recorded run that panels draw, in bounded memory: not all if there are many."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHANGES = (
 
 
 class _Numbered(NamedTuple):
-    """An event and how many came before it, in the run and of its kind."""
+    """An event, its index in the run and its index in its kind."""
 
     place: int
     number: int
@@ -33,7 +33,7 @@ class _Numbered(NamedTuple):
 class _KindOfEvent:
     """Events of one kind: all of them up to `most`, then every second one, every fourth …
 
-    The last is held, and those with the lowest and the highest value of each sort.
+    The last is kept, and those with the lowest and highest value of each sort.
     """
 
     def __init__(self, most: int) -> None:
@@ -43,44 +43,44 @@ class _KindOfEvent:
         self._last: list[_Numbered] = []
 
     def take(self, place: int, event: Event, values: Mapping[str, float]) -> None:
-        one = _Numbered(place, self.count, event)
+        numbered = _Numbered(place, self.count, event)
         self.count += 1
-        self._last = [one]
+        self._last = [numbered]
         for name, value in values.items():
             for sign in (1.0, -1.0):
                 key = name, sign > 0
                 lowest = self._ends[key][0] if key in self._ends else math.inf
                 if math.isfinite(value) and not sign * value >= lowest:
-                    self._ends[key] = sign * value, one
-        if one.number % self._every == 0:
+                    self._ends[key] = sign * value, numbered
+        if numbered.number % self._every == 0:
             if len(self._kept) == self._most:
                 self._every *= 2
                 self._kept = self._kept[::2]
-            if one.number % self._every == 0:
-                self._kept.append(one)
+            if numbered.number % self._every == 0:
+                self._kept.append(numbered)
 
     def events(self) -> list[_Numbered]:
-        found = {one.number: one for one in self._kept}
-        for one in (*self._last, *(end for _, end in self._ends.values())):
-            found[one.number] = one
-        return [found[number] for number in sorted(found)]
+        by_number = {numbered.number: numbered for numbered in self._kept}
+        for numbered in (*self._last, *(end for _, end in self._ends.values())):
+            by_number[numbered.number] = numbered
+        return [by_number[number] for number in sorted(by_number)]
 
 
 def drawn_history(events: Iterable[Event], most: int = MOST_SCORES) -> HistoryReplayed:
-    """What panels draw of the events of a run; says of what it leaves out how many there were."""
+    """Return what panels draw of the events of a run, with counts of what is left out."""
     kinds: dict[tuple[str, object], _KindOfEvent] = {}
     for place, event in enumerate(events):
         key, values = _kind_of(event)
         if key is not None:
             limit = min(most, MOSTCHANGES) if key[0] == "" else most
             kinds.setdefault(key, _KindOfEvent(limit)).take(place, event, values)
-    held = {key: kind.events() for key, kind in kinds.items()}
-    merged = heapq.merge(*held.values(), key=lambda one: one.place)
-    return HistoryReplayed(tuple(one.event for one in merged), _left_out(kinds, held))
+    selected = {key: kind.events() for key, kind in kinds.items()}
+    merged = heapq.merge(*selected.values(), key=lambda numbered: numbered.place)
+    return HistoryReplayed(tuple(numbered.event for numbered in merged), _left_out(kinds, selected))
 
 
 def _kind_of(event: Event) -> tuple[tuple[str, object] | None, Mapping[str, float]]:
-    """The source of an event and what tells apart the kinds of that; None where none is drawn."""
+    """Return the source of an event and its kind there, and its values; None if not drawn."""
     if isinstance(event, Measured):
         return (TRAINING, event.test_loss is not None), scores_of(event)
     if isinstance(event, ProbeScalars):
@@ -92,8 +92,8 @@ def _left_out(
     kinds: Mapping[tuple[str, object], _KindOfEvent],
     held: Mapping[tuple[str, object], list[_Numbered]],
 ) -> dict[str, tuple[int, int]]:
-    found: dict[str, tuple[int, int]] = {}
+    counts_by_source: dict[str, tuple[int, int]] = {}
     for key, kind in kinds.items():
-        drawn, every = found.get(key[0], (0, 0))
-        found[key[0]] = drawn + len(held[key]), every + kind.count
-    return {source: counts for source, counts in found.items() if counts[0] < counts[1]}
+        drawn, every = counts_by_source.get(key[0], (0, 0))
+        counts_by_source[key[0]] = drawn + len(held[key]), every + kind.count
+    return {source: counts for source, counts in counts_by_source.items() if counts[0] < counts[1]}

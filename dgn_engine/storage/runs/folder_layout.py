@@ -1,4 +1,4 @@
-"""What lies in the folder of a run, under which names, and where run folders lie."""
+"""The files and folders of a run, their names, and where run folders are kept."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dgn_engine.storage.atomic_write import make_folders
 from dgn_engine.storage.inner_path import FilePath, InnerPath, LinkInside, inside
 from dgn_engine.storage.user_folders import user_data
 
-# What a file may hold; a mark is empty.
+# Type of a file's contents; a mark is empty.
 Kind = Literal["json", "log", "tensors", "text", "mark"]
 
 RUN = "run.json"
@@ -25,15 +25,15 @@ CONFIG = "config.toml"
 LOG = "log.jsonl"
 LOCK = "lock"
 WEIGHTS = "weights.safetensors"
-NOTES = "notes.json"  # the user's words; they stay on this machine
-MIRROR = "mirror"  # that the folder is one, and of which run: without checkpoints and weights
-ANSWERS = "answers.json"  # which test examples were answered right; stays on this machine
+NOTES = "notes.json"  # written by the user; stays on this machine
+MIRROR = "mirror"  # marks a mirror, and its run: without checkpoints and weights
+ANSWERS = "answers.json"  # which test examples were classified correctly; stays on this machine
 FILES: Mapping[str, Kind] = {WEIGHTS: "tensors", CONFIG: "text", LOG: "log", RUN: "json"}
 
 FRAMES = "frames"
 CHECKPOINTS = "checkpoints"
-KEPT = "weights"  # those that `--keep-epochs` and `--keep-best` ask for
-DAMAGED = "damaged"  # where `repair` moves what is not sound
+KEPT = "weights"  # from `--keep-epochs` and `--keep-best`
+DAMAGED = "damaged"  # where `repair` moves damaged files
 FOLDERS = (CHECKPOINTS, FRAMES, KEPT, DAMAGED)
 
 LIMITS = "limits.toml"  # in the user's folder of runs, beside them
@@ -55,8 +55,9 @@ _FRAME = re.compile(r"([0-9]{9,15})-([0-9]{6,12})-([0-9a-f]{16})\.safetensors")
 
 
 def kind_of(path: str) -> Kind | None:
-    """What a file of a run holds, by its path in the folder; None where it is none that crosses
-    to another machine: `weights/`, `damaged/`, notes, answers and the lock stay.
+    """Return the type of a run's file by its path in the folder; None if it stays on this machine.
+
+    `weights/`, `damaged/`, notes, answers and the lock stay.
     """
     match path.split("/"):
         case [name]:
@@ -69,43 +70,45 @@ def kind_of(path: str) -> Kind | None:
 
 
 def written_folders(folder: FilePath) -> tuple[InnerPath, ...]:
-    """Where a writer that was killed may have left unfinished files."""
+    """Return the folders in which a killed writer may have left unfinished files."""
     root = inside(folder)
     return (root, root / CHECKPOINTS, root / FRAMES)
 
 
 def links(folder: FilePath) -> list[InnerPath]:
-    """What of a run's folder is a link, of its files and of its folders; deeper ones are not
-    looked for. Raises `OSError`.
+    """Return the files and folders of a run that are links; deeper ones are not searched.
+
+    Raises `OSError`.
     """
     root = inside(folder)
-    found = root.listing()
+    entries = root.listing()
     names = (*FOLDERS, *FILES, LOCK, NOTES, ANSWERS, MIRROR)
-    return [root / name for name in names if name in found and S_ISLNK(found[name].st_mode)]
+    return [root / name for name in names if name in entries and S_ISLNK(entries[name].st_mode)]
 
 
 def require_no_link(folder: FilePath) -> None:
-    """Raises `LinkInside`, and other `OSError`."""
+    """Raise `LinkInside` if anything in the folder is a link; also other `OSError`."""
     for path in links(folder):
         raise LinkInside(path.within)
 
 
 def refuse_links(folder: Path) -> None:
-    """Raises `UserError` where something in a run's folder is a link."""
+    """Raise `UserError` if something in a run's folder is a link."""
     try:
         require_no_link(folder)
     except LinkInside as link:
         raise UserError(
-            f"{folder} is not opened: {link.strerror}; 'dgn runs repair {folder}' puts it aside.",
+            f"{folder} was not opened: {link.strerror}; 'dgn runs repair {folder}' moves it to "
+            "damaged/.",
             kind="link",
             value=link.within,
         ) from None
     except OSError:
-        pass  # whoever reads it next says what is wrong
+        pass  # the next reader reports what is wrong
 
 
 def set_aside(folder: FilePath, path: InnerPath) -> None:
-    """Move what lies there, if anything does, to `damaged/`. Raises `OSError`."""
+    """Move a file, if it exists, to `damaged/`; raises `OSError`."""
     if not path.exists():
         return
     target = unused_place(folder, path)
@@ -115,9 +118,9 @@ def set_aside(folder: FilePath, path: InnerPath) -> None:
 
 
 def unused_place(folder: FilePath, path: InnerPath) -> InnerPath:
-    """Where something of a run can be put in `damaged/`; its folder is there. Raises `OSError`."""
+    """Return an unused path in `damaged/`, whose folder exists; raises `OSError`."""
     root = inside(folder)
-    # A link goes under another name: it must not lie where a folder may be needed later.
+    # A link gets another name: it must not take the name of a folder that may be needed later.
     wanted = f"{path.within}.link" if path.is_link() else path.within
     damaged = root / DAMAGED
     if path == damaged:
@@ -133,51 +136,51 @@ def unused_place(folder: FilePath, path: InnerPath) -> InnerPath:
 
 
 def holds_run(folder: Path) -> bool:
-    """Whether a folder, which is no link, holds a run or what is left of one."""
+    """Return whether a folder, which is not a link, contains a run or the remains of one."""
     here = any((inside(folder) / name).is_file() for name in (RUN, LOG))
     return here and not folder.is_symlink()
 
 
 def is_mirror(folder: FilePath) -> bool:
-    """Whether a run's folder is the mirror of one that is recorded elsewhere."""
+    """Return whether a run's folder mirrors one that is recorded elsewhere."""
     return (inside(folder) / MIRROR).is_file()
 
 
 def is_same_folder(a: str | Path, b: str | Path) -> bool:
-    """Return whether two paths lead to one folder, by whatever links; '' leads to none."""
+    """Return whether two paths lead to one folder, through any links; '' leads to none."""
     if not (str(a) and str(b)):
         return str(a) == str(b)
     return str(a) == str(b) or os.path.realpath(a) == os.path.realpath(b)
 
 
 def runs_root() -> Path:
-    """The user's folder of runs: `DGN_RUNS_ROOT`, else in the user's data folder."""
+    """Return the user's folder of runs: `DGN_RUNS_ROOT`, or else in the user's data folder."""
     named = os.environ.get("DGN_RUNS_ROOT", "")
     return Path(named) if named else user_data() / "runs"
 
 
 def find_run(name: str) -> Path:
-    """A path that is there, or the name of one of the user's runs."""
+    """Return an existing path, or that of one of the user's runs by name."""
     here, there = Path(name), runs_root() / name
     try:
         return here if here.exists() or not there.exists() else there
-    except (OSError, ValueError):  # too long for a file's name, or with a zero byte
+    except (OSError, ValueError):  # too long for a file name, or with a zero byte
         raise UserError(f"There is no run {reprlib.repr(name)}.") from None
 
 
 def results_root() -> Path:
-    """The user's folder of reproduced experiments: `DGN_RESULTS_ROOT`, else beside the runs."""
+    """Return the folder of reproduced experiments: `DGN_RESULTS_ROOT`, or else beside the runs."""
     named = os.environ.get("DGN_RESULTS_ROOT", "")
     return Path(named) if named else runs_root().parent / "results"
 
 
 def is_reserved(name: str) -> bool:
-    """Whether the folder of runs has a file of this name for itself, so that no run may have it."""
+    """Return whether the runs folder uses this name itself, so that no run may have it."""
     return name.casefold() == LIMITS
 
 
 def each_path(root: Path, name: str) -> Iterator[Path]:
-    """`name` below `root`, then `name-2` and so on; none that is reserved."""
+    """Yield `name` below `root`, then `name-2` and so on, without reserved names."""
     if not is_reserved(name):
         yield root / name
     for again in count(2):
@@ -185,35 +188,37 @@ def each_path(root: Path, name: str) -> Iterator[Path]:
 
 
 def unused_path(root: Path, name: str) -> Path:
-    """The first of `each_path` where nothing is."""
+    """Return the first of `each_path` that does not exist."""
     return next(path for path in each_path(root, name) if not path.exists())
 
 
 def checkpoint_name(step: int, again: int) -> str:
-    """'000000120', and '000000120-1' for another one at the same step."""
+    """Return '000000120', and '000000120-1' for another one at the same step."""
     return f"{step:09}" + (f"-{again}" if again else "")
 
 
 def checkpoint_key(name: str) -> tuple[int, int] | None:
-    """The step and the repetition in the name of a checkpoint's folder; None for other names."""
-    found = _CHECKPOINT.fullmatch(name)
-    return (int(found[1]), int(found[2] or 0)) if found else None
+    """Return step and repetition from the name of a checkpoint's folder; None for other names."""
+    match = _CHECKPOINT.fullmatch(name)
+    return (int(match[1]), int(match[2] or 0)) if match else None
 
 
 def frame_name(step: int, serial: int, digest: str) -> str:
-    """A frame carries the beginning of its own sha256 in its name: it needs no list."""
+    """Return the name of a frame, with a prefix of its sha256: it needs no list."""
     return f"{step:09}-{serial:06}-{digest[:16]}.safetensors"
 
 
 def frame_key(name: str) -> tuple[int, int, str] | None:
-    """Step, serial number and beginning of the sha256; None for other names."""
-    found = _FRAME.fullmatch(name)
-    return (int(found[1]), int(found[2]), found[3]) if found else None
+    """Return step, serial number and sha256 prefix; None for other names."""
+    match = _FRAME.fullmatch(name)
+    return (int(match[1]), int(match[2]), match[3]) if match else None
 
 
 def bytes_of(folder: FilePath, without: str = "") -> int:
-    """Of all regular files below a folder, but not in its folder `without`; no link is followed,
-    and what cannot be looked at counts nothing."""
+    """Return the bytes of all regular files below a folder, without its folder `without`.
+
+    Links are not followed, and unreadable folders count as empty.
+    """
     total, waiting = 0, [inside(folder)]
     while waiting:
         here = waiting.pop()

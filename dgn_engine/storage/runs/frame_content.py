@@ -1,6 +1,6 @@
-"""What the file of a frame holds: arrays as safetensors, everything else as JSON in its header.
+"""The file format of a frame: arrays as safetensors, everything else as JSON in its header.
 
-Format 2 stores large arrays in fewer bytes (`packed_arrays`); files of format 1 are read as before.
+Format 2 stores large arrays in fewer bytes (`packed_arrays`); format 1 can still be read.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ UNPACKED = 1 << 30  # bytes of the gates of one frame
 UNSOUND = (
     *(SafetensorError, ValueError, KeyError, TypeError, AttributeError),
     *(OverflowError, RecursionError),
-)  # what `decode` raises of a file that is damaged
+)  # what `decode_frame` raises for a damaged file
 # Of a reading:
 _STORED = ("step", "seconds", "interval", "scalars", "facts", "absent", "remark", "error")
 
 
 class FrameOrigin(NamedTuple):
-    """What a frame states of itself; `serial` None and `run` '' where it does not."""
+    """The origin that a frame states; `serial` is None and `run` '' if not stated."""
 
     step: int
     serial: int | None = None
@@ -41,14 +41,17 @@ class FrameOrigin(NamedTuple):
 
 
 def encode(frame: Frame, run: str = "", serial: int | None = None) -> bytes:
-    """Tensors 'probe/array'; zeros and ones are packed, eight in a byte, other large arrays as
-    `packed_arrays` says; the rest is JSON. `run`: the id of its run, `serial`: its number there."""
+    """Encode a frame: tensors 'probe/array', everything else as JSON.
+
+    Zeros and ones are packed into bits, other large arrays as in `packed_arrays`. `run`: id of its
+    run; `serial`: its number there.
+    """
     tensors: dict[str, Array] = {}
     packed: dict[str, list[int]] = {}
     shrunk: dict[str, dict[str, Any]] = {}
     readings: dict[str, Any] = {}
     for probe, reading in frame.readings.items():
-        if reading.pending:  # what comes is recorded when it is there
+        if reading.pending:  # it is recorded once it is complete
             continue
         for name, array in reading.arrays.items():
             key = f"{probe}/{name}"
@@ -68,8 +71,8 @@ def encode(frame: Frame, run: str = "", serial: int | None = None) -> bytes:
         "packed": packed,
         "readings": readings,
     }
-    told = {"shrunk": shrunk, "run": run, "serial": serial, "examples": frame.probe_digest}
-    head |= {name: value for name, value in told.items() if value not in (None, "", {})}
+    stated = {"shrunk": shrunk, "run": run, "serial": serial, "examples": frame.probe_digest}
+    head |= {name: value for name, value in stated.items() if value not in (None, "", {})}
     if frame.regime:
         head |= {"regime": frame.regime, "wiring": frame.wiring}
     head_text = json.dumps(to_plain(head, "word"), allow_nan=False)
@@ -77,18 +80,18 @@ def encode(frame: Frame, run: str = "", serial: int | None = None) -> bytes:
 
 
 def decode(content: bytes) -> Frame:
-    """The inverse of `encode`, with read-only arrays; raises one of `UNSOUND`."""
+    """Decode a frame, with read-only arrays; raises one of `UNSOUND`."""
     return decode_with(content, read_head(content))
 
 
 def read_head(content: bytes) -> dict[str, Any]:
-    """What stands in a frame's file beside the arrays; raises one of `UNSOUND`."""
+    """Return what is in a frame's file besides the arrays; raises one of `UNSOUND`."""
     head: dict[str, Any] = parse_json(_metadata(content)["frame"].encode())
     return head
 
 
 def decode_with(content: bytes, head: Mapping[str, Any]) -> Frame:
-    """As `decode`, where the head was read already."""
+    """Decode a frame whose head was already read."""
     arrays: dict[str, dict[str, Array]] = {probe: {} for probe in head["readings"]}
     if int(head.get("format", 1)) > FORMAT:
         raise ValueError("a newer version of this program wrote it")
@@ -101,7 +104,7 @@ def decode_with(content: bytes, head: Mapping[str, Any]) -> Frame:
             count = packed_arrays.count_of(shape)
             unpacked += count
             if count > 8 * array.size or unpacked > UNPACKED:
-                raise ValueError(f"the shape of {key} is not that of its bits")
+                raise ValueError(f"the shape of {key} does not match its bits")
             array = np.unpackbits(array, count=count).reshape(shape)
         elif key in shrunk:
             unpacked += packed_arrays.count_of(tuple(shrunk[key]["shape"])) * 8
@@ -122,7 +125,7 @@ def decode_with(content: bytes, head: Mapping[str, Any]) -> Frame:
     regime, wiring = head.get("regime", ""), tuple(head.get("wiring", ()))
     digest = head.get("examples", "")
     if not isinstance(digest, str):
-        raise ValueError("which examples were read")
+        raise ValueError("the digest of the examples")
     if not isinstance(regime, str) or sorted(wiring) != list(range(len(wiring))):
         raise ValueError("a regime, or an order of gate layers")
     for probe, reading in readings.items():
@@ -144,7 +147,7 @@ def decode_with(content: bytes, head: Mapping[str, Any]) -> Frame:
 
 
 def read_origin(path: InnerPath) -> FrameOrigin:
-    """What a frame states of itself, by its header alone; raises `OSError` or one of `UNSOUND`."""
+    """Return what a frame states about itself, from its header; raises `OSError` or `UNSOUND`."""
     with open_regular(path, FILE) as file:
         size = int.from_bytes(file.read(8), "little")
         if size > HEADER:
@@ -153,7 +156,7 @@ def read_origin(path: InnerPath) -> FrameOrigin:
 
 
 def origin_in(head: Mapping[str, Any]) -> FrameOrigin:
-    """The same of a head that was read; raises one of `UNSOUND`."""
+    """Return what a head states about its frame; raises one of `UNSOUND`."""
     step, serial, run = head["step"], head.get("serial"), head.get("run", "")
     if not is_count(step) or not isinstance(run, str):
         raise ValueError("a step, or a run")

@@ -1,4 +1,4 @@
-"""Holds the folder of a run that is written: open and locked, wherever it is moved."""
+"""Keep the folder of a run being written open and locked, wherever it is moved."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dgn_engine.storage.runs import folder_layout, run_info
 
 
 class HeldFolder:
-    """What is written goes into the folder that was opened, whatever is put in its place.
+    """The folder that was opened for writing, whatever is put in its place.
 
-    `root`: of all that is read and written here.
+    `root`: path for all reading and writing.
     """
 
     def __init__(self, path: Path) -> None:
@@ -27,7 +27,7 @@ class HeldFolder:
 
     @property
     def path(self) -> Path:
-        """Where it lies, as far as is known: it may be moved while it is written."""
+        """Its location as far as is known: it may be moved while being written."""
         return self._anchor.path
 
     @property
@@ -35,7 +35,7 @@ class HeldFolder:
         return self._anchor.is_named
 
     def take(self) -> None:
-        """Hold and lock the folder; raises `OSError` or `UserError`."""
+        """Open and lock the folder; raises `OSError` or `UserError`."""
         self._anchor.hold()
         folder_layout.require_no_link(self.root)
         self._lock.take()
@@ -45,19 +45,25 @@ class HeldFolder:
         self._anchor.let_go()
 
     def check(self) -> None:
-        """Raise `OSError` unless the folder lies where it did or was only renamed; put back its
-        lock where that is gone."""
+        """Check that the folder is there or was only renamed, and restore a missing lock.
+
+        Raises `OSError`.
+        """
         if not self._anchor.is_named and not self._follow(last=False):
             raise OSError(None, self._why_gone())
         if not self._lock.is_named:
             self._lock.retake()
-            self.add_remark(f"{folder_layout.LOCK} was gone, or another file; it was made anew")
+            self.add_remark(f"{folder_layout.LOCK} was missing or replaced, and has been recreated")
 
     def find_again(self, run: object, last: bool) -> bool:
-        """After trouble: whether the folder is there; False where it was removed for good.
+        """Find the folder after an error; return False if it was removed for good.
 
-        Raises `OSError` where it is not, for now. `run`: its id. `last`: the folder is written
-        where it lies now, also if another lies in its place.
+        Args:
+            run: The run's id.
+            last: Use the folder where it is now, even if another is in its place.
+
+        Raises:
+            OSError: It is not available at present.
         """
         if self._anchor.is_named or self._follow(last):
             return True
@@ -70,7 +76,7 @@ class HeldFolder:
         return True
 
     def move_to(self, path: Path, remark: str) -> None:
-        """Hold another folder from now on; raises `OSError`."""
+        """Switch to another folder; raises `OSError`."""
         self._anchor.path = path
         self._anchor.hold()
         self._lock.retake()
@@ -80,42 +86,43 @@ class HeldFolder:
         for folder in folder_layout.written_folders(self.root):
             if folder.is_dir():
                 folder.sync()
-        with suppress(PermissionError):  # who may not list the runs may still write this one
+        with suppress(PermissionError):  # without permission to list runs, this one is writable
             sync_folder(self.path.parent)
 
     def why(self, error: OSError) -> str:
-        """Why it cannot be written, as the end of a sentence."""
+        """Return why it cannot be written, to end a sentence."""
         if not self._anchor.is_named:
             return self._why_gone()
         return error.strerror or str(error.args[-1] if error.args else error)
 
     def add_remark(self, what: str) -> None:
-        self._remarks.append(f"In {self.path} {what}. Somebody else changes files in it.")
+        self._remarks.append(f"In {self.path} {what}. Someone else is changing files in it.")
 
     def take_remarks(self) -> list[str]:
-        """What was mended since the last time, a sentence each."""
+        """Return what was mended since the last call, as sentences."""
         remarks, self._remarks = self._remarks, []
         return remarks
 
     def _follow(self, last: bool) -> bool:
-        """Whether the folder was renamed, and nothing else has its place; from now on it is said
-        to lie there."""
+        """Return whether the folder was renamed and not replaced; from now on use its new path."""
         before, found = self.path, self._anchor.find()
         if found is None or (os.path.lexists(before) and not last):
             return False
         self._anchor.path = found
-        self._remarks.append(f"{before} was moved to {found}; it is recorded there from now on.")
+        self._remarks.append(f"{before} was moved to {found}; recording continues there.")
         return True
 
     def _return(self, run: object) -> None:
-        """Go on in a folder that is this run's, though it is not the one that was held: it was
-        away and was copied back. Raises `OSError`."""
+        """Continue in another copy of this run: the folder was gone and was copied back.
+
+        Raises `OSError`.
+        """
         try:
             here = run_info.read(self.path)
         except UserError as refusal:
             raise OSError(None, str(refusal)) from None
         if here.get("id") != run:
-            raise OSError(None, "another run lies in its folder now")
+            raise OSError(None, "its folder now contains another run")
         self._anchor.hold()
         folder_layout.require_no_link(self.root)
 
@@ -125,5 +132,5 @@ class HeldFolder:
         found = self._anchor.find()
         away = "was removed" if found is None else f"was moved to {found}"
         if os.path.lexists(self.path):
-            return f"another folder lies in its place, and its own {away}"
+            return f"another folder is in its place, and its own {away}"
         return f"its folder {away}"

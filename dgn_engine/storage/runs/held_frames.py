@@ -1,11 +1,11 @@
-"""What the probes read at earlier steps of a run that is not recorded: packed, in memory.
+"""The probes' readings at earlier steps of an unrecorded run, packed in memory.
 
     held = HeldFrames()
-    held.add(frame)             # as often as somebody wants
-    held.at(1200)               # the last frame at or before step 1,200, or None
+    held.pack_frame(frame)      # as often as needed
+    held.frame_at(1200)         # the last frame at or before step 1,200, or None
 
-Frames are packed as on disk (`frame_content`) and come back as exactly as from there. Where they
-take more than the cap they thin out by the same rule, too.
+Frames are packed as on disk (`frame_content`) and restored as exactly. Above the cap they are
+thinned by the same rule, too.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ MOST = 64 << 20  # bytes of packed frames
 
 
 class HeldFrames:
-    """Frames by step, for several threads; pickled, they are those of that moment.
+    """Frames by step; thread-safe. Pickling takes a snapshot.
 
-    `steps`: in ascending order, each once; `bytes`: of the packed frames; `left_out`: frames that
-    went to keep the cap.
+    Attributes:
+        steps: Ascending, each once.
+        bytes: Of the packed frames.
+        left_out: Frames removed to stay within the cap.
     """
 
     def __init__(self, most: int = MOST) -> None:
@@ -43,38 +45,38 @@ class HeldFrames:
             return HeldFrames, (self.most,), {**state, "_events": list(self._events)}
 
     def note_event(self, step: int) -> None:
-        """Frames next to this step stay as long as there is anything else to drop."""
+        """Keep frames next to this step as long as others can be dropped."""
         with self._lock:
             self._events.append(step)
 
     def add(self, frame: Frame) -> None:
-        """Pack a frame; of one step the newest is held, and none that is later than it."""
+        """Pack a frame; it replaces one of the same step and all later ones."""
         content = encode(frame)
         with self._lock:
-            place = bisect_left(self.steps, frame.step)
-            self._packed = [*self._packed[:place], content]
-            self.steps = (*self.steps[:place], frame.step)
+            index = bisect_left(self.steps, frame.step)
+            self._packed = [*self._packed[:index], content]
+            self.steps = (*self.steps[:index], frame.step)
             self.bytes = sum(map(len, self._packed))
             if self.bytes > self.most:
                 self._thin()
 
     def at(self, step: int) -> Frame | None:
-        """The last frame at or before a step; None where none is held of so early a step."""
+        """Return the last frame at or before a step, or None."""
         with self._lock:
-            place = bisect_right(self.steps, step)
-            content = self._packed[place - 1] if place else b""
+            index = bisect_right(self.steps, step)
+            content = self._packed[index - 1] if index else b""
         return decode(content) if content else None
 
     def renew(self) -> bool:
-        """`steps` is always new."""
+        """Return False: `steps` is always current."""
         return False
 
     def _thin(self) -> None:
         sizes = [len(content) for content in self._packed]
         pinned = pinned_places(self.steps, self._events)
         gone = set(choose_thinned(self.steps, sizes, pinned, int(ROOM * self.most)))
-        left = [place for place in range(len(sizes)) if place not in gone]
-        self._packed = [self._packed[place] for place in left]
-        self.steps = tuple(self.steps[place] for place in left)
+        remaining = [index for index in range(len(sizes)) if index not in gone]
+        self._packed = [self._packed[index] for index in remaining]
+        self.steps = tuple(self.steps[index] for index in remaining)
         self.bytes = sum(map(len, self._packed))
         self.left_out += len(gone)

@@ -1,4 +1,4 @@
-"""Lists the runs of a folder; what was read of each is kept in the user's cache."""
+"""List the runs of a folder; what was read of each is cached for the user."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dgn_engine.storage.runs.index_entry import (
 from dgn_engine.storage.runs.run_ranges import LAST
 from dgn_engine.storage.runs.storage_limits import limits_that_hold
 
-# What is read again only where one of these has changed.
+# A run is read again only if one of these has changed.
 _STAMPED = (
     folder_layout.RUN,
     folder_layout.LOG,
@@ -37,10 +37,12 @@ ReadEntry = Callable[[Path, str], IndexEntry | None]
 
 
 def read_index(root: Path, read: ReadEntry = read_entry) -> list[IndexEntry]:
-    """Every run in `root`, oldest first; only what has changed is read anew, by `read`.
+    """Return all runs in `root`, oldest first; only changed ones are read again, by `read`.
 
-    A run that cannot be read, whatever is wrong with it, is listed with the status 'damaged' and
-    its `trouble`. Raises `UserError` where the folder itself cannot be read.
+    A run that cannot be read, for any reason, has the status 'damaged' and its `trouble`.
+
+    Raises:
+        UserError: The folder itself cannot be read.
     """
     return [entry for entry, _ in _listed(root, read)]
 
@@ -50,10 +52,12 @@ def forget_index(root: Path) -> None:
 
 
 def list_runs(root: str) -> RunsListed:
-    """Every run below a folder, the one last written to first; none where there is no folder.
+    """List all runs below a folder, the last written one first; none if there is no folder.
 
-    The table of runs in the window and `dgn runs list --json` show what this gives. Raises
-    `UserError` where the folder cannot be read.
+    The window's table of runs and `dgn runs list --json` show this.
+
+    Raises:
+        UserError: The folder cannot be read.
     """
     if not root:
         return RunsListed("", ())
@@ -66,7 +70,7 @@ def list_runs(root: str) -> RunsListed:
 
 
 def newest_resumable(root: Path) -> Path | None:
-    """The run that was written to last, of those that have a checkpoint and that nobody writes."""
+    """Return the last written run with a checkpoint that is not being written; or None."""
     try:
         folders = [(_touched(statuses), name) for name, statuses in _folders(root)]
     except UserError:
@@ -82,17 +86,17 @@ def _listed(root: Path, read: ReadEntry) -> list[tuple[IndexEntry, Statuses]]:
     entries: list[tuple[IndexEntry, Statuses]] = []
     changed: dict[str, bytes] = {}
     for name, statuses in _folders(root):
-        stamp = _stamp(statuses)  # first: a run that is written meanwhile is read again next time
+        stamp = _stamp(statuses)  # first: a run written meanwhile is read again next time
         entry = decode_entry(name, known.pop(name, b""), stamp)
         if entry is None:
             entry = read(root / name, stamp)
-            if entry is None:  # it went a moment ago
+            if entry is None:  # it was removed a moment ago
                 continue
             changed[name] = encode_entry(entry)
         entries.append((_with_writer(root, entry, statuses), statuses))
     if changed or known:
         index_database.remember(root, changed, gone=known)
-    return sorted(entries, key=lambda one: (one[0].created, one[0].name))
+    return sorted(entries, key=lambda item: (item[0].created, item[0].name))
 
 
 def _recorded(below: str, entry: IndexEntry, statuses: Statuses) -> RecordedRun:
@@ -102,10 +106,10 @@ def _recorded(below: str, entry: IndexEntry, statuses: Statuses) -> RecordedRun:
 
 
 def _folders(root: Path) -> Iterator[tuple[str, Statuses]]:
-    """The names of the folders that hold a run, in their order, and what lies in each.
+    """Yield the names of the folders that contain a run, in order, with the files in each.
 
-    One that is a link counts as the folder that it leads to; links inside are not followed. One
-    that nobody may look into may hold a run: nothing lies in it.
+    A link counts as its target; links inside are not followed. An unreadable folder may contain a
+    run, so it is listed without files.
     """
     try:
         with os.scandir(root) as entries:
@@ -129,7 +133,7 @@ def _folders(root: Path) -> Iterator[tuple[str, Statuses]]:
 
 
 def _may_hold_run(entry: os.DirEntry[str]) -> bool:
-    """Not what is being copied or unpacked at this moment."""
+    """Return whether it may contain a run: not what is being copied or unpacked."""
     try:
         return entry.is_dir() and not (entry.name.startswith(".") and entry.name.endswith(PART))
     except OSError:
@@ -137,16 +141,16 @@ def _may_hold_run(entry: os.DirEntry[str]) -> bool:
 
 
 def _statuses(folder: str) -> Statuses:
-    """Of the files that are there; raises `OSError` where the folder may not be looked into."""
-    found = {}
+    """Return the statuses of the existing files; raises `OSError` if the folder is unreadable."""
+    statuses = {}
     for name in (*_STAMPED, folder_layout.LOCK):
         try:
-            found[name] = os.lstat(f"{folder}/{name}")
+            statuses[name] = os.lstat(f"{folder}/{name}")
         except PermissionError:
             raise
         except OSError:
             continue
-    return found
+    return statuses
 
 
 def _touched(statuses: Statuses) -> float:
@@ -157,17 +161,19 @@ def _touched(statuses: Statuses) -> float:
 
 
 def _with_writer(root: Path, entry: IndexEntry, statuses: Statuses) -> IndexEntry:
-    """The lock is read each time: no file changes when a writer dies. An empty one is nobody's."""
+    """Read the lock each time, as no file changes when a writer dies; an empty one is free."""
     status = statuses.get(folder_layout.LOCK)
     if status is None or not status.st_size:
         return entry
-    held = lock.holder(root / entry.name / folder_layout.LOCK) is not None
-    return replace(entry, status="running") if held else entry
+    is_held = lock.holder(root / entry.name / folder_layout.LOCK) is not None
+    return replace(entry, status="running") if is_held else entry
 
 
 def _stamp(statuses: Statuses) -> str:
     parts: list[str] = []
     for name in _STAMPED:
-        if (one := statuses.get(name)) is not None:
-            parts.append(f"{name}:{one.st_size}.{one.st_ino}.{one.st_mtime_ns}.{one.st_ctime_ns}")
+        if (status := statuses.get(name)) is not None:
+            parts.append(
+                f"{name}:{status.st_size}.{status.st_ino}.{status.st_mtime_ns}.{status.st_ctime_ns}"
+            )
     return " ".join(parts)

@@ -1,8 +1,8 @@
-"""What was read of listed runs: one SQLite database in the user's cache, never in a listed folder.
+"""Cache of what was read of listed runs: a SQLite database in the user's cache, never beside runs.
 
-A row is known by the folder of runs, its identity included, and the name of the run. The database
-is private. Nothing here raises: where there is no database, it is damaged, is a link or another
-user's, or may not be written, runs are listed without it.
+A row is identified by the folder of runs, including its inode, and the name of the run. The
+database is private. Nothing here raises: if there is no database, or it is damaged, a link,
+another user's or read-only, runs are listed without it.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ FOLDER = "run-lists"
 FILE = "index.sqlite"
 _FILES = {FILE, f"{FILE}-journal"}
 _FORMAT = 1
-# Nothing but this table may be in it: a view or a trigger could be endless.
+# It may contain nothing but this table: a view or a trigger could run forever.
 _TABLE = (
     "CREATE TABLE runs (root TEXT, name BLOB, facts BLOB, crc INTEGER, "
     "PRIMARY KEY (root, name)) WITHOUT ROWID"
 )
-_MOST = 256 << 20  # bytes of the database; a larger one is begun anew
+_MOST = 256 << 20  # bytes of the database; a larger one is recreated
 _ROWS = 1 << 20  # of one folder
-_PATIENCE = 2.0  # seconds that another process may take to write
-_PRIVATE = 0o077  # what nobody else may do
+_PATIENCE = 2.0  # seconds to wait for another writer
+_PRIVATE = 0o077  # permission bits of others
 _TROUBLE = (OSError, ValueError, RuntimeError, sqlite3.Error)
-_PASSING = (  # trouble of the moment, which says nothing about what is stored
+_PASSING = (  # temporary errors, which say nothing about what is stored
     *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED),
     *(sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL),
 )
@@ -43,9 +43,9 @@ def database_path() -> Path:
 
 
 def recall(root: Path) -> dict[str, bytes]:
-    """Return what `remember` was given for the runs of this folder, by their names.
+    """Return what `store_entries` stored for the runs of this folder, by name.
 
-    b'' stands for a row that is damaged.
+    A damaged row gives b''.
     """
     with suppress(*_TROUBLE):
         key = _key(root)
@@ -61,7 +61,7 @@ def recall(root: Path) -> dict[str, bytes]:
 
 
 def remember(root: Path, facts: Mapping[str, bytes], gone: Iterable[str]) -> None:
-    """Keep these facts in the place of what was known of their runs, and nothing of those gone."""
+    """Store or replace the entries of these runs, and delete those in `gone`."""
     with suppress(*_TROUBLE):
         key = _key(root)
         names = {os.fsencode(name): content for name, content in facts.items()}
@@ -78,7 +78,7 @@ def forget(root: Path) -> None:
 
 
 def _key(root: Path) -> str:
-    """Return another key where another folder lies at the same path; raise `OSError`."""
+    """Return a key that changes if another folder is at this path; raises `OSError`."""
     status = root.stat()
     identity = os.path.realpath(root), status.st_dev, status.st_ino
     return hashlib.sha256(repr(identity).encode()).hexdigest()[:32]
@@ -90,7 +90,7 @@ def _checksum(key: str, name: bytes, facts: bytes) -> int:
 
 @contextmanager
 def _opened(make: bool) -> Iterator[sqlite3.Connection]:
-    """Open the database; `make`: one that is missing, damaged or not private is begun anew.
+    """Open the database; with `make`, recreate it if missing, damaged or not private.
 
     Raises `OSError` or `sqlite3.Error`.
     """
@@ -105,8 +105,8 @@ def _opened(make: bool) -> Iterator[sqlite3.Connection]:
             raise OSError(None, "there is no database")
         _begin_anew(path)
     try:
-        # A rollback journal, and not WAL: that cannot be read where nothing can be written. It is
-        # not synced, because nothing is lost with it; rows that power mixed up fail their checksum.
+        # A rollback journal, not WAL, which cannot be read where nothing can be written. Not
+        # synced, because nothing is lost with it; rows corrupted by power loss fail their checksum.
         with closing(sqlite3.connect(path, timeout=_PATIENCE)) as database:
             database.text_factory = bytes
             database.execute("PRAGMA synchronous = OFF")
@@ -127,14 +127,14 @@ def _is_private(status: os.stat_result, is_kind: Callable[[int], bool]) -> bool:
 
 
 def _is_usable(folder: Path) -> bool:
-    """Return whether the database is there, and nothing that SQLite must not open.
+    """Return whether the database exists, and nothing that SQLite must not open.
 
-    Nobody else may change the private folder, so that no link can be put there meanwhile.
+    Nobody else may change the private folder, so no link can be put there meanwhile.
     """
     sizes = {}
     with os.scandir(folder) as entries:
         for entry in entries:
-            with suppress(FileNotFoundError):  # a journal comes and goes
+            with suppress(FileNotFoundError):  # a journal may disappear
                 status = entry.stat(follow_symlinks=False)
                 if entry.name not in _FILES or not _is_private(status, stat.S_ISREG):
                     return False
@@ -143,7 +143,7 @@ def _is_usable(folder: Path) -> bool:
 
 
 def _begin_anew(path: Path) -> None:
-    """Remove what lies in the folder, lists of older versions too, and make an empty database."""
+    """Empty the folder, including databases of older versions, and create a new database."""
     for name in os.listdir(path.parent):  # noqa: PTH208
         (path.parent / name).unlink(missing_ok=True)
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
@@ -153,7 +153,7 @@ def _begin_anew(path: Path) -> None:
 
 
 def _check_schema(database: sqlite3.Connection) -> None:
-    """Raise `sqlite3.DatabaseError` where somebody else made it, or another version."""
+    """Raise `sqlite3.DatabaseError` if someone else or another version created it."""
     version = database.execute("PRAGMA user_version").fetchone()
     schema = database.execute("SELECT type, sql FROM sqlite_master LIMIT 2").fetchall()
     if (version, schema) != ((_FORMAT,), [(b"table", _TABLE.encode())]):

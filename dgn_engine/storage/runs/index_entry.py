@@ -1,4 +1,4 @@
-"""What the list of runs says of one run, read from its folder or from the cache."""
+"""The entry of one run in the list of runs, read from its folder or from the cache."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dgn_engine.storage.runs.run_ranges import is_count, is_time, is_word
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.text.printable import plain
 
-_DEEPEST = 8  # folders in each other whose files are counted; a run has three
+_DEEPEST = 8  # nested folders whose files are counted; a run has three
 _CREATED = 40  # characters
 _TROUBLE = 300
 UNKNOWN = "unknown regime"  # of its last scores: the log has lost lines
@@ -25,9 +25,9 @@ UNKNOWN = "unknown regime"  # of its last scores: the log has lost lines
 
 @dataclass(frozen=True, kw_only=True)
 class IndexEntry(ListedFacts):
-    """One run as the index has it; raises `ValueError` where a number is beyond its range.
+    """One run in the index; raises `ValueError` if a number is out of range.
 
-    `stamp`: names, sizes and times of the files that this was read from.
+    `stamp`: names, sizes and times of the files it was read from.
     """
 
     stamp: str
@@ -36,24 +36,24 @@ class IndexEntry(ListedFacts):
         counts = (self.step, self.total_steps, self.seed, self.best_step, self.bytes)
         words = (self.created, self.status, self.regime, self.net, self.data, self.trouble)
         if not all(map(is_count, counts)) or not is_time(self.seconds):
-            raise ValueError("a number is beyond its range")
+            raise ValueError("a number is out of range")
         if type(self.best) is not float or not (0 <= self.best <= 1 or self.best != self.best):
             raise ValueError(f"an accuracy of {self.best}")
         if not all(map(is_word, (*words, self.name, self.stamp))):
-            raise ValueError("a name without end")
+            raise ValueError("a name of unreasonable length")
         if not isinstance(self.given_name, str) or not isinstance(self.notes, str):
-            raise ValueError("notes of no kind")
+            raise ValueError("notes of the wrong type")
         if type(self.resumable) is not bool:
-            raise ValueError("a checkpoint that may be there")
+            raise ValueError("`resumable` of the wrong type")
 
 
 def read_entry(folder: Path, stamp: str) -> IndexEntry | None:
-    """None where the run went a moment ago."""
+    """Read one run; None if it was removed a moment ago."""
     try:
         return _read(folder, stamp)
     except UserError as refusal:
         trouble = str(refusal)
-    except Exception as error:  # one run's trouble, whatever it is, hides no other
+    except Exception as error:  # one run's problem must not hide the others
         trouble = f"It cannot be read: {type(error).__name__}: {error}"
     if not folder.exists():
         return None
@@ -61,7 +61,7 @@ def read_entry(folder: Path, stamp: str) -> IndexEntry | None:
 
 
 def _damaged(folder: Path, stamp: str, trouble: str) -> IndexEntry:
-    """`trouble`: without the way to the folder, which stands beside it."""
+    """Return an entry with the `trouble`, without the path of its folder, which is shown anyway."""
     words = plain(trouble.replace(f"{folder}/", "").replace(str(folder), folder.name), _TROUBLE)
     return IndexEntry(
         name=folder.name,
@@ -108,7 +108,7 @@ def _read(folder: Path, stamp: str) -> IndexEntry:
 
 
 def _created(word: object) -> str:
-    """ISO 8601; '' where it is none."""
+    """Return a valid ISO 8601 time, or ''."""
     if not isinstance(word, str) or len(word) > _CREATED:
         return ""
     try:
@@ -119,7 +119,7 @@ def _created(word: object) -> str:
 
 
 def _bytes(folder: Path) -> int:
-    """Of the regular files of a run; links in it are not followed."""
+    """Return the bytes of the regular files of a run; links in it are not followed."""
     total, inner = 0, [(str(folder), 1)]
     while inner:
         path, depth = inner.pop()
@@ -130,7 +130,7 @@ def _bytes(folder: Path) -> int:
                         inner += [(entry.path, depth + 1)] if depth < _DEEPEST else []
                     elif entry.is_file(follow_symlinks=False):
                         total += entry.stat(follow_symlinks=False).st_size
-        except OSError:  # it went, or is not ours to look into
+        except OSError:  # it was removed, or is not readable
             continue
     return min(total, 1 << 53)
 
@@ -148,8 +148,7 @@ def encode_entry(entry: IndexEntry) -> bytes:
 
 
 def decode_entry(name: str, content: bytes, stamp: str) -> IndexEntry | None:
-    """Return what `encode_entry` was given; None where that is of another name or stamp, or the
-    content is damaged."""
+    """Decode an entry; None if it is damaged or of another name or stamp."""
     try:
         entry = IndexEntry(**json.loads(str(content, "ascii")))
     except (TypeError, ValueError, RecursionError):

@@ -1,7 +1,7 @@
-"""The log of a run: one JSON object a line, appended, flushed, and read to the last whole line.
+"""The log of a run: one JSON object per line, appended and flushed, read up to the last whole line.
 
-Each line states its run (`run_identity.tag_of`), so that a line of another run is not taken for one
-of its own, wherever it stands. Lines of versions before state none.
+Each line states its run (`run_identity.tag_of`), so that a line of another run is never taken for
+its own. Lines of earlier versions state none.
 """
 
 from __future__ import annotations
@@ -54,41 +54,41 @@ if TYPE_CHECKING:
     from hashlib import _Hash
 
 SYNC_EVERY = 1.0  # seconds
-LINE = 1 << 20  # bytes that a line may have
+LINE = 1 << 20  # largest line, in bytes
 Ranges = tuple[tuple[int, int], ...]
-Marks = Mapping[int, str]  # checksums of lines, by their sequence numbers
-Wanted = Mapping[str, re.Pattern[bytes] | None]  # fields of lines, by their names
+Marks = Mapping[int, str]  # checksums of lines, by sequence number
+Wanted = Mapping[str, re.Pattern[bytes] | None]  # fields of lines, by name
 LOST = "Lost"  # a line that stands for others
 CONTINUED = "RunContinued"
 SWAPPED = "RegimeSwapped"
 SCORES = "Measured"
 DIGEST = 16  # digits of a digest, as in the names of frames
-NO_DIGEST = "0" * DIGEST  # of a stretch that has no line
-STRETCH = 64  # lines of a digest
-MOST_DIGESTS = 4096  # that are written down; of a longer log each is of two stretches, of four …
+NO_DIGEST = "0" * DIGEST  # of a stretch without lines
+STRETCH = 64  # lines per digest
+MOST_DIGESTS = 4096  # stored digests; in a longer log each covers two stretches, four, …
 _TAIL = 4 << 20
 _NAME = 100  # characters of a line's name
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _CHECKSUM = b',"crc":"%08x"}'
 _CHECKED = len(_CHECKSUM % 0)  # bytes
-_TAG = b',"run":"%s"'  # before the checksum, which is of it, too
+_TAG = b',"run":"%s"'  # before the checksum, which covers it, too
 _TAGGED = re.compile(rb',"run":"([0-9a-f]{8})"')
 _TAG_BYTES = len(_TAG) - 2 + run_identity.TAG
 _BEGINS = b'{"seq":'  # every line
 _BEGINNING = re.compile(rb'\{"seq":([0-9]{1,15}),')
-_HEAD_BYTES = 80  # in which the name of an event ends
+_HEAD_BYTES = 80  # within which the name of an event ends
 _IS_LOST = b',"event":"%s"' % LOST.encode()
-MADE_ANEW = "made_anew"  # field of a line that `repair` wrote in the place of one that was lost
+MADE_ANEW = "made_anew"  # field of a line that `repair` wrote to replace a lost one
 _IS_MADE = b',"%s":true' % MADE_ANEW.encode()
-# The beginning of every line that was written here: what it is can be told without its fields.
+# The beginning of every line written here: it identifies the line without its fields.
 _HEAD = re.compile(
     rb'\{"seq":([0-9]{1,15}),"at":([0-9]{1,11}\.[0-9]{1,9}),"event":"([A-Za-z]{1,40})"'
     rb'(?:,"step":([0-9]{1,15}))?(?=,|$)'
 )
-FINITE = rb"-?[0-9]{1,16}(?:\.[0-9]{1,17})?(?:e[-+][0-9]{1,3})?"  # a number as it is written here
-NUMBER = rb'[-+.0-9e"nulaif]{1,30}'  # and one that may not be finite, or not be known
+FINITE = rb"-?[0-9]{1,16}(?:\.[0-9]{1,17})?(?:e[-+][0-9]{1,3})?"  # a number as written here
+NUMBER = rb'[-+.0-9e"nulaif]{1,30}'  # one that may be infinite or unknown
 
-# What is logged, by the word that stands in the file: those words outlive the names of classes.
+# What is logged, by the word in the file: these words outlive the names of classes.
 LOGGED: Mapping[str, type[Any]] = {
     "Measured": Measured,
     "Traced": ProbeScalars,
@@ -116,8 +116,11 @@ _WORD_OF = {kind: word for word, kind in LOGGED.items()}
 
 
 class LogLine(NamedTuple):
-    """One line as it was read. `at`: seconds since 1970 by a clock that may have been set back;
-    `run`: the tag of the run that wrote it, '' where it states none."""
+    """One line of a log.
+
+    `at`: seconds since 1970, by a clock that may have been set back; `run`: tag of the run that
+    wrote it, '' if it states none.
+    """
 
     seq: int
     at: float
@@ -127,10 +130,10 @@ class LogLine(NamedTuple):
 
 
 class LogWriter:
-    """Appends to a log; a torn last line is cut off first. Raises `OSError`.
+    """Appends to a log, after cutting off a torn last line. Raises `OSError`.
 
-    Lines stay in memory until they are synced: after a sync that failed the system may have
-    forgotten them, and says of the next one that all went well.
+    Lines stay in memory until they are synced: after a failed sync the system may have dropped
+    them, and reports success the next time.
     """
 
     def __init__(
@@ -140,8 +143,11 @@ class LogWriter:
         run: str = "",
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`written`: how many lines there were at least; where some are gone, no number of theirs
-        is given again. `run`: its tag, which each line states.
+        """Open a log.
+
+        Args:
+            written: Minimum number of lines ever written; numbers of lost lines are not reused.
+            run: The run's tag, which each line states.
         """
         self._path, self._clock = inner(path), clock
         self._run = run
@@ -152,13 +158,13 @@ class LogWriter:
         self._first = _first_mark(self._path) if self._end else ""
         self._newest = (seq - 1, mark)
         self._dirty = True
-        # None: they are made of the file when they are asked for.
+        # None: computed from the file on demand.
         self._digests = None if self._end else LogDigests()
         self._unsynced = bytearray()
         self._doubtful = False  # a sync failed
         try:
             self.reopen()
-            # A writer that was killed may have left lines unsynced; a new file has no name yet.
+            # A killed writer may have left lines unsynced; a new file has no name yet.
             self.sync()
             self._path.parent.sync()
             self._synced = 0.0
@@ -172,32 +178,32 @@ class LogWriter:
 
     @property
     def marks(self) -> dict[int, str]:
-        """Checksums of the first and the last line, by which this log is told from another; none
-        where those lines are lost."""
+        """Checksums of the first and last line, which identify this log; none if they are lost."""
         number, mark = self._newest
-        found = {0: self._first, number: mark}
-        return {seq: crc for seq, crc in found.items() if crc and 0 <= seq < self._seq}
+        marks_ = {0: self._first, number: mark}
+        return {seq: crc for seq, crc in marks_.items() if crc and 0 <= seq < self._seq}
 
     def digests(self) -> tuple[int, tuple[str, ...]]:
-        """Of the whole log, as `LogDigests`; raises `OSError`."""
+        """Return the digests of the whole log, as `LogDigests`; raises `OSError`."""
         if self._digests is None:
             return digest_log(self._path).digests()
         return self._digests.digests()
 
     def append(self, name: str, fields: Mapping[str, Any]) -> None:
-        """One line, as `append_all`."""
+        """Append one line, as `append_all`."""
         self.append_all([(name, fields)])
 
     def append_all(self, lines: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
-        """Lines, flushed together; synced if the last time was a second ago. Where that fails,
-        none of them is there.
+        """Append lines, flushed together, and synced at most once a second.
+
+        If that fails, none of them is written.
         """
         if self._file is None:
             raise OSError(None, "the log is closed")
         at = round(self._clock(), 3)
         encoded = [
-            encode_line(LogLine(self._seq + place, at, name, fields, self._run))
-            for place, (name, fields) in enumerate(lines)
+            encode_line(LogLine(self._seq + offset, at, name, fields, self._run))
+            for offset, (name, fields) in enumerate(lines)
         ]
         raw = b"".join(encoded)
         if self._file.write(raw) != len(raw):
@@ -211,8 +217,8 @@ class LogWriter:
                 del self._unsynced[-len(raw) :]
                 raise
         if self._digests is not None:
-            for place, one in enumerate(encoded):
-                self._digests.take(self._seq + place, one)
+            for offset, line in enumerate(encoded):
+                self._digests.take(self._seq + offset, line)
         self._seq += len(lines)
         self._end += len(raw)
         if lines:
@@ -237,9 +243,10 @@ class LogWriter:
         self._synced = time.monotonic()
 
     def reopen(self) -> bool:
-        """Open anew at the end of the last whole line: after trouble, half a line may be there.
+        """Reopen at the end of the last whole line: after an error, half a line may be there.
 
-        Whether lines that were synced are gone.
+        Returns:
+            Whether synced lines are gone.
         """
         unsynced = bytes(self._unsynced)
         self.close()
@@ -260,7 +267,7 @@ class LogWriter:
 
     @property
     def is_named(self) -> bool:
-        """Whether what is written to is still the file of this name."""
+        """Return True if the open file is still the file of this name."""
         if self._file is None:
             return True
         try:
@@ -269,7 +276,7 @@ class LogWriter:
             return False
 
     def read_back(self) -> bytes:
-        """All that was written, also where its name is gone."""
+        """Return everything that was written, even if the file's name is gone."""
         file = self._file
         if file is None:
             raise OSError(None, "the log is closed")
@@ -281,7 +288,7 @@ class LogWriter:
         return bytes(content[: content.rfind(b"\n") + 1] + self._unsynced)
 
     def write_anew(self, content: bytes) -> None:
-        """After its name was taken away: what `read_back` gave, under its name again."""
+        """Restore the file with what `read_back` returned, after its name was removed."""
         write_file(self._path, content)
         if self._file is not None:
             self._file.close()
@@ -291,8 +298,10 @@ class LogWriter:
         self.reopen()
 
     def take_cut(self) -> bool:
-        """Whether somebody has cut off lines that were synced. What follows is written behind the
-        lines that are left, and those that are missing keep their numbers."""
+        """Return whether someone cut off synced lines, and continue after the remaining ones.
+
+        Missing lines keep their numbers.
+        """
         file = self._file
         if file is None or os.fstat(file.fileno()).st_size >= self._end:
             return False
@@ -310,7 +319,7 @@ class LogWriter:
         return left < synced
 
     def close(self) -> None:
-        """Sync and close; what cannot be synced any more is left to the system."""
+        """Sync and close; what can no longer be synced is left to the system."""
         if self._file is None:
             return
         try:
@@ -318,17 +327,16 @@ class LogWriter:
         except OSError:
             pass
         finally:
-            with suppress(OSError):  # of a disk that is away; it is closed all the same
+            with suppress(OSError):  # of a disk that is gone; it is closed anyway
                 self._file.close()
             self._file = None
 
 
 class LogDigests:
-    """Digests of a log by stretches of its lines, kept up while it is appended to: `take` the sound
-    lines in order.
+    """Digests of stretches of a log, updated while it is appended to, one intact line at a time.
 
-    A line of another copy of the same run is sound by itself; the stretch that it stands in has
-    another digest than its writer left.
+    A line of another copy of the same run is intact by itself, but its stretch then has another
+    digest than was written.
     """
 
     def __init__(self) -> None:
@@ -336,26 +344,29 @@ class LogDigests:
         self._open: _Hash | None = None
 
     def take(self, seq: int, raw: bytes) -> None:
-        """A line with its end."""
-        place = seq // STRETCH
-        if place > len(self._done):
-            self._finish(place)
+        """Add a line, including its end."""
+        index = seq // STRETCH
+        if index > len(self._done):
+            self._finish(index)
         if self._open is None:
             self._open = hashlib.sha256()
         self._open.update(raw)
 
-    def _finish(self, place: int) -> None:
+    def _finish(self, index: int) -> None:
         self._done.append(NO_DIGEST if self._open is None else self._open.hexdigest()[:DIGEST])
-        self._done += [NO_DIGEST] * (place - len(self._done))
+        self._done += [NO_DIGEST] * (index - len(self._done))
         self._open = None
 
     def digests(self) -> tuple[int, tuple[str, ...]]:
-        """How many lines each is of, and the digests in order."""
+        """Return how many lines each digest covers, and the digests in order."""
         last = [] if self._open is None else [self._open.hexdigest()[:DIGEST]]
-        found, lines = [*self._done, *last], STRETCH
-        while len(found) > MOST_DIGESTS:
-            found, lines = [_both(found[n : n + 2]) for n in range(0, len(found), 2)], 2 * lines
-        return lines, tuple(found)
+        digests_, lines = [*self._done, *last], STRETCH
+        while len(digests_) > MOST_DIGESTS:
+            digests_, lines = (
+                [_both(digests_[n : n + 2]) for n in range(0, len(digests_), 2)],
+                2 * lines,
+            )
+        return lines, tuple(digests_)
 
 
 def _both(digests: list[str]) -> str:
@@ -363,22 +374,28 @@ def _both(digests: list[str]) -> str:
 
 
 class LogScan:
-    """The sound lines of a log one after the other, in order; none of them is held.
+    """Iterates over the intact lines of a log, in order, without keeping them.
 
-    `decoded`: the names of the lines that have their fields; others have only their step. Where a
-    name has a pattern, and what stands behind the step is that, its groups are the fields, numbers
-    all of them. None: all lines have their fields.
-    `marked`: numbers of the lines whose checksums are wanted, as `marks`.
-    `info`: the `run.json` beside the log, where it was read already. Lines that another run wrote
-    are not sound.
+    Iterating raises `OSError`. The other attributes are known once all lines were read.
 
-    Iterating raises `OSError`. When all lines were taken it is known what is wrong with the log.
-    `damaged`: first and last number (from 1) of each stretch of lines that are not sound, those of
-    another run (`foreign`) among them; `is_foreign`: no line is the run's own; `missing`: first
-    and last of the sequence numbers that no line has; `torn`: bytes of a last line that was not
-    finished, zeros behind it included, which is no damage unless `stray` says that it is the
-    beginning of none; `has_lost`: a line stands for others; `end`: how many lines there were when
-    the last sound one was written.
+    Args:
+        decoded: Names of the lines to decode; others have only their step. If a name has a
+            pattern that matches what follows the step, its groups are the fields, all numbers.
+            None: decode all lines.
+        marked: Numbers of the lines whose checksums are wanted, as `marks`.
+        info: The `run.json` beside the log, if it was read already. Lines of another run are not
+            intact.
+
+    Attributes:
+        damaged: First and last number (from 1) of each stretch of damaged lines, including those
+            of another run.
+        foreign: The same for lines of another run.
+        is_foreign: No line is the run's own.
+        missing: First and last of the sequence numbers that no line has.
+        torn: Bytes of an unfinished last line, including zeros after it; harmless unless `stray`
+            says that it cannot be the beginning of a line.
+        has_lost: A line stands for others.
+        end: Number of lines when the last intact one was written.
     """
 
     def __init__(
@@ -412,8 +429,8 @@ class LogScan:
         missing: list[tuple[int, int]] = []
         with open_regular(self._path, FILE) as file, closing(_raw_lines(file)) as lines:
             for raw in lines:
-                if not raw.endswith(b"\n"):  # the end of the file, or of what a line may hold
-                    # Zeros are what a file system leaves for blocks that power or disk lost.
+                if not raw.endswith(b"\n"):  # end of the file, or the line is too long
+                    # File systems leave zeros for blocks lost by power failure or disk.
                     text = raw.rstrip(b"\0")
                     begins = unfinished > 0 or text[: len(_BEGINS)] == _BEGINS[: len(text)]
                     stray = stray or not begins or b"\0" in text or (zeros and bool(text))
@@ -443,24 +460,24 @@ class LogScan:
         self.damaged, self.foreign, self.missing = tuple(damaged), tuple(foreign), tuple(missing)
         self.torn, self.stray = unfinished, stray or unfinished > LINE
         self.is_foreign = bool(self.foreign) and not has_own
-        if self.is_foreign:  # what the lines of another run refute is the whole log
+        if self.is_foreign:  # lines of another run refute the whole log
             self.marks = foreign_marks
 
     def _decode(self, raw: bytes) -> LogLine | None:
-        if self._decoded is None or (found := _HEAD.match(raw)) is None:
+        if self._decoded is None or (match := _HEAD.match(raw)) is None:
             return decode_line(raw)
         split = _split(raw)
         if split is None:
             return None
         head, run = split
-        number, at, word, step = found.groups()
+        number, at, word, step = match.groups()
         name = word.decode()
         fields: dict[str, Any] = {} if step is None else {"step": int(step)}
         if name == LOST:
             return decode_line(raw)
         if name in self._decoded:
             pattern = self._decoded[name]
-            known = pattern and pattern.fullmatch(head, found.end())
+            known = pattern and pattern.fullmatch(head, match.end())
             if not known:
                 return decode_line(raw)
             for key, text in known.groupdict().items():
@@ -470,9 +487,9 @@ class LogScan:
 
 
 class LogContents(LogScan):
-    """A log of which every sound line is held; a last line without its end is dropped.
+    """A log with all intact lines in memory; a last line without its end is dropped.
 
-    `written`: at least so many lines were written; what is missing at the end is `missing` then.
+    `written`: minimum number of lines written; what is missing at the end is then `missing`.
     Raises `OSError`.
     """
 
@@ -484,8 +501,10 @@ class LogContents(LogScan):
 
 
 def is_whole(path: FilePath, written: int) -> bool:
-    """Whether no line of a log is lost or damaged, of which at least so many were written; their
-    fields are not decoded. Raises `OSError`."""
+    """Return whether a log has all its lines, at least `written`, without decoding their fields.
+
+    Raises `OSError`.
+    """
     end = 0
     with closing(_sound_raw(path)) as lines:
         for seq, raw in lines:
@@ -496,16 +515,16 @@ def is_whole(path: FilePath, written: int) -> bool:
 
 
 def digest_log(path: FilePath) -> LogDigests:
-    """Digests of its sound lines; their fields are not decoded. Raises `OSError`."""
-    found = LogDigests()
+    """Digest the intact lines without decoding their fields; raises `OSError`."""
+    digests = LogDigests()
     with closing(_sound_raw(path)) as lines:
         for seq, raw in lines:
-            found.take(seq, raw)
-    return found
+            digests.take(seq, raw)
+    return digests
 
 
 def _sound_raw(path: FilePath) -> Generator[tuple[int, bytes]]:
-    """The sound lines of a log, as `LogScan` has them, with their numbers and ends."""
+    """Yield the intact lines, as `LogScan` does, with their numbers and ends."""
     tags = run_identity.tags_of(run_identity.info_beside(inner(path)))
     end, torn = 0, False
     with open_regular(path, FILE) as file, closing(_raw_lines(file)) as lines:
@@ -525,33 +544,36 @@ def _sound_raw(path: FilePath) -> Generator[tuple[int, bytes]]:
 
 
 def log_trouble(log: LogScan, expected: Marks) -> str:
-    """Why it is not the log that the run's writer left, as the end of a sentence; '' where nothing
-    says so. Single lines that are damaged or missing are no such reason.
+    """Return why a log is not the one the run's writer left, to end a sentence; '' if it is.
+
+    Single damaged or missing lines do not count.
 
     Args:
-        log: read with these lines marked.
-        expected: checksums of lines, as the inventory has them.
+        log: Read with these lines marked.
+        expected: Checksums of lines in the inventory.
     """
     if log.is_foreign or is_refuted(log.marks, expected):
         return "is the log of another run"
     if log.stray:
-        return f"ends in {bytes_in_words(log.torn)} that are no line of a log"
+        return f"ends in {bytes_in_words(log.torn)} that are not part of a log"
     return ""
 
 
 def is_refuted(found: Marks, expected: Marks) -> bool:
-    """Whether a line has another checksum than it should; one that is missing has none."""
+    """Return whether a line has the wrong checksum; a missing line has none."""
     return any(found.get(seq, crc) != crc for seq, crc in expected.items())
 
 
 def is_of_another(line: LogLine, tags: Mapping[str, float]) -> bool:
-    """Whether a line states a run, and none of these that may have a line of its number; without
-    any nobody can tell."""
+    """Return whether a line states another run than those that may have a line of its number.
+
+    False if nothing is stated.
+    """
     return bool(line.run and tags) and not line.seq < tags.get(line.run, 0)
 
 
 def encode_line(line: LogLine) -> bytes:
-    """The line with its end. The checksum is the CRC-32 of all bytes before ',\"crc\"'."""
+    """Encode a line with its end; the checksum is the CRC-32 of all bytes before ',\"crc\"'."""
     head = _numbers(line)
     if head is None:
         tree = {"seq": line.seq, "at": line.at, "event": line.name}
@@ -562,8 +584,10 @@ def encode_line(line: LogLine) -> bytes:
 
 
 def _numbers(line: LogLine) -> bytes | None:
-    """The line without its end where its fields are finite numbers or None, as those of scores,
-    hundreds of which are written a second: a quarter of the time. None where one is not."""
+    """Encode a line of finite numbers or None, such as scores; None for others.
+
+    Hundreds of these are written per second; this takes a quarter of the time.
+    """
     text = f'{{"seq":{line.seq},"at":{line.at!r},"event":"{line.name}"'
     plain = line.name in LOGGED
     for name, value in line.fields.items():
@@ -575,7 +599,7 @@ def _numbers(line: LogLine) -> bytes | None:
 
 
 def decode_line(raw: bytes) -> LogLine | None:
-    """The line, without its end; None where it is torn or damaged."""
+    """Decode a line without its end; None if it is torn or damaged."""
     split = _split(raw)
     if split is None:
         return None
@@ -599,8 +623,7 @@ def log_word(event: Event) -> str:
 
 
 def event_of(line: LogLine) -> Event | None:
-    """The event of a line; None where it is no event's, or its fields are not those of one, or
-    a number of them is beyond its range."""
+    """Return the event of a line; None if it has none, or a field is wrong or out of range."""
     kind = LOGGED.get(line.name)
     if kind is None:
         return None
@@ -617,7 +640,7 @@ def event_of(line: LogLine) -> Event | None:
 
 
 def _plain_score(word: str, fields: Mapping[str, Any]) -> Event | None:
-    """What most of a log is, made four times as fast; None where a field is not as usual."""
+    """Decode the most frequent lines, four times as fast; None if a field is unusual."""
     step: Any = fields.get("step")  # it is checked with the others
     if word == "Measured":
         epoch, loss, accuracy = map(fields.get, ("epoch", "train_loss", "train_accuracy"))
@@ -636,11 +659,11 @@ def _plain_score(word: str, fields: Mapping[str, Any]) -> Event | None:
 
 
 def _are_floats(values: Iterable[Any]) -> bool:
-    """Whether each is a float, or None."""
+    """Return whether each is a float or None."""
     return all(value is None or type(value) is float for value in values)
 
 
-@cache  # because a log has a hundred thousand lines
+@cache  # a log has a hundred thousand lines
 def _fields_of(word: str) -> frozenset[str]:
     return frozenset(item.name for item in dataclasses.fields(LOGGED[word]))
 
@@ -651,17 +674,16 @@ def _end(line: LogLine) -> int:
 
 
 def _split(raw: bytes) -> tuple[bytes, str] | None:
-    """What stands before the tag and the checksum of a line, and the tag ('': none); None where
-    the checksum is another one."""
+    """Return a line without tag and checksum, and the tag ('': none); None if damaged."""
     head = raw[:-_CHECKED]
     if not raw.endswith(_CHECKSUM % zlib.crc32(head)):
         return None
-    found = _TAGGED.fullmatch(head, max(0, len(head) - _TAG_BYTES))
-    return (head, "") if found is None else (head[: found.start()], found[1].decode())
+    match = _TAGGED.fullmatch(head, max(0, len(head) - _TAG_BYTES))
+    return (head, "") if match is None else (head[: match.start()], match[1].decode())
 
 
 def extend_ranges(ranges: list[tuple[int, int]], number: int) -> None:
-    """Add a number that is higher than all of them."""
+    """Add a number that is larger than all others."""
     if ranges and ranges[-1][1] == number - 1:
         ranges[-1] = (ranges[-1][0], number)
     else:
@@ -669,17 +691,17 @@ def extend_ranges(ranges: list[tuple[int, int]], number: int) -> None:
 
 
 def _mark(raw: bytes) -> str:
-    """The checksum that stands at the end of a sound line, whose end may be missing."""
+    """Return the checksum at the end of an intact line, whose newline may be missing."""
     return raw.rstrip(b"\n")[-_CHECKED:].decode("ascii", "replace")[8:-2]
 
 
 def _is_made(raw: bytes) -> bool:
-    """Whether `repair` wrote a line, whose checksum nothing knows."""
+    """Return whether `repair` wrote a line: nothing knows its checksum."""
     return _IS_LOST in raw[:_HEAD_BYTES] or _IS_MADE in raw
 
 
 def _first_mark(path: InnerPath) -> str:
-    """The checksum of line 0; '' where the log does not begin with it."""
+    """Return the checksum of line 0; '' if the log does not begin with it."""
     with open_regular(path, FILE) as file, closing(_raw_lines(file)) as lines:
         raw = next(lines, b"")
     line = decode_line(raw.removesuffix(b"\n"))
@@ -687,21 +709,23 @@ def _first_mark(path: InnerPath) -> str:
 
 
 def _last(path: InnerPath) -> tuple[int, int, str]:
-    """The next sequence number, where the last sound line ends, and its checksum ('': that of a
-    line that stands for others)."""
+    """Return the next sequence number, and the end and checksum of the last intact line.
+
+    The checksum is '' for a line that stands for others.
+    """
     mark = ""
     if not path.exists():
         return 0, 0, mark
     seq = end = 0
     with open_regular(path, FILE) as file:
         tail = max(0, os.fstat(file.fileno()).st_size - _TAIL)
-        for start in (tail, 0):  # the line that is cut at the start of the tail is not sound
-            place = file.seek(start)
+        for start in (tail, 0):  # a line cut at the start of the tail is not intact
+            position = file.seek(start)
             for raw in _raw_lines(file):
-                place += len(raw)
+                position += len(raw)
                 line = decode_line(raw[:-1]) if raw.endswith(b"\n") else None
                 if line is not None:
-                    seq, end = _end(line) + 1, place
+                    seq, end = _end(line) + 1, position
                     mark = "" if _is_made(raw) else _mark(raw)
             if end:
                 break
@@ -709,7 +733,7 @@ def _last(path: InnerPath) -> tuple[int, int, str]:
 
 
 def _raw_lines(file: io.FileIO) -> Generator[bytes]:
-    """With their ends; what is longer than a line may be comes in pieces."""
+    """Yield lines with their ends; a line over the limit comes in pieces."""
     buffered = io.BufferedReader(file)
     try:
         while raw := buffered.readline(LINE):

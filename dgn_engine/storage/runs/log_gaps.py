@@ -1,10 +1,10 @@
-"""What lost lines of a log said, as far as that stands elsewhere.
+"""Reconstruct what lost lines of a log said, as far as other files tell.
 
-Any line may have stood in a gap, also one that changes what the lines around it mean:
-`RunContinued`, after which earlier lines do not count, or `RegimeSwapped`, after which scores are
-of another network. Checkpoints and the inventory written behind a gap say where the run went on and
-which regime it had; where there is none, steps that go back say that the run went on from before
-them. What is known is read as a line of its own in the gap, and `repair` writes it there.
+Any line may be missing, even one that changes what the lines around it mean: `RunContinued`, after
+which earlier lines do not count, or `RegimeSwapped`, after which scores belong to another network.
+Checkpoints and the inventory written after a gap say where the run continued and which regime it
+had; without them, steps that go backwards show that the run continued from before. What is known is
+read as a line in the gap, and `repair` writes it there.
 """
 
 from __future__ import annotations
@@ -29,17 +29,20 @@ from dgn_engine.storage.runs.log import (
 )
 from dgn_engine.storage.runs.run_ranges import is_count, is_word
 
-DOUBTFUL = "doubtful"  # field of a line that stands for lost ones: a change may be among them
-# What `read_gaps` needs of lines; of scores their steps, which all lines have.
+DOUBTFUL = "doubtful"  # field of a line that stands for lost ones: they may include a change
+# What `read_gaps` needs of lines; of scores only their steps, which all lines have.
 NEEDED: Wanted = {CONTINUED: None, SWAPPED: None}
-_MOST = 10_000  # times that a run went on
+_MOST = 10_000  # continuations of a run
 
 
 @dataclass(frozen=True)
 class LogFact:
-    """What was written down behind the first `lines` lines of a log: the regime ('' where it does
-    not say), and where the run went on: number and `lines` of each `RunContinued` (None where it
-    does not say)."""
+    """Facts recorded elsewhere after the first `lines` lines of a log.
+
+    Attributes:
+        regime: '' if not stated.
+        continued: Number and `lines` of each `RunContinued`; None if not stated.
+    """
 
     lines: int
     step: int = 0
@@ -49,50 +52,56 @@ class LogFact:
 
 @dataclass(frozen=True)
 class GapReading:
-    """`lines`: what stands for the lost lines, ascending: lines that are known, and a `Lost` for
-    those that are not, with `doubtful` where the regime behind them is not known; `lost`: how many
-    lines are not known."""
+    """The lines that stand for lost ones.
+
+    Attributes:
+        lines: In ascending order: known lines, and a `Lost` for unknown ones, marked `doubtful` if
+            the regime after them is unknown.
+        lost: Number of unknown lines.
+    """
 
     lines: tuple[LogLine, ...] = ()
     lost: int = 0
     doubtful: bool = False
 
     def fill(self, lines: Iterable[LogLine]) -> Iterator[LogLine]:
-        """The sound lines with these in the gaps between them."""
-        left = list(reversed(self.lines))
+        """Yield the intact lines with these in the gaps."""
+        remaining = list(reversed(self.lines))
         for line in lines:
-            while left and left[-1].seq < line.seq:
-                yield left.pop()
-            if line.name != LOST:  # it is among ours
+            while remaining and remaining[-1].seq < line.seq:
+                yield remaining.pop()
+            if line.name != LOST:  # it is one of ours
                 yield line
-        yield from reversed(left)
+        yield from reversed(remaining)
 
 
 def continued_in(tree: Mapping[str, Any]) -> Ranges | None:
-    """Where the run went on, as `LogFact`, of a state or inventory; None where it does not say."""
+    """Return where the run continued by a state or inventory, as in `LogFact`; None if unknown."""
     pairs = tree.get("continued")
     if not isinstance(pairs, list) or len(pairs) > _MOST:
         return None
-    found = [tuple(pair) for pair in pairs if isinstance(pair, list) and len(pair) == 2]
-    if len(found) != len(pairs) or not all(is_count(n) for pair in found for n in pair):
+    continuations = [tuple(pair) for pair in pairs if isinstance(pair, list) and len(pair) == 2]
+    if len(continuations) != len(pairs) or not all(
+        is_count(n) for pair in continuations for n in pair
+    ):
         return None
-    return tuple((int(seq), int(lines)) for seq, lines in found)
+    return tuple((int(seq), int(lines)) for seq, lines in continuations)
 
 
 def facts_in(folder: InnerPath) -> list[LogFact]:
-    """What the sound checkpoints of a run say of its log, in its order."""
-    found = []
+    """Return what the intact checkpoints of a run say about its log, in its order."""
+    facts = []
     inner = folder / folder_layout.CHECKPOINTS
-    held = [] if inner.is_link() else run_checkpoints.scan(inner, thorough=False)
-    for one in (one for one in held if one.sound):
+    checkpoints = [] if inner.is_link() else run_checkpoints.scan(inner, thorough=False)
+    for checkpoint in (checkpoint for checkpoint in checkpoints if checkpoint.sound):
         try:
-            state = run_checkpoints.read_state(one.path)
+            state = run_checkpoints.read_state(checkpoint.path)
         except (OSError, ValueError):
             continue
         regime = state.get("regime", "")
         known = regime if is_word(regime) else ""
-        found.append(LogFact(one.lines, one.step, known, continued_in(state)))
-    return sorted(found, key=lambda fact: fact.lines)
+        facts.append(LogFact(checkpoint.lines, checkpoint.step, known, continued_in(state)))
+    return sorted(facts, key=lambda fact: fact.lines)
 
 
 def read_gaps(
@@ -102,14 +111,14 @@ def read_gaps(
     facts: Sequence[LogFact],
     tag: str = "",
 ) -> GapReading:
-    """What stood in the gaps of a log.
+    """Reconstruct the gaps of a log.
 
     Args:
-        lines: all sound ones, in order, with the fields that `NEEDED` names.
-        written: how many lines there were at least.
-        regime: of the run at its start.
-        facts: by their `lines`.
-        tag: of the run, which lines in gaps state.
+        lines: All intact ones, in order, with the fields in `NEEDED`.
+        written: Minimum number of lines written.
+        regime: Regime of the run at its start.
+        facts: What other files say.
+        tag: Tag of the run, which lines in gaps state.
     """
     log = _Log(lines, written)
     if not log.gaps:
@@ -118,7 +127,7 @@ def read_gaps(
 
 
 class _Log:
-    """The numbers of what matters in a log."""
+    """The numbers that matter in a log."""
 
     def __init__(self, lines: Iterable[LogLine], written: int) -> None:
         self.gaps: list[tuple[int, int]] = []
@@ -156,17 +165,17 @@ class _Log:
 
 
 class _GapReader:
-    """Each part takes time in proportion to the log, however many gaps it has."""
+    """Reconstructs gaps; each part takes time proportional to the log, however many gaps."""
 
     def __init__(self, log: _Log, regime: str, facts: Sequence[LogFact], tag: str) -> None:
         self._log, self._regime, self._facts, self._tag = log, regime, facts, tag
         self._known: dict[int, LogLine] = {}
         self._doubtful: set[int] = set()  # first lines of gaps
         self._continued = sorted(log.continued)
-        said = [fact for fact in facts if fact.continued is not None]
-        self._newest = said[-1] if said else LogFact(0)
+        with_continued = [fact for fact in facts if fact.continued is not None]
+        self._newest = with_continued[-1] if with_continued else LogFact(0)
         self._stated = sorted(self._newest.continued or ())
-        # Places of the scores that count before a line, and how far they were taken.
+        # Indices of the scores that count before a line, and how far they were read.
         self._counted, self._scored, self._went_on = array("q"), 0, 0
 
     def read(self) -> GapReading:
@@ -177,7 +186,7 @@ class _GapReader:
         lost = sum(line.fields["upto"] + 1 - line.seq for line in lines if line.name == LOST)
         return GapReading(tuple(lines), lost, bool(self._doubtful))
 
-    # Where the run went on
+    # Where the run continued
 
     def _find_continued(self, gap: tuple[int, int]) -> None:
         if self._newest.lines > gap[1]:
@@ -195,11 +204,10 @@ class _GapReader:
         insort(self._continued, (seq, lines))
 
     def _lines_before_return(self, gap: tuple[int, int]) -> int | None:
-        """How many lines count before a gap behind which the steps go back; None where they do
-        not.
+        """Return how many lines count before a gap after which steps go back; None if they do not.
 
-        Behind the checkpoint from which the run went on it may have lost as many scores as lines:
-        so many fewer count before, but never fewer than before the newest checkpoint that is there.
+        The gap may have lost as many scores as lines after the checkpoint from which the run
+        continued: so many fewer count before, but never fewer than before the newest checkpoint.
         """
         log = self._log
         after = bisect_left(log.scored, gap[1])
@@ -207,21 +215,21 @@ class _GapReader:
             return None
         went_on = bisect_left(log.continued, (gap[1], 0))
         if went_on < len(log.continued) and log.continued[went_on][0] < log.scored[after]:
-            return None  # it says so itself
+            return None  # the log says so itself
         self._count_before(gap[0])
         counted, step = self._counted, log.steps[after]
         if not counted or log.steps[counted[-1]] < step:
             return None
-        place = len(counted)
-        while place and log.steps[counted[place - 1]] >= step:
-            place -= 1
-        place = max(0, place - (gap[1] - gap[0]))
-        lines = log.scored[counted[place - 1]] + 1 if place else 0
-        held = [one.lines for one in self._facts if one.lines <= gap[0] and one.step <= step]
-        return max([lines, *held])
+        index = len(counted)
+        while index and log.steps[counted[index - 1]] >= step:
+            index -= 1
+        index = max(0, index - (gap[1] - gap[0]))
+        lines = log.scored[counted[index - 1]] + 1 if index else 0
+        counts = [fact.lines for fact in self._facts if fact.lines <= gap[0] and fact.step <= step]
+        return max([lines, *counts])
 
     def _count_before(self, number: int) -> None:
-        """Take the scores before a line, less those that do not count there."""
+        """Collect the scores before a line, without those that do not count there."""
         log = self._log
         while self._went_on < len(self._continued):
             seq, lines = self._continued[self._went_on]
@@ -239,16 +247,18 @@ class _GapReader:
         self._scored = max(self._scored, end)
 
     def _score_before(self, number: int) -> tuple[int, float]:
-        """Step and time of the last score before a line; zeros where there is none."""
-        place = bisect_left(self._log.scored, number) - 1
-        return (self._log.steps[place], self._log.at[place]) if place >= 0 else (0, 0.0)
+        """Return step and time of the last score before a line; zeros if there is none."""
+        index = bisect_left(self._log.scored, number) - 1
+        return (self._log.steps[index], self._log.at[index]) if index >= 0 else (0, 0.0)
 
-    # Which regime it had
+    # The regime
 
     def _follow_regime(self) -> None:
-        """Compare the regime that the sound lines say with those that are known elsewhere; one that
-        differs was changed to in a gap since: in the last one, so that no score before it counts as
-        one of this regime."""
+        """Compare the regime of the intact lines with the regimes known from elsewhere.
+
+        If they differ, it was changed in a gap: the last one is assumed, so that no score before it
+        counts for this regime.
+        """
         regime, history = self._regime, [(0, self._regime)]
         open_gaps: list[tuple[int, int]] = []
 
@@ -280,19 +290,21 @@ class _GapReader:
         self._doubtful.update(first for first, _ in open_gaps)
 
     def _moments(self) -> list[tuple[int, int, object]]:
-        """Everything that says a regime, in the order of the log; a fact before the line that was
-        written next, and what a gap lost before what came of it."""
+        """Return everything that states a regime, in log order.
+
+        A fact comes before the line written next, and a gap before its consequences.
+        """
         log = self._log
-        found: list[tuple[int, int, object]] = []
-        found += [(last, 1, (first, last)) for first, last in log.gaps]
-        found += [(fact.lines, 0, fact) for fact in self._facts]
-        found += [(seq, 2, (before, after)) for seq, before, after in log.swaps]
-        found += [(seq, 3, lines) for seq, lines in self._continued]
-        return sorted(found, key=lambda moment: moment[:2])
+        moments: list[tuple[int, int, object]] = []
+        moments += [(last, 1, (first, last)) for first, last in log.gaps]
+        moments += [(fact.lines, 0, fact) for fact in self._facts]
+        moments += [(seq, 2, (before, after)) for seq, before, after in log.swaps]
+        moments += [(seq, 3, lines) for seq, lines in self._continued]
+        return sorted(moments, key=lambda moment: moment[:2])
 
     def _add_swap(self, gap: tuple[int, int], before: str, after: str) -> None:
         seq = next((n for n in range(gap[1], gap[0] - 1, -1) if n not in self._known), None)
-        if seq is None:  # it had no room: what is known of the gap is not all
+        if seq is None:  # no room: not all of the gap is known
             self._doubtful.add(gap[0])
             return
         step, at = self._score_before(seq)

@@ -1,4 +1,4 @@
-"""What the log of a run says as a whole, read in one go and without holding its lines."""
+"""Summarise the log of a run in one pass, without keeping its lines."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ ENDS: Mapping[str, Outcome] = {
 }
 THINNED = "Thinned"
 GOES_ON = (SCORES, CONTINUED)
-RECENT = 50  # lines that say how far a run came
+RECENT = 50  # lines that tell how far a run got
 _CHANGES = (
     *("RegimeSwapped", "Rewired", CONTINUED, "Failed"),
     *("RecordingPaused", "RecordingMended", "RecordingResumed"),
 )
-# Behind the step of a line of scores, as `Measured` is written.
+# What follows the step in a line of scores, as `Measured` is written.
 _SCORE = re.compile(
     rb',"epoch":%s,"train_loss":%s,"train_accuracy":%s,"test_loss":%s,"test_accuracy":'
     rb"(?:null|(?P<test_accuracy>%s))" % (*4 * (NUMBER,), FINITE)
@@ -53,14 +53,14 @@ _MOST = 100_000  # changes
 
 
 class ScoreAt(NamedTuple):
-    """A test accuracy, NaN where none is known, and the step that had it first."""
+    """A test accuracy, NaN if unknown, and the step that first had it."""
 
     step: int = 0
     accuracy: float = math.nan
 
 
 class Thinned(NamedTuple):
-    """How many frames and checkpoints were taken out by age, and the folder's limit, in bytes."""
+    """How many frames and checkpoints were thinned out, and the folder's limit in bytes."""
 
     frames: int = 0
     checkpoints: int = 0
@@ -69,13 +69,17 @@ class Thinned(NamedTuple):
 
 @dataclass(frozen=True)
 class LogSummary:
-    """Only lines that count, but for `seconds`, which is the time of all of them.
+    """Summary of the lines that count; `seconds` covers all lines.
 
-    `step`: of its last lines; `regime`: the last that it was changed to, '' where it never was;
-    `best`: in that regime, `best_of_all`: in any; `lost`: how many lines are lost, of which nothing
-    is known; where a change of regime may be among them (not `regime_known`), `best` is of scores
-    behind them; `changes`: swaps, orders and what happened to the
-    recording, in order; `thinned` of all lines.
+    Attributes:
+        step: Of the last lines.
+        regime: The last one that it was changed to; '' if never changed.
+        best: In that regime; if lost lines may include a change of regime (not `regime_known`),
+            only after them.
+        best_of_all: In any regime.
+        changes: Swaps, commands and problems of the recording, in order.
+        thinned: Over all lines.
+        lost: Number of lost lines about which nothing is known.
     """
 
     outcome: Outcome
@@ -92,9 +96,7 @@ class LogSummary:
 
 
 def summarise(lines: Iterable[LogLine]) -> LogSummary:
-    """Of every line of a log in order; raises `ValueError` where it holds more changes than any
-    run has.
-    """
+    """Summarise the lines of a log; raises `ValueError` if it has an absurd number of changes."""
     fold = LogFold()
     for line in lines:
         fold.take(line)
@@ -104,19 +106,20 @@ def summarise(lines: Iterable[LogLine]) -> LogSummary:
 def summary_scan(
     path: FilePath, marked: Collection[int] = (), info: Mapping[str, Any] | None = None
 ) -> LogScan:
-    """The lines of a log with those fields that a summary is made of."""
+    """Return the lines of a log with the fields that a summary needs."""
     return LogScan(path, _DECODED, marked, info)
 
 
 def lines_before(line: LogLine) -> int:
-    """How many lines still count when a run goes on; all where that is not said."""
+    """Return how many lines still count when a run continues; all, if not stated."""
     first = line.fields.get("lines", line.seq)
     return first if is_count(first) else line.seq
 
 
 def _tested_in(line: LogLine) -> ScoreAt | None:
-    """The test score of a line of scores; None where it has none. An event is made of odd ones
-    only: most of a log are scores.
+    """Return the test score of a line of scores, or None.
+
+    Only unusual lines are decoded as events: most of a log are scores.
     """
     step, accuracy = line.fields.get("step"), line.fields.get("test_accuracy")
     if accuracy is None:
@@ -130,9 +133,9 @@ def _tested_in(line: LogLine) -> ScoreAt | None:
 
 
 class LogFold:
-    """Takes line after line.
+    """Summarises a log line by line.
 
-    Test scores lie in arrays: a run of a million epochs has a million of them.
+    Test scores are kept in arrays: a run of a million epochs has a million of them.
     """
 
     def __init__(self) -> None:
@@ -143,7 +146,7 @@ class LogFold:
         self._changes: list[tuple[int, Event]] = []
         self._tested, self._steps, self._scores = array("q"), array("q"), array("d")
         self._thinned = Thinned()
-        self._lost, self._doubtful = 0, -1  # how many lines, and the last that may be a change
+        self._lost, self._doubtful = 0, -1  # number of lines, and the last that may be a change
 
     def take(self, line: LogLine) -> None:
         number, at, name, fields, _ = line
@@ -156,7 +159,7 @@ class LogFold:
             self._add_lost(line)
         if name in ENDS:
             self._outcome = ENDS[name]
-        elif name in GOES_ON or fields.get("undone"):  # a run that had diverged goes on, too
+        elif name in GOES_ON or fields.get("undone"):  # a diverged run may also continue
             self._outcome = "interrupted"
         step = fields.get("step", 0)
         self._recent.append((number, step if is_count(step) else 0))
@@ -182,7 +185,7 @@ class LogFold:
             self._changes.append((line.seq, event))
 
     def _add_thinned(self, event: RecordThinned) -> None:
-        """Counted where the run goes on from before, too: what went does not come back."""
+        """Count thinned items even if the run continues from before: they do not come back."""
         before, frames = self._thinned, sum(last + 1 - first for first, last in event.frames)
         self._thinned = Thinned(
             min(before.frames + frames, STEPS),
@@ -198,10 +201,10 @@ class LogFold:
             self._doubtful = last
 
     def _forget(self, first: int) -> None:
-        """Lines from this number on do not count any more."""
-        place = bisect_left(self._tested, first)
+        """Drop lines from this number on, which no longer count."""
+        index = bisect_left(self._tested, first)
         for column in (self._tested, self._steps, self._scores):
-            del column[place:]
+            del column[index:]
         while self._changes and self._changes[-1][0] >= first:
             self._changes.pop()
         while self._recent and self._recent[-1][0] >= first:
@@ -227,11 +230,11 @@ class LogFold:
         )
 
     def _best(self, first: int) -> ScoreAt:
-        """The first of the highest from this place on."""
+        """Return the first of the highest scores from this index on."""
         best, highest = -1, -1.0
-        for place in range(first, len(self._scores)):
-            if highest < self._scores[place] <= 1.0:
-                best, highest = place, self._scores[place]
+        for index in range(first, len(self._scores)):
+            if highest < self._scores[index] <= 1.0:
+                best, highest = index, self._scores[index]
         return ScoreAt() if best < 0 else self._score(best)
 
     def _score(self, place: int) -> ScoreAt:

@@ -1,7 +1,7 @@
-"""The manifest of a run's folder: what its writer left there; `verify` compares the folder with it.
+"""The manifest of a run's folder, written by its writer; `find_damage` compares the folder with it.
 
-It stands in `run.json`, written last and taken out before anything changes again. A folder whose
-writer was killed, or that an older version wrote, has none; there nobody can tell what is gone.
+It is in `run.json`, written last and removed before anything changes again. A folder has none if
+its writer was killed or an older version wrote it; then nobody can tell what is missing.
 """
 
 from __future__ import annotations
@@ -59,27 +59,27 @@ from dgn_engine.storage.runs.run_ranges import is_count, is_word
 from dgn_engine.text.byte_counts import bytes_in_words
 
 KEY = "inventory"  # in run.json
-_MARKS = "log_marks"  # beside it: versions before refuse an inventory with a part that is new
+_MARKS = "log_marks"  # beside it: earlier versions refuse an inventory with an unknown part
 _DIGESTS = "digests"  # likewise
-_OF = "of"  # in it: a digest of the inventory and the marks; those of another one are old
-_MOST_DIGESTS = 100_000  # of frames: of more, none is written down
+_OF = "of"  # in it: a digest of the inventory and marks; digests of another inventory are outdated
+_MOST_DIGESTS = 100_000  # of frames: if there are more, none is stored
 _MOST = 1_000_000  # frames: the manifest may be untrusted
 _COUNT = 1 << 53
 _WEIGHTS = re.compile(
     rf"{folder_layout.WEIGHTS}|{folder_layout.KEPT}/[A-Za-z0-9_-][A-Za-z0-9_.-]*\.safetensors"
 )
-_CHANGED = "is another one than its writer left: the inventory has another digest"
-_EXTRA = "was put there by somebody else: the inventory does not have it"
+_CHANGED = "has changed since it was written: the inventory has another digest"
+_EXTRA = "was added by someone else: it is not in the inventory"
 _SMALL = {
     folder_layout.LOCK: 1 << 12,
     folder_layout.NOTES: LARGEST,
     folder_layout.ANSWERS: 1 << 24,
     folder_layout.MIRROR: 1 << 12,
-}  # bytes that these files may have
+}  # largest size of these files, in bytes
 _FILES = {*folder_layout.FILES, *folder_layout.FOLDERS, *_SMALL}
-# By the folder, '' for that of the run: whether something of this name may be in it.
+# For each folder, '' for the run's: whether it may contain a file of this name.
 _KNOWN_NAMES: Mapping[str, Callable[[str], bool]] = {
-    "": lambda name: name.partition(".link")[0] in _FILES,  # what `repair` has put aside there
+    "": lambda name: name.partition(".link")[0] in _FILES,  # what `repair` moved there
     folder_layout.CHECKPOINTS: lambda name: folder_layout.checkpoint_key(name) is not None,
     folder_layout.FRAMES: lambda name: folder_layout.frame_key(name) is not None,
     folder_layout.KEPT: lambda name: bool(_WEIGHTS.fullmatch(f"{folder_layout.KEPT}/{name}")),
@@ -88,11 +88,14 @@ _KNOWN_NAMES: Mapping[str, Callable[[str], bool]] = {
 
 @dataclass(frozen=True)
 class Digests:
-    """Beginnings of the sha256 of what a folder holds, and what else is known of its log.
+    """Prefixes of sha256 digests of a folder's contents, and what else is known about its log.
 
-    `log`: of each `stretch` lines of the log (`LogDigests`); `frames`: by their serial numbers, as
-    in their names; `checkpoints`: of their `manifest.json`, by their names; `regime` of the run at
-    the end, '' where it is not known; `continued`: as in `LogFact`.
+    Attributes:
+        log: One per `stretch` lines of the log (`LogDigests`).
+        frames: By serial number, as in their names.
+        checkpoints: Of each `manifest.json`, by the checkpoint's name.
+        regime: Of the run at the end; '' if unknown.
+        continued: As in `LogFact`.
     """
 
     stretch: int = 0
@@ -105,11 +108,15 @@ class Digests:
 
 @dataclass(frozen=True)
 class Manifest:
-    """As it stands in `run.json`; raises `ValueError` where that cannot be.
+    """The manifest in `run.json`; raises `ValueError` if it is impossible.
 
-    `lines` of the log; `frames`: first and last serial number of each stretch; `checkpoints`: the
-    names of their folders; `files` of weights; `marks`: checksums of the log's first and last line;
-    `digests`: empty where an older version wrote it.
+    Attributes:
+        lines: Number of lines of the log.
+        frames: First and last serial number of each stretch.
+        checkpoints: Names of their folders.
+        files: Weights.
+        marks: Checksums of the log's first and last line.
+        digests: Empty if an older version wrote it.
     """
 
     lines: int
@@ -142,8 +149,10 @@ class Manifest:
         marks: Marks | None = None,
         digests: Digests | None = None,
     ) -> Manifest:
-        """One of these parts; `frames` by their serial numbers. Of `digests` those that are of
-        them."""
+        """Build a manifest of these parts; `frames` are serial numbers.
+
+        Digests of other frames and checkpoints are dropped.
+        """
         serials, digests = sorted(frames), digests or Digests()
         names, written = tuple(sorted(checkpoints)), dict(sorted(files.items()))
         of_frames = {n: digests.frames[n] for n in serials if n in digests.frames}
@@ -153,7 +162,7 @@ class Manifest:
 
     @property
     def fact(self) -> LogFact | None:
-        """What it says of the log; None where an older version wrote it."""
+        """The manifest's facts about the log; None if an older version wrote it."""
         if not self.digests.stretch:
             return None
         known = self.digests
@@ -168,7 +177,7 @@ NOTHING = Manifest(0, (), (), {})
 
 
 def read_manifest(info: Mapping[str, Any]) -> Manifest | None:
-    """That of a `run.json`; None where there is none. Raises `ValueError` where it is nonsense."""
+    """Return the manifest of a `run.json`, or None; raises `ValueError` if it is invalid."""
     if info.get(KEY) is None:
         return None
     try:
@@ -180,7 +189,7 @@ def read_manifest(info: Mapping[str, Any]) -> Manifest | None:
 
 
 def known_manifest(info: Mapping[str, Any]) -> Manifest | None:
-    """As `read_manifest`; None for one that is nonsense, which `verify` names."""
+    """Return the manifest as `read_manifest`, or None if invalid (`find_damage` reports that)."""
     try:
         return read_manifest(info)
     except ValueError:
@@ -188,13 +197,13 @@ def known_manifest(info: Mapping[str, Any]) -> Manifest | None:
 
 
 def known_facts(folder: InnerPath, manifest: Manifest | None) -> list[LogFact]:
-    """What the sound checkpoints and the inventory say of a log; raises `OSError`."""
+    """Return what the intact checkpoints and the inventory say about a log; raises `OSError`."""
     stated = None if manifest is None else manifest.fact
     return [*facts_in(folder), *([stated] if stated is not None else [])]
 
 
 def put_manifest(info: Mapping[str, Any], manifest: Manifest | None) -> dict[str, Any]:
-    """A `run.json` with this manifest, or with none."""
+    """Return a `run.json` with this manifest, or with none."""
     bare = {key: value for key, value in info.items() if key not in (KEY, _MARKS, _DIGESTS)}
     if manifest is None:
         return bare
@@ -213,7 +222,7 @@ def _digest_of_inventory(info: Mapping[str, Any]) -> str:
 
 
 def _encode_digests(info: Mapping[str, Any], manifest: Manifest) -> dict[str, Any]:
-    """Those of the log and of frames in one word each, in order."""
+    """Encode the digests of the log and of frames as one string each, in order."""
     known, serials = manifest.digests, sorted(manifest.serials)
     few = len(serials) <= _MOST_DIGESTS
     return {
@@ -228,8 +237,10 @@ def _encode_digests(info: Mapping[str, Any], manifest: Manifest) -> dict[str, An
 
 
 def _digests_in(info: Mapping[str, Any], manifest: Manifest) -> Digests:
-    """Those beside an inventory; none where an older version went on with the run, or there were
-    none. Raises `ValueError`."""
+    """Return the digests beside an inventory; raises `ValueError`.
+
+    Empty if there are none, or if an older version continued the run.
+    """
     tree = info.get(_DIGESTS)
     if not isinstance(tree, dict) or tree.get(_OF) != _digest_of_inventory(info):
         return Digests()
@@ -240,7 +251,9 @@ def _digests_in(info: Mapping[str, Any], manifest: Manifest) -> Digests:
         raise ValueError("digests")
     if len(frames) not in (0, len(serials)):
         raise ValueError("digests")
-    of_frames = {n: one for n, one in zip(serials, frames, strict=False) if one != NO_DIGEST}
+    of_frames = {
+        n: digest for n, digest in zip(serials, frames, strict=False) if digest != NO_DIGEST
+    }
     return Digests(stretch, log, of_frames, checkpoints, regime, continued_in(tree))
 
 
@@ -251,12 +264,13 @@ def _split_digests(word: object) -> tuple[str, ...]:
 
 
 class ManifestWriter:
-    """Knows what a writer found when it opened a folder: what was gone then is still named as
-    missing after the run went on.
+    """Remembers what a writer found when it opened a folder.
+
+    What was missing then is still reported as missing after the run continues.
     """
 
     def __init__(self, folder: InnerPath, known: Manifest | None, frames: Iterable[int]) -> None:
-        """`frames`: the serial numbers that are there. Raises `OSError`."""
+        """`frames`: the existing serial numbers. Raises `OSError`."""
         self._digests = known.digests if known is not None else Digests()
         known = known or NOTHING
         self._folder = folder
@@ -270,18 +284,18 @@ class ManifestWriter:
         self._lost_frames = known.serials.difference(frames)
 
     def forget_frames(self, serial: int) -> None:
-        """Frames from this number on are superseded."""
-        self._lost_frames = frozenset(one for one in self._lost_frames if one < serial)
+        """Forget frames from this number on: they are superseded."""
+        self._lost_frames = frozenset(number for number in self._lost_frames if number < serial)
 
     def describe(self, frames: Mapping[int, str], log: LogWriter, fact: LogFact) -> Manifest:
-        """What should be there from now on; raises `OSError`.
+        """Return the manifest of the folder from now on; raises `OSError`.
 
-        Weights are hashed where they are new or were written anew.
+        Weights are hashed only if they are new or were rewritten.
 
         Args:
-            frames: digests by serial numbers.
-            log: all of it is written.
-            fact: what is known of the run at its end.
+            frames: Digests by serial number.
+            log: All of it must be written.
+            fact: What is known of the run at its end.
         """
         for name, path in _weights(self._folder).items():
             if name not in self._files or self._stamps.get(name) != _stamp(path):
@@ -301,7 +315,7 @@ class ManifestWriter:
 
 @dataclass(frozen=True)
 class Damage:
-    """`path`: in the run's folder. `harmless`: interruptions leave such things, nothing is lost."""
+    """Damage to a file; `path` is in the run's folder, `harmless` damage loses nothing."""
 
     path: str
     trouble: str
@@ -312,30 +326,30 @@ class Damage:
 
 
 def verify(folder: Path) -> list[Damage]:
-    """Everything that is not as it was written; raises `UserError` where there is no run."""
+    """Return everything that differs from what was written; raises `UserError` if not a run."""
     try:
         root = inside(folder)
         there = root.listing()
         names = (folder_layout.RUN, folder_layout.LOG, folder_layout.CHECKPOINTS)
         if not any(name in there for name in names):
-            raise UserError(f"{folder} holds no run.", kind="no-run", value=folder)
-        found = _verify_all(root)
-        if found and lock.holder(root / folder_layout.LOCK) is not None:
-            again = {one.path for one in _verify_all(root)}  # its writer may have removed something
-            found = [one for one in found if one.path in again]
-        return found
+            raise UserError(f"{folder} is not a run.", kind="no-run", value=folder)
+        damages = _verify_all(root)
+        if damages and lock.holder(root / folder_layout.LOCK) is not None:
+            again = {damage.path for damage in _verify_all(root)}  # its writer may have removed it
+            damages = [damage for damage in damages if damage.path in again]
+        return damages
     except OSError as error:
         raise UserError(f"{folder} cannot be read: {error.strerror or error}.") from None
 
 
 def _verify_all(root: InnerPath) -> list[Damage]:
     links = [path.within for path in folder_layout.links(root)]
-    found = [Damage(path, "is a link, which is not followed") for path in links]
-    return [*found, *(one for one in _verify(root) if one.path not in links)]
+    damages = [Damage(path, "is a link, which is not followed") for path in links]
+    return [*damages, *(damage for damage in _verify(root) if damage.path not in links)]
 
 
 def _verify(folder: InnerPath) -> list[Damage]:
-    found: list[Damage] = []
+    damages: list[Damage] = []
     info: dict[str, Any] = {}
     config, manifest = None, None
     try:
@@ -345,16 +359,16 @@ def _verify(folder: InnerPath) -> list[Damage]:
         missing = not (folder / folder_layout.RUN).exists()
         other = isinstance(refusal, run_info.LaterVersionError)
         trouble = "is missing" if missing else str(refusal) if other else "is damaged"
-        found.append(Damage(folder_layout.RUN, trouble))
+        damages.append(Damage(folder_layout.RUN, trouble))
     try:
         manifest = read_manifest(info)
     except ValueError:
-        found.append(Damage(folder_layout.RUN, "holds an inventory that makes no sense"))
+        damages.append(Damage(folder_layout.RUN, "has an invalid inventory"))
     if is_foreign_info(folder):
-        return [Damage(folder_layout.RUN, f"{run_identity.OF_ANOTHER} than what lies beside it")]
+        return [Damage(folder_layout.RUN, f"{run_identity.OF_ANOTHER} than the files beside it")]
     log = LogScan(folder / folder_layout.LOG, marked=_marked(folder, manifest or NOTHING))
     return [
-        *found,
+        *damages,
         *_verify_config(folder, config),
         *_verify_log(folder, manifest or NOTHING, log),
         *(damage for _, damage in find_unsound(folder, manifest, log.marks)),
@@ -370,48 +384,63 @@ def _verify(folder: InnerPath) -> list[Damage]:
 
 
 def why_uncertain(folder: Path) -> str:
-    """Why files could be missing unseen, as the end of a sentence; '' where none could."""
+    """Return why files could be missing without notice, to end a sentence; '' if none could."""
     with suppress(UserError, ValueError):
         if (read_manifest(run_info.read(folder)) or NOTHING) != NOTHING:
             return ""
     if lock.holder(folder / folder_layout.LOCK) is not None:
         return "it is being written"
-    return "its writer was killed, or an older version, and left no list of what is there"
+    return "its writer was killed, or is an older version, and left no list of its files"
 
 
 def count_lines(folder: InnerPath, manifest: Manifest) -> int:
-    """How many lines of the log were written at least, by manifest and checkpoints."""
-    held = _checkpoints(folder, thorough=False)
-    return max((manifest.lines, *(one.lines for one in held)))
+    """Return how many lines of the log were written at least, by manifest and checkpoints."""
+    stored = _checkpoints(folder, thorough=False)
+    return max((manifest.lines, *(checkpoint.lines for checkpoint in stored)))
 
 
 def find_unsound(
     folder: InnerPath, manifest: Manifest | None, marks: Marks
 ) -> Iterator[tuple[InnerPath, Damage]]:
-    """What does not hold what was written there, or was written by no writer of this run, and what
-    is wrong with each. `manifest`: None where it is not known what should be there; `marks`: those
-    that the log has."""
+    """Yield the files that are not as this run's writers left them, and what is wrong with each.
+
+    Args:
+        manifest: None if it is unknown what should be there.
+        marks: Checksums of the log's lines.
+    """
     yield from find_wrong_kinds(folder)
     is_foreign = is_foreign_log(folder, manifest or NOTHING, marks)
     known = (manifest or NOTHING).digests
     of_checkpoints = _digest_checkpoints(folder) if known.checkpoints else {}
     orders: dict[int, str] = {}
-    for one in _checkpoints(folder):
-        if not one.sound:
-            yield one.path, Damage(one.place.within, one.trouble)
-        elif not is_foreign and is_refuted(marks, _expected(one)):
-            yield one.path, Damage(one.path.within, f"{run_identity.OF_ANOTHER} than the log")
-        elif one.order in orders:
-            yield one.path, Damage(one.path.within, f"is a copy of {orders[one.order]}")
-        elif manifest is not None and one.path.name not in manifest.checkpoints:
-            yield one.path, Damage(one.path.within, _EXTRA)
-        elif known.checkpoints.get(one.path.name) not in (None, of_checkpoints.get(one.path.name)):
-            yield one.path, Damage(one.path.within, _CHANGED)
+    for checkpoint in _checkpoints(folder):
+        if not checkpoint.sound:
+            yield checkpoint.path, Damage(checkpoint.place.within, checkpoint.trouble)
+        elif not is_foreign and is_refuted(marks, _expected(checkpoint)):
+            yield (
+                checkpoint.path,
+                Damage(checkpoint.path.within, f"{run_identity.OF_ANOTHER} than the log"),
+            )
+        elif checkpoint.order in orders:
+            yield (
+                checkpoint.path,
+                Damage(checkpoint.path.within, f"is a copy of {orders[checkpoint.order]}"),
+            )
+        elif manifest is not None and checkpoint.path.name not in manifest.checkpoints:
+            yield checkpoint.path, Damage(checkpoint.path.within, _EXTRA)
+        elif known.checkpoints.get(checkpoint.path.name) not in (
+            None,
+            of_checkpoints.get(checkpoint.path.name),
+        ):
+            yield checkpoint.path, Damage(checkpoint.path.within, _CHANGED)
         else:
-            orders[one.order] = one.path.name
-            keep = one.path / folder_layout.KEEP
+            orders[checkpoint.order] = checkpoint.path.name
+            keep = checkpoint.path / folder_layout.KEEP
             if keep.exists() and not (keep.is_file() and not keep.status().st_size):
-                yield keep, Damage(keep.within, "is not the empty file that marks what is kept")
+                yield (
+                    keep,
+                    Damage(keep.within, "is not the empty file that marks a kept checkpoint"),
+                )
     for frame in _frames(folder):
         if trouble := frame_files.check(frame):
             yield frame.path, Damage(frame.path.within, trouble)
@@ -428,10 +457,12 @@ def find_unsound(
 
 
 def find_wrong_kinds(folder: InnerPath) -> Iterator[tuple[InnerPath, Damage]]:
-    """Folders of a run that are none, small files of it that are none or larger than any that is
-    written. `run.json`, `config.toml` and the log are read by themselves."""
+    """Yield folders and small files of a run that have the wrong kind or are too large.
+
+    `run.json`, `config.toml` and the log are checked separately.
+    """
     there = folder.listing()
-    for name in (one for one in folder_layout.FOLDERS if one in there):
+    for name in (name_ for name_ in folder_layout.FOLDERS if name_ in there):
         if not (stat.S_ISDIR(mode := there[name].st_mode) or stat.S_ISLNK(mode)):
             yield folder / name, Damage(name, "is not a folder")
     for name, most in _SMALL.items():
@@ -446,25 +477,25 @@ def find_wrong_kinds(folder: InnerPath) -> Iterator[tuple[InnerPath, Damage]]:
 
 
 def _check_tensors(path: InnerPath) -> str:
-    """What is wrong with a safetensors file of which no digest is known; '' where nothing is seen.
+    """Return what is wrong with a safetensors file without a known digest; '' if nothing is found.
 
-    Its size is what its header says; other numbers of the same size are not seen.
+    Its size must match its header; changed numbers of the same size are not noticed.
     """
     try:
         with open_regular(path, FILE) as file:
             size, header = os.fstat(file.fileno()).st_size, int.from_bytes(file.read(8), "little")
             tree = parse_json(file.read(min(header, JSON)))
-        ends = [one["data_offsets"][1] for name, one in tree.items() if name != "__metadata__"]
+        ends = [entry["data_offsets"][1] for name, entry in tree.items() if name != "__metadata__"]
         whole = 8 + header + max(ends, default=0)
     except OSError as error:
         return f"cannot be read ({error.strerror})"
     except (ValueError, KeyError, TypeError, AttributeError, IndexError):
         return "is damaged"
-    return "" if whole == size else f"has {size:,} bytes, {whole:,} were written"
+    return "" if whole == size else f"has {size:,} bytes, but {whole:,} were written"
 
 
 def _unreadable(folder: InnerPath) -> Iterator[tuple[InnerPath, Damage]]:
-    """Notes and answers that readers pass over, because they are damaged or of another run."""
+    """Yield notes and answers that readers ignore because they are damaged or of another run."""
     from dgn_engine.storage.runs.run_answers import UNSOUND, parse_answers
 
     parsers = {folder_layout.NOTES: parse_notes, folder_layout.ANSWERS: parse_answers}
@@ -480,29 +511,31 @@ def _unreadable(folder: InnerPath) -> Iterator[tuple[InnerPath, Damage]]:
 
 
 def _find_strange(folder: InnerPath) -> Iterator[Damage]:
-    """What no writer of runs leaves, and no reader reads."""
+    """Yield files that no writer of runs creates and no reader reads."""
     for within, is_known in _KNOWN_NAMES.items():
         inner = folder / within if within else folder
         if inner.is_link():
             continue
         for name in inner.listing():
             if not is_known(name) and not name.endswith(PART):
-                yield Damage((inner / name).within, "is no part of a run", harmless=True)
+                yield Damage((inner / name).within, "is not part of a run", harmless=True)
 
 
 def is_foreign_log(folder: InnerPath, manifest: Manifest, marks: Marks) -> bool:
-    """Whether the log that has these `marks` is that of another run: its first or last line is not
-    the one that the inventory has; without an inventory, no checkpoint was written beside it."""
+    """Return whether the log with these `marks` belongs to another run.
+
+    Its first or last line is not the one in the inventory; without an inventory, it matches no
+    checkpoint.
+    """
     if manifest.marks:
         return is_refuted(marks, manifest.marks)
-    expected = [_expected(one) for one in _checkpoints(folder, thorough=False)]
-    told = [those for those in expected if those and marks.keys() >= those.keys()]
-    return bool(told) and all(is_refuted(marks, those) for those in told)
+    expected = [_expected(checkpoint) for checkpoint in _checkpoints(folder, thorough=False)]
+    comparable = [mark for mark in expected if mark and marks.keys() >= mark.keys()]
+    return bool(comparable) and all(is_refuted(marks, mark) for mark in comparable)
 
 
 def scanned_log(folder: InnerPath, manifest: Manifest) -> LogScan:
-    """The log, all of it read: its `marks` are those that inventory and checkpoints know; none
-    where there is no log."""
+    """Read the whole log for the `marks` known to inventory and checkpoints; none without a log."""
     log = LogScan(folder / folder_layout.LOG, {}, _marked(folder, manifest))
     with suppress(OSError):
         deque(log, maxlen=0)
@@ -516,31 +549,36 @@ def _marked(folder: InnerPath, manifest: Manifest) -> set[int]:
 def marked_lines(
     checkpoints: Iterable[run_checkpoints.StoredCheckpoint], manifest: Manifest
 ) -> set[int]:
-    """Numbers of the lines whose checksums inventory and checkpoints know."""
-    return {seq for one in checkpoints for seq in _expected(one)}.union(manifest.marks)
+    """Return the numbers of the lines whose checksums inventory and checkpoints know."""
+    return {seq for checkpoint in checkpoints for seq in _expected(checkpoint)}.union(
+        manifest.marks
+    )
 
 
 def _expected(checkpoint: run_checkpoints.StoredCheckpoint) -> Marks:
-    """The checksum of the last line before a checkpoint, by its number."""
+    """Return the checksum of the last line before a checkpoint, by its number."""
     known = checkpoint.sound and checkpoint.line and checkpoint.lines
     return {checkpoint.lines - 1: checkpoint.line} if known else {}
 
 
 def is_foreign_info(folder: InnerPath) -> bool:
-    """Whether `run.json` is that of another run: all that states a run states another one, and the
-    log or the configuration beside it is not its own either."""
+    """Return whether `run.json` belongs to another run.
+
+    All files that state a run state another one, and the log or configuration beside it is not its
+    own either.
+    """
     try:
         info = run_info.read(folder)
         config, manifest = run_info.config_of(info), read_manifest(info) or NOTHING
     except (UserError, ValueError):
         return False
-    held = _checkpoints(folder, thorough=False)
-    if any(one.trouble != run_identity.OF_ANOTHER for one in held):
+    stored = _checkpoints(folder, thorough=False)
+    if any(checkpoint.trouble != run_identity.OF_ANOTHER for checkpoint in stored):
         return False
     frames = _frames(folder)
     if any(frame_files.check(frame) != run_identity.OF_ANOTHER for frame in frames):
         return False
-    if not held and not frames:
+    if not stored and not frames:
         return False
     log = scanned_log(folder, manifest)
     other = any(_verify_config(folder, config)) or log.is_foreign
@@ -548,12 +586,14 @@ def is_foreign_info(folder: InnerPath) -> bool:
 
 
 def compare(folder: InnerPath, manifest: Manifest) -> tuple[list[Damage], Manifest]:
-    """What of the manifest is gone or was changed, and the manifest without that. Checkpoints and
-    weights are not missed in a mirror, which has none."""
+    """Return what of the manifest is missing or has changed, and the manifest without that.
+
+    A mirror has no checkpoints and weights, so they are not missed there.
+    """
     is_mirror = folder_layout.is_mirror(folder)
     checkpoints = _checkpoint_names(folder)
     serials = {frame.serial for frame in _frames(folder)}
-    found = [
+    damages = [
         Damage(f"{folder_layout.CHECKPOINTS}/{name}", "is missing")
         for name in manifest.checkpoints
         if name not in checkpoints and not is_mirror
@@ -561,12 +601,14 @@ def compare(folder: InnerPath, manifest: Manifest) -> tuple[list[Damage], Manife
     for first, last in find_ranges(sorted(manifest.serials - serials)):
         lost = f"{folder_layout.FRAMES}/*-{first:06}-*.safetensors"
         missing = "is missing" if first == last else f"to *-{last:06}-* are missing"
-        found.append(Damage(lost, missing))
+        damages.append(Damage(lost, missing))
     changed = {
-        name: "" if is_mirror and not (folder / name).exists() else check_file(folder / name, one)
-        for name, one in manifest.files.items()
+        name: ""
+        if is_mirror and not (folder / name).exists()
+        else check_file(folder / name, digest)
+        for name, digest in manifest.files.items()
     }
-    found += [Damage(name, trouble) for name, trouble in changed.items() if trouble]
+    damages += [Damage(name, trouble) for name, trouble in changed.items() if trouble]
     left = Manifest.of(
         manifest.lines,
         manifest.serials & serials,
@@ -575,19 +617,21 @@ def compare(folder: InnerPath, manifest: Manifest) -> tuple[list[Damage], Manife
         manifest.marks,
         manifest.digests,
     )
-    return found, left
+    return damages, left
 
 
 def changed_lines(folder: InnerPath, manifest: Manifest, missing: Ranges) -> Ranges:
-    """Numbers of the entries of the log that stand in stretches which are others than its writer
-    left; none of a stretch in which entries are missing. Raises `OSError`."""
+    """Return the numbers of log entries in stretches that differ from what was written.
+
+    A stretch with missing entries is left out. Raises `OSError`.
+    """
     known = manifest.digests
     if not known.stretch:
         return ()
-    stretch, found = digest_log(folder / folder_layout.LOG).digests()
-    if stretch != known.stretch:  # another length, which is named by itself
+    stretch, current = digest_log(folder / folder_layout.LOG).digests()
+    if stretch != known.stretch:  # another length, which is reported separately
         return ()
-    pairs = enumerate(zip(found, known.log, strict=False))
+    pairs = enumerate(zip(current, known.log, strict=False))
     changed = (
         (n * stretch, min(manifest.lines, (n + 1) * stretch) - 1)
         for n, (here, left) in pairs
@@ -601,17 +645,17 @@ def changed_lines(folder: InnerPath, manifest: Manifest, missing: Ranges) -> Ran
 
 
 def _digest_checkpoints(folder: InnerPath) -> dict[str, str]:
-    """Beginnings of the sha256 of what their `manifest.json` says, by their names."""
-    found = {}
+    """Return prefixes of the sha256 of each checkpoint's `manifest.json`, by name."""
+    digests_by_name = {}
     for name in _checkpoint_names(folder):
         path = folder / folder_layout.CHECKPOINTS / name / folder_layout.MANIFEST
         with suppress(OSError, UserError):
-            found[name] = digest_file(path).sha256[:DIGEST]
-    return found
+            digests_by_name[name] = digest_file(path).sha256[:DIGEST]
+    return digests_by_name
 
 
 def find_ranges(numbers: Iterable[int]) -> Ranges:
-    """First and last of each stretch of ascending numbers without a gap."""
+    """Return the first and last of each stretch of ascending numbers without a gap."""
     ranges: list[tuple[int, int]] = []
     for number in numbers:
         extend_ranges(ranges, number)
@@ -649,23 +693,23 @@ def _verify_log(folder: InnerPath, manifest: Manifest, log: LogScan) -> Iterator
     if log.foreign:
         yield Damage(name, f"has lines of another run: {_ranges(log.foreign)}")
     if damaged := _without(log.damaged, log.foreign):
-        one = len(damaged) == 1 and len(set(damaged[0])) == 1
-        yield Damage(name, f"is damaged in {'line' if one else 'lines'} {_ranges(damaged)}")
+        is_single = len(damaged) == 1 and len(set(damaged[0])) == 1
+        yield Damage(name, f"is damaged in {'line' if is_single else 'lines'} {_ranges(damaged)}")
     if log.missing:
         yield Damage(name, f"lacks the entries {_ranges(log.missing)}")
     changed: Ranges = ()
-    with suppress(OSError):  # it is named by itself
+    with suppress(OSError):  # it is reported separately
         changed = changed_lines(folder, manifest, log.missing)
     if changed := tuple(pair for pair in changed if pair[1] < log.end):
-        yield Damage(name, f"is not what its writer left in the entries {_ranges(changed)}")
+        yield Damage(name, f"differs from what was written in the entries {_ranges(changed)}")
     if log.end < written or (manifest != NOTHING and log.end > manifest.lines):
-        yield Damage(name, f"has {log.end:,} lines, {written:,} were written")
+        yield Damage(name, f"has {log.end:,} lines, but {written:,} were written")
     if log.torn and not log.stray:
-        yield Damage(name, "ends in a line that was not finished", harmless=True)
+        yield Damage(name, "ends in an unfinished line", harmless=True)
 
 
 def _without(ranges: Iterable[tuple[int, int]], others: Sequence[tuple[int, int]]) -> Ranges:
-    """The numbers of these stretches that are in none of the others, which lie within them."""
+    """Return the numbers of these stretches outside the others, which lie within them."""
     left: list[tuple[int, int]] = []
     for first, last in ranges:
         for start, end in others:
@@ -677,7 +721,7 @@ def _without(ranges: Iterable[tuple[int, int]], others: Sequence[tuple[int, int]
 
 
 def _ranges(ranges: Sequence[tuple[int, int]]) -> str:
-    """'3, 7–12', cut after ten."""
+    """Return '3, 7–12', at most ten of them."""
     words = [f"{a}" if a == b else f"{a}–{b}" for a, b in ranges]
     return ", ".join(words[:10]) + (" …" if len(words) > 10 else "")
 
@@ -685,7 +729,7 @@ def _ranges(ranges: Sequence[tuple[int, int]]) -> str:
 def _checkpoints(
     folder: InnerPath, thorough: bool = True
 ) -> list[run_checkpoints.StoredCheckpoint]:
-    """None where their folder is a link, which is named by itself."""
+    """Return the checkpoints; none if their folder is a link, which is reported separately."""
     inner = folder / folder_layout.CHECKPOINTS
     return [] if inner.is_link() else run_checkpoints.scan(inner, thorough)
 
@@ -696,7 +740,7 @@ def _frames(folder: InnerPath) -> list[frame_files.StoredFrame]:
 
 
 def _weights(folder: InnerPath) -> dict[str, InnerPath]:
-    """The files of weights that are there, by their paths within the folder."""
+    """Return the existing weights by their paths within the folder."""
     kept = folder / folder_layout.KEPT
     there = [] if kept.is_link() else [kept / name for name in kept.listing()]
     return {
@@ -707,13 +751,13 @@ def _weights(folder: InnerPath) -> dict[str, InnerPath]:
 
 
 def _checkpoint_names(folder: InnerPath) -> set[str]:
-    """Of the checkpoints that are there, sound or not."""
+    """Return the names of the existing checkpoints, intact or not."""
     inner = folder / folder_layout.CHECKPOINTS
     names = [] if inner.is_link() else inner.listing()
     return {name for name in names if folder_layout.checkpoint_key(name) is not None}
 
 
 def _stamp(path: InnerPath) -> tuple[int, ...]:
-    """Another one whenever the file was written anew; raises `OSError`."""
+    """Return a stamp that changes whenever the file is rewritten; raises `OSError`."""
     status = path.status()
     return (status.st_ino, status.st_size, status.st_mtime_ns)

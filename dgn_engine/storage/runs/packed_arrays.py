@@ -1,13 +1,13 @@
-"""How large arrays of a frame are stored in fewer bytes, and how exactly they come back.
+"""Store large arrays of a frame in fewer bytes, with bounded errors.
 
-- Zeros and ones: a bit each, exact.
-- Shares (all between 0 and 1; the gates of soft regimes): 256 tones, each within 1/510 of what it
-  was and on the same side of ½.
+- Zeros and ones: one bit each, exact.
+- Shares (all between 0 and 1; the gates of soft regimes): 256 levels, each within 1/510 of its
+  value and on the same side of ½.
 - Other numbers: half precision after division by the largest magnitude m, each within 2⁻¹¹ of
-  itself (0.05 %) or, where it is very small, within 2⁻²⁵ m. Of a matrix that is symmetric but for
-  10⁻⁶ m, the rounding of products, only the upper triangle.
+  itself (0.05 %) or, if very small, within 2⁻²⁵ m. For a matrix that is symmetric up to 10⁻⁶ m,
+  the rounding error of products, only the upper triangle.
 
-Arrays of few numbers, of one side (eigenvalues), or with infinities stay as they are.
+Small arrays, one-dimensional ones (eigenvalues) and those with infinities stay unchanged.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import numpy as np
 from dgn_engine.protocol.frames import Array
 from dgn_engine.storage.runs.run_ranges import is_count
 
-LEAST = 1024  # numbers of an array that is stored less exactly
+LEAST = 1024  # smaller arrays are stored exactly
 SIDES = 32  # of an array
-_SYMMETRIC = 1e-6  # of the largest magnitude: a product's rounding
+_SYMMETRIC = 1e-6  # of the largest magnitude: rounding error of a product
 _TONES = 255
 _MATRICES = "matrices stored to 0.05 %"
 _WORDS = {"half": _MATRICES, "triangle": _MATRICES, "tones": "stored to 0.002"}
@@ -38,14 +38,14 @@ def is_bits(array: Array) -> bool:
 
 
 def shrink(array: Array) -> tuple[Array, dict[str, Any]] | None:
-    """What is stored in the place of an array, and how it is read; None: as it is."""
+    """Return the smaller array and how to restore it; None to store the array as is."""
     if array.dtype.name not in _RESTORED or array.ndim < 2 or array.size < LEAST:
         return None
     if np.isinf(array).any():
         return None
     about: dict[str, Any] = {"shape": list(array.shape), "dtype": array.dtype.name}
     symmetric = _is_symmetric(array)
-    low, high = float(np.min(array)), float(np.max(array))  # NaN where there is one
+    low, high = float(np.min(array)), float(np.max(array))  # NaN if there is one
     if not symmetric and low >= 0.0 and high <= 1.0:
         tones = np.rint(array.astype(np.float64) * _TONES).astype(np.uint8)
         return tones.reshape(-1), about | {"as": "tones"}
@@ -57,16 +57,19 @@ def shrink(array: Array) -> tuple[Array, dict[str, Any]] | None:
 
 
 def restore(stored: Array, about: Mapping[str, Any]) -> Array:
-    """The array that `shrink` was given, as exactly as it says; raises `ValueError`, `KeyError` or
-    `TypeError` where what is stored makes no sense."""
+    """Restore an array as exactly as stored.
+
+    Raises:
+        ValueError, KeyError, TypeError: What is stored is invalid.
+    """
     shape, kind = tuple(about["shape"]), about["as"]
     dtype = _RESTORED[about["dtype"]]
     count = count_of(shape)
     side = shape[0] if shape else 0
     expected = side * (side + 1) // 2 if kind == "triangle" else count
-    held = np.dtype(np.uint8 if kind == "tones" else np.float16)
-    if kind not in _WORDS or stored.shape != (expected,) or stored.dtype != held:
-        raise ValueError("the shape of an array is not that of its numbers")
+    expected_dtype = np.dtype(np.uint8 if kind == "tones" else np.float16)
+    if kind not in _WORDS or stored.shape != (expected,) or stored.dtype != expected_dtype:
+        raise ValueError("the shape of an array does not match its numbers")
     if kind == "tones":
         shares: Array = stored.astype(np.float64) / _TONES
         return shares.astype(dtype).reshape(shape)
@@ -78,7 +81,7 @@ def restore(stored: Array, about: Mapping[str, Any]) -> Array:
     if kind == "half":
         return numbers.reshape(shape)
     if len(shape) != 2 or shape[0] != shape[1]:
-        raise ValueError("a triangle of what is no square")
+        raise ValueError("a triangle of a non-square array")
     whole: Array = np.empty((side, side), dtype=dtype)
     upper = _upper(side)
     whole[upper] = numbers
@@ -87,19 +90,19 @@ def restore(stored: Array, about: Mapping[str, Any]) -> Array:
 
 
 def count_of(shape: tuple[Any, ...]) -> int:
-    """How many numbers an array of this shape has; raises `ValueError` where it is no shape."""
+    """Return the number of elements; raises `ValueError` if the shape is invalid."""
     if len(shape) > SIDES or not all(map(is_count, shape)):
         raise ValueError("the shape of an array")
     return math.prod(shape)
 
 
 def words_of(kinds: list[str]) -> str:
-    """How exactly the arrays of a reading come back, in words; '' where all do."""
+    """Describe how exactly the arrays of a reading are restored; '' if all are exact."""
     return ", ".join(dict.fromkeys(_WORDS[kind] for kind in kinds if kind in _WORDS))
 
 
 def _upper(side: int) -> Array:
-    """Where the upper triangle is, the diagonal included."""
+    """Return the mask of the upper triangle, including the diagonal."""
     upper: Array = np.tri(side, dtype=np.bool_).T
     return upper
 

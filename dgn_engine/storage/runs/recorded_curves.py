@@ -19,7 +19,7 @@ _SPECTRA = ("eigenvalues", "cumulative")
 
 
 def read_curves(folder: Path) -> RunCurves:
-    """Raises `UserError` where there is no run, or it cannot be read."""
+    """Read the curves of a run; raises `UserError` if there is none or it cannot be read."""
     reader = RunReader(folder)
     curves = ScalarCurves()
     for event in reader.log.each_event():
@@ -38,10 +38,10 @@ def read_curves(folder: Path) -> RunCurves:
 
 
 class ScalarCurves:
-    """The scalars of a run, as its events are taken one after the other; long curves are thinned.
+    """Collects the scalars of a run from its events, one by one; long curves are thinned.
 
-    Of a probe those of as many examples as its newest reading has: a trace over others is another
-    curve.
+    A probe's curve has only scalars on as many examples as its newest reading: a trace over others
+    is another curve.
     """
 
     def __init__(self) -> None:
@@ -62,11 +62,11 @@ class ScalarCurves:
             curve.append(event.step, value)
 
     def probes(self) -> dict[str, ReadOn]:
-        """On what each probe's newest scalars were read."""
+        """Return the examples on which each probe's newest scalars were read."""
         return {source: read for source, read in self._newest.items() if source != TRAINING}
 
     def points(self) -> dict[tuple[str, str], tuple[Array, Array]]:
-        """Steps (int64) and values (float64) of each scalar."""
+        """Return steps (int64) and values (float64) of each scalar."""
         return {
             (source, name): curve.points()
             for (source, name, examples), curve in self._curves.items()
@@ -75,7 +75,7 @@ class ScalarCurves:
 
 
 def _last_spectrum(reader: RunReader) -> Reading | None:
-    """Of the last frame that can be read; None where none is."""
+    """Return the spectrum of the last readable frame, or None."""
     try:
         frame = reader.latest_frame(reader.step)
     except UserError:

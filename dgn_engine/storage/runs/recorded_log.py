@@ -1,4 +1,4 @@
-"""The log of a recorded run: what counts of it, what was lost, and what is appended meanwhile."""
+"""The log of a recorded run: the lines that count, lost ones, and those appended meanwhile."""
 
 from __future__ import annotations
 
@@ -37,27 +37,26 @@ from dgn_engine.storage.runs.log_summary import (
 )
 from dgn_engine.storage.runs.manifest import known_facts, known_manifest
 
-PIECE = 4 << 20  # bytes that are read at a time
+PIECE = 4 << 20  # bytes read at a time
 _MENTION = f'"{CONTINUED}"'.encode()
 
 
 class RecordedLog:
-    """The log beside a `run.json`; everything of it raises `UserError` where it cannot be read.
+    """The log beside a `run.json`; everything raises `UserError` if it cannot be read.
 
-    Each part is read when it is asked for, once. `lines_read`: by the last `each_event` that came
-    to its end.
+    Each part is read once, on demand. `lines_read`: lines of the last complete `each_event`.
     """
 
     def __init__(self, root: InnerPath, info: Mapping[str, Any]) -> None:
         self._root, self._info = root, info
         self._manifest = known_manifest(info)
         self._path = root / folder_layout.LOG
-        self._contents: LogContents | None = None  # what was read already is not read again
+        self._contents: LogContents | None = None  # not read twice
         self.lines_read = 0
 
     @property
     def contents(self) -> LogContents:
-        """Every sound line, those that were superseded too."""
+        """All intact lines, including superseded ones."""
         if self._contents is None:
             try:
                 log = LogContents(self._path, self._marks)
@@ -69,11 +68,11 @@ class RecordedLog:
 
     @cached_property
     def summary(self) -> LogSummary:
-        """What the log says as a whole; none of its lines is held."""
+        """Summary of the whole log; none of its lines is kept."""
         try:
             if self._contents is not None:
                 return summarise(self._gaps.fill(self._contents.lines))
-            written = self._written  # first: a writer may go on
+            written = self._written  # first: a writer may continue
             scan = summary_scan(self._path, self._marks, self._info)
             summary = summarise(scan)
             if scan.missing or scan.has_lost or scan.end < written:
@@ -87,9 +86,7 @@ class RecordedLog:
 
     @cached_property
     def lines(self) -> tuple[LogLine, ...]:
-        """The lines that count: where the run went on from a checkpoint, what came after it then
-        does not.
-        """
+        """The lines that count: not those after a checkpoint from which the run continued."""
         log = self.contents
         try:
             filled = tuple(self._gaps.fill(log.lines))
@@ -99,9 +96,9 @@ class RecordedLog:
         return tuple(line for line in filled if line.seq not in superseded)
 
     def each_event(self) -> Iterator[Event]:
-        """One after the other, as the log is read; what lines say that do not count is left out.
+        """Yield the events of the lines that count, as the log is read.
 
-        The log as a whole is then known, too.
+        Afterwards the summary of the log is known, too.
         """
         fold, number, read = LogFold(), -1, self._contents
         scan = LogScan(self._path, None, self._marks, self._info)
@@ -124,41 +121,42 @@ class RecordedLog:
 
     @property
     def lost_in_words(self) -> str:
-        """What is lost of the log and what that means for its numbers, as a sentence without a
-        full stop; '' where nothing is."""
+        """Describe what is lost and its effect on the numbers; '' if nothing; no full stop."""
         lost, known = self.summary.lost, self.summary.regime_known
         if not lost:
             return ""
         words = f"{lost:,} lines of its log are" if lost > 1 else "1 line of its log is"
-        doubt = "" if known else "; a change of the regime may have stood there"
+        doubt = "" if known else "; they may include a change of regime"
         return f"{words} lost or damaged{doubt}"
 
     @property
     def _marks(self) -> Marks:
-        """Checksums that lines of the log have, where the run's writer let its folder go."""
+        """Checksums of log lines, if the run's writer closed its folder."""
         return self._manifest.marks if self._manifest is not None else {}
 
     @cached_property
     def _written(self) -> int:
-        """How many lines its log had at least, by the inventory or, without one, the newest
-        checkpoint; `OSError` where these cannot be read."""
+        """Minimum number of log lines, by the inventory or else the newest checkpoint.
+
+        Raises `OSError` if these cannot be read.
+        """
         if self._manifest is not None:
             return self._manifest.lines
-        return max((one.lines for one in self._facts), default=0)
+        return max((fact.lines for fact in self._facts), default=0)
 
     @cached_property
     def _facts(self) -> list[LogFact]:
-        """What is known of its log from elsewhere; raises `OSError`."""
+        """Return what is known about the log from elsewhere; raises `OSError`."""
         return known_facts(self._root, self._manifest)
 
     @cached_property
     def _gaps(self) -> GapReading:
-        """What lost lines of the log said, as far as is known; raises `OSError`."""
-        written, read = self._written, self._contents  # first: a writer may go on
+        """Return what lost lines said, as far as is known; raises `OSError`."""
+        written, read = self._written, self._contents  # first: a writer may continue
         if read is None:
             whole = is_whole(self._path, written)
         else:
-            lost = bool(read.missing) or any(one.name == LOST for one in read.lines)
+            lost = bool(read.missing) or any(line.name == LOST for line in read.lines)
             whole = not lost and read.end >= written
         if whole:
             return GapReading()
@@ -166,7 +164,7 @@ class RecordedLog:
         return read_gaps(lines, written, run_info.first_regime(self._info), self._facts)
 
     def _superseded(self, gaps: GapReading) -> _SupersededLines:
-        """The log is read once more only where the run ever went on; raises `OSError`."""
+        """Return superseded lines; read the log again only if the run ever continued."""
         if self._contents is not None:
             return _SupersededLines(gaps.fill(self._contents.lines))
         if not gaps.lines and not _mentions(self._path, _MENTION):
@@ -178,7 +176,7 @@ class RecordedLog:
         if trouble := log_trouble(log, self._marks):
             folder = self._root.anchor.path
             raise UserError(
-                f"{self._path} {trouble}; 'dgn runs repair {folder}' puts it aside.",
+                f"{self._path} {trouble}; 'dgn runs repair {folder}' moves it to damaged/.",
                 kind="other-run" if log.is_foreign else "damaged",
             )
 
@@ -186,17 +184,17 @@ class RecordedLog:
         return UserError(f"{self._path} cannot be read: {error.strerror}.", kind="unreadable")
 
     def _senseless(self, error: ValueError) -> UserError:
-        return UserError(f"{self._path} makes no sense: {error}.")
+        return UserError(f"{self._path} is invalid: {error}.")
 
 
 class _SupersededLines:
-    """Which lines of a log count no more: those after the checkpoint from which the run went on.
+    """The lines that no longer count: those after a checkpoint from which the run continued.
 
-    Sequence numbers, as stretches that do not touch.
+    Stored as stretches of sequence numbers that do not touch.
     """
 
     def __init__(self, lines: Iterable[LogLine]) -> None:
-        """`lines`: of a log, in order; those where the run went on are enough."""
+        """`lines`: of a log, in order; those where the run continued are enough."""
         self._first: list[int] = []
         self._end: list[int] = []
         for line in lines:
@@ -211,12 +209,12 @@ class _SupersededLines:
                 self._end.append(end)
 
     def __contains__(self, number: int) -> bool:
-        place = bisect_right(self._first, number) - 1
-        return place >= 0 and number < self._end[place]
+        index = bisect_right(self._first, number) - 1
+        return index >= 0 and number < self._end[index]
 
 
 def _mentions(path: FilePath, word: bytes) -> bool:
-    """Whether it stands anywhere in a file."""
+    """Return whether a word occurs anywhere in a file."""
     before = b""
     with open_regular(path, FILE) as file:
         while piece := file.read(PIECE):
@@ -229,9 +227,8 @@ def _mentions(path: FilePath, word: bytes) -> bool:
 class LogTail:
     """The lines of a log from number `after` on.
 
-    A last line without its end is left for the next time; lines of another run are left out. Where
-    the file was cut or replaced it is read from its beginning, and lines that were told are not
-    told again.
+    A last line without its end is left for the next time; lines of another run are skipped. If the
+    file was cut or replaced it is read from the start, but no line is returned twice.
     """
 
     def __init__(self, path: FilePath, after: int = 0) -> None:
@@ -242,7 +239,7 @@ class LogTail:
         self._tags: Mapping[str, float] = {}
 
     def take(self) -> list[Event]:
-        """The events that came since the last time; none while there is no log."""
+        """Return the events since the last call; none while there is no log."""
         lines: list[LogLine] = []
         with suppress(OSError):
             while piece := self.take_lines():
@@ -251,7 +248,7 @@ class LogTail:
         return [event for event in events if event is not None]
 
     def take_lines(self) -> list[LogLine]:
-        """What came since the last time, at most one piece of the file. Raises `OSError`."""
+        """Return the lines since the last call, at most one piece of the file; raises `OSError`."""
         handle = self._path.open(os.O_RDONLY)
         try:
             status = os.fstat(handle)
@@ -262,15 +259,15 @@ class LogTail:
         finally:
             os.close(handle)
         whole = content[: content.rfind(b"\n") + 1]
-        if not whole and len(content) == PIECE:  # longer than any line that is written
+        if not whole and len(content) == PIECE:  # longer than any written line
             whole = content
         self._offset += len(whole)
-        found = []
+        new_lines = []
         for raw in whole.splitlines():
             line = decode_line(raw)
             if line is None or is_of_another(line, self._tags):
                 continue
             if line.seq >= self._next:
                 self._next = line.seq + 1
-                found.append(line)
-        return found
+                new_lines.append(line)
+        return new_lines

@@ -1,9 +1,9 @@
-"""What the probes read at any recorded step of a run: found by step, read from disk, kept a while.
+"""The probes' readings at any recorded step of a run, read from disk and cached for a while.
 
     steps = RecordedSteps(Path(folder))
     found = steps.at(1200)          # the last frame at or before step 1,200, or None
-    found.step, found.readings      # each reading says its own step
-    readings_at(found, 1200, ["gates", "npk"])  # a sentence in the place of what was not recorded
+    found.step, found.readings      # each reading states its own step
+    readings_at(found, 1200, ["gates", "npk"])  # a sentence in place of what was not recorded
 
 Reading takes no lock, holds no engine and changes nothing: a run that is being written can be read
 from any thread or process. Comparisons of two steps, animations and the window use the same.
@@ -23,14 +23,14 @@ from dgn_engine.storage.inner_path import inside
 from dgn_engine.storage.runs import folder_layout, frame_files
 from dgn_engine.storage.runs.frame_files import StoredFrame
 
-HELD = 64 << 20  # bytes of the arrays of frames that are kept, the newest read ones
-_TICK = 100_000_000  # nanoseconds: file systems stamp changes no finer than some of these
+HELD = 64 << 20  # bytes of cached arrays, those of the frames read last
+_TICK = 100_000_000  # nanoseconds: file systems stamp changes at about this resolution
 
 
 class RecordedSteps:
-    """The recorded frames of one run by step; not for several threads at once.
+    """The recorded frames of one run by step; not thread-safe.
 
-    `steps`: in ascending order, each once; `renew` sees what came and went since.
+    `steps`: ascending, each once; update with `refresh_frames`.
     """
 
     def __init__(
@@ -39,8 +39,13 @@ class RecordedSteps:
         held: int = HELD,
         clean: Callable[[Frame], Frame] = lambda frame: frame,
     ) -> None:
-        """`held`: bytes of arrays that are kept in memory at most. `clean`: applied to each frame
-        that is read (`untrusted_run.plain_frame` where others wrote the run)."""
+        """Open a run.
+
+        Args:
+            held: Bytes of cached arrays, at most.
+            clean: Applied to each frame that is read (`untrusted_run.plain_frame` if the run is
+                someone else's).
+        """
         self.folder = folder
         self._frames = inside(folder) / folder_layout.FRAMES
         self._clean = clean
@@ -53,33 +58,32 @@ class RecordedSteps:
         self.renew()
 
     def renew(self) -> bool:
-        """See which frames there are now; whether that has changed. Raises `UserError`."""
+        """Look for new and removed frames; return whether any changed. Raises `UserError`."""
         try:
             looked = self._state()
             if looked is not None and looked == self._looked:
                 return False
-            found = frame_files.scan(self._frames)
-            gone = not found and not self.folder.exists()
+            frames = frame_files.scan(self._frames)
+            gone = not frames and not self.folder.exists()
         except OSError as error:
             raise UserError(
                 f"The frames of {self.folder.name} cannot be read: {error.strerror}.",
                 kind="unreadable",
             ) from None
-        if gone:  # else it would seem that nothing was ever recorded
+        if gone:  # otherwise nothing would seem to have been recorded
             raise UserError(
-                f"The folder {self.folder} is not there: it was removed or renamed, and the "
+                f"The folder {self.folder} does not exist: it was removed or renamed, and the "
                 "recorded frames with it.",
                 kind="no-folder",
             )
-        newest = {one.step: one for one in found}  # of several of one step the last
+        newest = {frame.step: frame for frame in frames}  # the last of each step
         before, self._looked = self.steps, looked
         self._files = [newest[step] for step in sorted(newest)]
-        self.steps = tuple(one.step for one in self._files)
+        self.steps = tuple(frame.step for frame in self._files)
         return self.steps != before
 
     def _state(self) -> tuple[int, int] | None:
-        """Differs when a frame came or went; None where that cannot be told: a change within the
-        same tick of the clock would be missed."""
+        """Return a state that changes with the frames; None within the clock's resolution."""
         if not self._frames.exists():
             return None
         status = self._frames.status()
@@ -88,21 +92,23 @@ class RecordedSteps:
         return status.st_mtime_ns, status.st_ino
 
     def nearest(self, step: int) -> int | None:
-        """The last recorded step at or before this one; None where there is none."""
-        place = bisect_right(self.steps, step)
-        return self.steps[place - 1] if place else None
+        """Return the last recorded step at or before this one, or None."""
+        index = bisect_right(self.steps, step)
+        return self.steps[index - 1] if index else None
 
     def at(self, step: int) -> Frame | None:
-        """The last frame at or before a step; None where nothing was recorded until then.
+        """Return the last frame at or before a step, or None.
 
-        One that thinning has just taken away gives way to the one before it. Raises `UserError`
-        where a file is damaged or cannot be read.
+        If thinning has just removed it, the one before is returned.
+
+        Raises:
+            UserError: A file is damaged or cannot be read.
         """
         for _ in range(3):
-            place = bisect_right(self.steps, step)
-            if not place:
+            index = bisect_right(self.steps, step)
+            if not index:
                 return None
-            stored = self._files[place - 1]
+            stored = self._files[index - 1]
             known = self._held.get(stored.serial)
             if known is not None:
                 self._held.move_to_end(stored.serial)
@@ -130,20 +136,19 @@ def size_of(frame: Frame) -> int:
 
 
 def readings_at(frame: Frame | None, step: int, probes: Iterable[str]) -> dict[str, Reading]:
-    """The readings of a frame, and for each of these probes that it lacks one that says so.
+    """Return a frame's readings, with a note for each requested probe that it lacks.
 
-    `frame`: the last at or before `step`. A reading of another step is never put in the place of
-    one that is missing.
+    `frame`: the last at or before `step`. A reading of another step never replaces a missing one.
     """
-    found = dict(frame.readings) if frame is not None else {}
+    readings = dict(frame.readings) if frame is not None else {}
     of = step if frame is None else frame.step
     for probe in probes:
-        if probe not in found:
+        if probe not in readings:
             why = (
                 f"It was not recorded at step {of:,}: no panel that needs it was open then. What "
-                "open panels show is recorded while the network trains."
+                "open panels show is recorded during training."
             )
             if frame is None:
                 why = f"Nothing was recorded up to step {step:,}."
-            found[probe] = Reading(probe, of, facts={"fault": NOT_RECORDED}, absent=why)
-    return found
+            readings[probe] = Reading(probe, of, facts={"fault": NOT_RECORDED}, absent=why)
+    return readings

@@ -1,4 +1,4 @@
-"""Writes a run's folder in a thread of its own; when the disk fails it waits and tries again."""
+"""Write a run's folder in a separate thread; when the disk fails, wait and try again."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from dgn_engine.storage.runs.log import SYNC_EVERY, log_word
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.storage.runs.run_folder import RunFolder
 
-RETRY = 2.0  # seconds between two tries while recording is paused
-HELD_LINES = 200_000  # of the log, in memory, while it is
-TOGETHER = 256  # lines that wait to be passed on at most
-WAITING_FRAMES = 4  # a frame more is dropped: the disk is slower than the probes
+RETRY = 2.0  # seconds between attempts while recording is paused
+HELD_LINES = 200_000  # of the log, in memory meanwhile
+TOGETHER = 256  # lines that wait to be written, at most
+WAITING_FRAMES = 4  # further frames are dropped: the disk is slower than the probes
 
 
 class _Note(NamedTuple):
@@ -30,7 +30,7 @@ class _Note(NamedTuple):
     fields: Mapping[str, Any]
 
 
-# Lines are written together: each wake and each call of the system holds up training.
+# Lines are written together: each wake-up and each system call delays training.
 _NoteBatch = tuple[_Note, ...]
 
 
@@ -42,8 +42,10 @@ class _Checkpoint:
 
 @dataclass
 class WriteMarker:
-    """A place in the order of what is written. `done`: all before it is on disk, and `lines` of
-    the log (-1: it is not, recording is paused).
+    """A position in the order of writing.
+
+    `done` is set once everything before it is on disk, and `lines` of the log (-1: recording is
+    paused, so it is not).
     """
 
     lines: int = -1
@@ -54,20 +56,20 @@ _Job = _NoteBatch | _Checkpoint | Frame | WriteMarker
 
 
 class _WaitingJobs:
-    """What waits in memory until it can be written; `lost`: lines for which there was no room."""
+    """Jobs that wait in memory until they can be written; `lost`: lines that did not fit."""
 
     def __init__(self, most: int) -> None:
-        """`most`: lines, more or less."""
+        """`most`: approximate number of lines."""
         self._most = most
         self.jobs: deque[_Note | _Checkpoint | Frame] = deque()
         self.lost = 0
 
     def add(self, job: _Note | _Checkpoint | Frame) -> None:
-        """Keep a job; of checkpoints the newest."""
+        """Add a job; only the newest checkpoint is kept."""
         if isinstance(job, _Checkpoint):
             self.jobs = deque(other for other in self.jobs if not isinstance(other, _Checkpoint))
         elif len(self.jobs) >= self._most:
-            lines = ((n, one) for n, one in enumerate(self.jobs) if isinstance(one, _Note))
+            lines = ((n, job_) for n, job_ in enumerate(self.jobs) if isinstance(job_, _Note))
             stays = RecordingPaused.__name__
             del self.jobs[next(n for n, line in lines if line.name != stays)]
             self.lost += 1
@@ -75,7 +77,7 @@ class _WaitingJobs:
 
 
 class Recorder:
-    """Takes jobs at any time, never waits for the disk; its events tell of trouble."""
+    """Accepts jobs at any time without waiting for the disk; its events report problems."""
 
     def __init__(
         self, folder: RunFolder, retry: float = RETRY, held_lines: int = HELD_LINES
@@ -86,46 +88,48 @@ class Recorder:
         self._events: deque[Event] = deque()
         folder.tell = self._events.append
         self._room = threading.Semaphore(WAITING_FRAMES)
-        self._later: list[_Note] = []  # of the thread that asks
-        self.before_close: Callable[[], None] = lambda: None  # the last to write into the folder
+        self._later: list[_Note] = []  # used by the calling thread
+        self.before_close: Callable[[], None] = lambda: None  # writes last into the folder
         self._ended = threading.Event()
         self._saving = threading.Event()  # a checkpoint waits or is being written
-        # Of the writing thread alone:
+        # Used by the writing thread only:
         self._step = 0
         self._waiting = _WaitingJobs(held_lines)
         self._tried = 0.0
-        self.busy = 0.0  # processor seconds that its thread has taken
-        self.paused = ""  # why; empty: it is not
+        self.busy = 0.0  # processor seconds used by its thread
+        self.paused = ""  # the reason; '' if not paused
         self._thread = threading.Thread(target=self._serve, name="dgn-recorder", daemon=True)
         self._thread.start()
 
     @property
     def saving(self) -> bool:
-        """Whether the last checkpoint is not on disk yet."""
+        """True until the last checkpoint is on disk."""
         return self._saving.is_set() and not self.paused
 
     def note(self, name: str, fields: Mapping[str, Any], soon: bool = True) -> None:
-        """Write a line; where it need not be `soon`, with the next one, or `pass_on`: waking the
-        thread that writes holds up the one that asks."""
+        """Write a line; unless `soon`, with the next one or on `flush_notes`.
+
+        Waking the writing thread delays the caller.
+        """
         self._later.append(_Note(name, fields))
         if soon or len(self._later) >= TOGETHER:
             self.pass_on()
 
     def pass_on(self) -> None:
-        """Write now what waits for the next line."""
+        """Write the lines that wait for the next one now."""
         later, self._later = self._later, []
         if later and not self._ended.is_set():
             self._jobs.put(tuple(later))
 
     def add_frame(self, frame: Frame, patience: float = 0.0) -> bool:
-        """Write a frame, unless too many wait for so many seconds; whether it was accepted."""
+        """Write a frame, unless too many wait for `patience` seconds; return whether accepted."""
         if self.paused or not self._room.acquire(timeout=patience):
             return False
         self._put(frame)
         return True
 
     def checkpoint(self, snapshot: Snapshot, kept: str = "") -> None:
-        """Write a checkpoint, unless it is not finite: the last finite one stays."""
+        """Write a checkpoint, unless it is not finite: then the last finite one stays."""
         self._saving.set()
         self._put(_Checkpoint(snapshot, kept))
 
@@ -136,18 +140,18 @@ class Recorder:
         return events
 
     def flush(self, timeout: float = 30.0) -> bool:
-        """Wait until all that was asked is on disk; False if it is not."""
+        """Wait until everything so far is on disk; return whether it is."""
         mark = self.mark()
         return not self._ended.is_set() and mark.done.wait(timeout) and not self.paused
 
     def mark(self) -> WriteMarker:
-        """Mark what was asked until now; it is done when that is on disk."""
+        """Mark everything so far; the marker is done once that is on disk."""
         mark = WriteMarker()
         self._put(mark)
         return mark
 
     def close(self, timeout: float = 30.0) -> bool:
-        """Write what waits and close the folder; whether all of it is on disk."""
+        """Write what waits and close the folder; return whether everything is on disk."""
         self.pass_on()
         self._jobs.put(None)
         self._thread.join(timeout)
@@ -175,7 +179,7 @@ class Recorder:
             self.folder.close()
 
     def _next(self) -> _Job | None:
-        """The next job; meanwhile the log is synced, or what waits is tried again."""
+        """Wait for the next job; meanwhile sync the log, or retry what waits."""
         while True:
             try:
                 return self._jobs.get(timeout=min(self._retry, SYNC_EVERY))
@@ -193,7 +197,7 @@ class Recorder:
         if isinstance(job, Frame):
             self._room.release()
             if not self.paused and not self._attempt(job):
-                self._waiting.add(job)  # so that recording goes on when there is room for a frame
+                self._waiting.add(job)  # so that recording resumes when there is room for a frame
         elif isinstance(job, WriteMarker):
             if not self.paused and self._attempt(job):
                 job.lines = self.folder.log.lines
@@ -232,7 +236,7 @@ class Recorder:
                 self._saving.clear()
 
     def _tell(self) -> None:
-        """Say, and write down, what was mended in the folder."""
+        """Report and log what was mended in the folder."""
         for remark in self.folder.folder.take_remarks():
             event = RecordingMended(remark, self._step, str(self.folder.path))
             self._events.append(event)
@@ -258,12 +262,12 @@ class Recorder:
                 job = self._waiting.jobs[0]
                 self._write((job,) if isinstance(job, _Note) else job)
                 self._waiting.jobs.popleft()
-            self.folder.sync()  # before the note: one more failure here must not write it twice
+            self.folder.sync()  # before the note: if this fails again, it must not be repeated
             event = RecordingResumed(self._step, self._waiting.lost)
             self.folder.note(log_word(event), to_plain(event))
             self._tell()
         except OSError as error:
-            self.paused = self._why_paused(error)  # it may be another reason by now
+            self.paused = self._why_paused(error)  # the reason may have changed
             return
         self.paused = ""
         self._waiting.lost = 0

@@ -1,4 +1,4 @@
-"""Makes a damaged run folder readable again: what is sound stays, the rest moves to `damaged/`."""
+"""Make a damaged run folder readable again: intact files stay, others move to `damaged/`."""
 
 from __future__ import annotations
 
@@ -54,13 +54,17 @@ from dgn_engine.storage.runs.manifest import (
 )
 from dgn_engine.text.byte_counts import bytes_in_words
 
-_UNFINISHED = "a last line that was not finished was"
+_UNFINISHED = "an unfinished last line was"
 
 
 def repair(folder: Path) -> list[str]:
-    """What was done, a sentence each; nothing is deleted, damaged files go to `damaged/`.
+    """Repair a run; nothing is deleted, damaged files go to `damaged/`.
 
-    Raises `UserError` where somebody writes the run, or there is nothing to make it whole from.
+    Returns:
+        A sentence for each thing that was done.
+
+    Raises:
+        UserError: The run is being written, or nothing is left to restore it from.
     """
     before = verify(folder)
     anchor = Anchor(folder)
@@ -74,7 +78,7 @@ def repair(folder: Path) -> list[str]:
         raise UserError(f"Cannot repair {folder}: {error.strerror}.") from None
     left = [damage for damage in verify(folder) if not damage.harmless]
     if left:
-        raise UserError(f"{folder} could not be made whole: {left[0]}.")
+        raise UserError(f"{folder} could not be repaired completely: {left[0]}.")
     return done if before else []
 
 
@@ -83,7 +87,7 @@ def _repair(root: InnerPath) -> list[str]:
     aside = _drop_links(root, [lock_file] if lock_file.is_link() else [])
     if lock_file.exists() and not lock_file.is_file():
         folder_layout.set_aside(root, lock_file)
-        aside.append(f"{folder_layout.LOCK} was put aside: it was no regular file.")
+        aside.append(f"{folder_layout.LOCK} was moved to damaged/: it was not a regular file.")
     wrong = [path for path, _ in find_wrong_kinds(root)]
     lock = Lock(lock_file)
     lock.take()
@@ -108,17 +112,17 @@ def _repair(root: InnerPath) -> list[str]:
 def _drop_links(root: InnerPath, links: Sequence[InnerPath]) -> list[str]:
     for path in links:
         folder_layout.set_aside(root, path)
-    return [f"{path.within} was put aside: it was a link." for path in links]
+    return [f"{path.within} was moved to damaged/: it was a link." for path in links]
 
 
 def _repair_info(folder: InnerPath) -> list[str]:
-    """From the configuration's own file, else from a checkpoint, which holds it too."""
+    """Restore `run.json` from the configuration file, or else from a checkpoint."""
     foreign = is_foreign_info(folder)
     try:
         run_info.read(folder)
         if not foreign:
             return []
-        folder_layout.set_aside(folder, folder / folder_layout.RUN)  # nothing is compared with it
+        folder_layout.set_aside(folder, folder / folder_layout.RUN)  # compare nothing with it
     except run_info.LaterVersionError:
         raise
     except UserError:
@@ -128,36 +132,38 @@ def _repair_info(folder: InnerPath) -> list[str]:
     own, former = _find_ids(folder)
     info = run_info.recreate(config, own)
     run_info.write(folder, info | former)
-    why = " was put aside, because it is of another run. It" if foreign else ""
+    why = " was moved to damaged/, as it belongs to another run. It" if foreign else ""
     return [
-        f"{folder_layout.RUN}{why} was made anew from {source}; "
-        "device, threads and fingerprint of the data are not known any more."
+        f"{folder_layout.RUN}{why} was recreated from {source}; "
+        "device, threads and fingerprint of the data are no longer known."
     ]
 
 
 def _recorded_config(folder: InnerPath, foreign: bool) -> tuple[RunConfig, str]:
-    """`foreign`: another run's files were put there, perhaps its configuration, too."""
+    """Return the configuration and its file; `foreign`: the folder has files of another run."""
     config = None if foreign else _read_config(folder)
     if config is not None:
         return config, folder_layout.CONFIG
-    for one in reversed(run_checkpoints.scan(folder / folder_layout.CHECKPOINTS)):
-        if one.sound:
-            name = (one.path / folder_layout.STATE).within
-            return run_info.config_of(run_checkpoints.read_state(one.path)), name
+    for checkpoint in reversed(run_checkpoints.scan(folder / folder_layout.CHECKPOINTS)):
+        if checkpoint.sound:
+            name = (checkpoint.path / folder_layout.STATE).within
+            return run_info.config_of(run_checkpoints.read_state(checkpoint.path)), name
     raise UserError(
         f"{folder} cannot be repaired: neither {folder_layout.RUN} "
-        f"nor {folder_layout.CONFIG} nor a checkpoint says what was trained.",
+        f"nor {folder_layout.CONFIG} nor a checkpoint has its configuration.",
         kind="no-configuration",
     )
 
 
 def _find_ids(folder: InnerPath) -> tuple[str, dict[str, Any]]:
-    """The id of the run by what lies in its folder ('' where nothing states it), and what its
-    `run.json` says of those before."""
+    """Return the run's id by the files in its folder ('' if none states it), and earlier ids.
+
+    The earlier ids are entries for `run.json`.
+    """
     by_checkpoints, by_frames = _stated_by_checkpoints(folder), _stated_by_frames(folder)
     # Those of the newest first.
-    stated = list(dict.fromkeys(one for one, _ in (*by_checkpoints, *by_frames)))
-    full = {run_identity.tag_of(one): one for one in stated}
+    stated = list(dict.fromkeys(run_id for run_id, _ in (*by_checkpoints, *by_frames)))
+    full = {run_identity.tag_of(run_id): run_id for run_id in stated}
     stretches = _stretches_of_log(folder)
     tags = [tag for tag, _, _ in stretches]
     follow = len(set(tags)) == len(tags) and all(
@@ -174,44 +180,50 @@ def _find_ids(folder: InnerPath) -> tuple[str, dict[str, Any]]:
         return (own, {}) if stated else ("", {run_identity.FORMER: [own]})
     ends = [first for _, first, _ in stretches[1:]]
     counts = {
-        one: [end, _count_stated(by_frames, one), _count_stated(by_checkpoints, one)]
-        for one, end in zip(before, ends, strict=True)
+        run_id: [end, _count_stated(by_frames, run_id), _count_stated(by_checkpoints, run_id)]
+        for run_id, end in zip(before, ends, strict=True)
     }
     return own, {run_identity.FORMER: before, run_identity.COUNTS: counts}
 
 
 def _count_stated(stated: Sequence[tuple[str, int]], run: str) -> int:
-    """How many frames or checkpoints there were when the last one of this run was written."""
-    return 1 + max((number for one, number in stated if one == run), default=-1)
+    """Return how many frames or checkpoints existed when the last one of this run was written."""
+    return 1 + max((number for run_id, number in stated if run_id == run), default=-1)
 
 
 def _stated_by_checkpoints(folder: InnerPath) -> list[tuple[str, int]]:
-    """The ids that they state, and their order; the newest first."""
-    held = run_checkpoints.scan(folder / folder_layout.CHECKPOINTS)
-    sound = [one for one in reversed(held) if one.sound]
-    found = ((run_checkpoints.read_state(one.path).get(run_identity.RUN), one) for one in sound)
-    return [(stated, one.order) for stated, one in found if stated and isinstance(stated, str)]
+    """Return the ids that checkpoints state, and their order; the newest first."""
+    checkpoints = run_checkpoints.scan(folder / folder_layout.CHECKPOINTS)
+    sound = [checkpoint for checkpoint in reversed(checkpoints) if checkpoint.sound]
+    ids = (
+        (run_checkpoints.read_state(checkpoint.path).get(run_identity.RUN), checkpoint)
+        for checkpoint in sound
+    )
+    return [
+        (stated, checkpoint.order)
+        for stated, checkpoint in ids
+        if stated and isinstance(stated, str)
+    ]
 
 
 def _stated_by_frames(folder: InnerPath) -> list[tuple[str, int]]:
-    """Likewise, with their serial numbers."""
+    """Return the ids that frames state, and their serial numbers."""
     frames = frame_files.scan(folder / folder_layout.FRAMES)
     sound = [frame for frame in reversed(frames) if not frame_files.check(frame)]
-    found = ((frame_content.read_origin(frame.path).run, frame) for frame in sound)
-    return [(stated, frame.serial) for stated, frame in found if stated]
+    ids = ((frame_content.read_origin(frame.path).run, frame) for frame in sound)
+    return [(stated, frame.serial) for stated, frame in ids if stated]
 
 
 def _stretches_of_log(folder: InnerPath) -> list[tuple[str, int, bool]]:
-    """The tags that its lines state in their order, the number of the first line of each stretch,
-    and whether the run went on there."""
-    found: list[tuple[str, int, bool]] = []
+    """Return each stretch of log lines with one tag: tag, first line, and whether it continues."""
+    stretches: list[tuple[str, int, bool]] = []
     try:
         for line in LogScan(folder / folder_layout.LOG, {}):
-            if line.run and (not found or found[-1][0] != line.run):
-                found.append((line.run, line.seq, line.name == CONTINUED))
+            if line.run and (not stretches or stretches[-1][0] != line.run):
+                stretches.append((line.run, line.seq, line.name == CONTINUED))
     except OSError:
         return []
-    return found
+    return stretches
 
 
 def _read_config(folder: InnerPath) -> RunConfig | None:
@@ -228,11 +240,11 @@ def _repair_config(folder: InnerPath) -> list[str]:
     path = folder / folder_layout.CONFIG
     _link_aside(folder, path)
     write_file(path, config.to_toml().encode())
-    return [f"{folder_layout.CONFIG} was made anew from {folder_layout.RUN}."]
+    return [f"{folder_layout.CONFIG} was recreated from {folder_layout.RUN}."]
 
 
 def _repair_log(folder: InnerPath) -> list[str]:
-    """Sound lines keep their numbers, because checkpoints name them."""
+    """Repair the log; intact lines keep their numbers, because checkpoints refer to them."""
     path, known = folder / folder_layout.LOG, _known(folder) or NOTHING
     written, marks = count_lines(folder, known), scanned_log(folder, known).marks
     why = "was missing"
@@ -242,22 +254,26 @@ def _repair_log(folder: InnerPath) -> list[str]:
             changed = changed_lines(folder, known, log.missing)
             end = None if known == NOTHING else known.lines
             return _mend_log(folder, log, end, changed)
-        why = "was put aside: it is of another run"
+        why = "was moved to damaged/: it belongs to another run"
     except FileNotFoundError:
         pass
     except NotRegular as error:
-        why = f"was put aside: {error.strerror}"
+        why = f"was moved to damaged/: {error.strerror}"
     folder_layout.set_aside(folder, path)
     _write_log(folder, _read_gaps(folder, (), written).fill(()))
-    return [f"{folder_layout.LOG} {why}; an empty one was made, {written:,} lines are lost."]
+    return [f"{folder_layout.LOG} {why}; an empty one was created, {written:,} lines are lost."]
 
 
 def _mend_log(
     folder: InnerPath, log: LogContents, known_end: int | None, changed: Ranges
 ) -> list[str]:
-    """`known_end`: how many lines there may be, where that is known; `changed`: numbers of lines
-    that the writer did not leave there. Where one beside them is lost, the digest says nothing of
-    the others."""
+    """Repair a log of this run.
+
+    Args:
+        known_end: Maximum number of lines, if known.
+        changed: Numbers of lines that differ from what was written. If a line beside them is lost,
+            the digest says nothing about the others.
+    """
     path, missing = folder / folder_layout.LOG, log.missing
     end = log.end if known_end is None else known_end
     added = sum(line.seq >= end for line in log.lines)
@@ -275,8 +291,7 @@ def _mend_log(
 
 
 def _write_log(folder: InnerPath, lines: Iterable[LogLine]) -> None:
-    """The log anew; its digests first: after a crash between the two, the log before is still one
-    of which these lines are sound."""
+    """Rewrite the log, digests first, so that after a crash in between the old log still fits."""
     content, digests = bytearray(), LogDigests()
     for line in lines:
         raw = encode_line(line)
@@ -284,8 +299,8 @@ def _write_log(folder: InnerPath, lines: Iterable[LogLine]) -> None:
         content += raw
     known = _known(folder)
     if known is not None and known.digests.stretch:
-        stretch, found = digests.digests()
-        left = replace(known, digests=replace(known.digests, stretch=stretch, log=found))
+        stretch, log_digests = digests.digests()
+        left = replace(known, digests=replace(known.digests, stretch=stretch, log=log_digests))
         run_info.write(folder, put_manifest(run_info.read(folder), left))
     write_file(folder / folder_layout.LOG, bytes(content))
 
@@ -294,35 +309,35 @@ def _what_was_cut(
     log: LogContents, added: int, changed: Ranges, gaps: GapReading, left: Sequence[LogLine]
 ) -> list[str]:
     if added:
-        return [f"{folder_layout.LOG}: {added:,} lines were cut off that this run did not write."]
+        return [f"{folder_layout.LOG}: {added:,} lines that this run did not write were cut off."]
     if not (log.damaged or log.missing or changed):
-        what = f"{bytes_in_words(log.torn)} that are no line were" if log.stray else _UNFINISHED
+        what = f"{bytes_in_words(log.torn)} that are not lines were" if log.stray else _UNFINISHED
         return [f"{folder_layout.LOG}: {what} cut off."]
-    return [f"{folder_layout.LOG}: {len(left):,} sound lines were kept, {gaps.lost:,} are lost."]
+    return [f"{folder_layout.LOG}: {len(left):,} intact lines were kept, {gaps.lost:,} are lost."]
 
 
 def _what_is_known(gaps: GapReading) -> list[str]:
-    """Which lost lines were written anew."""
-    said = []
+    """Describe the lost lines that were restored."""
+    sentences = []
     for line in gaps.lines:
         if line.name == CONTINUED:
-            said.append(
-                f"{folder_layout.LOG}: entry {line.seq:,} was made anew: the run went on from "
-                f"step {line.fields['step']:,}, and entries {line.fields['lines']:,} to "
+            sentences.append(
+                f"{folder_layout.LOG}: entry {line.seq:,} was restored: the run continued from "
+                f"step {line.fields['step']:,}, so entries {line.fields['lines']:,} to "
                 f"{line.seq - 1:,} do not count."
             )
         elif line.name == SWAPPED:
             before, after = line.fields["before"], line.fields["after"]
-            said.append(
-                f"{folder_layout.LOG}: entry {line.seq:,} was made anew from what was written "
-                f"later: the regime changed from {before} to {after}."
+            sentences.append(
+                f"{folder_layout.LOG}: entry {line.seq:,} was restored from later entries: "
+                f"the regime changed from {before} to {after}."
             )
     if gaps.doubtful:
-        said.append(
-            f"{folder_layout.LOG}: a change of the regime may be among the lines that are lost; "
-            "no best score is given of what came before them."
+        sentences.append(
+            f"{folder_layout.LOG}: the lost lines may include a change of regime, so no best score "
+            "is given for the time before."
         )
-    return said
+    return sentences
 
 
 def _read_gaps(folder: InnerPath, lines: Sequence[LogLine], written: int) -> GapReading:
@@ -337,17 +352,17 @@ def _drop_unsound(folder: InnerPath) -> list[str]:
     paths = [path for path, _ in find_unsound(folder, known, marks)]
     for path in paths:
         folder_layout.set_aside(folder, path)
-    return [f"{path.within} was put aside." for path in paths]
+    return [f"{path.within} was moved to damaged/." for path in paths]
 
 
 def _reduce_manifest(folder: InnerPath) -> list[str]:
-    """Take out of the manifest what is gone, and set damaged weights aside."""
+    """Remove missing files from the manifest, and move damaged weights to `damaged/`."""
     info, known = run_info.read(folder), _known(folder)
     if known is None:
         if KEY not in info:
             return []
         run_info.write(folder, put_manifest(info, None))
-        return [f"{folder_layout.RUN}: an inventory that makes no sense was taken out."]
+        return [f"{folder_layout.RUN}: an invalid inventory was removed."]
     gone, left = compare(folder, known)
     for name in known.files.keys() - left.files.keys():
         folder_layout.set_aside(folder, folder / name)
@@ -359,7 +374,7 @@ def _reduce_manifest(folder: InnerPath) -> list[str]:
     left = replace(left, marks=scanned_log(folder, left).marks)
     if left != known:
         run_info.write(folder, put_manifest(info, left))
-    return [f"{damage}: struck out of the inventory." for damage in gone]
+    return [f"{damage}: removed from the inventory." for damage in gone]
 
 
 def _known(folder: InnerPath) -> Manifest | None:
@@ -367,7 +382,7 @@ def _known(folder: InnerPath) -> Manifest | None:
 
 
 def _link_aside(folder: InnerPath, path: InnerPath) -> None:
-    """Before a file is written anew: until then it stays, or a crash would leave none."""
+    """Keep a copy before a file is rewritten: it must stay until then, in case of a crash."""
     if not path.is_file():
         folder_layout.set_aside(folder, path)
         return
@@ -375,7 +390,7 @@ def _link_aside(folder: InnerPath, path: InnerPath) -> None:
     try:
         with path.at() as (name, here), target.at() as (new, above):
             os.link(name, new, src_dir_fd=here, dst_dir_fd=above, follow_symlinks=False)
-    except OSError:  # a file system that has no links
+    except OSError:  # the file system has no links
         folder_layout.set_aside(folder, path)
         return
     target.parent.sync()

@@ -1,8 +1,8 @@
-"""Which test examples a run answered right: `answers.json` in its folder.
+"""The test examples that a run classified correctly: `answers.json` in its folder.
 
-The file belongs to this machine, as `weights/` does: it is no part of the manifest, nor of a
-session file. A digest of what it says stands in it, but where an older version wrote it. A file
-that is damaged holds no answers.
+The file stays on this machine, as `weights/` does: it is not part of the manifest or of a session
+file. It contains a digest of itself, unless an older version wrote it. A damaged file counts as
+empty.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _EXAMPLES = 1 << 24
 _BESTS = 16  # more are not written
 _STEP = 1 << 53
 _DIGITS = 16  # of a step
-_DIGEST = "sha256"  # in the file: of all else in it
+_DIGEST = "sha256"  # of everything else in the file
 _KEYS = {run_identity.RUN, "examples", "best", "last"}
 UNSOUND = (ValueError, KeyError, TypeError, AttributeError)
 
-Mask = NDArray[np.bool_]  # (N,): True where a test example was answered right
+Mask = NDArray[np.bool_]  # (N,): True if a test example was classified correctly
 
 
 @dataclass(frozen=True)
 class RunAnswers:
-    """Masks of equal length by the step of their test pass; raises `ValueError` for others.
+    """Masks of equal length by the step of their test pass; raises `ValueError` otherwise.
 
-    `best`: where the test score was the best so far, ascending; `last`: the newest test pass.
+    `best`: passes with the best test score so far, ascending; `last`: the newest pass.
     """
 
     best: Mapping[int, Mask]
@@ -56,7 +56,7 @@ class RunAnswers:
 
     @property
     def examples(self) -> int:
-        """Length of the masks; 0 where there are none."""
+        """Length of the masks; 0 if there are none."""
         return max((len(mask) for mask in (*self.best.values(), *self.last.values())), default=0)
 
 
@@ -64,7 +64,7 @@ NONE = RunAnswers({}, {})
 
 
 def write_answers(folder: FilePath, answers: RunAnswers) -> None:
-    """Put these in the place of those before, with the id of the run; raises `OSError`."""
+    """Replace the answers, with the run's id; raises `OSError`."""
     root = inside(folder)
     tree = {
         run_identity.RUN: run_identity.id_of(
@@ -79,7 +79,7 @@ def write_answers(folder: FilePath, answers: RunAnswers) -> None:
 
 
 def read_answers(folder: FilePath) -> RunAnswers:
-    """Those of a run; none where there are none, they cannot be read, or are of another run."""
+    """Return the answers of a run; none if missing, unreadable or of another run."""
     try:
         return parse_answers(folder)
     except (OSError, *UNSOUND):
@@ -87,7 +87,7 @@ def read_answers(folder: FilePath) -> RunAnswers:
 
 
 def parse_answers(folder: FilePath) -> RunAnswers:
-    """As `read_answers`; raises `OSError` or one of `UNSOUND`."""
+    """Read the answers; raises `OSError` or one of `UNSOUND`."""
     path = inside(folder) / folder_layout.ANSWERS
     tree = parse_json(read_regular(path, _MOST))
     if tree.keys() - {_DIGEST} - _KEYS or tree.get(_DIGEST, _digest_of(tree)) != _digest_of(tree):
@@ -102,9 +102,9 @@ def parse_answers(folder: FilePath) -> RunAnswers:
 
 
 def _digest_of(tree: Mapping[str, Any]) -> str:
-    """The sha256 of what the file says, but of the digest itself."""
-    told = {key: value for key, value in tree.items() if key != _DIGEST}
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+    """Return the sha256 of everything in the file but the digest itself."""
+    content = {key: value for key, value in tree.items() if key != _DIGEST}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _packed(mask: Mask) -> str:
@@ -112,7 +112,7 @@ def _packed(mask: Mask) -> str:
 
 
 def _masks(tree: Mapping[str, Any], examples: int) -> dict[int, Mask]:
-    """Ascending by step; raises `ValueError` or `TypeError` where that is no set of masks."""
+    """Decode the masks, ascending by step; raises `ValueError` or `TypeError` if invalid."""
     if len(tree) > _BESTS:
         raise ValueError("too many")
     if any(len(step) > _DIGITS for step in tree):

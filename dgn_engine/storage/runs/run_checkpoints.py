@@ -1,4 +1,4 @@
-"""Checkpoints of a run: step folders that are whole or absent, with a digest of each file."""
+"""Checkpoints of a run: step folders, complete or absent, with a digest of each file."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 FORMAT = 1  # of a snapshot's state
-NEWEST = 2  # kept whatever they are
-MOST_AT_EVENTS = 100  # of the checkpoints before events, the newest are kept
+NEWEST = 2  # always kept
+MOST_AT_EVENTS = 100  # newest checkpoints before events to keep
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A run between two steps. `tensors`: copies in main memory; `state`: plain values for JSON."""
+    """A run between two steps: `tensors` copied to main memory, and `state` as plain values."""
 
     tensors: Mapping[str, Tensor]
     state: Mapping[str, Any]
@@ -35,7 +35,7 @@ class Snapshot:
         return int(self.state["step"])
 
     def weights_finite(self) -> bool:
-        """Whether all weights are finite: a diverged state is not worth keeping."""
+        """Return whether all weights are finite: a diverged state is not worth keeping."""
         weights = (t for name, t in self.tensors.items() if not name.startswith("optimiser."))
         return all(bool(t.isfinite().all()) for t in weights)
 
@@ -45,12 +45,16 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class StoredCheckpoint:
-    """A checkpoint on disk. `order` counts the checkpoints of a run: clocks may be set back.
+    """A checkpoint on disk.
 
-    `kept`: '' or why it stays: 'before FR-II', 'final', 'by the user'. `trouble`: '' or what is
-    wrong with it, and `culprit` the file; then order is -1. `lines` and `frames`: how many of the
-    log's lines and of the frames came before it; `line`: the checksum of the last of these lines,
-    '' where it is not known. `info`: the `run.json` that it was compared with.
+    Attributes:
+        order: Counts the checkpoints of a run, as clocks may be set back; -1 if damaged.
+        kept: '' or why it stays: 'before FR-II', 'final', 'by the user'.
+        lines, frames: Number of log lines and frames before it.
+        trouble: '' or what is wrong with it.
+        culprit: The damaged file.
+        line: Checksum of the last log line before it; '' if unknown.
+        info: The `run.json` that it was compared with.
     """
 
     path: InnerPath
@@ -67,20 +71,22 @@ class StoredCheckpoint:
 
     @property
     def place(self) -> InnerPath:
-        """The file that is damaged, or its folder."""
+        """The damaged file, or the folder."""
         return self.path / self.culprit if self.culprit else self.path
 
     @property
     def sound(self) -> bool:
-        """Whether its files hold what was written, under this name and by this run."""
+        """True if its files are as written, under this name and by this run."""
         return not self.trouble
 
 
 def write(
     folder: FilePath, snapshot: Snapshot, order: int, marks: Mapping[str, object]
 ) -> StoredCheckpoint:
-    """A new step folder; `marks` (kept, lines, frames, and which run and line of the log it
-    belongs to) go into its state. Raises `OSError`."""
+    """Write a new step folder; raises `OSError`.
+
+    `marks` (kept, lines, frames, and its run and log line) become part of its state.
+    """
     from safetensors.torch import save
 
     folder = inner(folder)
@@ -99,24 +105,24 @@ def write(
 
 
 def scan(folder: FilePath, thorough: bool = True) -> list[StoredCheckpoint]:
-    """Every checkpoint of a run, oldest first; damaged ones come first of all. Raises `OSError`.
+    """Return all checkpoints of a run, oldest first but damaged ones before; raises `OSError`.
 
-    `thorough`: hash every file; else only the small ones. What is not of the run in whose folder
-    it lies, or not of the step that its name says, is damaged.
+    `thorough`: hash all files, not only small ones. A checkpoint of another run, or of another step
+    than its name says, counts as damaged.
     """
     folder = inner(folder)
     listing = folder.listing()
     info = run_identity.info_beside(folder) if listing else {}
-    found = [
+    checkpoints = [
         _check(folder / name, key[0], thorough, info)
         for name in listing
         if (key := folder_layout.checkpoint_key(name)) is not None
     ]
-    return sorted(found, key=lambda one: (one.order, one.path.name))
+    return sorted(checkpoints, key=lambda checkpoint: (checkpoint.order, checkpoint.path.name))
 
 
 def load(checkpoint: StoredCheckpoint) -> Snapshot:
-    """Read it for going on; raises `UserError` naming the damaged file."""
+    """Read a checkpoint to resume from; a `UserError` names the damaged file."""
     import torch
 
     from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
@@ -128,9 +134,9 @@ def load(checkpoint: StoredCheckpoint) -> Snapshot:
     try:
         listing = read_tensors(checkpoint.path / folder_layout.TENSORS)
         state = read_state(checkpoint.path)
-    except OSError as error:  # its writer has just replaced it by a newer one
+    except OSError as error:  # its writer has just replaced it with a newer one
         raise UserError(f"{checkpoint.path} cannot be read: {error.strerror}.") from None
-    # Copied, because torch's own allocation is aligned as that of a run never interrupted.
+    # Copied, because torch's own allocation is aligned as in a run never interrupted.
     tensors = {
         name: torch.from_numpy(array.copy()).clone() for name, array in listing.arrays.items()
     }
@@ -138,15 +144,15 @@ def load(checkpoint: StoredCheckpoint) -> Snapshot:
 
 
 def read_state(path: InnerPath) -> dict[str, Any]:
-    """The state of a checkpoint's folder; raises `OSError` or `ValueError`."""
+    """Return the state in a checkpoint's folder; raises `OSError` or `ValueError`."""
     state = parse_json(read_regular(path / folder_layout.STATE))
     if not isinstance(state, dict):
-        raise ValueError("it is no table")
+        raise ValueError("it is not a table")
     return state
 
 
 def read_regime(checkpoint: StoredCheckpoint) -> str:
-    """The regime of a checkpoint; '' where it cannot be read."""
+    """Return the regime of a checkpoint; '' if it cannot be read."""
     try:
         return str(read_state(checkpoint.path).get("regime", ""))
     except (OSError, ValueError):
@@ -154,17 +160,17 @@ def read_regime(checkpoint: StoredCheckpoint) -> str:
 
 
 def choose_superfluous(checkpoints: list[StoredCheckpoint]) -> list[StoredCheckpoint]:
-    """Those of a `scan` that need not stay; damaged ones stay for `repair`."""
-    sound = [one for one in checkpoints if one.sound]
-    at_events = [one for one in sound if one.kept.startswith("before")]
-    finals = [one for one in sound if one.kept == "final"]
-    by_user = [one for one in sound if one.kept == "by the user"]
+    """Return the scanned checkpoints that need not stay; damaged ones stay for `repair`."""
+    sound = [checkpoint for checkpoint in checkpoints if checkpoint.sound]
+    at_events = [checkpoint for checkpoint in sound if checkpoint.kept.startswith("before")]
+    finals = [checkpoint for checkpoint in sound if checkpoint.kept == "final"]
+    by_user = [checkpoint for checkpoint in sound if checkpoint.kept == "by the user"]
     stay = (*sound[-NEWEST:], *at_events[-MOST_AT_EVENTS:], *finals[-1:], *by_user)
-    return [one for one in sound if one not in stay]
+    return [checkpoint for checkpoint in sound if checkpoint not in stay]
 
 
 def remove(checkpoint: StoredCheckpoint) -> None:
-    """Rename the folder first, so that half a checkpoint is never read, after a crash neither."""
+    """Rename the folder before removal, so that half a checkpoint is never read after a crash."""
     hidden = checkpoint.path.parent / f".{checkpoint.path.name}.gone.part"
     checkpoint.path.replace(hidden)
     hidden.parent.sync()
@@ -192,18 +198,22 @@ def _check(path: InnerPath, step: int, thorough: bool, info: Mapping[str, Any]) 
             return replace(damaged, trouble=trouble, culprit=name)
     try:
         state = read_state(path)
-        one = replace(_of_state(path, state), info=info)
+        checkpoint = replace(_of_state(path, state), info=info)
     except (OSError, ValueError, KeyError, TypeError):
-        return replace(damaged, trouble="makes no sense", culprit=folder_layout.STATE)
-    if trouble := _misplaced(one, step, state):
+        return replace(damaged, trouble="is invalid", culprit=folder_layout.STATE)
+    if trouble := _misplaced(checkpoint, step, state):
         return replace(damaged, trouble=trouble, culprit=folder_layout.STATE)
-    return replace(one, kept="by the user") if (path / folder_layout.KEEP).exists() else one
+    return (
+        replace(checkpoint, kept="by the user")
+        if (path / folder_layout.KEEP).exists()
+        else checkpoint
+    )
 
 
 def _misplaced(one: StoredCheckpoint, step: int, state: Mapping[str, Any]) -> str:
-    """Why it is not the checkpoint that its name and folder say; '' where it is."""
+    """Return why it is not the checkpoint of its name and folder; '' if it is."""
     if one.step != step:
-        return f"is of step {one.step:,}, not of the {step:,} that its folder's name says"
+        return f"is of step {one.step:,}, not {step:,} as its folder's name says"
     stated = state.get(run_identity.RUN, "")
     ours = run_identity.belongs(stated, run_identity.ids_of(one.info), one.order)
     if not stated and one.info:
@@ -212,7 +222,7 @@ def _misplaced(one: StoredCheckpoint, step: int, state: Mapping[str, Any]) -> st
 
 
 def _of_state(path: InnerPath, state: Mapping[str, Any]) -> StoredCheckpoint:
-    """Raises `KeyError` or `ValueError` where a mark is missing or none."""
+    """Build it from a state; raises `KeyError` or `ValueError` if a mark is missing or wrong."""
     counts = {name: state[name] for name in ("step", "order", "lines", "frames")}
     kept, finished = state["kept"], state["finished"]
     line = state.get("line", "")

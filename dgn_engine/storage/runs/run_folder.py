@@ -1,7 +1,7 @@
-"""Writes the folder of one run: whatever is added is whole or absent.
+"""Write the folder of one run: everything added is complete or absent.
 
-Everything here raises `OSError` when the disk is full, read-only or gone; what that means for the
-run is decided by the recorder. Making and opening raise `UserError`.
+Everything here raises `OSError` when the disk is full, read-only or gone; the recorder decides what
+that means for the run. Creating and opening raise `UserError`.
 """
 
 from __future__ import annotations
@@ -43,30 +43,32 @@ from dgn_engine.storage.runs.run_checkpoints import Snapshot, StoredCheckpoint
 from dgn_engine.storage.runs.written_log import WrittenLog
 from dgn_engine.text.printable import is_utf8
 
-_LEAST = 8  # this part of the limit is always left for frames
+_LEAST = 8  # this fraction of the limit is always left for frames
 
-WITH_OUT = Hint(" with --out.")  # how a command is told of another folder
+WITH_OUT = Hint(" with --out.")  # how a command lets the user choose another folder
 
 
 class FolderRoom:
-    """How much of a run's limit is left for what may thin out: frames, and checkpoints before
-    changes.
+    """The part of a run's limit left for what may be thinned: frames and earlier checkpoints.
 
-    Everything else stays whatever it takes: the log, the newest checkpoints, the last one, those
-    that the user keeps, weights and answers. Where that leaves less than an eighth of the limit, an
-    eighth is left all the same: the folder is then larger than its limit, and `dgn runs show` says
-    so. `limit`: bytes of the folder; `frames`: bytes that all frames may have.
+    Everything else stays whatever its size: the log, the newest and the last checkpoint, those that
+    the user keeps, weights and answers. If that leaves less than an eighth of the limit, an eighth
+    is granted anyway: the folder then exceeds its limit, and `dgn runs show` says so.
+
+    Attributes:
+        limit: Bytes of the folder.
+        frames: Bytes of all frames.
     """
 
     def __init__(self, folder: InnerPath, frames: int | None = None) -> None:
-        """`frames`: where it does not follow from the user's limit."""
+        """`frames`: a fixed value instead of one computed from the user's limit."""
         self._folder = folder
         self._fixed = frames
         self.limit = self.frames = 0
         self.look()
 
     def look(self) -> None:
-        """See what the limit and the other files are now."""
+        """Read the current limit and the sizes of the other files."""
         root = folder_layout.runs_root()
         self.limit = storage_limits.limits_that_hold(root).run
         others = folder_layout.bytes_of(self._folder, without=folder_layout.FRAMES)
@@ -76,28 +78,37 @@ class FolderRoom:
     def superfluous(
         self, checkpoints: Sequence[StoredCheckpoint], share: float = 0.0
     ) -> list[StoredCheckpoint]:
-        """Checkpoints before changes that go, so that these take at most half of what is left.
+        """Return checkpoints before changes to remove, so that the rest takes half the room.
 
-        `share`: so that this part of their bytes is left, whatever the limit.
+        `share`: keep this part of their bytes instead, whatever the limit.
         """
-        sound = [one for one in checkpoints if one.sound]
-        before = [one for one in sound[: -run_checkpoints.NEWEST] if one.kept.startswith("before")]
-        old = [one for one in before if not (one.path / folder_layout.KEEP).exists()]
-        sizes = [folder_layout.bytes_of(one.path) for one in old]
+        sound = [checkpoint for checkpoint in checkpoints if checkpoint.sound]
+        before = [
+            checkpoint
+            for checkpoint in sound[: -run_checkpoints.NEWEST]
+            if checkpoint.kept.startswith("before")
+        ]
+        old = [
+            checkpoint
+            for checkpoint in before
+            if not (checkpoint.path / folder_layout.KEEP).exists()
+        ]
+        sizes = [folder_layout.bytes_of(checkpoint.path) for checkpoint in old]
         others = folder_layout.bytes_of(self._folder, without=folder_layout.FRAMES) - sum(sizes)
         room = max(self.limit - others, self.limit // _LEAST) // 2
         room = int(share * sum(sizes)) if share else room
         if sum(sizes) <= room:
             return []
-        gone = frame_files.choose_thinned([one.step for one in old], sizes, (), room)
-        return [old[place] for place in gone]
+        gone = frame_files.choose_thinned([checkpoint.step for checkpoint in old], sizes, (), room)
+        return [old[index] for index in gone]
 
 
 class WrittenInfo:
-    """`run.json` of a run that is written: its inventory is taken out before anything changes.
+    """The `run.json` of a run being written; its inventory is removed before anything changes.
 
-    `tree`: what stands in it; `is_changed`: whether anything of the run was changed since it was
-    opened.
+    Attributes:
+        tree: Its contents.
+        is_changed: Whether the run was changed since it was opened.
     """
 
     def __init__(self, root: InnerPath) -> None:
@@ -111,7 +122,6 @@ class WrittenInfo:
 
     @property
     def begun(self) -> bool:
-        """Whether the run was ever built here."""
         return "started" in self.tree
 
     @property
@@ -123,38 +133,40 @@ class WrittenInfo:
         self.tree = tree
 
     def change(self) -> None:
-        """Take the inventory out before anything changes: it no longer holds."""
+        """Remove the inventory before anything changes, because it becomes invalid."""
         if not self.is_changed and KEY in self.tree:
             self.write(put_manifest(self.tree, None))
         self.is_changed = True
 
     def plan_frames(self, probes: Sequence[str], every: int) -> None:
-        """Write down what is recorded as frames; see `run_info.add_frames`."""
+        """Record what is stored as frames; see `run_info.add_frames`."""
         if run_info.frames_of(self.tree) != (tuple(probes), every):
             self.change()
             self.write(run_info.add_frames(self.tree, probes, every))
 
     def begin(self, started: RunStarted, fingerprint: str, threads: int, stack: str = "") -> None:
-        """`stack`: names those that are trained in one process with it; '' of a run by itself."""
+        """Record the start; `stack` names the runs trained in one process with it, or is ''."""
         self.change()
         tree = run_info.add_start(self.tree, started, fingerprint, threads)
         self.write(run_info.add_stack(tree, stack) if stack else tree)
 
 
 class RunFolder:
-    """Holds the lock, and the folder itself, from `create` or `open` to `close`.
+    """A locked run folder, from `create` or opening to `close`.
 
-    What is written goes into the folder that was opened, wherever it is moved and whatever is put
-    in its place. About once a second, and before each checkpoint and frame, it is looked at:
-    where its folder is gone or replaced that is an `OSError`; what can be mended is, and said
-    (`folder.take_remarks`).
+    Everything is written to the folder that was opened, wherever it is moved and whatever replaces
+    it. It is checked about once a second and before each checkpoint and frame: a missing or
+    replaced folder raises `OSError`; other damage is mended and reported (`folder.take_remarks`).
 
-    `folder`: the folder that is held; `root`: of all that is read and written here; `info`: its
-    `run.json`; `log`: its log.
+    Attributes:
+        folder: The open folder.
+        root: Path for all reading and writing.
+        info: Its `run.json`.
+        log: Its log.
     """
 
     def __init__(self, path: Path, frames_cap: int | None = None) -> None:
-        """Open a folder that holds a run, for writing.
+        """Open the folder of a run for writing.
 
         `frames_cap`: bytes of all frames; None: what the user's limit of a run's folder leaves.
         """
@@ -167,10 +179,10 @@ class RunFolder:
         self._looked = 0.0
         try:
             self.folder.take()
-            self.info = WrittenInfo(self.root)  # its last writer may have ended a moment ago
+            self.info = WrittenInfo(self.root)  # its last writer may have just ended
             for folder in folder_layout.written_folders(self.root):
                 clear_leftovers(folder)
-            self.folder.sync_names()  # its last writer may have been killed before it did
+            self.folder.sync_names()  # its last writer may have been killed before doing so
             known = known_manifest(self.info.tree)
             self.checkpoints = run_checkpoints.scan(self.root / folder_layout.CHECKPOINTS)
             self._frames = frame_files.scan(self.root / folder_layout.FRAMES)
@@ -196,14 +208,15 @@ class RunFolder:
         info: Mapping[str, Any] | None = None,
         log: bytes = b"",
     ) -> RunFolder:
-        """A new folder, or an empty one, becomes a run; a branch with this `run.json` and log."""
-        if not is_utf8(str(path.absolute())):  # what is recorded names it
+        """Turn a new or empty folder into a run; a branch gets this `run.json` and log."""
+        if not is_utf8(str(path.absolute())):  # recorded files contain it
             raise UserError(
-                f"{path} is no name in UTF-8; choose another folder" + WITH_OUT, kind="no-name"
+                f"{path} is not a valid UTF-8 name; choose another folder" + WITH_OUT,
+                kind="no-name",
             )
         if folder_layout.is_reserved(path.name):
             raise UserError(
-                f"{path} has the name of the settings of all runs; choose another folder"
+                f"{path} is reserved for the settings of all runs; choose another folder"
                 + WITH_OUT,
                 kind="reserved-name",
             )
@@ -226,48 +239,48 @@ class RunFolder:
 
     @property
     def path(self) -> Path:
-        """Where it lies, as far as is known: it may be moved while it is written."""
+        """Its location as far as is known: it may be moved while being written."""
         return self.folder.path
 
     @property
     def newest(self) -> StoredCheckpoint | None:
-        sound = [one for one in self.checkpoints if one.sound]
+        sound = [checkpoint for checkpoint in self.checkpoints if checkpoint.sound]
         return sound[-1] if sound else None
 
     def newest_snapshot(self) -> Snapshot | None:
-        """What the last sound checkpoint holds; None where the run must begin at its seed."""
+        """Return the last intact checkpoint's state; None if the run must start from its seed."""
         while (newest := self.newest) is not None:
             try:
                 return run_checkpoints.load(newest)
-            except UserError:  # sound a moment ago: an older one serves as well
+            except UserError:  # it was intact a moment ago: use an older one
                 self.checkpoints.remove(newest)
         return None
 
     @property
     def last_frame_step(self) -> int | None:
-        """The step of the newest frame; None where there is none."""
+        """The step of the newest frame; None if there is none."""
         return self._frames[-1].step if self._frames else None
 
     def note(self, name: str, fields: Mapping[str, Any]) -> None:
         self.note_all([(name, fields)])
 
     def note_all(self, notes: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
-        """Write these lines into the log, all or none."""
+        """Append these lines to the log, all or none."""
         if time.monotonic() - self._looked >= SYNC_EVERY:
             self._look()
         self.info.change()
         self.log.note_all(notes)
 
     def go_on(self, fields: Mapping[str, Any]) -> None:
-        """Mark in the log that the run goes on from the newest sound checkpoint, or from its seed.
+        """Log that the run continues from the newest intact checkpoint, or from its seed.
 
-        Lines after that checkpoint count no more, and frames after it are removed.
+        Lines after that checkpoint no longer count, and frames after it are removed.
         """
         newest = self.newest
         lines = serial = 0
         if newest is not None:
             lines, serial = newest.lines, newest.frames
-        given = {"frames": self._serial, "checkpoints": self._order}  # what is superseded goes
+        given = {"frames": self._serial, "checkpoints": self._order}  # superseded ones are removed
         self.note("RunContinued", {**fields, "lines": lines, **given})
         self.log.writer.sync()
         self.log.regime = run_info.first_regime(self.info.tree)
@@ -276,7 +289,7 @@ class RunFolder:
         superseded = [frame for frame in self._frames if frame.serial >= serial]
         for frame in superseded:
             frame.path.unlink(missing_ok=True)
-        if superseded:  # none may come back when later checkpoints count it
+        if superseded:  # none may reappear when later checkpoints count it
             (self.root / folder_layout.FRAMES).sync()
         self._frames = [frame for frame in self._frames if frame.serial < serial]
         self._manifest.forget_frames(serial)
@@ -293,28 +306,30 @@ class RunFolder:
         marks |= {"line": self.log.writer.marks.get(lines - 1, "")}
         marks |= {"continued": [list(pair) for pair in self.log.continued]}
         self.log.regime = str(snapshot.state.get("regime", self.log.regime))
-        # A checkpoint whose writing failed at the end may lie there all the same, with its number.
+        # A checkpoint that failed at the end of writing may exist nevertheless, with its number.
         order, self._order = self._order, self._order + 1
         self.checkpoints.append(run_checkpoints.write(folder, snapshot, order, marks))
-        held = self.held  # another thread may set it meanwhile
-        for one in run_checkpoints.choose_superfluous(self.checkpoints):
-            if one.step in held:
+        protected = self.held  # another thread may change it meanwhile
+        for checkpoint_ in run_checkpoints.choose_superfluous(self.checkpoints):
+            if checkpoint_.step in protected:
                 continue
-            with suppress(OSError):  # the new one is written: what stays too long does no harm
-                if not (one.path / folder_layout.KEEP).exists():
-                    run_checkpoints.remove(one)
-                self.checkpoints.remove(one)
+            with suppress(OSError):  # the new one is written: a leftover does no harm
+                if not (checkpoint_.path / folder_layout.KEEP).exists():
+                    run_checkpoints.remove(checkpoint_)
+                self.checkpoints.remove(checkpoint_)
         self._room.look()
-        self._thin([], [o for o in self._room.superfluous(self.checkpoints) if o.step not in held])
+        self._thin(
+            [], [o for o in self._room.superfluous(self.checkpoints) if o.step not in protected]
+        )
 
     def drop(self, checkpoint: StoredCheckpoint) -> None:
-        """Take a checkpoint out: the run goes on from an earlier one."""
+        """Remove a checkpoint: the run continues from an earlier one."""
         self.info.change()
         run_checkpoints.remove(checkpoint)
         self.checkpoints.remove(checkpoint)
 
     def add_frame(self, frame: Frame) -> None:
-        """Write a frame; where there are too many, old ones thin out."""
+        """Write a frame; if there are too many, old ones are thinned."""
         self._look()
         self.info.change()
         folder = self.root / folder_layout.FRAMES
@@ -324,7 +339,7 @@ class RunFolder:
         self._thin(frame_files.choose_dropped(self._frames, self.log.changes, room), [])
 
     def thin(self, share: float) -> None:
-        """Leave this share of the bytes of its frames, and of its checkpoints before changes."""
+        """Keep this share of the bytes of frames, and of checkpoints before changes."""
         room = int(share * sum(frame.bytes for frame in self._frames))
         frames = frame_files.choose_dropped(self._frames, self.log.changes, room)
         self._thin(frames, self._room.superfluous(self.checkpoints, share))
@@ -332,16 +347,16 @@ class RunFolder:
     def _thin(
         self, frames: Sequence[frame_files.StoredFrame], checkpoints: Sequence[StoredCheckpoint]
     ) -> None:
-        """Write down what goes, then take it out: nothing is gone that the log does not name."""
+        """Log what goes, then remove it: nothing disappears without a record in the log."""
         if not frames and not checkpoints:
             return
         self.info.change()
-        steps = [one.step for one in self._frames[-1:]]
-        steps += [one.step for one in self.checkpoints[-1:]]
+        steps = [item.step for item in self._frames[-1:]]
+        steps += [item.step for item in self.checkpoints[-1:]]
         event = RecordThinned(
             step=max([0, *steps]),
-            frames=find_ranges(sorted(one.serial for one in frames)),
-            checkpoints=tuple(one.path.name for one in checkpoints),
+            frames=find_ranges(sorted(item.serial for item in frames)),
+            checkpoints=tuple(item.path.name for item in checkpoints),
             limit=self._room.limit,
         )
         self.log.writer.append(log_word(event), dict(to_plain(event)))
@@ -349,7 +364,7 @@ class RunFolder:
             self.tell(event)
         self.log.thinned = True
         for frame in frames:
-            with suppress(OSError):  # the new one is written: what stays too long does no harm
+            with suppress(OSError):  # the new one is written: a leftover does no harm
                 frame.path.unlink(missing_ok=True)
         gone = {frame.serial for frame in frames if not frame.path.exists()}
         self._frames = [frame for frame in self._frames if frame.serial not in gone]
@@ -363,10 +378,10 @@ class RunFolder:
         self.log.writer.sync()
 
     def recover(self, last: bool = False) -> None:
-        """After trouble: raise `OSError` unless our folder is there and can be written.
+        """Recover after an error; raises `OSError` unless our folder exists and is writable.
 
-        `last`: the folder is written where it lies now, also if another lies in its place; where
-        it was removed, what is left of the run goes into a new folder beside it.
+        `last`: write the folder where it is now, even if another is in its place; if it was
+        removed, save what is left of the run in a new folder beside it.
         """
         if not self.folder.find_again(self.info.tree.get("id"), last):
             self._begin_anew()
@@ -375,7 +390,7 @@ class RunFolder:
         self.log.reopen()
 
     def close(self) -> None:
-        """Leave the manifest, if there is room for it, and release the lock."""
+        """Write the manifest, if there is room for it, and release the lock."""
         self.log.writer.close()
         if self.info.is_changed:
             with suppress(OSError, UserError):
@@ -386,25 +401,29 @@ class RunFolder:
         self.folder.release()
 
     def discard(self) -> None:
-        """Remove the folder, unless another lies in its place."""
+        """Remove the folder, unless another is in its place."""
         ours = self.folder.is_named
         self.close()
         if ours:
             inner(self.path).remove_tree(ignore_errors=True)
 
     def _look(self) -> None:
-        """Raise `OSError` unless our folder lies where it did or was only renamed; put back its
-        lock and its log where they are gone."""
+        """Check that our folder is there or was only renamed, and restore missing lock and log.
+
+        Raises `OSError`.
+        """
         self._looked = time.monotonic()
         self.folder.check()
         self.log.mend()
         if not (self.root / folder_layout.RUN).exists():
             self.info.write(self.info.tree)
-            self.folder.add_remark(f"{folder_layout.RUN} was gone; it was written anew")
+            self.folder.add_remark(f"{folder_layout.RUN} was missing and has been rewritten")
 
     def _begin_anew(self) -> None:
-        """Its folder is deleted: the log, which is still held open, and what comes now go into a
-        new folder beside it. Frames and checkpoints went with the old one. Raises `OSError`."""
+        """Save the log, still open, and what follows in a new folder: the old one was deleted.
+
+        Its frames and checkpoints are gone. Raises `OSError`.
+        """
         before, info = self.path, put_manifest(self.info.tree, None)
         target = folder_layout.unused_path(before.parent, f"{before.name}-recovered")
         try:
@@ -415,8 +434,8 @@ class RunFolder:
         write_folder(target, _files_of(info, self.info.config, log))
         self.folder.move_to(
             target,
-            f"{before} was removed; what was in memory of its run is saved in {target}: the log "
-            "and the last checkpoint, without frames and earlier checkpoints.",
+            f"{before} was removed; what was in memory is saved in {target}: the log and the last "
+            "checkpoint, without frames and earlier checkpoints.",
         )
         self.info.tree = info
         self.log.writer.write_anew(log)
@@ -430,7 +449,7 @@ def _unwritable(path: Path, error: OSError) -> UserError:
 
 
 def _files_of(info: Mapping[str, Any], config: RunConfig, log: bytes) -> dict[str, bytes]:
-    """What lies in the folder of a run that has no frames and no checkpoints."""
+    """Return the files in the folder of a run without frames and checkpoints."""
     return {
         folder_layout.RUN: run_info.encode(info),
         folder_layout.CONFIG: config.to_toml().encode(),
@@ -440,7 +459,7 @@ def _files_of(info: Mapping[str, Any], config: RunConfig, log: bytes) -> dict[st
 
 
 def create_named(root: Path, config: RunConfig) -> RunFolder:
-    """A new run in the user's folder of runs, named by time and settings; raises `UserError`."""
+    """Create a run in the user's runs folder, named by time and settings; raises `UserError`."""
     words = f"{config.gating.regime}-{config.net.short}-{config.data.name.partition(':')[0]}"
     name = f"{datetime.now():%Y%m%d-%H%M%S}-{words}"
     return RunFolder.create(folder_layout.unused_path(root, name), config)

@@ -1,9 +1,9 @@
-"""Which run the files of a run's folder belong to, by the id that stands in them.
+"""The run that a file belongs to, by the id that it states.
 
-`run.json` has the id of its run; every checkpoint and every frame states it too, each line of the
-log its first eight digits, and the first and last line are known by their checksums. Files of 0.1
-state none, and are taken as they are. A run that is copied out of a session file gets an id of its
-own and keeps those before it, each with how many lines, frames and checkpoints there were then.
+`run.json` has the id of its run; every checkpoint and frame states it too, each log line its first
+eight digits, and the first and last line are known by their checksums. Files of version 0.1 state
+none and are accepted. A run copied from a session file gets a new id and keeps the earlier ones,
+each with the number of lines, frames and checkpoints at that time.
 """
 
 from __future__ import annotations
@@ -22,68 +22,71 @@ from dgn_engine.storage.runs.run_ranges import is_count
 
 ID = "id"  # in run.json
 FORMER = "former_ids"
-COUNTS = "former_counts"  # by the id: how many lines, frames and checkpoints there were then
-LINES, FRAMES, CHECKPOINTS = range(3)  # places of these counts
+COUNTS = "former_counts"  # by id: the number of lines, frames and checkpoints at that time
+LINES, FRAMES, CHECKPOINTS = range(3)  # indices of these counts
 RUN = "run"  # in the state of a checkpoint and the head of a frame
-OF_ANOTHER = "is of another run"
+OF_ANOTHER = "belongs to another run"
 TAG = 8  # characters
 _TAG = re.compile(rf"[0-9a-f]{{{TAG}}}")
-# What no run changes of its configuration, and what each has one of.
+# Parts of the configuration that every run has and never changes.
 _FIXED = (("seed",), ("net", "name"), ("net", "options"), ("training", "batch"))
 
 
 def id_of(info: Mapping[str, Any]) -> str:
-    """The id of the run of a `run.json`; '' where it states none."""
-    found = info.get(ID, "")
-    return found if isinstance(found, str) else ""
+    """Return the id of a `run.json`'s run; '' if it states none."""
+    value = info.get(ID, "")
+    return value if isinstance(value, str) else ""
 
 
 def ids_of(info: Mapping[str, Any], what: int = CHECKPOINTS) -> dict[str, float]:
-    """The ids that files of the run may state, each with the first number that none of it may have;
-    none where its `run.json` states none.
+    """Return the ids that files of a run may state, each with the first number it may not have.
+
+    Empty if `run.json` states none.
 
     Args:
-        info: that `run.json`.
-        what: `LINES`, `FRAMES` or `CHECKPOINTS`, which is numbered.
+        info: The `run.json`.
+        what: `LINES`, `FRAMES` or `CHECKPOINTS`, which are numbered.
     """
     former, counts = info.get(FORMER), info.get(COUNTS)
     known = counts if isinstance(counts, dict) else {}
-    found: dict[str, float] = {}
-    for one in former if isinstance(former, list) else ():
-        ends = known.get(one)
-        found[one] = inf  # versions before did not say it
+    ids: dict[str, float] = {}
+    for former_id in former if isinstance(former, list) else ():
+        ends = known.get(former_id)
+        ids[former_id] = inf  # earlier versions did not store the counts
         if isinstance(ends, list) and len(ends) == 3 and all(map(is_count, ends)):
-            found[one] = ends[what]
-    found[id_of(info)] = inf
-    found.pop("", None)
-    return found
+            ids[former_id] = ends[what]
+    ids[id_of(info)] = inf
+    ids.pop("", None)
+    return ids
 
 
 def tag_of(run: str) -> str:
-    """By which the lines of a log state the run of an id; '' of a run that states none. A tag is
-    that of itself."""
+    """Return the tag by which log lines state a run's id; '' for none. A tag is its own tag."""
     if not run:
         return ""
-    found = _TAG.match(run)
-    return found[0] if found else f"{zlib.crc32(run.encode('utf-8', 'replace')):08x}"
+    match = _TAG.match(run)
+    return match[0] if match else f"{zlib.crc32(run.encode('utf-8', 'replace')):08x}"
 
 
 def tags_of(info: Mapping[str, Any]) -> dict[str, float]:
-    """Those that lines of the run may have, each with the first number that none of it may have;
-    none where its `run.json` states none."""
-    found: dict[str, float] = {}
-    for one, end in ids_of(info, LINES).items():
-        found[tag_of(one)] = max(end, found.get(tag_of(one), 0))
-    return found
+    """Return the tags that lines of a run may have, each with the first number it may not have.
+
+    Empty if `run.json` states no id.
+    """
+    tags: dict[str, float] = {}
+    for run_id, end in ids_of(info, LINES).items():
+        tags[tag_of(run_id)] = max(end, tags.get(tag_of(run_id), 0))
+    return tags
 
 
 def with_new_id(info: Mapping[str, Any], counts: tuple[int, int, int]) -> dict[str, Any]:
-    """The `run.json` of a copy: a run of its own, whose files state the id that it had before. One
-    that states none gets none: nobody can tell which ids its files may state.
+    """Return the `run.json` of a copy: a separate run, whose files state the previous id.
+
+    A run without an id gets none: nobody can tell which ids its files may state.
 
     Args:
-        info: that of the run.
-        counts: of its lines, frames and checkpoints; what comes later states the new id.
+        info: The run's `run.json`.
+        counts: Of its lines, frames and checkpoints; later ones state the new id.
     """
     if not id_of(info):
         return dict(info)
@@ -94,7 +97,7 @@ def with_new_id(info: Mapping[str, Any], counts: tuple[int, int, int]) -> dict[s
 
 
 def info_beside(path: InnerPath) -> dict[str, Any]:
-    """The `run.json` beside a file or folder of a run; empty where it cannot be read."""
+    """Return the `run.json` beside a file or folder of a run; empty if it cannot be read."""
     try:
         return run_info.read(path.parent)
     except UserError:
@@ -102,13 +105,12 @@ def info_beside(path: InnerPath) -> dict[str, Any]:
 
 
 def belongs(stated: object, ids: Mapping[str, float], number: int = 0) -> bool:
-    """Whether what a file of this number states may be the run's id; True where either is not
-    known."""
+    """Return whether a file of this number may belong to the run; True if unknown."""
     return not ids or not stated or (isinstance(stated, str) and number < ids.get(stated, 0))
 
 
 def same_settings(one: object, other: object) -> bool:
-    """Whether two configurations, as plain trees, can be of one run: for files that state no id."""
+    """Return whether two configurations may be of one run, for files that state no id."""
     for path in _FIXED:
         values = [_value(tree, path) for tree in (one, other)]
         if None not in values and values[0] != values[1]:

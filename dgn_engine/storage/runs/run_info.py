@@ -1,4 +1,4 @@
-"""`run.json`: what a run is and where it was made; whole or absent, with its own checksum."""
+"""`run.json`: what a run is and where it was made; complete or absent, with its own checksum."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _STACK = "stack"
 
 
 class LaterVersionError(UserError):
-    """A later version of this program wrote the run: nothing in it is changed here."""
+    """A later version of this program wrote the run: nothing in it may be changed here."""
 
 
 def create(config: RunConfig) -> dict[str, Any]:
-    """A `run.json` with what is known before the data are loaded."""
+    """Return a `run.json` with what is known before the data are loaded."""
     return {
         "format": FORMAT,
         "id": uuid.uuid4().hex,
@@ -47,7 +47,7 @@ def create(config: RunConfig) -> dict[str, Any]:
 
 
 def created_at(info: Mapping[str, Any]) -> float | None:
-    """When a run was begun, in seconds since 1970; None where that cannot be told."""
+    """Return when a run was started, in seconds since 1970; None if unknown."""
     try:
         return datetime.fromisoformat(str(info.get("created"))).timestamp()
     except (ValueError, OverflowError, OSError):
@@ -55,7 +55,7 @@ def created_at(info: Mapping[str, Any]) -> float | None:
 
 
 def recreate(config: RunConfig, run: str = "") -> dict[str, Any]:
-    """One for a run of which only configuration and id are left; who wrote it is unknown."""
+    """Return a `run.json` when only configuration and id are left; its writer is unknown."""
     whole = create(config) | ({"id": run} if run else {})
     return {key: whole[key] for key in ("format", "id", "created", "seeds", "config")}
 
@@ -63,7 +63,7 @@ def recreate(config: RunConfig, run: str = "") -> dict[str, Any]:
 def add_start(
     info: Mapping[str, Any], started: RunStarted, fingerprint: str, threads: int
 ) -> dict[str, Any]:
-    """A `run.json` with what is known once the run is built: device, threads, sizes and so on."""
+    """Return a `run.json` with what is known once the run is built: device, threads and so on."""
     event = to_plain(started)
     for name in ("config", "run", "paused"):
         del event[name]
@@ -81,24 +81,26 @@ def add_start(
 
 
 def add_stack(info: Mapping[str, Any], stack: str) -> dict[str, Any]:
-    """A `run.json` with the name of the stack that the run is trained in, with others."""
+    """Return a `run.json` with the name of the stack that the run is trained in."""
     return {**info, _STACK: stack}
 
 
 def stack_of(info: Mapping[str, Any]) -> str:
-    """The name of its stack; '' of a run by itself, and of one that does not say it."""
-    found = info.get(_STACK, "")
-    return found if isinstance(found, str) else ""
+    """Return the name of its stack; '' if it has none or does not say."""
+    stack = info.get(_STACK, "")
+    return stack if isinstance(stack, str) else ""
 
 
 def add_frames(info: Mapping[str, Any], probes: Sequence[str], every: int) -> dict[str, Any]:
-    """A `run.json` with which probes are recorded as frames, every so many steps (0: as time
-    allows), so that the run goes on being recorded like that."""
+    """Return a `run.json` with the probes recorded as frames, so that this continues on resume.
+
+    `every`: steps between frames; 0: as often as time allows.
+    """
     return {**info, _FRAMES: {"probes": list(probes), "every": every}}
 
 
 def frames_of(info: Mapping[str, Any]) -> tuple[tuple[str, ...], int]:
-    """The probes and the number of `add_frames`; none where it says nothing of them."""
+    """Return the probes and steps of `add_frames`; none if not stated."""
     match info.get(_FRAMES):
         case {"probes": [*probes], "every": int(every)} if every >= 0:
             return tuple(str(probe) for probe in probes), every
@@ -106,23 +108,23 @@ def frames_of(info: Mapping[str, Any]) -> tuple[tuple[str, ...], int]:
 
 
 def encode(info: Mapping[str, Any]) -> bytes:
-    """As it is written; 'sha256' is that of everything else, as compact sorted JSON."""
+    """Encode it for the file; 'sha256' covers everything else, as compact sorted JSON."""
     tree = to_plain({key: value for key, value in info.items() if key != _CHECK}, "word")
     whole = {**tree, _CHECK: _digest(tree)}
     return (json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
-NO_SENSE = "no-sense"  # the kind of a `run.json` with values that cannot be; its value: which
+NO_SENSE = "no-sense"  # the kind of a `run.json` with impossible values; its value: which
 
 
 def read(folder: FilePath) -> dict[str, Any]:
-    """Raises `UserError` where there is no run, or its `run.json` is damaged."""
+    """Read `run.json`; raises `UserError` if there is no run or it is damaged."""
     path = inside(folder) / folder_layout.RUN
     try:
         content = read_regular(path)
     except FileNotFoundError:
         raise UserError(
-            f"{folder} holds no run: there is no {folder_layout.RUN} in it.",
+            f"{folder} is not a run: it has no {folder_layout.RUN}.",
             kind="no-run",
             value=folder,
         ) from None
@@ -136,7 +138,7 @@ def read(folder: FilePath) -> dict[str, Any]:
         sound = False
     if not sound:
         raise UserError(
-            f"{path} is damaged; 'dgn runs repair {folder}' saves what is sound.",
+            f"{path} is damaged; 'dgn runs repair {folder}' saves what is intact.",
             kind="damaged",
             value=path,
         )
@@ -148,8 +150,8 @@ def read(folder: FilePath) -> dict[str, Any]:
         )
     if wrong := [name for name, kind in _KINDS.items() if name in tree and not kind(tree[name])]:
         raise UserError(
-            f"{path} makes no sense ({', '.join(wrong)}); "
-            f"'dgn runs repair {folder}' saves what is sound.",
+            f"{path} has invalid values ({', '.join(wrong)}); "
+            f"'dgn runs repair {folder}' saves what is intact.",
             kind=NO_SENSE,
             value=", ".join(wrong),
         )
@@ -164,7 +166,7 @@ def _are_frames(value: Any) -> bool:
     return False
 
 
-# What each part must be that is used as it stands; `config`, `started` and the inventory check
+# Checks of the parts that are used directly; `config`, `started` and the inventory check
 # themselves.
 _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "id": is_word,
@@ -185,16 +187,14 @@ def write(folder: FilePath, info: Mapping[str, Any]) -> None:
 
 
 def config_of(info: Mapping[str, Any]) -> RunConfig:
-    """The configuration; raises `UserError` where there is none, or it is refused."""
+    """Return the configuration; raises `UserError` if it is missing or refused."""
     if not isinstance(info.get("config"), dict):
-        raise UserError(f"There is no configuration in {folder_layout.RUN}.")
+        raise UserError(f"{folder_layout.RUN} has no configuration.")
     return RunConfig.from_dict(info["config"])
 
 
 def started_of(info: Mapping[str, Any], config: RunConfig) -> RunStarted | None:
-    """The event that opened a run of this configuration; None where the run was never built.
-    Raises `UserError`.
-    """
+    """Return the start event of a run; None if the run was never built. Raises `UserError`."""
     started = info.get("started")
     if started is None:
         return None
@@ -208,14 +208,12 @@ def started_of(info: Mapping[str, Any], config: RunConfig) -> RunStarted | None:
     try:
         check_started(event)
     except ValueError as error:
-        raise UserError(
-            f"The run cannot be shown: its description makes no sense ({error})."
-        ) from None
+        raise UserError(f"The run cannot be shown: its description is invalid ({error}).") from None
     return event
 
 
 def first_regime(info: Mapping[str, Any]) -> str:
-    """In which a run began, '' where its `run.json` does not say it."""
+    """Return the initial regime of a run; '' if its `run.json` does not say."""
     try:
         config = config_of(info)
     except UserError:
@@ -236,26 +234,26 @@ def versions() -> dict[str, str]:
 
 
 def why_not_exact(info: Mapping[str, Any], device: str, threads: int) -> str:
-    """Why going on here may differ in the last bits; empty where it does not."""
+    """Return why resuming here may differ in the last bits; '' if it does not."""
     before, now = info.get("versions", {}), versions()
     reasons = [
-        f"{name} was {before.get(name, 'unknown')}, is {now[name]}"
+        f"{name} was {before.get(name, 'unknown')}, is now {now[name]}"
         for name in ("dgn-viewer", "torch")
         if before.get(name) != now[name]
     ]
     if info.get("device") != device:
-        reasons.append(f"the device was {info.get('device', 'unknown')}, is {device}")
+        reasons.append(f"the device was {info.get('device', 'unknown')}, is now {device}")
     elif device != "cpu":
-        reasons.append(f"{device} does not add in a fixed order")
+        reasons.append(f"{device} does not add numbers in a fixed order")
     if info.get("threads") != threads:
         reasons.append(f"{info.get('threads', 'unknown')} threads then, {threads} now")
     if info.get("processor") != processor():
-        reasons.append("the processor is another one")
+        reasons.append("the processor is different")
     return "; ".join(reasons)
 
 
 def processor() -> str:
-    """The processor's name: its instructions decide the order of sums."""
+    """Return the processor's name: its instructions determine the order of sums."""
     try:
         text = Path("/proc/cpuinfo").read_text("utf-8", "replace")
         name = next(line for line in text.splitlines() if line.startswith("model name"))
@@ -265,7 +263,7 @@ def processor() -> str:
 
 
 def _version(package: str) -> str:
-    from importlib.metadata import PackageNotFoundError, version  # a run that is read needs it not
+    from importlib.metadata import PackageNotFoundError, version  # not needed to read a run
 
     try:
         return version(package)

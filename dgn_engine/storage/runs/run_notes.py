@@ -1,6 +1,6 @@
-"""What the user calls a recorded run, and their notes on it: `notes.json` in its folder.
+"""The user's name for a recorded run, and notes on it: `notes.json` in its folder.
 
-The file belongs to this machine: it is no part of the manifest, nor of a session file.
+The file stays on this machine: it is not part of the manifest or of a session file.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ LARGEST = 1 << 17  # bytes of the file
 
 @dataclass(frozen=True)
 class RunNotes:
-    """`name`: one line, empty where the run is called as its folder; `notes`: free text."""
+    """`name`: one line, '' to use the folder's name; `notes`: free text."""
 
     name: str = ""
     notes: str = ""
 
 
 def read_notes(folder: Path) -> RunNotes:
-    """Those of a run; none where there are none, or they cannot be read."""
+    """Return the notes of a run; empty if there are none or they cannot be read."""
     try:
         return parse_notes(folder)
     except (OSError, ValueError, AttributeError):
@@ -38,32 +38,32 @@ def read_notes(folder: Path) -> RunNotes:
 
 
 def parse_notes(folder: FilePath) -> RunNotes:
-    """As `read_notes`; raises `OSError`, `ValueError` or `AttributeError`."""
+    """Read the notes; raises `OSError`, `ValueError` or `AttributeError`."""
     tree = parse_json(read_regular(inside(folder) / folder_layout.NOTES, LARGEST))
     name, notes = tree.get("name", ""), tree.get("notes", "")
     if not isinstance(name, str) or not isinstance(notes, str):
-        raise ValueError("notes that are no text")
+        raise ValueError("notes that are not text")
     return RunNotes(_one_line(name)[:NAME_LENGTH], notes[:NOTES_LENGTH])
 
 
 def write_notes(folder: Path, notes: RunNotes) -> None:
-    """Put these in the place of those before; raises `UserError`.
+    """Replace the notes; raises `UserError`.
 
-    The folder keeps its name, so that nothing that names the run breaks.
+    The folder keeps its name, so that references to the run stay valid.
     """
     if not folder_layout.holds_run(folder):
-        raise UserError(f"{folder} holds no run; nothing was noted.", kind="no-run")
+        raise UserError(f"{folder} is not a run; no notes were saved.", kind="no-run")
     name = _one_line(notes.name)
     if len(name) > NAME_LENGTH:
         raise UserError(
-            f"The name is {len(name)} characters long; {NAME_LENGTH} are allowed.",
+            f"The name is {len(name)} characters long; the limit is {NAME_LENGTH}.",
             kind="too-long",
             value=len(name),
         )
     if len(notes.notes) > NOTES_LENGTH:
         most = f"{NOTES_LENGTH:,}"
         raise UserError(
-            f"The notes are {len(notes.notes):,} characters long; {most} are allowed.",
+            f"The notes are {len(notes.notes):,} characters long; the limit is {most}.",
             kind="too-long",
             value=len(notes.notes),
         )
@@ -75,7 +75,7 @@ def write_notes(folder: Path, notes: RunNotes) -> None:
         tree = {"name": name, "notes": notes.notes}
         write_file(path, (json.dumps(tree, ensure_ascii=False, indent=2) + "\n").encode())
     except (OSError, UnicodeEncodeError) as error:
-        why = getattr(error, "strerror", None) or "it holds characters that cannot be written"
+        why = getattr(error, "strerror", None) or "it has characters that cannot be written"
         raise UserError(f"Cannot write {path}: {why}.") from None
 
 

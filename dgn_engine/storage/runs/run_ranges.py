@@ -1,7 +1,7 @@
-"""The ranges of the numbers that a run writes down: what lies beyond them was never written here.
+"""The ranges of the numbers in a run's files: anything beyond them was never written here.
 
-Types were checked where dataclasses were made of JSON. Whole numbers are those that a float holds
-exactly, and that every table can show.
+Types were checked when dataclasses were built from JSON. Integers are limited to those that a float
+holds exactly and every table can show.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from dgn_engine.protocol.training import (
 )
 from dgn_engine.protocol.watching import ProbeScalars, ProbeSetChanged
 
-STEPS = 1 << 53  # no run has more; nor anything else that is counted
+STEPS = 1 << 53  # upper limit for steps and anything else that is counted
 LAYERS = 1000
-SIDE = 1 << 24  # units of a layer, along one axis
+SIDE = 1 << 24  # units of a layer along one axis
 EXAMPLES = 1 << 20  # of a probe set; also classes
 THREADS = 1 << 16
 LAST = 1e11  # seconds since 1970: the year 5138
@@ -34,22 +34,22 @@ WORD = 4096  # characters of a name
 
 
 def is_count(value: Any, most: int = STEPS) -> TypeGuard[int]:
-    """Whether this is a whole number from 0 to `most` (True is none)."""
+    """Return whether this is an integer from 0 to `most` (not a bool)."""
     return type(value) is int and 0 <= value <= most
 
 
 def is_time(value: Any) -> bool:
-    """Whether this is a time in seconds since 1970, or between two such."""
+    """Return whether this is a time in seconds since 1970, or a duration."""
     return type(value) in (int, float) and 0 <= value <= LAST
 
 
 def is_word(value: Any) -> TypeGuard[str]:
-    """Whether this is a word that is not without end."""
+    """Return whether this is a string of bounded length."""
     return isinstance(value, str) and len(value) <= WORD
 
 
 def check_started(started: RunStarted) -> None:
-    """Raise `ValueError`, naming the part, where a number or a word is beyond its range."""
+    """Raise `ValueError`, naming the part, if a number or word is out of range."""
     counts = (started.train_examples, started.test_examples, started.accuracy_of)
     _require(all(map(is_count, counts)), "numbers of examples")
     _require(is_count(started.classes, EXAMPLES), "numbers of examples")
@@ -72,13 +72,13 @@ def check_started(started: RunStarted) -> None:
 
 
 def check_event(event: Event) -> None:
-    """Raise `ValueError`, naming the part, where a number of an event is beyond its range."""
+    """Raise `ValueError`, naming the part, if a number of an event is out of range."""
     step = getattr(event, "step", 0)
     if not is_count(step):
         raise ValueError(f"step {step}")
     match event:
         case Measured(epoch=epoch):
-            if not 0 <= epoch <= STEPS:  # NaN is not, either
+            if not 0 <= epoch <= STEPS:  # excludes NaN, too
                 raise ValueError(f"epoch {epoch}")
             _check_share(event.train_accuracy)
             _check_share(event.test_accuracy)
@@ -127,15 +127,15 @@ def _is_layer(layer: LayerInfo) -> bool:
 
 def _check_turns(order: Iterable[int], *turns: tuple[int, ...]) -> None:
     _require(all(is_count(layer, LAYERS) for layer in order), "order of the gate layers")
-    sound = all(len(each) <= LAYERS and all(abs(n) <= SIDE for n in each) for each in turns)
+    sound = all(len(turn) <= LAYERS and all(abs(n) <= SIDE for n in turn) for turn in turns)
     _require(sound, "rotations of the gate layers")
 
 
 def _check_share(share: float | None) -> None:
-    """What is not finite says that nothing is known."""
+    """Require a share from 0 to 1; NaN and infinity mean that it is unknown."""
     if share is not None and math.isfinite(share) and not 0 <= share <= 1:
         raise ValueError(f"an accuracy of {share}")
 
 
 def _check_words(*words: str) -> None:
-    _require(all(len(word) <= WORD for word in words), "a name without end")
+    _require(all(len(word) <= WORD for word in words), "a name that is too long")

@@ -1,4 +1,4 @@
-"""Deletes a recorded run: what belongs to it and nothing else; links are not followed."""
+"""Delete a recorded run: its own files and nothing else; links are not followed."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from dgn_engine.storage.runs import folder_layout
 
 
 def check_removable(folder: Path) -> None:
-    """Raises `UserError` where a folder is no run, is a link, or somebody writes it."""
+    """Raise `UserError` if a folder is not a run, is a link, or is being written."""
     if folder.is_symlink():
         raise UserError(f"{folder} is a link; nothing was deleted.", kind="link")
     if not folder_layout.holds_run(folder):
-        raise UserError(f"{folder} holds no run; nothing was deleted.", kind="no-run")
+        raise UserError(f"{folder} is not a run; nothing was deleted.", kind="no-run")
     if holder(folder / folder_layout.LOCK) is not None:
         raise UserError(f"{folder.name} is being written; nothing was deleted.", kind="in-use")
 
 
 def delete_run(folder: Path) -> None:
-    """Remove the run; the folder stays if somebody has put other files into it.
+    """Remove the run; its folder stays if it contains other files.
 
-    Raises `UserError` where there is no run, it is a link, somebody writes it, or the disk does
-    not let us.
+    Raises:
+        UserError: It is not a run, is a link, is being written, or cannot be deleted.
     """
     check_removable(folder)
     anchor = Anchor(folder)
@@ -39,7 +39,7 @@ def delete_run(folder: Path) -> None:
             for name in folder_layout.FOLDERS:
                 if (root / name).is_dir():
                     (root / name).remove_tree()
-            # Last what stays on this machine, and the lock.
+            # Last the files that stay on this machine, and the lock.
             own = (folder_layout.NOTES, folder_layout.ANSWERS, folder_layout.MIRROR)
             for name in (*folder_layout.FILES, *own, folder_layout.LOCK):
                 (root / name).unlink(missing_ok=True)

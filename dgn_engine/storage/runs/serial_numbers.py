@@ -1,7 +1,7 @@
-"""The numbers that a run gives to its lines, frames and checkpoints: none is given twice.
+"""The numbers that a run gives to its lines, frames and checkpoints: none is used twice.
 
-What was damaged, put aside, removed or superseded keeps its number: a checkpoint says how many
-lines and frames came before it, and would count later ones as its own.
+What was damaged, set aside, removed or superseded keeps its number: a checkpoint states how many
+lines and frames came before it, and would otherwise count later ones as its own.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from dgn_engine.storage.runs.log import CONTINUED, LogLine, LogScan
 from dgn_engine.storage.runs.manifest import NOTHING, Manifest, known_manifest
 from dgn_engine.storage.runs.run_ranges import is_count
 
-_MOST = 1 << 53  # what claims more is damaged
+_MOST = 1 << 53  # larger numbers are damaged
 
 
 @dataclass(frozen=True)
 class NextNumbers:
-    """The first number of each kind that nothing has, or ever had."""
+    """The first number of each kind that was never used."""
 
     lines: int
     frames: int
@@ -32,12 +32,12 @@ class NextNumbers:
 
 
 def find_next_numbers(folder: FilePath, manifest: Manifest, log: Iterable[LogLine]) -> NextNumbers:
-    """By everything in a run's folder that names a number; raises `OSError`."""
+    """Return the next numbers, by every number in a run's folder; raises `OSError`."""
     root = inside(folder)
-    places = (root, root / folder_layout.DAMAGED)
-    states = [state for place in places for state in _states(place / folder_layout.CHECKPOINTS)]
+    folders = (root, root / folder_layout.DAMAGED)
+    states = [state for inner in folders for state in _states(inner / folder_layout.CHECKPOINTS)]
     continued = [line.fields for line in log if line.name == "RunContinued"]
-    serials = [serial for place in places for serial in _serials(place / folder_layout.FRAMES)]
+    serials = [serial for inner in folders for serial in _serials(inner / folder_layout.FRAMES)]
     frames = [*_numbers(states, "frames"), *_numbers(continued, "frames")]
     frames += [1 + serial for serial in (*serials, *manifest.serials)]
     checkpoints = [1 + order for order in _numbers(states, "order")]
@@ -50,7 +50,7 @@ def find_next_numbers(folder: FilePath, manifest: Manifest, log: Iterable[LogLin
 
 
 def count_all(folder: FilePath) -> tuple[int, int, int]:
-    """How many lines, frames and checkpoints a run has had; raises `OSError`."""
+    """Return how many lines, frames and checkpoints a run has ever had; raises `OSError`."""
     root = inside(folder)
     try:
         known = known_manifest(run_info.read(root)) or NOTHING
@@ -61,8 +61,8 @@ def count_all(folder: FilePath) -> tuple[int, int, int]:
         continued = [line for line in log if line.name == CONTINUED]
     except FileNotFoundError:
         continued = []
-    found = find_next_numbers(root, known, continued)
-    return max(found.lines, log.end), found.frames, found.checkpoints
+    numbers = find_next_numbers(root, known, continued)
+    return max(numbers.lines, log.end), numbers.frames, numbers.checkpoints
 
 
 def _numbers(tables: Iterable[Mapping[str, Any]], name: str) -> Iterator[int]:
@@ -73,7 +73,7 @@ def _numbers(tables: Iterable[Mapping[str, Any]], name: str) -> Iterator[int]:
 
 
 def _states(checkpoints: InnerPath) -> Iterator[Mapping[str, Any]]:
-    """Of all checkpoints, sound or not, as far as they can be read."""
+    """Yield the states of all checkpoints, intact or not, as far as they can be read."""
     for name in checkpoints.listing():
         try:
             state = parse_json(read_regular(checkpoints / name / folder_layout.STATE))
@@ -86,7 +86,7 @@ def _states(checkpoints: InnerPath) -> Iterator[Mapping[str, Any]]:
 def _serials(frames: InnerPath) -> Iterator[int]:
     ending = ".safetensors"
     for name in frames.listing():
-        # Another one of the same name was put aside before: '….safetensors.1'.
+        # Another one of the same name was set aside before: '….safetensors.1'.
         key = folder_layout.frame_key(name.partition(ending)[0] + ending)
         if key is not None:
             yield key[1]

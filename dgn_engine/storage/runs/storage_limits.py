@@ -1,6 +1,6 @@
-"""How much recorded runs may take: one limit for a run's folder, one for all runs together.
+"""Limits on the size of recorded runs: one for each run's folder, one for all runs together.
 
-They stand in `limits.toml` in the user's folder of runs, for `dgn` and the window alike.
+They are stored in `limits.toml` in the user's folder of runs and apply to `dgn` and the window.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SIZE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?(MiB|GiB|TiB)")
 
 @dataclass(frozen=True)
 class StorageLimits:
-    """Bytes. `run`: of one run's folder; `all`: of all runs of a folder of runs together."""
+    """Limits in bytes. `run`: for one run's folder; `all`: for a folder of runs."""
 
     run: int = 512 << 20
     all: int = 20 << 30
@@ -47,7 +47,7 @@ class StorageLimits:
 
 
 def read_limits(root: Path) -> StorageLimits:
-    """Those of a folder of runs, or the usual ones; raises `UserError` of a damaged file."""
+    """Return the limits of a folder of runs, or the defaults; raises `UserError` if damaged."""
     path = root / LIMITS
     try:
         tree = tomllib.loads(read_regular(path).decode("utf-8"))
@@ -69,7 +69,7 @@ def read_limits(root: Path) -> StorageLimits:
 
 
 def limits_that_hold(root: Path) -> StorageLimits:
-    """As `read_limits`, the usual ones for a damaged file: a run is recorded all the same."""
+    """Like `read_limits`, but with the defaults for a damaged file: runs are recorded anyway."""
     try:
         return read_limits(root)
     except UserError:
@@ -77,7 +77,7 @@ def limits_that_hold(root: Path) -> StorageLimits:
 
 
 def write_limits(root: Path, limits: StorageLimits) -> None:
-    """Raises `UserError` where they cannot be written."""
+    """Write the limits; raises `UserError` if they cannot be written."""
     text = f'run = "{_exact(limits.run)}"\nall = "{_exact(limits.all)}"\n'
     try:
         make_folders(root)
@@ -87,18 +87,18 @@ def write_limits(root: Path, limits: StorageLimits) -> None:
 
 
 def _exact(amount: int) -> str:
-    """As `parse_size` reads it, to a byte where that can be."""
+    """Format a size for `parse_size`, exact to a byte where possible."""
     unit = "GiB" if amount % _UNITS["GiB"] == 0 else "MiB" if amount < 1 << 50 else "TiB"
     return f"{amount / _UNITS[unit]:.6f}".rstrip("0").rstrip(".") + f" {unit}"
 
 
 def parse_size(text: str) -> int:
-    """Bytes of '512 MiB' or '1.5 GiB'; raises `UserError`."""
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
+    """Parse '512 MiB' or '1.5 GiB' into bytes; raises `UserError`."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
         raise UserError(
             f"'{text}' is not a size; write it as 512 MiB, 1.5 GiB or 2 TiB.",
             kind="no-size",
             value=text,
         )
-    return int(float(found[1]) * _UNITS[found[2]])
+    return int(float(match[1]) * _UNITS[match[2]])

@@ -1,7 +1,7 @@
-"""All runs of a folder of runs together: what they take, and thinning the oldest of them.
+"""All runs of a folder together: their total size, and thinning the oldest of them.
 
-Nothing here acts by itself: `plan` says what would be thinned, `thin` does it when the user has
-said so. Logs, scores, newest checkpoints and weights stay.
+Nothing happens automatically: `plan_thinning` proposes, `thin_folders` acts once the user agrees.
+Logs, scores, newest checkpoints and weights stay.
 """
 
 from __future__ import annotations
@@ -20,14 +20,20 @@ from dgn_engine.storage.runs.run_notes import read_notes
 from dgn_engine.storage.runs.storage_limits import limits_that_hold
 from dgn_engine.text.byte_counts import binary_size_in_words
 
-SHARE = 1 / 8  # of a run's frames, and of its checkpoints before changes, that are left
-ROOM = 0.9  # runs are thinned to this share of the limit, so that it is not done every day
+SHARE = 1 / 8  # of a run's frames, and of its checkpoints before changes, to keep
+ROOM = 0.9  # thin to this share of the limit, so that it does not happen every day
 
 
 @dataclass(frozen=True)
 class ThinningPlan:
-    """`total`: bytes of all runs, `limit`: what they may take; `folders`: the runs to thin, the
-    oldest first; `freed`: about so many bytes."""
+    """A proposal for thinning.
+
+    Attributes:
+        total: Bytes of all runs.
+        limit: Bytes they may take.
+        folders: The runs to thin, the oldest first.
+        freed: Approximate bytes freed.
+    """
 
     total: int
     limit: int
@@ -40,35 +46,35 @@ class ThinningPlan:
 
     @property
     def sentence(self) -> str:
-        """Where the runs take too much: how much, and what can be done about it."""
+        """A message if the runs take too much: how much, and what to do; also if nothing helps."""
         taken, limit = binary_size_in_words(self.total), binary_size_in_words(self.limit)
-        words = f"All recorded runs together take {taken}, over their limit of {limit}."
+        words = f"Your recorded runs take {taken}, over their limit of {limit}."
         if not self.folders:
-            return f"{words} None of them can be thinned out: delete some, or raise the limit."
+            return f"{words} None of them can be thinned: delete some, or raise the limit."
         runs = "oldest run" if len(self.folders) == 1 else f"{len(self.folders)} oldest runs"
         freed = binary_size_in_words(self.freed)
-        return f"{words} Thinning out the {runs} would free about {freed}."
+        return f"{words} Thinning the {runs} would free about {freed}."
 
     def outcome(self, freed: int) -> str:
-        """What came of thinning out its runs; `freed`: bytes."""
-        left = f"All runs together take {binary_size_in_words(self.total - freed)}"
+        """Describe the result of thinning; `freed`: bytes."""
+        left = f"All runs now take {binary_size_in_words(self.total - freed)}"
         left = f"{left} of {binary_size_in_words(self.limit)}."
         if not self.over:
-            return f"Nothing has to be thinned out. {left}"
+            return f"Nothing needs thinning. {left}"
         if not self.folders:
             return self.sentence
         runs = "The oldest run was" if len(self.folders) == 1 else f"{len(self.folders)} runs were"
-        words = f"{runs} thinned out, {binary_size_in_words(freed)} freed. {left}"
+        words = f"{runs} thinned, {binary_size_in_words(freed)} freed. {left}"
         if self.total - freed <= self.limit:
             return words
         return f"{words} That is still too much: delete some, or raise the limit."
 
 
 def plan(root: Path) -> ThinningPlan:
-    """What should be thinned out so that the runs come under their limit; nothing where they are.
+    """Propose which runs to thin to get below their limit; none if they are.
 
-    A run stays as it is where it is written now, was given a name or notes, has a checkpoint that
-    the user keeps, or has nothing more to spare.
+    A run is left alone if it is being written, has a name or notes, has a checkpoint that the user
+    keeps, or has nothing to spare.
     """
     entries = read_index(root)
     total, limit = sum(entry.bytes for entry in entries), limits_that_hold(root).all
@@ -86,7 +92,7 @@ def plan(root: Path) -> ThinningPlan:
 
 
 def thin(folders: Sequence[Path], report: Callable[[str], None] = lambda _: None) -> int:
-    """Thin out these runs; returns the bytes that this freed. `report`: a sentence about each."""
+    """Thin these runs and return the bytes freed; `report` gets a sentence about each."""
     freed = 0
     for path in folders:
         before = folder_layout.bytes_of(path)
@@ -96,7 +102,7 @@ def thin(folders: Sequence[Path], report: Callable[[str], None] = lambda _: None
             report(str(refusal))
             continue
         except OSError as error:
-            report(f"{path} cannot be thinned out: {error.strerror}.")
+            report(f"{path} cannot be thinned: {error.strerror}.")
             continue
         spared = max(0, before - folder_layout.bytes_of(path))
         freed += spared
@@ -105,7 +111,7 @@ def thin(folders: Sequence[Path], report: Callable[[str], None] = lambda _: None
 
 
 def _thin(path: Path) -> None:
-    """It was written to last when it was: the time of the log stays."""
+    """Thin a run, keeping the modification time of its log."""
     log = path / folder_layout.LOG
     touched = log.lstat()
     folder = RunFolder(path)
@@ -117,7 +123,7 @@ def _thin(path: Path) -> None:
 
 
 def is_pinned(root: Path, entry: IndexEntry) -> bool:
-    """Whether a run is left alone: it is written, or the user has said that it matters."""
+    """Return whether a run is left alone: it is being written, or the user marked it."""
     folder = root / entry.name
     notes = read_notes(folder)
     if entry.status in ("running", "damaged") or notes.name or notes.notes:
@@ -126,13 +132,17 @@ def is_pinned(root: Path, entry: IndexEntry) -> bool:
 
 
 def _spare(folder: Path) -> int:
-    """About how many bytes thinning would free; 0 where it was thinned out already."""
+    """Estimate the bytes that thinning would free; 0 if it was already thinned."""
     frames = frame_files.scan(folder / folder_layout.FRAMES)
-    taken = 0
+    size = 0
     if len(frames) > 2 * frame_files.NEWEST:
-        taken = sum(frame.bytes for frame in frames)
-    places = run_checkpoints.scan(folder / folder_layout.CHECKPOINTS, thorough=False)
-    before = [one for one in places[: -run_checkpoints.NEWEST] if one.kept.startswith("before")]
+        size = sum(frame.bytes for frame in frames)
+    checkpoints = run_checkpoints.scan(folder / folder_layout.CHECKPOINTS, thorough=False)
+    before = [
+        checkpoint
+        for checkpoint in checkpoints[: -run_checkpoints.NEWEST]
+        if checkpoint.kept.startswith("before")
+    ]
     if len(before) > 2:
-        taken += sum(folder_layout.bytes_of(one.path) for one in before)
-    return int(taken * (1 - SHARE))
+        size += sum(folder_layout.bytes_of(checkpoint.path) for checkpoint in before)
+    return int(size * (1 - SHARE))

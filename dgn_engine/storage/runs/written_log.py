@@ -1,4 +1,4 @@
-"""The log of a run that is written, and what a writer has to know of it."""
+"""The log of a run that is being written, and what its writer has to know about it."""
 
 from __future__ import annotations
 
@@ -33,17 +33,20 @@ from dgn_engine.storage.runs.run_checkpoints import StoredCheckpoint
 from dgn_engine.storage.runs.run_ranges import is_count
 from dgn_engine.storage.runs.serial_numbers import find_next_numbers
 
-_CUT = f"{folder_layout.LOG} was cut; what was cut off is lost"
+_CUT = f"{folder_layout.LOG} was cut off; what was removed is lost"
 CHANGES = ("RegimeSwapped", "Rewired", "SettingChanged", CONTINUED, "Diverged", "Failed")
 _MARKS: Wanted = dict.fromkeys(CHANGES)
 
 
 class WrittenLog:
-    """Appends to the log of a run, and keeps track of what it says.
+    """Appends to the log of a run, and keeps track of what it says. Raises `OSError`.
 
-    `changes`: steps of changes; `continued`: numbers of the lines where the run went on, and how
-    many lines counted there; `regime`: that it ends in; `thinned`: whether it says that frames or
-    checkpoints went; `numbers`: that were free when it was opened. Raises `OSError`.
+    Attributes:
+        changes: Steps of changes.
+        continued: Numbers of the lines where the run continued, and how many lines counted there.
+        regime: The one at the end.
+        thinned: Whether frames or checkpoints were thinned out.
+        numbers: The next free numbers when it was opened.
     """
 
     def __init__(
@@ -54,18 +57,18 @@ class WrittenLog:
         checkpoints: Collection[StoredCheckpoint],
         remark: Callable[[str], None],
     ) -> None:
-        """Raises `UserError` for a log behind which nothing is written.
+        """Open the log; raises `UserError` if nothing may be appended to it.
 
         Args:
-            root: the run's folder.
-            info: its `run.json`.
-            known: its inventory.
-            checkpoints: all that are there.
-            remark: is told what was mended.
+            root: The run's folder.
+            info: Its `run.json`.
+            known: Its inventory.
+            checkpoints: All existing ones.
+            remark: Called with what was mended.
         """
         self._root, self._remark = root, remark
         self.changes, self.thinned = array("q"), False
-        self._swaps: list[tuple[int, str]] = []  # numbers, and to which regime
+        self._swaps: list[tuple[int, str]] = []  # numbers, and the regime changed to
         marked = marked_lines(checkpoints, known or NOTHING)
         scan = LogScan(root / folder_layout.LOG, _MARKS, marked, info)
         continued: list[LogLine] = []
@@ -75,7 +78,8 @@ class WrittenLog:
         if trouble := _trouble(root, known or NOTHING, scan):
             path = root.anchor.path
             raise UserError(
-                f"{path / folder_layout.LOG} {trouble}; 'dgn runs repair {path}' puts it aside.",
+                f"{path / folder_layout.LOG} {trouble}; 'dgn runs repair {path}' moves it to "
+                "damaged/.",
                 kind="other-run",
             )
         facts, first = known_facts(root, known), run_info.first_regime(info)
@@ -89,12 +93,12 @@ class WrittenLog:
         newest = max(facts, key=lambda fact: fact.lines, default=LogFact(0, regime=first))
         later = [after for seq, after in self._swaps if seq >= newest.lines]
         self.regime = later[-1] if later else newest.regime or first
-        # Last: whatever fails before leaves no file open.
+        # Last: if anything fails before, no file stays open.
         tag = run_identity.tag_of(run_identity.id_of(info))
         self.writer = LogWriter(root / folder_layout.LOG, self.numbers.lines, tag)
 
     def _went_on(self, line: LogLine) -> bool:
-        """Take a line that is there; whether the run went on there."""
+        """Read an existing line; return whether the run continued there."""
         if line.name in CHANGES and is_count(line.fields.get("step")):
             self.changes.append(line.fields["step"])
         self.thinned = self.thinned or line.name == THINNED
@@ -111,33 +115,33 @@ class WrittenLog:
 
     @property
     def fact(self) -> LogFact:
-        """What is known of the run at its end."""
+        """The facts about the run at its end."""
         return LogFact(self.lines, 0, self.regime, tuple(self.continued))
 
     def note_all(self, notes: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
-        """Write these lines, all or none."""
-        self._mend_cut()  # before they are written: it would leave a hole
+        """Append these lines, all or none."""
+        self._mend_cut()  # before writing, which would leave a hole
         self.writer.append_all(notes)
-        for place, (name, fields) in enumerate(notes):
+        for index, (name, fields) in enumerate(notes):
             if name == SWAPPED:
                 self.regime = str(fields.get("after", ""))
             elif name == CONTINUED:
-                seq = self.lines - len(notes) + place
+                seq = self.lines - len(notes) + index
                 self.continued.append((seq, int(fields.get("lines", seq))))
             if name in CHANGES:
                 self.changes.append(int(fields.get("step", 0)))
 
     def mend(self) -> None:
-        """Put the log back where it is gone, or was cut."""
+        """Restore the log if it is missing or was cut off."""
         if not self.writer.is_named:
             try:
                 content = self.writer.read_back()
-            except OSError:  # of a disk that was away: the file of this name is looked at
+            except OSError:  # the disk was gone: use the file of this name
                 self.reopen()
             else:
                 folder_layout.set_aside(self._root, self._root / folder_layout.LOG)
                 self.writer.write_anew(content)
-                self._remark(f"{folder_layout.LOG} was gone, or another file; it was written anew")
+                self._remark(f"{folder_layout.LOG} was missing or replaced, and has been rewritten")
         self._mend_cut()
 
     def reopen(self) -> None:
@@ -150,8 +154,10 @@ class WrittenLog:
 
 
 def _trouble(root: InnerPath, manifest: Manifest, scan: LogScan) -> str:
-    """Why nothing is written behind the lines of a log, as the end of a sentence; '' where it may
-    be. A system that crashed may have left a piece of zeros, which is cut off."""
+    """Return why nothing may be appended to a log, to end a sentence; '' if it may.
+
+    A piece of zeros from a system crash is no reason: it is cut off.
+    """
     if scan.is_foreign or is_foreign_log(root, manifest, scan.marks):
         return "is the log of another run"
     return log_trouble(scan, {}) if scan.torn > LINE else ""
