@@ -1,7 +1,7 @@
 """The process that unpacks an archive of images: `python -m … SECONDS MEMORY`.
 
-The archive is its standard input; what it holds goes to standard output, image by image, as
-`image_records` says. It writes no file and can open none.
+It reads the archive from standard input and writes its images to standard output, one by one, as in
+`image_records`. It writes no file and can open none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dgn_engine.storage.images import image_limits as limits
 from dgn_engine.storage.images import image_records as records
 
 _TELL_EVERY = 0.2  # seconds
-_HOLES = "holds a file of holes (a sparse one), which is not read"
+_HOLES = "has a sparse file, which is not supported"
 _LONG_HEADERS = (
     tarfile.GNUTYPE_LONGNAME,
     tarfile.GNUTYPE_LONGLINK,
@@ -47,7 +47,7 @@ _DAMAGED = (
 
 
 class UnreadableArchive(Exception):  # noqa: N818 - a verdict about a file, not a fault of ours
-    """Why an archive is not taken, as the end of a sentence that begins with its name."""
+    """An archive is refused; the message is a clause that follows its name."""
 
 
 def main(seconds: int, memory: int) -> None:
@@ -58,15 +58,15 @@ def main(seconds: int, memory: int) -> None:
 
 
 def send(archive: IO[bytes], size: int, pipe: IO[bytes]) -> None:
-    """Write every image of the archive, or the end of the sentence that says why not."""
-    told = time.monotonic()
+    """Write every image of the archive, or the reason for refusing it."""
+    reported = time.monotonic()
 
     def tell() -> None:
-        nonlocal told
-        if time.monotonic() - told >= _TELL_EVERY:
+        nonlocal reported
+        if time.monotonic() - reported >= _TELL_EVERY:
             pipe.write(records.UNPACKED.pack(records.PROGRESS, 0.0, 0, 0))
             pipe.flush()
-            told = time.monotonic()
+            reported = time.monotonic()
 
     try:
         for fraction, name, content in _members(archive, size, tell):
@@ -91,11 +91,11 @@ def _verdict(error: Exception) -> str:
     if isinstance(error, UnreadableArchive):
         return str(error)
     if isinstance(error, MemoryError):
-        return "needs more memory than an archive of its size may, and was refused"
+        return "needs more memory than its size allows, and was refused"
     if isinstance(error, NotImplementedError):
-        return f"is packed in a way that is not read: {error}"
+        return f"is compressed in an unsupported way: {error}"
     if isinstance(error, _DAMAGED):
-        return f"is damaged, or no archive of images: {error}"
+        return f"is damaged, or not an archive of images: {error}"
     return f"cannot be read ({type(error).__name__}: {error})"
 
 
@@ -103,22 +103,22 @@ Member = tuple[float, str, bytes | None]  # fraction of the archive, name, conte
 
 
 def _members(archive: IO[bytes], size: int, tell: Callable[[], None]) -> Iterator[Member]:
-    """Every member; a link, a device, a folder or what is no image has no content.
+    """Yield every member; links, devices, folders and anything but images have no content.
 
-    `tell` is called now and then, also where there is no member for long.
+    `tell` is called now and then, even during a long gap without members.
     """
     if zipfile.is_zipfile(archive):
         return _of_zip(archive, size)
     archive.seek(0)
     start = archive.read(6)
     archive.seek(0)
-    # Unpacked by hand: unlike the streams of tarfile, these notice where a file was cut off.
+    # Unpacked explicitly: unlike the streams of tarfile, these notice where a file was cut off.
     unpacked = _plain(archive, start)
     return _of_tar(archive, _Counted(unpacked, limits.unpacked(size), tell), size)
 
 
 def _plain(archive: IO[bytes], start: bytes) -> IO[bytes]:
-    """A stream of what a tar packs, by its first bytes."""
+    """Return the unpacked stream of a tar, by its first bytes."""
     if start.startswith(b"\x1f\x8b"):
         return gzip.GzipFile(fileobj=archive)  # type: ignore[return-value] # it is one
     if start.startswith(b"BZh"):
@@ -129,7 +129,7 @@ def _plain(archive: IO[bytes], start: bytes) -> IO[bytes]:
 
 
 class _Counted:
-    """A stream that unpacks to so many bytes and no more, whatever they are for."""
+    """A stream that unpacks to at most a given number of bytes."""
 
     def __init__(self, stream: IO[bytes], most: int, tell: Callable[[], None]) -> None:
         self._stream = stream
@@ -146,11 +146,11 @@ class _Counted:
 
 
 class _BoundedHeader(tarfile.TarInfo):
-    """A header that makes tarfile keep little."""
+    """A header that keeps tarfile from storing much."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        """Refuse, of 512 bytes, what says that it goes on for long, or is a file of holes."""
+        """Refuse a 512-byte header that announces a long continuation or a sparse file."""
         header = super().frombuf(buf, encoding, errors)
         if header.type in _LONG_HEADERS and not 0 <= header.size <= limits.HEADER:
             raise UnreadableArchive(
@@ -161,14 +161,16 @@ class _BoundedHeader(tarfile.TarInfo):
         return header
 
     def _proc_gnusparse_10(self, *_: object) -> None:
-        """A list of holes that may be as long as the file. Where tarfile calls this otherwise, the
-        limit of memory is what remains."""
+        """Refuse a list of holes, which may be as long as the file.
+
+        If tarfile renames this method, only the memory limit remains.
+        """
         raise UnreadableArchive(_HOLES)
 
 
 def _of_tar(archive: IO[bytes], stream: _Counted, size: int) -> Iterator[Member]:
     unpacked = 0
-    # tarfile asks of a stream only that it can be read
+    # tarfile only needs to read from a stream
     with tarfile.open(fileobj=stream, mode="r|", tarinfo=_BoundedHeader) as tar:  # type: ignore[call-overload]
         for count, member in enumerate(tar):
             unpacked += member.size
@@ -179,7 +181,7 @@ def _of_tar(archive: IO[bytes], stream: _Counted, size: int) -> Iterator[Member]
                 raise UnreadableArchive(_HOLES)
             name = _tidy(member.name)
             file = tar.extractfile(member) if member.isreg() and records.is_image(name) else None
-            tar.members.clear()  # else every header is kept
+            tar.members.clear()  # otherwise every header is kept
             content = None if file is None else _bounded(file, name)
             yield min(archive.tell() / size, 1.0), name, content
 
@@ -189,7 +191,7 @@ def _of_zip(archive: IO[bytes], size: int) -> Iterator[Member]:
         members = opened.infolist()
         _check_count(len(members) - 1)
         unpacked = 0
-        for place, member in enumerate(members):
+        for index, member in enumerate(members):
             name, content = _tidy(member.filename), None
             link = stat.S_ISLNK(member.external_attr >> 16)
             if not member.is_dir() and not link and records.is_image(name):
@@ -200,11 +202,11 @@ def _of_zip(archive: IO[bytes], size: int) -> Iterator[Member]:
                 unpacked += len(content)
                 if unpacked > limits.unpacked(size):
                     raise UnreadableArchive("unpacks to far more than its size, and was refused")
-            yield place / len(members), name, content
+            yield index / len(members), name, content
 
 
 def _tidy(name: str) -> str:
-    """Names are only labels here, never places on disk; '.' and empty parts say nothing."""
+    """Clean up a name, which is only a label here, never a path on disk."""
     if len(name) > limits.NAME:
         raise UnreadableArchive(f"has a name of more than {limits.NAME:,} characters")
     return "/".join(part for part in name.replace("\\", "/").split("/") if part not in ("", "."))
@@ -214,15 +216,15 @@ def _bounded(file: IO[bytes], name: str) -> bytes:
     content = file.read(limits.FILE + 1)
     if len(content) > limits.FILE:
         raise UnreadableArchive(
-            f"holds {name[:200]}, which is larger than {limits.FILE >> 20} MiB; scale it down first"
+            f"has {name[:200]}, which is larger than {limits.FILE >> 20} MiB; scale it down first"
         )
     return content
 
 
 def _check_count(count: int) -> None:
-    """`count`: how many came before."""
+    """Check the number of members before this one."""
     if count >= limits.FILES:
-        raise UnreadableArchive(f"holds more than {limits.FILES:,} files")
+        raise UnreadableArchive(f"has more than {limits.FILES:,} files")
 
 
 if __name__ == "__main__":

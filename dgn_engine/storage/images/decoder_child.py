@@ -1,7 +1,7 @@
 """A process that measures and decodes images: `python -m … SECONDS MEMORY`.
 
-Standard input: requests; standard output: answers (`image_records`). Of Pillow only the readers
-in `FORMATS` are imported. Free of numpy: it starts in a moment.
+Standard input: requests; standard output: answers (`image_records`). Only the Pillow readers in
+`FORMATS` are imported. It does not import numpy, so it starts quickly.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dgn_engine.confinement.process import confine
 from dgn_engine.storage.images import image_limits as limits
 from dgn_engine.storage.images import image_records as records
 
-# By their first bytes. Image.open() would load every reader that Pillow has where these fail.
+# Identified by their first bytes. Image.open() would load all of Pillow's readers on failure.
 FORMATS: tuple[tuple[tuple[bytes, ...], type[ImageFile.ImageFile]], ...] = (
     ((b"\xff\xd8\xff",), JpegImageFile),
     ((b"\x89PNG\r\n\x1a\n",), PngImageFile),
@@ -38,16 +38,16 @@ FORMATS: tuple[tuple[tuple[bytes, ...], type[ImageFile.ImageFile]], ...] = (
     (tuple(b"P%c" % kind for kind in b"0123456fy"), PpmImageFile),
 )
 _GREY = ("1", "L", "LA", "La", "I", "F")
-_NONE_OF_THEM = "it is none of the kinds of image that are read"
+_NONE_OF_THEM = "its format is not supported"
 _TOO_LARGE = (
     f"unpacks to more than {limits.PIXELS >> 20} million pixels and was refused; scale it down "
     "first"
 )
-_SCAN = b"\xff\xda"  # begins a scan of a JPEG, and occurs nowhere else in its data
+_SCAN = b"\xff\xda"  # starts a JPEG scan, and occurs nowhere else in its data
 
 
 class UnreadableImage(Exception):  # noqa: N818 - a verdict about a file, not a fault of ours
-    """Why an image is not taken, as the end of a sentence that begins with its name."""
+    """An image is refused; the message is a clause that follows its name."""
 
 
 def main(seconds: int, memory: int) -> None:
@@ -60,23 +60,25 @@ def main(seconds: int, memory: int) -> None:
         task, channels, height, width, count = records.ASKED.unpack(head)
         lengths = struct.unpack(f"<{count}Q", records.whole(sys.stdin.buffer, 8 * count))
         contents = [records.whole(sys.stdin.buffer, length) for length in lengths]
-        found = answer(task, (channels, height, width), contents)
-        while found:
-            found = found[pipe.write(found) :]
+        reply = answer(task, (channels, height, width), contents)
+        while reply:
+            reply = reply[pipe.write(reply) :]
 
 
 def answer(task: bytes, shape: tuple[int, int, int], contents: list[bytes]) -> memoryview:
-    """Answers for the images up to the first that cannot be taken, and why that cannot."""
-    found: list[bytes] = []
+    """Return the answers for the images up to the first that is refused, and the reason."""
+    answers: list[bytes] = []
     reason = b""
     while contents:
         content = contents.pop(0)
         try:
-            found.append(measured(content) if task == records.MEASURE else decoded(content, shape))
+            answers.append(
+                measured(content) if task == records.MEASURE else decoded(content, shape)
+            )
         except Exception as error:  # decoders fail in every type of exception
             reason = records.as_refusal(_verdict(error))
             break
-    return memoryview(b"".join((records.COUNT.pack(len(found)), *found, reason)))
+    return memoryview(b"".join((records.COUNT.pack(len(answers)), *answers, reason)))
 
 
 def _verdict(error: Exception) -> str:
@@ -91,7 +93,7 @@ def _verdict(error: Exception) -> str:
 
 
 def opened(content: bytes) -> Image.Image:
-    """The image with its header read and nothing decoded; raises `UnreadableImage` and others."""
+    """Open an image, reading its header only; raises `UnreadableImage` and others."""
     for marks, kind in FORMATS:
         if content.startswith(marks):
             try:
@@ -105,14 +107,14 @@ def opened(content: bytes) -> Image.Image:
 
 
 def measured(content: bytes) -> bytes:
-    """Size and colour from the header alone; a bomb is refused here, undecoded."""
+    """Return size and colour from the header; bombs are refused here, undecoded."""
     with opened(content) as image:
         grey = image.mode in _GREY or image.mode.startswith("I;")
         return records.SIZE.pack(image.width, image.height, grey)
 
 
 def decoded(content: bytes, shape: tuple[int, int, int]) -> bytes:
-    """Levels (H, W, C); an image of another size is resized, one without colour repeated."""
+    """Decode to levels (H, W, C), resized if necessary; grey images are repeated."""
     channels, height, width = shape
     with opened(content) as image:
         if isinstance(image, JpegImageFile) and content.count(_SCAN) > limits.SCANS:
@@ -127,14 +129,14 @@ def decoded(content: bytes, shape: tuple[int, int, int]) -> bytes:
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:
-    """Images of 16 bits a pixel, which convert() would clip, by their upper byte."""
-    if image.mode == "LAB":  # a library of its own would turn them into colours
+    """Reduce 16-bit images to their upper byte; convert() would clip them."""
+    if image.mode == "LAB":  # would need another library to convert
         raise ValueError("its colours are CIELAB")
     if image.mode == "F":
         raise ValueError("its pixels are floating-point numbers")
     if image.mode != "I" and not image.mode.startswith("I;"):
         return image
-    if image.mode == "I":  # as wide as four bytes, in the order of this machine
+    if image.mode == "I":  # four bytes wide, in the byte order of this machine
         low, high = image.getextrema()
         if not 0 <= low <= high < 1 << 16:  # type: ignore[operator] # one band: two numbers
             raise ValueError("its pixels have more than 16 bits")

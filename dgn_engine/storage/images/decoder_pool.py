@@ -1,4 +1,4 @@
-"""Measures and decodes images in several confined children; answers come in the order of files."""
+"""Measure and decode images in several confined children; answers come in file order."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from dgn_engine.storage.images.image_files import ImageFile, image_files
 from dgn_engine.text.printable import plain
 from dgn_engine.text.written_numbers import duration
 
-TICK = 0.1  # seconds between two looks at whether to go on
-_IMAGES = 64  # of a request, at most
-_BYTES = 4 << 20  # of a request or of its answer, unless one image has more
+TICK = 0.1  # seconds between calls of `tick`
+_IMAGES = 64  # per request, at most
+_BYTES = 4 << 20  # per request or answer, unless one image is larger
 _MOST_CHILDREN = 8
 _EACH = 4  # requests before another child is started: a few images need only one
-_LARGE = 2 << 30  # bytes that all children may take together where images are large
+_LARGE = 2 << 30  # bytes that all children may take together if images are large
 
 
 class ImageSize(NamedTuple):
@@ -55,10 +55,10 @@ class _Task:
 
 
 class DecoderPool:
-    """Reads one folder or archive. `tick` is called often and may raise, which ends all of it."""
+    """Reads one folder or archive; `tick` is called often and may raise to stop everything."""
 
     def __init__(self, path: Path, tick: Callable[[], None], children: int = 0) -> None:
-        """`children`: how many decode side by side at most; 0: as many as cores can be used."""
+        """`children`: maximum number that decode in parallel; 0: one per usable core."""
         self._path = path
         self._source = path.name
         self._tick = tick
@@ -75,32 +75,38 @@ class DecoderPool:
     def __exit__(self, *_: object) -> None:
         with self._starting:
             self._ended.set()
-        for child in self._children:  # whoever waits for an answer is told at once
+        for child in self._children:  # whoever waits for an answer is released at once
             child.kill()
         self._threads.shutdown(wait=True, cancel_futures=True)
         for child in self._children:
             child.close()
 
     def files(self) -> Iterator[ImageFile]:
-        """The images of the source, as `image_files` reads them."""
+        """Yield the images of the source, as `image_files` does."""
         return image_files(self._path, self._start)
 
     def measured(self, files: Iterator[ImageFile]) -> Iterator[tuple[ImageFile, ImageSize]]:
-        """Size and colour of each image by its header; raises `UserError` for the first that is
-        damaged or too large."""
+        """Yield size and colour of each image from its header.
+
+        Raises:
+            UserError: An image is damaged or too large.
+        """
         for batch, answer in self._answered(files, _Task(records.MEASURE, (0, 0, 0)), self._most):
             for file, size in zip(batch, records.SIZE.iter_unpack(answer), strict=True):
                 width, height, grey = size
                 if not 0 < width * height <= limits.PIXELS:
-                    raise UserError(f"{self._source}: {file.name} has no size that can be.")
+                    raise UserError(f"{self._source}: {file.name} has an impossible size.")
                 yield file, ImageSize(width, height, bool(grey))
 
     def decoded(
         self, files: Iterator[ImageFile], shape: tuple[int, int, int], largest: int
     ) -> Iterator[tuple[list[ImageFile], npt.NDArray[np.uint8]]]:
-        """Some images at a time and their levels (n, C, H, W), where C, H, W is `shape`.
+        """Yield batches of images and their levels (n, C, H, W), where C, H, W is `shape`.
 
-        `largest`: pixels of the largest of them. Raises `UserError` for the first that is damaged.
+        `largest`: pixels of the largest of them.
+
+        Raises:
+            UserError: An image is damaged.
         """
         channels, height, width = shape
         together = max(1, _LARGE // (limits.DECODING * largest + 1))
@@ -112,7 +118,7 @@ class DecoderPool:
     def _answered(
         self, files: Iterator[ImageFile], task: _Task, children: int
     ) -> Iterator[tuple[list[ImageFile], bytes]]:
-        """Requests and their answers in the order of the files, whichever was answered first."""
+        """Yield requests and answers in file order, whichever was answered first."""
         batches = self._batches(files, task)
         reading = self._threads.submit(next, batches, None)  # one request is read ahead
         asked: deque[tuple[list[ImageFile], Future[bytes]]] = deque()
@@ -136,17 +142,16 @@ class DecoderPool:
             elif asked and asked[0][1].done():
                 answered, answer = asked.popleft()
                 yield answered, answer.result()
-        reading.result()  # raises what ended the reading
+        reading.result()  # raises if reading failed
 
     def _start(
         self, module: str, seconds: int, memory: int, stdin: IO[bytes] | int
     ) -> ChildProcess:
-        """Run a module of this folder, confined; raises `UserError`, also where all was ended
-        meanwhile."""
+        """Run a module of this folder, confined; raises `UserError`, also if the pool is closed."""
         command = confined_command(f"dgn_engine.storage.images.{module}", seconds, str(memory))
         with self._starting:
             if self._ended.is_set():
-                raise UserError("Reading images was ended.")
+                raise UserError("Reading images was cancelled.")
             try:
                 child = start_confined(command, stdin)
             except OSError as error:
@@ -155,10 +160,10 @@ class DecoderPool:
         return child
 
     def _kill_late(self) -> None:
-        """Kill those that were waited for longer than `PATIENCE`."""
+        """Kill children that take longer than `PATIENCE` to answer."""
         for child in list(self._children):
             if child.awaited_for > limits.PATIENCE:
-                child.kill(f"it was not read within {duration(limits.PATIENCE)}")
+                child.kill(f"it took longer than {duration(limits.PATIENCE)} to read")
 
     def _batches(self, files: Iterator[ImageFile], task: _Task) -> Iterator[list[ImageFile]]:
         batch: list[ImageFile] = []
@@ -173,7 +178,7 @@ class DecoderPool:
                     batch, size = [], 0
                 batch.append(file)
                 size += more
-        except Exception:  # raised when what came before it was answered
+        except Exception:  # raised once what came before it was answered
             if batch:
                 yield batch
             raise
@@ -181,7 +186,7 @@ class DecoderPool:
             yield batch
 
     def _ask(self, batch: list[ImageFile], task: _Task) -> bytes:
-        """The answer to one request; where a child dies of it, the image is found and named."""
+        """Return the answer to one request; if a child dies of it, find and name the image."""
         try:
             return self._ask_child(batch, task)
         except ChildEnded as end:
@@ -201,7 +206,7 @@ class DecoderPool:
             (count,) = records.COUNT.unpack(child.read(records.COUNT.size))
             if count > len(batch):
                 raise ChildEnded(NO_SENSE)
-            found = child.read(count * task.answer)
+            answers = child.read(count * task.answer)
             refused = records.refusal(child.read) if count < len(batch) else ""
         except ChildEnded:
             child.close()
@@ -209,4 +214,4 @@ class DecoderPool:
         self._idle.append(child)
         if count < len(batch):
             raise UserError(f"{self._source}: {batch[count].name} {plain(refused, 600)}.")
-        return found
+        return answers

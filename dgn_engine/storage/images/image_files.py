@@ -1,4 +1,4 @@
-"""Files of a folder or an archive, one by one in memory: nothing is unpacked to disk."""
+"""Yield the files of a folder or archive one by one in memory: nothing is unpacked to disk."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from dgn_engine.storage.regular_files import NotRegular, open_regular, read_regu
 from dgn_engine.text.printable import plain
 
 _PIECE = 1 << 20
-# A module of this folder, its seconds and bytes of memory, its standard input.
+# Starts a module of this folder with seconds, bytes of memory and standard input.
 StartChild = Callable[[str, int, int, IO[bytes]], ChildProcess]
 
 
 @dataclass(frozen=True, slots=True)
 class ImageFile:
-    """`name`: path below the top, with slashes; `fraction`: how far through the source it lies."""
+    """`name`: path below the top, with slashes; `fraction`: its position in the source."""
 
     name: str
     content: bytes
@@ -33,11 +33,13 @@ class ImageFile:
 
 
 def image_files(path: Path, start: StartChild) -> Iterator[ImageFile]:
-    """Every regular file with the suffix of an image; links, devices and hidden files are not.
+    """Yield all regular files with an image suffix, except links, devices and hidden files.
 
-    `path` is a directory, a zip, or a tar, which may be packed with gzip, bzip2 or xz; content
-    decides which, and is unpacked by a child. Raises `UserError` with one sentence where there is
-    nothing of the kind, or where it is damaged.
+    `path` is a folder, a zip, or a tar, optionally compressed with gzip, bzip2 or xz; its content
+    decides, and a child unpacks it.
+
+    Raises:
+        UserError: There is nothing of the kind, or it is damaged.
     """
     try:
         if path.is_dir():
@@ -55,9 +57,11 @@ def image_files(path: Path, start: StartChild) -> Iterator[ImageFile]:
 
 
 def identity(path: Path, tick: Callable[[], None]) -> str:
-    """A sha256 of the names and contents of what `image_files` reads; raises `UserError`.
+    """Return a sha256 of the names and contents of what `image_files` reads.
 
-    That of a folder does not say where the folder lies. `tick` is called often and may raise.
+    For a folder it does not depend on its location. `tick` is called often and may raise.
+
+    Raises `UserError`.
     """
     whole = hashlib.sha256()
     try:
@@ -85,7 +89,7 @@ def identity(path: Path, tick: Callable[[], None]) -> str:
 
 def _of_directory(top: Path) -> Iterator[ImageFile]:
     names = _names(top)
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         try:
             content = read_regular(top / name, limits.FILE)
         except NotRegular as error:
@@ -94,26 +98,26 @@ def _of_directory(top: Path) -> Iterator[ImageFile]:
                     f"{top}/{plain(name)} is larger than {limits.FILE >> 20} MiB; scale it down "
                     "first."
                 ) from None
-            continue  # put there in the place of a file since it was listed
-        yield ImageFile(_label(name), content, place / len(names))
+            continue  # it replaced a file since the folder was listed
+        yield ImageFile(_label(name), content, index / len(names))
 
 
 def _label(name: str) -> str:
-    """A name that can be shown; hardly one needs a change."""
+    """Return a name that can be shown; hardly any needs a change."""
     return name if name.isprintable() else plain(name, 2 * limits.NAME)
 
 
 def _names(top: Path) -> list[str]:
-    """Of the images below a folder, in the order of their folders; no link is followed."""
+    """Return the images below a folder, in the order of their folders; no link is followed."""
     names: list[str] = []
     waiting = [""]
     while waiting:
         below = waiting.pop()
         if below.count("/") > limits.DEPTH:
-            raise UserError(f"{top} has more than {limits.DEPTH} folders in each other.")
+            raise UserError(f"{top} has more than {limits.DEPTH} nested folders.")
         folders: list[str] = []
         with os.scandir(top / below) as entries:
-            for entry in sorted(entries, key=lambda one: one.name):
+            for entry in sorted(entries, key=lambda item: item.name):
                 name = f"{below}{entry.name}"
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(f"{name}/")
@@ -122,7 +126,7 @@ def _names(top: Path) -> list[str]:
                 ):
                     names.append(name)
         if len(names) > limits.FILES:
-            raise UserError(f"{top} holds more than {limits.FILES:,} files.")
+            raise UserError(f"{top} has more than {limits.FILES:,} files.")
         waiting.extend(reversed(folders))
     return names
 
@@ -140,7 +144,7 @@ def _of_archive(path: Path, start: StartChild) -> Iterator[ImageFile]:
 
 
 def _unpacked(child: ChildProcess, path: Path) -> Iterator[ImageFile]:
-    """What the child says, none of it believed; raises `ChildEnded` and `UserError`."""
+    """Yield the child's files without trusting it; raises `ChildEnded` and `UserError`."""
     while True:
         kind, fraction, named, length = records.UNPACKED.unpack(child.read(records.UNPACKED.size))
         if named > 4 * limits.NAME or length > limits.FILE or not 0.0 <= fraction <= 1.0:

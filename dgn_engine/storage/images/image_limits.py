@@ -1,6 +1,6 @@
-"""How much is read of folders and archives of images, and how much their readers may use.
+"""Limits for folders and archives of images, and for the processes that read them.
 
-Free of numpy and of Pillow: the children import it.
+Imports neither numpy nor Pillow, because the children import it.
 """
 
 from __future__ import annotations
@@ -10,34 +10,34 @@ ARCHIVE = 1 << 40  # bytes of an archive, as stored
 FILES = 2_000_000  # members, image or not
 FILE = 64 << 20  # bytes of one image, as stored
 NAME = 4096  # characters of a member's name
-HEADER = 64 << 10  # bytes of a long name or of attributes, which a tar has before a member
-DEPTH = 64  # folders in each other
+HEADER = 64 << 10  # bytes of a long name or of attributes before a tar member
+DEPTH = 64  # nested folders
 PIXELS = 1 << 26  # of one image
-PIXELS_TOGETHER = 1 << 30  # of all images that are decoded, before they are scaled
+PIXELS_TOGETHER = 1 << 30  # of all decoded images, before scaling
 SCANS = 100  # of one JPEG; progressive ones have about ten, and each costs as much as the image
-DECODER_MEMORY = 1536 << 20  # bytes, of which the largest image takes most: see `DECODING`
+DECODER_MEMORY = 1536 << 20  # bytes, mostly for the largest image: see `DECODING`
 DECODER_SECONDS = 3600  # of processor time, for all images of a folder
-DECODING = 20  # bytes that decoding takes for a pixel, at most
+DECODING = 20  # bytes that decoding takes per pixel, at most
 PATIENCE = 60.0  # seconds without an answer, after which a child is killed
 
 _MOST = 64 << 30
 _USUAL = 512 << 20
-_UNPACKING = 20 << 20  # bytes a second, on a slow machine
+_UNPACKING = 20 << 20  # bytes per second on a slow machine
 
 
 def unpacked(size: int) -> int:
-    """Bytes to which an archive of `size` bytes may unpack; images hardly shrink in archives."""
+    """Return the bytes to which an archive may unpack; images hardly shrink in archives."""
     return min(_MOST, _USUAL + 100 * size)
 
 
 def unpacking_memory(size: int) -> int:
-    """Bytes of memory for reading an archive of `size` bytes.
+    """Return the bytes of memory for reading an archive of `size` bytes.
 
-    For one image in several copies and the list of members, which a zip has as a whole.
+    It needs room for one image in several copies, and for a zip's list of members.
     """
     return (256 << 20) + min(4 * size, 2 << 30)
 
 
 def unpacking_seconds(size: int) -> int:
-    """Seconds of processor time for reading an archive of `size` bytes once."""
+    """Return the seconds of processor time for reading an archive of `size` bytes once."""
     return 30 + unpacked(size) // _UNPACKING

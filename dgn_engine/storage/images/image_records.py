@@ -1,6 +1,6 @@
-"""What the children of this folder and their parent write to each other, as bytes.
+"""The binary protocol between the children of this folder and their parent, little-endian.
 
-Free of numpy and of Pillow: the children import it. Everything is little-endian.
+Imports neither numpy nor Pillow, because the children import it.
 """
 
 from __future__ import annotations
@@ -11,42 +11,42 @@ from typing import IO
 
 from dgn_engine.storage.images import image_limits
 
-# From the child that unpacks: a head, then the name and the content, or the end of a sentence.
-# Its fields: what it is, which fraction of the archive is read, lengths of name and content.
+# From the unpacking child: a head, then the name and the content, or the end of a sentence.
+# Fields: record type, fraction of the archive read, lengths of name and content.
 UNPACKED = struct.Struct("<cdIQ")
 FILE, PROGRESS, REFUSED, END = b"F", b"P", b"R", b"E"
 
-# To a child that decodes: what to do, channels, height, width, how many images; then their
-# lengths, eight bytes each, and their contents.
+# To a decoding child: task, channels, height, width, number of images; then their lengths, eight
+# bytes each, and their contents.
 ASKED = struct.Struct("<cIIII")
 MEASURE, DECODE = b"M", b"D"
-# From it: how many images went well; an answer for each; if not all, why the next did not.
+# From it: number of successes; an answer for each; if not all, why the next one failed.
 COUNT = struct.Struct("<I")
 SIZE = struct.Struct("<IIB")  # width, height, whether it is grey
-VERDICT = 600  # bytes of a reason at most
+VERDICT = 600  # bytes of a reason, at most
 
 
 def request(task: bytes, shape: tuple[int, int, int], contents: Sequence[bytes]) -> bytes:
-    """Ask for images (C, H, W); measuring needs no shape."""
+    """Pack a request for images (C, H, W); measuring needs no shape."""
     lengths = struct.pack(f"<{len(contents)}Q", *map(len, contents))
     return b"".join((ASKED.pack(task, *shape, len(contents)), lengths, *contents))
 
 
 def whole(pipe: IO[bytes], length: int) -> bytes:
-    """So many bytes; raises `EOFError` where the pipe ends before."""
+    """Read exactly `length` bytes; raises `EOFError` if the pipe ends before."""
     content = pipe.read(length)
     if len(content) != length:
-        raise EOFError("the answer is cut")
+        raise EOFError("the answer is cut off")
     return content
 
 
 def answer_size(task: bytes, shape: tuple[int, int, int]) -> int:
-    """Bytes of the answer for one image."""
+    """Return the bytes of the answer for one image."""
     return SIZE.size if task == MEASURE else shape[0] * shape[1] * shape[2]
 
 
 def refusal(take: Callable[[int], bytes]) -> str:
-    """The reason behind an answer that is not complete."""
+    """Read the reason after an incomplete answer."""
     return take(min(COUNT.unpack(take(COUNT.size))[0], VERDICT)).decode("utf-8", "replace")
 
 
@@ -56,6 +56,6 @@ def as_refusal(reason: str) -> bytes:
 
 
 def is_image(name: str) -> bool:
-    """Whether a name with slashes has the suffix of an image and no part that is hidden."""
+    """Return whether a path has an image suffix and no hidden part."""
     hidden = any(part.startswith(".") or part == "__MACOSX" for part in name.split("/"))
     return not hidden and name.lower().endswith(image_limits.SUFFIXES)

@@ -1,4 +1,4 @@
-"""A run that is recorded on another machine: served there, read only, and mirrored here."""
+"""A run recorded on another machine: served there read-only, and mirrored here."""
 
 from dataclasses import dataclass
 
@@ -6,17 +6,19 @@ PROTOCOL = 1
 VERSION_HEADER = "Dgn-Protocol"
 PREFIX = f"/dgn/{PROTOCOL}/"
 SCHEME = "dgn://"
-LOCAL = "127.0.0.1"  # nothing else is listened on; ssh -L brings it to another machine
+LOCAL = "127.0.0.1"  # the only address listened on; ssh -L forwards it to another machine
 TOKEN_BYTES = 32
 
 
 @dataclass(frozen=True)
 class LineLimits:
-    """What both sides of a line allow each other.
+    """Limits that both ends of a connection allow each other.
 
-    `head`: bytes of the head of a message, its first line and its headers; `piece`: of a file in
-    one reply. `patience`: seconds for a head, from its first byte to its last; `slowest`: bytes a
-    second that a reply must bring after that.
+    Attributes:
+        head: Bytes of a message's first line and headers.
+        piece: Bytes of a file in one reply.
+        patience: Seconds for a head, from its first byte to its last.
+        slowest: Bytes per second that a reply must deliver after that.
     """
 
     head: int = 16 << 10

@@ -1,7 +1,7 @@
-"""A socket that bounds a whole message in bytes and in time, however slowly it drips in.
+"""A socket that bounds a whole message in bytes and in time, however slowly it arrives.
 
-The timeout of a socket is of one call, and `http.client` and `http.server` read a head in as many
-calls as the peer likes.
+A socket's timeout covers one call, but `http.client` and `http.server` read a head in as many calls
+as the peer likes.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from typing import Any
 
 
 class TooManyBytesError(OSError):
-    """The peer sends more than was allowed."""
+    """The peer sends more than allowed."""
 
 
 class BoundedSocket(socket.socket):
-    """Receives and sends only within what `allow` has allowed last; nothing before that.
+    """Receives and sends only within the last allowance (`set_allowance`); nothing before it.
 
-    `recv_into` and `sendall` are what the files of `makefile` and `http.server` call.
+    The files of `makefile` and `http.server` call `recv_into` and `sendall`.
     """
 
     _until = 0.0
     _left = 0
-    is_silent = True  # nothing was received since the last `allow`
+    is_silent = True  # nothing was received since the last allowance
     is_cut = False  # the peer will send no more
 
     def allow(self, most: int, seconds: float) -> None:
-        """Allow receiving `most` bytes from now on, and this time for receiving and sending."""
+        """Allow receiving `most` bytes from now on, within `seconds` for receiving and sending."""
         self._left = most
         self._until = time.monotonic() + seconds
         self.is_silent = True
 
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
-        """As that of a socket. Raises `TooManyBytesError` and `TimeoutError`."""
+        """Receive as a socket does; raises `TooManyBytesError` and `TimeoutError`."""
         if self._left <= 0:
             raise TooManyBytesError("more bytes than were allowed")
         self._set_timeout()
@@ -45,7 +45,7 @@ class BoundedSocket(socket.socket):
         return count
 
     def sendall(self, data: Any, flags: int = 0) -> None:
-        """As that of a socket, whose timeout is of the whole call. Raises `TimeoutError`."""
+        """Send as a socket does, with a timeout for the whole call; raises `TimeoutError`."""
         self._set_timeout()
         super().sendall(data, flags)
 

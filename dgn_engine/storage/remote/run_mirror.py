@@ -1,7 +1,7 @@
-"""Mirrors a run that `dgn serve` serves into a folder here, which is then followed as any other.
+"""Mirror a run served by `dgn serve` into a local folder, which is then followed like any other.
 
-A frame must have the digest in its name; what is in the files is checked by whoever reads the run.
-Files are written as their bytes come, and all of them together are bounded.
+A frame must match the digest in its name; the contents of files are checked by whoever reads the
+run. Files are written as their bytes arrive, and their total size is bounded.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ from dgn_engine.storage.runs import run_identity, storage_limits
 from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_engine.text.written_numbers import duration
 
-EVERY = 0.5  # seconds between two looks
-FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0  # seconds after a line was dropped, and again and again
+EVERY = 0.5  # seconds between two checks
+FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0  # seconds before reconnecting, growing
 FRAMES_FOR = 2.0
 OVERLAP = 4 << 10
-SLOW = 5  # replies one after the other that do not end in their time, before it is given up
-GONE = 20  # … lists one after the other that name files which are not there
-REPLACED, REPLACED_IN = 20, 60.0  # so many logs in the place of another in these seconds: likewise
+SLOW = 5  # consecutive replies that take too long before giving up
+GONE = 20  # consecutive lists with missing files before giving up
+REPLACED, REPLACED_IN = 20, 60.0  # likewise: replaced logs, within these seconds
 _TOP = (layout.CONFIG, layout.LOG, layout.RUN)
 _NO_NAME = re.compile(r"[^\w.+-]+")
 _LONGEST_NAME = 80
-_KEYS = 50_000  # of a description, three for each file of weights that is kept
-_MARK = 1 << 12  # bytes of the file that says which run it is
+_KEYS = 50_000  # in a description: three for each file of kept weights
+_MARK = 1 << 12  # bytes of the file that names the run
 
 
 class RunMirror:
-    """One served run, and the folder here that becomes equal to it; `close` it.
+    """One served run, and the local folder that becomes equal to it; must be closed.
 
-    The folder is locked until all of an ended run is there, so that who reads it sees that it goes
-    on.
+    The folder stays locked until an ended run has arrived completely, so that its readers see that
+    more is coming.
     """
 
     def __init__(
@@ -67,46 +67,52 @@ class RunMirror:
         overlap: int = OVERLAP,
         frames_for: float = FRAMES_FOR,
     ) -> None:
-        """`folder`: new, or an earlier mirror of the run; else one `below` this that has its
-        name. `overlap`: bytes before the end of the log here that must be the same there.
-        `frames_for`: seconds of frames before the log is looked at again."""
+        """Prepare a mirror.
+
+        Args:
+            folder: A new folder, or an earlier mirror of the run; otherwise one `below` with its
+                name.
+            overlap: Bytes before the end of the local log that must be equal at the other end.
+            frames_for: Seconds of fetching frames before the log is checked again.
+        """
         self._served = ServedRun(port, token, limits)
         self._overlap, self._frames_for = overlap, frames_for
         if folder is not None and layout.is_reserved(folder.name):
             raise UserError(
-                f"{folder} has the name of the settings of all runs; choose another folder.",
+                f"{folder} is reserved for the settings of all runs; choose another folder.",
                 kind="reserved-name",
                 value=folder,
             )
         holds_more = folder is not None and folder.exists() and any(folder.iterdir())
         if folder is not None and holds_more and not layout.is_mirror(folder):
             raise UserError(
-                f"{folder} is not empty and no mirror of a run; choose another folder.",
+                f"{folder} is neither empty nor a mirror of a run; choose another folder.",
                 kind="not-empty",
                 value=folder,
             )
         self._folder, self._below = folder, below
         self._top: dict[str, RemoteFile] = {}  # as they are here
-        self._run: str | None = None  # which one it is, as soon as that is known
-        self._description: tuple[RemoteFile, bytes] | None = None  # its run.json as it was checked
-        self._logged = 0  # bytes of the log that are here
-        self._confirmed = 0  # … that came before a list that still had the same run
-        self._frames: set[str] = set()  # names of those that are here, or were
-        self._replaced: deque[float] = deque(maxlen=REPLACED)  # when the log was
+        self._run: str | None = None  # its identity, once known
+        self._description: tuple[RemoteFile, bytes] | None = None  # its run.json as checked
+        self._logged = 0  # bytes of the local log
+        self._confirmed = 0  # … that arrived before a list that still had the same run
+        self._frames: set[str] = set()  # names of frames that are or were here
+        self._replaced: deque[float] = deque(maxlen=REPLACED)  # times when the log was
         self._lock: Lock | None = None
-        self.complete = False  # every frame that was listed last is there
+        self.complete = False  # all frames in the last list are here
 
     @property
     def folder(self) -> Path | None:
-        """Where the run lies here, as soon as it can be read."""
+        """The local folder of the run, once it can be read."""
         return self._folder if layout.RUN in self._top and layout.LOG in self._top else None
 
     def sync(self) -> Listing:
-        """Fetch what is new, the log before the frames, the newest frame first; remove frames that
-        are not listed any more.
+        """Fetch what is new: log before frames, newest frame first; remove unlisted frames.
 
-        Raises `LineDroppedError`; `UserError` where it makes no sense to try again; `OSError`
-        where the disk does not take it.
+        Raises:
+            LineDroppedError: Try again.
+            UserError: Trying again is pointless.
+            OSError: It cannot be written to disk.
         """
         try:
             return self._sync()
@@ -128,12 +134,12 @@ class RunMirror:
             if name in listing.files and listing.files[name] != self._top.get(name):
                 self._fetch_top(listing.files[name])
         self._description = None
-        for name in self._frames - listing.files.keys():  # thinned out there, or superseded
+        for name in self._frames - listing.files.keys():  # thinned at the other end, or superseded
             self._path_of(name).unlink(missing_ok=True)
             self._frames.remove(name)
         self.complete = self._fetch_frames(listing)
         if self.complete and not listing.running:
-            # What was replaced meanwhile, as by a repair, is here in a part of each.
+            # Files replaced meanwhile, as by a repair, may be here as a mix of both.
             self.complete = self._served.listing() == listing
             if self.complete:
                 self.close()
@@ -146,27 +152,26 @@ class RunMirror:
             lock.release()
 
     def interrupt(self) -> None:
-        """End what another thread waits for, as a dropped line would."""
+        """End what another thread waits for, as if the connection were lost."""
         self._served.interrupt()
 
     def _check_identity(self, listing: Listing) -> str | None:
-        """Return which run is served, where that is known; raises `UserError` where another one is
-        mirrored here."""
+        """Return which run is served, if known; raises `UserError` if it is not this mirror's."""
         file = listing.files.get(layout.RUN)
         if file is not None and file == self._top.get(layout.RUN):
             self._confirmed = self._logged
             return self._run
-        known = self._run  # None for a new folder, '' where it cannot be told
+        known = self._run  # None for a new folder, '' if unknown
         if known is None and self._folder is not None:
             known = _identity_of(self._folder)
         content = b"" if file is None else b"".join(self._served.pieces(file, 0))
         identity = _identity(content)
-        if identity is None and known is not None:  # it is written anew just now
-            raise FileGoneError(f"{layout.RUN} is not there")
+        if identity is None and known is not None:  # it is being rewritten
+            raise FileGoneError(f"{layout.RUN} is missing")
         if known is not None and identity != known:
             self._cut_log()
             raise UserError(
-                f"{self._folder} is the mirror of another run than the one that is served now; "
+                f"{self._folder} mirrors another run than the one being served; "
                 "choose another folder.",
                 kind="other-run",
                 value=self._folder,
@@ -176,7 +181,7 @@ class RunMirror:
         return identity
 
     def _cut_log(self) -> None:
-        """Leave what was written before the served run became another one."""
+        """Cut the log back to before the served run was replaced by another one."""
         if self._confirmed < self._logged:
             handle = self._path_of(layout.LOG).open(os.O_RDWR)
             with os.fdopen(handle, "r+b") as log:
@@ -184,7 +189,7 @@ class RunMirror:
             self._logged = self._confirmed
 
     def _choose_folder(self, below: Path, served_name: str, identity: str | None) -> Path:
-        """The earlier mirror of the same run below this folder, else a new name there."""
+        """Return the earlier mirror of the same run below this folder, or a new name there."""
         name = _NO_NAME.sub("-", served_name).strip(".-")[:_LONGEST_NAME] or "run"
         return next(
             path
@@ -205,13 +210,13 @@ class RunMirror:
         self._frames |= {f"{layout.FRAMES}/{name}" for name in names if layout.frame_key(name)}
 
     def _require_room(self, listing: Listing) -> None:
-        """Raise `UserError` where the run is larger than all runs here may be, or than the disk."""
+        """Raise `UserError` if the run exceeds the limit for all local runs, or the disk."""
         most = storage_limits.limits_that_hold(layout.runs_root()).all
         whole = sum(file.size for file in listing.files.values())
         if whole > most:
             raise UserError(
-                f"The run has {binary_size_in_words(whole)}, more than all runs here may have "
-                f"({binary_size_in_words(most)}); 'dgn runs limits --all SIZE' allows more.",
+                f"The run has {binary_size_in_words(whole)}, more than the limit of all local runs "
+                f"({binary_size_in_words(most)}); raise it with 'dgn runs limits --all SIZE'.",
                 kind="too-large",
                 value=whole,
             )
@@ -220,8 +225,9 @@ class RunMirror:
             free = shutil.disk_usage(self._folder_here).free
             if new > free:
                 raise UserError(
-                    f"The run has {binary_size_in_words(new)}, and {binary_size_in_words(free)} "
-                    f"are free where {self._folder_here} is; choose another folder.",
+                    f"The run has {binary_size_in_words(new)}, but only "
+                    f"{binary_size_in_words(free)} are free at {self._folder_here}; choose another "
+                    "folder.",
                     kind="no-room",
                     value=new,
                 )
@@ -236,12 +242,12 @@ class RunMirror:
             before.identity != file.identity
             or self._logged > file.size
             or not self._extend_log(file)
-        ):  # a run that went on from an earlier step, say
+        ):  # for example, the run continued from an earlier step
             now = time.monotonic()
             if len(self._replaced) == REPLACED and now - self._replaced[0] < REPLACED_IN:
                 raise UserError(
-                    f"The log was replaced {REPLACED} times in {duration(REPLACED_IN)} there, as "
-                    "that of no run is; it is not mirrored any more.",
+                    f"The served log was replaced {REPLACED} times in {duration(REPLACED_IN)}, as "
+                    "no run does; mirroring stopped.",
                     kind="replaced",
                     value=REPLACED,
                 )
@@ -250,10 +256,10 @@ class RunMirror:
         self._top[file.name] = file
 
     def _extend_log(self, file: RemoteFile) -> bool:
-        """Write what is new behind what is here; where that ends early, it goes on from there.
+        """Append what is new to the local log; if that ends early, it continues from there.
 
-        False, and nothing is written, where the end of what is here is not what stands there: a
-        file that was written anew may have the number of the one before.
+        Returns False without writing if the end of the local log differs from the served one: a
+        rewritten file may have the inode of the one before.
         """
         handle = self._path_of(file.name).open(os.O_RDWR)
         with os.fdopen(handle, "r+b") as log:
@@ -263,7 +269,7 @@ class RunMirror:
             for piece in self._served.pieces(file, first):
                 common = min(len(piece), len(expected))
                 if piece[:common] != expected[:common]:
-                    self._served.hang_up()  # the rest of the reply is not read
+                    self._served.hang_up()  # do not read the rest of the reply
                     return False
                 expected, new = expected[common:], piece[common:]
                 log.write(new)
@@ -272,7 +278,7 @@ class RunMirror:
         return True
 
     def _fetch_whole(self, file: RemoteFile) -> None:
-        """Write a file under its name once all of it is there; a frame that has its digest."""
+        """Write a file under its name once it is complete; a frame must match its digest."""
         path, digest = self._path_of(file.name), hashlib.sha256()
         key = layout.frame_key(path.name)
         with replace_file(path, synced=False) as written:
@@ -281,7 +287,7 @@ class RunMirror:
                 written.write(piece)
             if key is not None and not digest.hexdigest().startswith(key[2]):
                 raise UserError(
-                    f"{file.name} of the run there is damaged: its content is not that of its "
+                    f"{file.name} of the served run is damaged: its content does not match its "
                     "name. Delete it there, and mirror the run again.",
                     kind="damaged",
                     value=file.name,
@@ -292,13 +298,13 @@ class RunMirror:
             self._logged = self._confirmed = file.size
 
     def _require_same_run(self) -> None:
-        """Raise `FileGoneError` where another run is served since its description was checked."""
+        """Raise `FileGoneError` if another run is served since its description was checked."""
         file = self._description[0] if self._description else self._top.get(layout.RUN)
         if file and _identity(b"".join(self._served.pieces(file, 0))) != self._run:
             raise FileGoneError("another run is served")
 
     def _fetch_frames(self, listing: Listing) -> bool:
-        """Those that are not here yet, for a while; whether none is left."""
+        """Fetch missing frames for a while; return whether none is left."""
         until = time.monotonic() + self._frames_for
         missing = listing.files.keys() - self._frames - set(_TOP)
         for name in sorted(missing, key=_serial, reverse=True):
@@ -320,10 +326,15 @@ class RunMirror:
 def follow(
     mirror: RunMirror, report: Callable[[str, bool], object], wait: Callable[[float], bool]
 ) -> None:
-    """Mirror until the run has ended. A dropped line is tried again, less and less often.
+    """Mirror until the run has ended; after a lost connection, retry at growing intervals.
 
-    `report(sentence, lost)`: the line is dropped, or there again. `wait(seconds)`: False to stop.
-    Raises `UserError` where trying again is in vain.
+    Args:
+        mirror: The mirror.
+        report: Called with (sentence, lost) when the connection is lost or back.
+        wait: Called with seconds; returns False to stop.
+
+    Raises:
+        UserError: Trying again is pointless.
     """
     pause, reached, slow, gone = 0.0, False, 0, 0
     while True:
@@ -334,12 +345,11 @@ def follow(
             pause, reached, slow, gone = 0.0, True, 0, 0
             if mirror.complete and not listing.running:
                 return
-        except FileGoneError:  # removed since it was listed; the next list says so
+        except FileGoneError:  # removed since it was listed; the next list will tell
             gone += 1
             if gone == GONE:
                 raise UserError(
-                    "What answers there lists files that are not there, again and again; it is not "
-                    "mirrored any more.",
+                    "The server keeps listing files that do not exist; mirroring stopped.",
                     kind="no-file",
                 ) from None
             if not wait(pause or EVERY):
@@ -349,13 +359,13 @@ def follow(
             slow = slow + 1 if isinstance(dropped, SlowReplyError) else 0
             if slow == SLOW:
                 raise UserError(
-                    f"{SLOW} replies one after the other came too slowly to end; start again when "
-                    "the line is faster: what has come stays.",
+                    f"{SLOW} replies in a row were too slow; start again when the connection is "
+                    "faster: what has arrived stays.",
                     kind="too-slow",
                 ) from None
             if not pause:
-                what = "The line is dropped" if reached else "Nobody answers"
-                hint = "it is tried again" if reached else "is ssh -L running? It is tried again"
+                what = "Connection lost" if reached else "No answer"
+                hint = "trying again" if reached else "is ssh -L running? Trying again"
                 report(f"{what} ({dropped}): {hint}.", True)
             pause = min(max(2.0 * pause, FIRST_WAIT), LONGEST_WAIT)
         if not wait(pause or (EVERY if mirror.complete else 0.0)):
@@ -363,8 +373,10 @@ def follow(
 
 
 def _identity(description: bytes) -> str | None:
-    """Which run a `run.json` is of: its id, or when a run of before was begun; '' where it says
-    neither, None where it cannot be read."""
+    """Return the identity of a `run.json`: its id, or for old runs its creation time.
+
+    '' if it has neither, None if it cannot be read.
+    """
     if description.count(b":") > _KEYS:  # each takes a hundred bytes of memory or more
         return None
     try:
@@ -377,8 +389,10 @@ def _identity(description: bytes) -> str | None:
 
 
 def _identity_of(folder: Path) -> str | None:
-    """Which run an earlier mirror is of, as `_identity`; None where none of its description has
-    come, '' where it cannot be told."""
+    """Return the identity of an earlier mirror's run; '' if it cannot be told.
+
+    None if none of its description has arrived.
+    """
     root = inside(folder)
     try:
         stated = read_regular(root / layout.MIRROR, _MARK).decode("ascii")

@@ -1,9 +1,9 @@
-"""Serves the files of one run on a loopback socket, to who knows its token, and changes nothing.
+"""Serve the files of one run on a loopback socket, read-only, to clients with its token.
 
-    GET /dgn/1/list                          JSON: which files there are, and whether it is written
-    GET /dgn/1/file/NAME?from=N&count=M      so many bytes of one of them
+    GET /dgn/1/list                          JSON: the files, and whether the run is being written
+    GET /dgn/1/file/NAME?from=N&count=M      some bytes of one of them
 
-Only what is listed is served: log, configuration, description and frames; no weights, no notes.
+Only listed files are served: log, configuration, description and frames; no weights, no notes.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from dgn_engine.storage.runs import folder_layout as layout
 from dgn_engine.storage.runs import run_info
 
 OWNERS = 8  # connections that have shown the token
-STRANGERS = 32  # … and that have not yet; the oldest gives way to a new one
+STRANGERS = 32  # … that have not yet; the oldest gives way to a new one
 STRANGERS_TIME = 5.0
 _TOP = (layout.RUN, layout.CONFIG, layout.LOG)
 _FILE = re.compile(rf"{PREFIX}file/([^?]{{1,200}})\?from=([0-9]{{1,15}})&count=([0-9]{{1,15}})")
 _HOST = re.compile(r"(?:127\.0\.0\.1|localhost)(?::[0-9]{1,5})?")  # ssh -L may have another port
-_UNWANTED = ("Origin", "Transfer-Encoding", "Content-Length")  # of pages in browsers, and of bodies
+_UNWANTED = ("Origin", "Transfer-Encoding", "Content-Length")  # from web pages, and with bodies
 
 
 class RunServer(ThreadingHTTPServer):
-    """One run; `token` is new for each server. `serve_forever` until `shutdown`."""
+    """Serves one run with a new `token`, from `serve_forever` to `shutdown`."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -62,16 +62,21 @@ class RunServer(ThreadingHTTPServer):
         limits: LineLimits = LIMITS,
         strangers_time: float = STRANGERS_TIME,
     ) -> None:
-        """Raises `UserError` where the folder holds no run that can be read, or the port is taken.
+        """Open the port.
 
-        `port`: 0 for one that is free. `report` is called with the number of connections that ended
-        without the token, when it reaches 1, 2, 4, 8 and so on. `strangers_time`: seconds in which
-        a connection must show it.
+        Args:
+            port: 0 for any free one.
+            report: Called with the number of connections that ended without the token, when it
+                reaches 1, 2, 4, 8 and so on.
+            strangers_time: Seconds within which a connection must show the token.
+
+        Raises:
+            UserError: The folder has no readable run, or the port is taken.
         """
         if not layout.holds_run(folder):
-            raise UserError(f"{folder} holds no run.", kind="no-run", value=folder)
+            raise UserError(f"{folder} is not a run.", kind="no-run", value=folder)
         if (inside(folder) / layout.RUN).exists():
-            run_info.read(folder)  # no mirror could be made of a damaged one
+            run_info.read(folder)  # a damaged one could not be mirrored
         self.folder = folder
         self.limits = limits
         self.strangers_time = strangers_time
@@ -79,7 +84,7 @@ class RunServer(ThreadingHTTPServer):
         self._report = report
         self._refusals = 0
         self._counting = threading.Lock()
-        self._strangers: dict[BoundedSocket, None] = {}  # in the order in which they came
+        self._strangers: dict[BoundedSocket, None] = {}  # in order of arrival
         self._owners: set[BoundedSocket] = set()
         try:
             super().__init__((LOCAL, port), _Handler)
@@ -102,7 +107,7 @@ class RunServer(ThreadingHTTPServer):
             self._strangers[request] = None
         if oldest is not None:
             self._forget(oldest)
-            with suppress(OSError):  # it may be closed meanwhile
+            with suppress(OSError):  # it may have been closed meanwhile
                 oldest.shutdown(socket.SHUT_RDWR)
         super().process_request(request, client_address)
 
@@ -111,8 +116,7 @@ class RunServer(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def admit(self, connection: BoundedSocket) -> bool:
-        """Count a connection among those of the owner, who has shown the token; False where these
-        are too many."""
+        """Count a connection that has shown the token; return False if there are too many."""
         with self._counting:
             if connection not in self._owners and len(self._owners) >= OWNERS:
                 return False
@@ -131,21 +135,25 @@ class RunServer(ThreadingHTTPServer):
             self._report(count)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A peer that went away, or talks nonsense, is no news."""
+        """Ignore a peer that disconnects or sends nonsense."""
 
     def listing(self) -> dict[str, object]:
-        """What a mirror needs to know; no file of the run is opened but its lock, because a log may
-        take longer to read than a mirror waits. Raises `OSError`."""
+        """Return the list for a mirror; raises `OSError`.
+
+        Only the run's lock is opened: a log may take longer to read than a mirror waits.
+        """
         root = inside(self.folder)
         running = lock.holder(root / layout.LOCK) is not None  # first: then all of it is listed
-        top = [(name, one) for name, one in root.listing().items() if name in _TOP]
+        top = [(name, status) for name, status in root.listing().items() if name in _TOP]
         frames = (root / layout.FRAMES).listing().items()
-        found = [*top, *((f"{layout.FRAMES}/{n}", s) for n, s in frames if layout.frame_key(n))]
-        files = [[name, one.st_size, one.st_mtime_ns, one.st_ino] for name, one in found]
+        entries = [*top, *((f"{layout.FRAMES}/{n}", s) for n, s in frames if layout.frame_key(n))]
+        files = [
+            [name, status.st_size, status.st_mtime_ns, status.st_ino] for name, status in entries
+        ]
         return {"protocol": PROTOCOL, "name": self.folder.name, "running": running, "files": files}
 
     def path_of(self, name: str) -> InnerPath | None:
-        """A file that is served; None for every other name."""
+        """Return a served file; None for any other name."""
         folder, _, frame = name.rpartition("/")
         if name in _TOP or (folder == layout.FRAMES and layout.frame_key(frame)):
             return inside(self.folder) / name
@@ -158,7 +166,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version = "dgn"
     sys_version = ""
-    disable_nagle_algorithm = True  # a head and its content are sent one after the other
+    disable_nagle_algorithm = True  # head and content are sent separately
     _is_admitted = False
 
     def handle_one_request(self) -> None:
@@ -180,19 +188,21 @@ class _Handler(BaseHTTPRequestHandler):
             self._is_admitted = True
             try:
                 content = self._content()
-            except (OSError, UserError):  # it went a moment ago, or is a link
+            except (OSError, UserError):  # it was removed a moment ago, or is a link
                 content = None
             self._send(HTTPStatus.NOT_FOUND if content is None else HTTPStatus.OK, content or b"")
 
     def _is_plain_request(self) -> bool:
-        """Whether it has no body and comes from no page in a browser, whose name for this machine
-        may be another (DNS rebinding)."""
+        """Return whether it has no body and is not from a web page.
+
+        A web page may use another name for this machine (DNS rebinding).
+        """
         hosts = self.headers.get_all("Host", [])
         is_local = len(hosts) == 1 and _HOST.fullmatch(hosts[0]) is not None
         return is_local and not any(name in self.headers for name in _UNWANTED)
 
     def _content(self) -> bytes | None:
-        """Return what was asked for; None for what is not served. Raises `OSError`."""
+        """Return what was requested; None if it is not served. Raises `OSError`."""
         if self.path == f"{PREFIX}list":
             return json.dumps(self.server.listing()).encode()
         asked = _FILE.fullmatch(self.path)
@@ -214,9 +224,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse in as few words as there are, and end the connection."""
+        """Refuse with an empty reply, and close the connection."""
         self.close_connection = True
         self._send(code, b"")
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing on the terminal: `report` says how many were refused."""
+        """Print nothing: `report` tells how many were refused."""

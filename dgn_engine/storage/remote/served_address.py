@@ -1,4 +1,4 @@
-"""Where a served run is, and the token that opens it, as the user gives them."""
+"""The address of a served run and its token, as the user gives them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class WrongTokenError(UserError):
 
 
 def address_of(text: str) -> int:
-    """The port in 'dgn://127.0.0.1:PORT' or 'dgn://localhost:PORT'; raises `UserError`."""
+    """Return the port in 'dgn://127.0.0.1:PORT' or 'dgn://localhost:PORT'; raises `UserError`."""
     try:
         parts = urlsplit(text)
         port = parts.port
@@ -26,14 +26,14 @@ def address_of(text: str) -> int:
         port = None
     if "@" in text:
         raise UserError(
-            "Leave the token out of the address, which other users of this machine can read; it is "
-            "asked for, or comes from DGN_TOKEN or --token-file.",
+            "Leave the token out of the address, as other users of this machine can read it; you "
+            "are asked for it, or set DGN_TOKEN or --token-file.",
             kind="token-in-address",
         )
     if port is None or f"{parts.scheme}://" != SCHEME or parts.hostname not in (LOCAL, "localhost"):
         raise UserError(
-            f"{text} is no address of a served run: write {SCHEME}{LOCAL}:PORT; a run of another "
-            f"machine comes to this one by ssh -L PORT:{LOCAL}:PORT.",
+            f"{text} is not the address of a served run: use {SCHEME}{LOCAL}:PORT; for a run on "
+            f"another machine, first run ssh -L PORT:{LOCAL}:PORT.",
             kind="no-address",
             value=text,
         )
@@ -41,15 +41,18 @@ def address_of(text: str) -> int:
 
 
 def given_token(file: Path | None) -> str:
-    """The token in this file, else in `DGN_TOKEN`; '' where neither is given. Raises `UserError`
-    where the file cannot be read."""
+    """Return the token in this file, or else in `DGN_TOKEN`; '' if neither is given.
+
+    Raises:
+        UserError: The file cannot be read.
+    """
     if file is None:
         return os.environ.get(TOKEN, "").strip()
     try:
         with file.open("rb") as opened:
             return opened.read(_LONGEST).decode("ascii").strip()
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it holds no token"
+        reason = getattr(error, "strerror", None) or "it has no token"
         raise UserError(
             f"The token cannot be read from {file}: {reason}.", kind="unreadable", value=file
         ) from None

@@ -1,7 +1,7 @@
-"""Asks `dgn serve` for the files of its run.
+"""Request the files of a run from `dgn serve`.
 
-The peer is not trusted: the names, sizes, number and form of what it sends are bounded, and so is
-the time of each reply as a whole. Nothing that it sends is kept in memory but the list of files.
+The peer is not trusted: names, sizes, number and format of what it sends are bounded, and so is the
+total time of each reply. Nothing that it sends is kept in memory but the list of files.
 """
 
 from __future__ import annotations
@@ -31,36 +31,36 @@ from dgn_engine.storage.runs import folder_layout as layout
 from dgn_engine.text.written_numbers import duration
 
 LISTING = 12 << 20  # bytes of a list of files
-FILES = 75_000  # … and how many it may name
+FILES = 75_000  # files in it
 DESCRIPTION = 4 << 20  # bytes of a run's description, and of its configuration
-FRAME = 1 << 30  # … of one frame; a log has as many as one that is read here, `FILE`
+FRAME = 1 << 30  # bytes of a frame; for a log the limit is `FILE`, as for local ones
 _CHUNK = 1 << 16
 _KEYS = 1024  # colons in a list: those of its four keys, and of a name
-_ESCAPED = 4096  # backslashes, those of a name
-_LONG_WORD = re.compile(rb'[^"]{8192}')  # no name is as long
+_ESCAPED = 4096  # backslashes in a name
+_LONG_WORD = re.compile(rb'[^"]{8192}')  # longer than any name
 _LENGTH = re.compile(r"[0-9]{1,15}")
-_NO_RUN = "What answers there serves no run: check the port."
+_NO_RUN = "No run is served there: check the port."
 
 
 class LineDroppedError(Exception):
-    """Nobody answers, or an answer is cut off: it is tried again."""
+    """No answer, or an answer is cut off: try again."""
 
 
 class SlowReplyError(LineDroppedError):
-    """A reply has begun and does not end in its time."""
+    """A reply has started but does not end in time."""
 
 
 class FileGoneError(LineDroppedError):
-    """A file that was listed is not there any more, or is shorter."""
+    """A listed file is missing, or has become shorter."""
 
 
 class _TooLongError(UserError, ValueError):
-    """A reply is longer than what was asked for."""
+    """A reply is longer than requested."""
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file as the peer lists it; `stamp` and `identity` differ where it was replaced."""
+    """A file as the peer lists it; `stamp` and `identity` change if it is replaced."""
 
     name: str
     size: int
@@ -76,23 +76,21 @@ class Listing:
 
 
 class ServedRun:
-    """One run that is served on a port of this machine; `hang_up` at the end, and after an error.
+    """One run that is served on a local port; call `hang_up` at the end and after an error.
 
-    Each question raises `LineDroppedError`, or `UserError` where it makes no sense to ask again.
+    Each request raises `LineDroppedError`, or `UserError` if trying again is pointless.
     """
 
     def __init__(self, port: int, token: str, limits: LineLimits = LIMITS) -> None:
         if not token or not token.isascii() or not token.isprintable():
-            raise WrongTokenError(
-                "The token is empty or has characters that no token has.", kind="no-token"
-            )
+            raise WrongTokenError("The token is empty or has invalid characters.", kind="no-token")
         self._limits = limits
         self._port, self._token = port, token
         self._connection: BoundedSocket | None = None
         self._interrupted = threading.Event()
 
     def pieces(self, file: RemoteFile, first: int) -> Iterator[bytes]:
-        """Yield the bytes of a file from there to the size that was listed, as they come."""
+        """Yield the bytes of a file from `first` to its listed size, as they arrive."""
         while first < file.size:
             count, before = min(self._limits.piece, file.size - first), first
             for piece in self._reply(f"file/{file.name}?from={first}&count={count}", count):
@@ -109,28 +107,28 @@ class ServedRun:
             tree = parse_json(content)
             if tree["protocol"] != PROTOCOL or len(tree["files"]) > FILES:
                 raise ValueError("protocol or number of files")
-            files = {one[0]: RemoteFile(*one) for one in tree["files"]}
+            files = {entry[0]: RemoteFile(*entry) for entry in tree["files"]}
             name, running = str(tree["name"]), tree["running"] is True
         except (ValueError, LookupError, TypeError) as error:
             raise UserError(
-                f"What answers there sends no list of at most {FILES:,} files, and is not "
-                "mirrored; a run with more can be sent with 'dgn runs export'.",
+                f"The server did not send a list of at most {FILES:,} files, so it cannot be "
+                "mirrored; export larger runs with 'dgn runs export'.",
                 kind="no-list",
             ) from error
         if any(not _is_sound(file) for file in files.values()):
             raise UserError(
-                "What answers there names files that no run has, or that are larger than any of a "
-                "run; it is not mirrored.",
+                "The server lists files that no run has, or that are too large, so it cannot be "
+                "mirrored.",
                 kind="unknown-file",
             )
         if layout.RUN not in files and layout.LOG not in files:
-            raise UserError("What answers there has no run, or none any more.", kind="no-run")
+            raise UserError("The server has no run, or no longer has one.", kind="no-run")
         return Listing(name, running, files)
 
     def _reply(self, what: str, most: int) -> Iterator[bytes]:
-        """Yield what is answered, as it comes, of at most `most` bytes."""
+        """Yield a reply of at most `most` bytes, as it arrives."""
         if self._interrupted.is_set():
-            raise LineDroppedError("it was interrupted")
+            raise LineDroppedError("the request was interrupted")
         connection, begun = self._connection, False
         try:
             connection = connection or self._connect()
@@ -160,13 +158,13 @@ class ServedRun:
                     self.hang_up()
         except TooManyBytesError:
             raise UserError(
-                f"What answers there sends more than {self._limits.head >> 10} KiB before a reply; "
-                "it is not mirrored.",
+                f"The server sends more than {self._limits.head >> 10} KiB before a reply, so it "
+                "cannot be mirrored.",
                 kind="too-long",
             ) from None
         except TimeoutError:
             if begun or (connection is not None and not connection.is_silent):
-                raise SlowReplyError("the replies come too slowly") from None
+                raise SlowReplyError("replies are too slow") from None
             raise LineDroppedError(f"no reply for {duration(self._limits.patience)}") from None
         except OSError as error:
             reason = error.strerror or str(error) or type(error).__name__
@@ -186,7 +184,7 @@ class ServedRun:
             connection.close()
 
     def interrupt(self) -> None:
-        """End the question that another thread is asking, as a dropped line would; the last one."""
+        """End the request of another thread, as if the connection were lost; no more can follow."""
         self._interrupted.set()
         connection = self._connection
         if connection is not None:
@@ -195,44 +193,46 @@ class ServedRun:
 
 
 def _is_plain(content: bytes) -> bool:
-    """Whether a list has no more words, keys and escaped characters than one of a run: without
-    these bounds Python takes ten times the memory of the text, in four bytes a character."""
+    """Return whether a list has no more words, keys and escapes than that of a run.
+
+    Otherwise Python may take ten times the memory of the text, at four bytes per character.
+    """
     few = content.count(b":") <= _KEYS and content.count(b"\\") <= _ESCAPED
     return few and content.isascii() and _LONG_WORD.search(content) is None
 
 
 def _content_length(reply: http.client.HTTPResponse, most: int) -> int:
-    """Return how many bytes follow the head of a reply that is as `dgn serve` sends it."""
+    """Return the length of a reply's body, checking that `dgn serve` may have sent it."""
     version = reply.getheader(VERSION_HEADER)
     if version is None:
         raise UserError(_NO_RUN, kind="no-server")
     if version != str(PROTOCOL):
         raise UserError(
             f"The run is served by another version of this program (protocol {version[:8]!r}, here "
-            f"{PROTOCOL}): install the same on both machines.",
+            f"{PROTOCOL}): install the same version on both machines.",
             kind="other-version",
             value=version[:8],
         )
     if reply.status == http.HTTPStatus.UNAUTHORIZED:
         raise WrongTokenError(
-            "The token is not that of the served run: 'dgn serve' prints it.", kind="wrong-token"
+            "The token does not match the served run: 'dgn serve' prints it.", kind="wrong-token"
         )
     if reply.status == http.HTTPStatus.NOT_FOUND:
-        raise FileGoneError("a file is not there any more")
+        raise FileGoneError("a file is missing")
     if reply.status != http.HTTPStatus.OK:
         raise LineDroppedError(f"it answers {reply.status}")
     lengths = reply.headers.get_all("Content-Length", [])
     coded = "Transfer-Encoding" in reply.headers or "Content-Encoding" in reply.headers
     if coded or len(lengths) != 1 or not _LENGTH.fullmatch(lengths[0]):
         raise UserError(
-            "What answers there sends in pieces, compressed or without a length; 'dgn serve' never "
-            "does. It is not mirrored.",
+            "The server sends chunked or compressed replies, or without a length, which "
+            "'dgn serve' never does; it cannot be mirrored.",
             kind="no-length",
         )
     if int(lengths[0]) > most:
         raise _TooLongError(
-            f"What answers there sends {int(lengths[0]):,} bytes where {most:,} were asked for; it "
-            "is not mirrored.",
+            f"The server sends {int(lengths[0]):,} bytes instead of the {most:,} requested; it "
+            "cannot be mirrored.",
             kind="too-long",
             value=int(lengths[0]),
         )

@@ -1,6 +1,6 @@
 """The format of a session file `.dgn`: a zip of JSON and safetensors, nothing else.
 
-Free of torch and of everything that opens files: the confined reader imports it.
+Imports neither torch nor anything that opens files: the confined reader imports it.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dgn_engine.storage.runs.folder_layout import Kind
 
 FORMAT = "dgn-viewer session 1"
 ENDING = ".dgn"
-ABOUT = "session.json"  # the first member, by which the file is known
-MANIFEST = "manifest.json"  # the last: size and sha256 of every other
+ABOUT = "session.json"  # the first member, which identifies the file
+MANIFEST = "manifest.json"  # the last: size and sha256 of all others
 FOLDER = "run/"
 
 JSON = 4 << 20  # bytes of one JSON file
@@ -23,13 +23,12 @@ _SIGNATURE = b"PK\x03\x04"
 
 
 def kind_of(name: str) -> Kind | None:
-    """What a member of this name must be; None where a session has no such member."""
+    """Return the type of a member of this name; None if a session has no such member."""
     if name.startswith(FOLDER):
         return folder_layout.kind_of(name.removeprefix(FOLDER))
     return _TOP.get(name)
 
 
 def looks_like_session(start: bytes) -> bool:
-    """Whether the first bytes of a file (64 are enough) are those of a session, whatever its
-    name is."""
+    """Return whether the first bytes of a file (64 are enough) are those of a session."""
     return start.startswith(_SIGNATURE) and start[30 : 30 + len(ABOUT)] == ABOUT.encode()

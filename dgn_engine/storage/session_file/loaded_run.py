@@ -1,4 +1,4 @@
-"""A recorded run as the window shows it: what panels draw of its log, and one of its frames."""
+"""A recorded run as the window shows it: the events that panels draw, and one of its frames."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dgn_engine.storage.session_file.untrusted_run import plain_event, plain_fra
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """A recorded run that was read. `session`: the file that it was unpacked from, if any."""
+    """A recorded run that was read; `session`: the file it was unpacked from, if any."""
 
     folder: Path
     name: str
@@ -32,11 +32,11 @@ class LoadedRun:
     status: str
     step: int
     session: UnpackedSession | None = None
-    lines: int = 0  # of its log, that were read
+    lines: int = 0  # number of log lines read
 
     @property
     def config(self) -> RunConfig:
-        """What it began with, and the probe set that was chosen last."""
+        """The initial configuration, with the latest probe set."""
         chosen = [e for e in self.events.events if isinstance(e, ProbeSetChanged)]
         config = self.started.config
         if not chosen:
@@ -44,7 +44,7 @@ class LoadedRun:
         return replace(config, probe_examples=chosen[-1].examples, probe_set=chosen[-1].choice)
 
     def events_as(self, number: int, before: str) -> tuple[Event, ...]:
-        """The events that show it as run `number`; `before`: the folder of the run that ended."""
+        """Return the events that show it as run `number`; `before`: folder of the previous run."""
         file = self.session
         return (
             replace(self.started, run=number, inspected=""),
@@ -62,8 +62,7 @@ class LoadedRun:
         )
 
     def frame_for(self, number: int, requests: Iterable[ProbeRequest]) -> Frame:
-        """The recorded readings; those of an earlier step than the run's last say so, and a
-        requested probe without one that it was not recorded."""
+        """Return the recorded readings; older ones say so, and missing ones are noted as such."""
         recorded = self.frame.readings if self.frame is not None else {}
         readings = {name: self._as_recorded(reading) for name, reading in recorded.items()}
         for request in requests:
@@ -73,19 +72,19 @@ class LoadedRun:
                     request.probe,
                     self.step,
                     facts={"fault": NOT_RECORDED},
-                    absent="It was not recorded; Run goes on from here and reads it again.",
+                    absent="It was not recorded; Run continues from here and computes it again.",
                 ),
             )
         epoch = self.step / max(self.started.steps_per_epoch, 1)
         return Frame(number, self.step, epoch, 0.0, None, readings)
 
     def _as_recorded(self, reading: Reading) -> Reading:
-        """It comes no more; where the run went on after it, its remark says so."""
-        if self.status == "running":  # more of them come
+        """Mark a reading as final; if the run continued after it, its remark says so."""
+        if self.status == "running":  # more will follow
             return reading
         words = [reading.remark] if reading.remark else []
         if reading.step != self.step:
-            words.append(f"the last that was recorded of {self.step:,} steps")
+            words.append(f"the last one recorded in {self.step:,} steps")
         return replace(reading, interval=0.0, remark=" · ".join(words))
 
 
@@ -95,19 +94,21 @@ def read_run(
     at: int | None = None,
     framed: bool = True,
 ) -> LoadedRun:
-    """Read a run as it is, or as it was at a step that was recorded.
+    """Read a run as it is, or as it was at a recorded step.
 
-    `framed`: a frame of just that step is wanted, not only scores. Raises `UserError`, which names
-    the nearest recorded steps.
+    `framed`: a frame of exactly that step is needed, not only scores.
+
+    Raises:
+        UserError: It names the nearest recorded steps.
     """
     reader = RunReader(folder)
     started = reader.started
     if started is None:
-        raise UserError(f"{folder.name} was ended before it began: there is nothing to show.")
+        raise UserError(f"{folder.name} was stopped before it began: there is nothing to show.")
     happened = reader.log.each_event()
     if at is not None:
         happened = (event for event in happened if getattr(event, "step", 0) <= at)
-    events = drawn_history(happened)  # first: then the log as a whole is known, too
+    events = drawn_history(happened)  # first: this also gives the summary of the log
     step = reader.step if session is None else session.step
     if at is not None:
         step = reader.frame(at).step if framed else reader.scores(at).step

@@ -1,6 +1,6 @@
-"""Opens a session file: a confined child checks it, here its members become a run's folder.
+"""Open a session file: a confined child checks it, then its members become a run's folder.
 
-What lies in that folder afterwards was checked twice, as files and as a run.
+The contents of that folder are checked twice, as files and as a run.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from dgn_engine.text.printable import plain
 TIMEOUT = 120.0  # seconds
 _PIECE = 1 << 20
 _MEMBERS = 20_000
-_WHY = 500  # characters of a refusal: it may repeat a name of the file
+_WHY = 500  # characters of a refusal: it may quote a name from the file
 
 
 @dataclass(frozen=True)
 class UnpackedSession:
-    """A session file that was unpacked. `window`: how it looked, as JSON; untrusted."""
+    """An unpacked session file. `window`: the window's layout as JSON; untrusted."""
 
     folder: Path
     file_name: str
@@ -57,7 +57,7 @@ class UnpackedSession:
 
 
 def is_session(path: Path) -> bool:
-    """Whether a file begins as a session does; False where it cannot be read."""
+    """Return whether a file begins like a session; False if it cannot be read."""
     try:
         with open_regular(path, FILE) as file:
             return archive_format.looks_like_session(file.read(64))
@@ -66,9 +66,10 @@ def is_session(path: Path) -> bool:
 
 
 def unpack(path: Path, place: Path, cancelled: threading.Event | None = None) -> UnpackedSession:
-    """Unpack a session into a folder of its own below `place`, which others must not write to.
+    """Unpack a session into a new folder in `place`, which others must not write to.
 
-    Raises `UserError`, one sentence that begins with the file's name; then nothing is left there.
+    Raises:
+        UserError: One sentence that begins with the file's name; nothing is left behind.
     """
     name = plain(path.name) or str(path)
     folder = place / uuid.uuid4().hex
@@ -90,7 +91,7 @@ def unpack(path: Path, place: Path, cancelled: threading.Event | None = None) ->
 
 
 def adopt(folder: Path, root: Path, name: str) -> Path:
-    """Copy an unpacked run among those of the user, whole or not at all, with an id of its own.
+    """Copy an unpacked run to the user's runs, completely or not at all, with a new id.
 
     Raises `UserError`.
     """
@@ -114,10 +115,10 @@ def adopt(folder: Path, root: Path, name: str) -> Path:
 
 
 def _receive(pipe: IO[bytes], size: int, folder: Path) -> None:
-    """Write what the child passes on, and trust nothing of it."""
+    """Write the child's files without trusting its answer."""
     files = [(name, count) for name, count in read_head(pipe)["files"]]
     if len(files) > _MEMBERS or any(type(count) is not int or count < 0 for _, count in files):
-        raise ValueError("the answer makes no sense")
+        raise ValueError("the answer is invalid")
     if len({name for name, _ in files}) != len(files) or sum(n for _, n in files) > size:
         raise ValueError("the answer is larger than its file")
     for name, count in files:
@@ -133,7 +134,7 @@ def _copy(pipe: IO[bytes], file: IO[bytes], count: int) -> None:
     while count:
         piece = pipe.read(min(count, _PIECE))
         if not piece:
-            raise EOFError("the answer is cut")
+            raise EOFError("the answer is cut off")
         file.write(piece)
         count -= len(piece)
 
@@ -154,17 +155,17 @@ def _opened(name: str, folder: Path) -> UnpackedSession:
             window=about["look"],
         )
     except (ValueError, KeyError, TypeError, OverflowError):
-        why = f"{name} has {archive_format.ABOUT} that makes no sense."
+        why = f"{name} has an invalid {archive_format.ABOUT}."
         raise UserError(why, kind="damaged", value=archive_format.ABOUT) from None
     try:
         info = run_info.read(run)
     except UserError as refusal:
         is_nonsense = refusal.kind == run_info.NO_SENSE
-        why = f"makes no sense ({refusal.value})" if is_nonsense else "is not sound"
-        why = f"{name} holds a run whose {folder_layout.RUN} {why}."
+        why = f"has invalid values ({refusal.value})" if is_nonsense else "is damaged"
+        why = f"{name} contains a run whose {folder_layout.RUN} {why}."
         raise UserError(why, kind="damaged", value=folder_layout.RUN) from None
     try:
-        if known_manifest(info) is None:  # there is none, or one that makes no sense
+        if known_manifest(info) is None:  # missing or invalid
             info = put_manifest(info, None)
         run_info.write(run, escape_words(info))
         (run / folder_layout.LOG).touch()
@@ -173,7 +174,7 @@ def _opened(name: str, folder: Path) -> UnpackedSession:
         write_file(run / folder_layout.CONFIG, reader.config.to_toml().encode())
     except UserError as refusal:
         why = plain(str(refusal).replace(str(run), "").strip("/").rstrip("."), _WHY)
-        why = f"{name} holds a run that is refused: {why}."
+        why = f"{name} contains a run that is refused: {why}."
         raise UserError(why, kind="refused-run") from None
     except OSError as error:
         raise UserError(f"{name} cannot be unpacked: {error.strerror}.") from None

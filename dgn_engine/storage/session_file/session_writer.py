@@ -1,4 +1,4 @@
-"""A run in one file: `.dgn`, a zip of JSON and safetensors only, or its scores as `.csv`."""
+"""Write a run to one file: `.dgn`, a zip of JSON and safetensors only, or its scores as `.csv`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file import archive_format
 from dgn_engine.text.printable import printable
 
-FRAMES = 10 << 20  # bytes of the frames of a session that is saved in the window
+FRAMES = 10 << 20  # bytes of frames in a session saved from the window
 _CHANGES = ("RegimeSwapped", "Rewired", "SettingChanged")
 
 
@@ -41,7 +41,7 @@ _CHANGES = ("RegimeSwapped", "Rewired", "SettingChanged")
 class SavePoint:
     """The step at which a session was saved; what came later is left out.
 
-    `lines`: how many of the log's lines came before. `frame`: what the probes saw then.
+    `lines`: number of log lines before it; `frame`: the probes' readings at that step.
     """
 
     step: int
@@ -50,7 +50,7 @@ class SavePoint:
 
 
 def export_run(folder: Path, out: Path) -> str:
-    """Write a run as `.dgn` or its scores as `.csv`; what was written, in a sentence.
+    """Write a run as `.dgn` or its scores as `.csv`; return a sentence on what was written.
 
     Raises `UserError`.
     """
@@ -83,17 +83,22 @@ def save_session(
     window: Mapping[str, Any] | None = None,
     name: str = "",
 ) -> int:
-    """A session file of a recorded run, whole or not at all; how many files went into it.
+    """Write a session file of a recorded run, completely or not at all; return its file count.
 
-    With a `point` the run as it was then: its newest checkpoint and those that the user keeps,
-    and frames thinned to 10 MiB; else everything. `window`: how it looked. `name`: of the run,
-    where it is not that of its folder. Raises `UserError`.
+    Args:
+        point: Save the run as of this point: its newest checkpoint and those that the user keeps,
+            and frames thinned to 10 MiB; None saves everything.
+        window: The window's layout.
+        name: The run's name, if not that of its folder.
+
+    Raises:
+        UserError: It cannot be written, or would be too large.
     """
     reader = RunReader(folder)
     step = reader.step if point is None else point.step
     about = {
         "format": archive_format.FORMAT,
-        "run": printable(name or folder.name),  # a name of bytes is no text
+        "run": printable(name or folder.name),  # the name may not be valid text
         "step": step,
         "status": reader.status if point is None else "saved",
         "saved": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -116,21 +121,23 @@ def save_session(
 
 
 def _add(archive: zipfile.ZipFile, written: dict[str, Digest], name: str, content: bytes) -> None:
-    """Stored, not deflated: numbers hardly shrink, and readers need no expansion limits."""
+    """Add a member uncompressed: numbers hardly shrink, and readers need no expansion limits."""
     archive.writestr(zipfile.ZipInfo(name), content)
     written[name] = digest(content)
 
 
 def _members(reader: RunReader, point: SavePoint | None) -> Iterator[tuple[str, bytes]]:
-    """Names within the run's folder and what is in them; a file that goes meanwhile is left out.
+    """Yield names and contents of the run's files; a file that disappears meanwhile is left out.
 
-    Checkpoints first: of a run that goes on, they go soonest.
+    Checkpoints come first: in a run that continues, they disappear first.
     """
     for checkpoint in _chosen_checkpoints(reader, point):
-        held = {name: _content(checkpoint.path / name) for name in folder_layout.CHECKPOINT_FILES}
-        if any(content is None for name, content in held.items() if name != folder_layout.KEEP):
+        contents = {
+            name: _content(checkpoint.path / name) for name in folder_layout.CHECKPOINT_FILES
+        }
+        if any(content is None for name, content in contents.items() if name != folder_layout.KEEP):
             continue
-        for name, content in held.items():
+        for name, content in contents.items():
             if content is not None:
                 yield f"{folder_layout.CHECKPOINTS}/{checkpoint.path.name}/{name}", content
     yield folder_layout.RUN, run_info.encode(_info(reader, point))
@@ -149,14 +156,14 @@ def _members(reader: RunReader, point: SavePoint | None) -> Iterator[tuple[str, 
 
 
 def _info(reader: RunReader, point: SavePoint | None) -> dict[str, Any]:
-    """With a manifest of what goes into the file."""
+    """Return its `run.json`, with a manifest of what goes into the file."""
     known = known_manifest(reader.info) if point is None else None
     if known is None:
         return put_manifest(reader.info, None)
-    here = {one.path.name for one in reader.checkpoints}.intersection(known.checkpoints)
-    files = {name: one for name, one in known.files.items() if name == folder_layout.WEIGHTS}
+    here = {item.path.name for item in reader.checkpoints}.intersection(known.checkpoints)
+    files = {name: item for name, item in known.files.items() if name == folder_layout.WEIGHTS}
     if folder_layout.is_mirror(reader.root):
-        files = {name: one for name, one in files.items() if (reader.root / name).exists()}
+        files = {name: item for name, item in files.items() if (reader.root / name).exists()}
     left = Manifest.of(known.lines, known.serials, here, files, known.marks, known.digests)
     return put_manifest(reader.info, left)
 
@@ -167,8 +174,12 @@ def _chosen_checkpoints(
     sound = list(reader.checkpoints)
     if point is None:
         return sound
-    before = [one for one in sound if one.step <= point.step]
-    return [one for one in before if one is before[-1] or one.kept == "by the user"]
+    before = [checkpoint for checkpoint in sound if checkpoint.step <= point.step]
+    return [
+        checkpoint
+        for checkpoint in before
+        if checkpoint is before[-1] or checkpoint.kept == "by the user"
+    ]
 
 
 def _chosen_frames(reader: RunReader, point: SavePoint | None) -> list[frame_files.StoredFrame]:
@@ -181,7 +192,7 @@ def _chosen_frames(reader: RunReader, point: SavePoint | None) -> list[frame_fil
 
 
 def _log(path: InnerPath, point: SavePoint | None) -> bytes:
-    """Its whole lines, up to the point."""
+    """Return its complete lines, up to the point."""
     lines = read_regular(path, limits.FILE).split(b"\n")[:-1]
     while point is not None and lines:
         last = decode_line(lines[-1])
@@ -190,7 +201,7 @@ def _log(path: InnerPath, point: SavePoint | None) -> bytes:
         lines.pop()
     content = b"".join(line + b"\n" for line in lines)
     if len(content) > archive_format.LOG:
-        raise UserError(f"{path} is larger than 256 MiB, which no session holds.")
+        raise UserError(f"{path} is larger than 256 MiB, the limit of a session.")
     return content
 
 
@@ -213,7 +224,7 @@ def _scores(reader: RunReader) -> str:
     table = csv.writer(text, lineterminator="\n")
     names = ("step", "epoch", "train_loss", "train_accuracy", "test_loss", "test_accuracy")
     table.writerow(names)
-    for one in reader.measured:
-        values = (getattr(one, name) for name in names)
+    for scores in reader.measured:
+        values = (getattr(scores, name) for name in names)
         table.writerow(["" if value is None else repr(value) for value in values])
     return text.getvalue()

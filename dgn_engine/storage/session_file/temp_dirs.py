@@ -1,7 +1,7 @@
 """Private temporary folders for opened sessions, in the system's temporary folder.
 
-A program that is killed leaves its folder behind. The lock in it names the process, and the next
-start removes the folders of dead processes.
+A killed program leaves its folder behind. The lock in it identifies the process, and the next start
+removes the folders of dead processes.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ class PrivateTempDir:
 def remove_abandoned(root: Path | None = None) -> list[Path]:
     """Remove the folders of dead processes, and return them.
 
-    Only real folders of this user that nobody else can write to, with a lock that a process of
-    this machine wrote and no longer holds. A link is never followed, neither there nor inside.
+    These are real folders of this user that nobody else can write to, with a lock that a process
+    of this machine wrote and no longer holds. Links are never followed, neither there nor inside.
     """
     parent = Path(tempfile.gettempdir()) if root is None else root
     candidates: list[Path] = []
     with suppress(OSError):
-        candidates += [Path(each.path) for each in os.scandir(parent) if _is_ours(each)]
+        candidates += [Path(entry.path) for entry in os.scandir(parent) if _is_ours(entry)]
     removed: list[Path] = []
-    for place in candidates:
-        with suppress(OSError, UserError):  # another start was quicker, or it cannot be removed
-            if is_abandoned(place / LOCK):
-                shutil.rmtree(place)
-                removed.append(place)
+    for folder in candidates:
+        with suppress(OSError, UserError):  # another start was faster, or it cannot be removed
+            if is_abandoned(folder / LOCK):
+                shutil.rmtree(folder)
+                removed.append(folder)
     return removed
 
 

@@ -2,9 +2,9 @@
 
 `python -m dgn_engine.storage.session_file.unpack_child`
 
-As in `checkpoints.reader_child` the file is its standard input and the answer its standard output,
-and it may open nothing. It checks every member, and passes on their bytes where all are what they
-must be. torch is not imported here.
+As in `checkpoints.reader_child` it reads the file from standard input, answers on standard output
+and may open nothing. It checks every member, and passes on their bytes if all are valid. torch is
+not imported here.
 """
 
 from __future__ import annotations
@@ -38,29 +38,29 @@ def answer(content: Content, pipe: IO[bytes]) -> None:
 
 
 def checked_session(content: Content) -> ZipArchive:
-    """The archive, with every member checked; raises `UnreadableFile`."""
+    """Return the archive with every member checked; raises `UnreadableFile`."""
     if len(content) > limits.FILE:
         raise UnreadableFile("is larger than 2 GiB")
     if content[: len(START)] != START:
-        raise UnreadableFile("is no session file")
+        raise UnreadableFile("is not a session file")
     archive = checked_zip(content)
     for name in archive.members:
         if archive_format.kind_of(name) is None:
-            raise UnreadableFile(f"holds {plain(name)}, which is no part of a session")
+            raise UnreadableFile(f"has {plain(name)}, which is not part of a session")
     for name in (
         archive_format.ABOUT,
         archive_format.MANIFEST,
         archive_format.FOLDER + folder_layout.RUN,
     ):
         if name not in archive.members:
-            raise UnreadableFile(f"is no session file: there is no {name} in it")
+            raise UnreadableFile(f"is not a session file: it has no {name}")
     archive.require_stored("sessions never do")
     for name in archive.members:
         archive.checked(name)
     about = _json(archive, archive_format.ABOUT)
     version = about.get("format") if isinstance(about, dict) else None
     if not str(version).startswith(archive_format.FORMAT.rpartition(" ")[0]):
-        raise UnreadableFile("is no session file: its session.json names no version of one")
+        raise UnreadableFile("is not a session file: its session.json states no version")
     if version != archive_format.FORMAT:
         raise UnreadableFile(
             "was written by a later version of dgn-viewer; install that one to open it"
@@ -75,11 +75,11 @@ def _check_manifest(archive: ZipArchive) -> None:
     manifest = _json(archive, archive_format.MANIFEST)
     others = set(archive.members) - {archive_format.MANIFEST}
     if not isinstance(manifest, dict) or set(manifest) != others:
-        raise UnreadableFile("has a manifest that names other files than it holds")
+        raise UnreadableFile("has a manifest that does not match its files")
     for name, written in manifest.items():
         content = archive.stored(name)
         if written != to_plain(digest(content)):
-            raise UnreadableFile(f"is damaged: {name} is not what its manifest says")
+            raise UnreadableFile(f"is damaged: {name} does not match its manifest")
 
 
 def _check_member(archive: ZipArchive, name: str) -> None:
@@ -101,7 +101,7 @@ def _check_member(archive: ZipArchive, name: str) -> None:
                 raise UnreadableFile(f"has {name} of unreasonable size")
         case _:
             if len(content):
-                raise UnreadableFile(f"has something in {name}, which must be empty")
+                raise UnreadableFile(f"has content in {name}, which must be empty")
 
 
 def _check_log(content: memoryview, name: str) -> None:
@@ -119,7 +119,7 @@ def _json(archive: ZipArchive, name: str) -> Any:
         return parse_json(bytes(content))
     except ValueError as error:
         raise UnreadableFile(
-            f"has {name} that is not sound JSON ({plain(str(error), 80)})"
+            f"has {name} that is not valid JSON ({plain(str(error), 80)})"
         ) from None
 
 

@@ -1,7 +1,7 @@
-"""Checks whether an untrusted run makes sense: numbers in range, names that can be shown.
+"""Check that an untrusted run is plausible: numbers in range, names that can be shown.
 
-What is stored can be sound as files and still be meant to harm whoever draws it. Types were
-checked where dataclasses were made of it.
+Intact files may still be meant to harm whoever draws them. Types were checked when dataclasses were
+built from them.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.text.printable import plain
 
 SERIES = 1000  # curves by name
-_Each = tuple[int, ...]  # a number of each gate layer
+_Each = tuple[int, ...]  # one number per gate layer
 _FAULTS = (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
 
 
 def check_run(reader: RunReader) -> None:
-    """Raise `UserError`, a reason without a subject, where something cannot be."""
+    """Raise `UserError`, a reason without a subject, if something is impossible."""
     parts: tuple[tuple[str, Callable[[RunReader], None]], ...] = (
         ("its description", _check_started),
         ("its log", _check_log),
@@ -43,11 +43,11 @@ def check_run(reader: RunReader) -> None:
             check(reader)
         except _FAULTS as error:
             reason = plain(f"{type(error).__name__}: {error}", 120)
-            raise UserError(f"{part} makes no sense ({reason})") from None
+            raise UserError(f"{part} is invalid ({reason})") from None
 
 
 def _check_started(reader: RunReader) -> None:
-    """Its own numbers were checked when it was read."""
+    """Check the start of the run; its own numbers were checked when it was read."""
     reader.config  # noqa: B018 - built for its checks
     _check_range({key: value for key, value in reader.info.items() if key != "config"})
     started = reader.started
@@ -76,8 +76,8 @@ def _check_log(reader: RunReader) -> None:
             case Rewired(order=order, rotation=rotation, shift=shift):
                 _check_wiring(started, order, rotation, shift)
     if is_foreign_log(reader.root, known, log.marks):
-        raise ValueError("it is that of another run")
-    if trouble := log_trouble(log, known.marks):  # a session's log ends in a whole line
+        raise ValueError("it belongs to another run")
+    if trouble := log_trouble(log, known.marks):  # a session's log ends in a complete line
         raise ValueError(f"it {trouble}")
 
 
@@ -91,10 +91,10 @@ def _check_wiring(started: RunStarted | None, order: _Each, rotation: _Each, shi
 
 
 def _check_checkpoints(reader: RunReader) -> None:
-    for one in scan(reader.root / folder_layout.CHECKPOINTS, thorough=False):
-        if not one.sound:
-            raise ValueError(f"{one.path.name}: {one.culprit} {one.trouble}")
-        state = read_state(one.path)
+    for checkpoint in scan(reader.root / folder_layout.CHECKPOINTS, thorough=False):
+        if not checkpoint.sound:
+            raise ValueError(f"{checkpoint.path.name}: {checkpoint.culprit} {checkpoint.trouble}")
+        state = read_state(checkpoint.path)
         _check_range(state)
         if not isinstance(state["regime"], str) or not isinstance(state["dials"], dict):
             raise TypeError("its state")
@@ -109,27 +109,27 @@ def _check_frame(reader: RunReader) -> None:
 
 
 def _check_range(tree: Any) -> None:
-    """Whole numbers that a computer's own can hold."""
+    """Check that integers are not too large."""
     if isinstance(tree, int) and abs(tree) > STEPS:
-        raise ValueError("a number beyond counting")
+        raise ValueError("a number that is too large")
     inner = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
     for value in inner:  # not deep: the depth was checked
         _check_range(value)
 
 
 def escape_words(value: Any) -> Any:
-    """JSON values and tuples whose words can be shown: unprintable characters are escaped."""
+    """Escape unprintable characters in JSON values and tuples, so that they can be shown."""
     if isinstance(value, str):
         return plain(value, 4096)
     if isinstance(value, dict):
-        return {plain(str(key)): escape_words(each) for key, each in value.items()}
+        return {plain(str(key)): escape_words(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(escape_words(each) for each in value)
+        return type(value)(escape_words(item) for item in value)
     return value
 
 
 def plain_frame(frame: Frame) -> Frame:
-    """The frame with words that can be shown."""
+    """Return the frame with words that can be shown."""
     readings = {}
     for probe, reading in frame.readings.items():
         absent, remark = plain(reading.absent, 4096), plain(reading.remark)
