@@ -1,1 +1,1 @@
-"""What is read from and written to disk: checkpoints, run folders, session files."""
+"""Reading from and writing to disk: checkpoints, run folders, session files."""

@@ -1,9 +1,9 @@
-"""Writes files and folders whole or not at all, whatever happens meanwhile.
+"""Write files and folders completely or not at all, whatever happens meanwhile.
 
-A folder that is made at a path that the user named is for them alone (0700), unless `DGN_SHARED` is
-set; whatever is put into a folder is for those who may enter that.
+A folder created at a path chosen by the user is private (0700), unless `DGN_SHARED` is set; what is
+put into a folder inherits its permissions.
 
-Raises `OSError`, except for `save_file`: what a full disk means is decided by whoever writes.
+Raises `OSError`, except `save_file`: the caller decides what a full disk means.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import IO
 from dgn_engine.errors import UserError
 from dgn_engine.storage.inner_path import FilePath, InnerPath, LinkInside, inner, inside
 
-SHARED = "DGN_SHARED"  # the variable that says so
-PART = ".part"  # the ending of what was not finished
+SHARED = "DGN_SHARED"  # environment variable for shared folders
+PART = ".part"  # ending of an unfinished file
 _KINDS = (
     (stat.S_ISLNK, "a link"),
     (stat.S_ISDIR, "a folder"),
@@ -33,11 +33,11 @@ _KINDS = (
 
 
 class NotReplaced(OSError):  # noqa: N818 - shown as a verdict
-    """Where a file should be written lies something that is none."""
+    """The target of a write exists and is not a regular file."""
 
 
 def require_replaceable(path: FilePath) -> None:
-    """Raise `NotReplaced` where something lies there that is no regular file."""
+    """Raise `NotReplaced` if the path exists and is not a regular file."""
     try:
         mode = inner(path).status().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -45,11 +45,11 @@ def require_replaceable(path: FilePath) -> None:
     kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "")
     if kind:
         code = errno.EISDIR if stat.S_ISDIR(mode) else errno.EEXIST
-        raise NotReplaced(code, f"it is {kind}, and is not replaced")
+        raise NotReplaced(code, f"it is {kind}, which is not replaced")
 
 
 def check_output(path: Path) -> None:
-    """Raise `UserError` before work is done whose result could not be written there."""
+    """Raise `UserError` before doing work whose result could not be written there."""
     try:
         require_replaceable(path)
     except OSError as error:
@@ -57,7 +57,7 @@ def check_output(path: Path) -> None:
 
 
 def check_output_folder(folder: Path, names: Sequence[str]) -> None:
-    """The same for files of these names in a folder, which need not be there."""
+    """Check files of these names in a folder, which need not exist, as `check_output` does."""
     if os.path.lexists(folder) and not folder.is_dir():
         raise UserError(f"{folder} is not a folder; choose another one.")
     for name in names:
@@ -65,19 +65,20 @@ def check_output_folder(folder: Path, names: Sequence[str]) -> None:
 
 
 def write_file(path: FilePath, content: bytes, synced: bool = True) -> None:
-    """Write a part next to it, sync, rename, sync the folder.
+    """Write a file: a part beside it, sync, rename, sync the folder.
 
-    Where the user named the path, only a regular file is replaced (`NotReplaced`); what lies at an
-    inner path gives way, whatever it is. `synced`: else a crash may leave an empty file.
+    At a path chosen by the user, only a regular file is replaced (`NotReplaced`); at an inner path
+    anything is. Without `synced`, a crash may leave an empty file.
     """
     with _replacing(path, synced) as part:
         _write(part, content, synced)
 
 
 def save_file(path: FilePath, content: bytes) -> None:
-    """Write a file, and its folder where there is none; `path` holds the old or the new file.
+    """Write a file, creating its folder if needed; `path` ends up as the old or the new file.
 
-    Raises `UserError` where the disk is full, read-only or gone; then nothing is left behind.
+    Raises:
+        UserError: The disk is full, read-only or gone; nothing is left behind.
     """
     try:
         make_folders(path.parent)
@@ -89,9 +90,9 @@ def save_file(path: FilePath, content: bytes) -> None:
 
 @contextmanager
 def replace_file(path: FilePath, synced: bool = True) -> Iterator[IO[bytes]]:
-    """A file to write into; it replaces `path` when all went well, else nothing does.
+    """Open a file for writing that replaces `path` if all goes well, and is discarded otherwise.
 
-    Raises `NotReplaced` as `write_file` does. `synced`: else a crash may leave an empty file.
+    Raises `NotReplaced` as `write_file` does. Without `synced`, a crash may leave an empty file.
     """
     with _replacing(path, synced) as part:
         part.unlink(missing_ok=True)
@@ -104,7 +105,7 @@ def replace_file(path: FilePath, synced: bool = True) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _replacing(path: FilePath, synced: bool) -> Iterator[InnerPath]:
-    """The part that takes the place of `path`, unless the block fails; then it is removed."""
+    """Yield the part that replaces `path`, unless the block fails; then it is removed."""
     if isinstance(path, Path):
         require_replaceable(path)
     place = inner(path)
@@ -119,19 +120,19 @@ def _replacing(path: FilePath, synced: bool) -> Iterator[InnerPath]:
 
 
 def write_folder(path: FilePath, files: Mapping[str, bytes]) -> None:
-    """A new folder with these files, or none: `path` must not exist, or be an empty folder."""
+    """Create a folder with these files, or none: `path` must not exist or be empty."""
     place = inner(path)
     part = _part(place)
     try:
-        if part.exists():  # what was left when the disk let nothing be removed
+        if part.exists():  # left over because the disk did not allow removal
             part.remove_tree()
         _make(part, _new_mode(path))
-        if place.is_dir():  # as the user made it
+        if place.is_dir():  # keep the user's permissions
             _allow(part, stat.S_IMODE(place.status().st_mode))
         for name, content in files.items():
             _write(part / name, content)
         part.sync()
-        if os.name != "posix" and place.is_dir():  # there a rename does not replace a folder
+        if os.name != "posix" and place.is_dir():  # a rename does not replace a folder there
             _remove_empty(place)
         part.replace(place)
         try:
@@ -145,17 +146,17 @@ def write_folder(path: FilePath, files: Mapping[str, bytes]) -> None:
 
 
 def make_folders(path: FilePath) -> None:
-    """A folder and those above it, where they are missing, as safe as what lies in it later."""
+    """Create missing folders along a path, as durably as what is put into them later."""
     if path.is_dir():
         return
-    if isinstance(path, InnerPath) and not path.parts:  # it is not made here, if it is gone
+    if isinstance(path, InnerPath) and not path.parts:  # it must not be recreated if missing
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
     make_folders(path.parent)
     make_folder(path)
 
 
 def make_folder(path: FilePath) -> None:
-    """A folder where there is none; the one above it must be there. `LinkInside` for a link."""
+    """Create a folder if missing; its parent must exist. Raises `LinkInside` for a link."""
     if path.is_dir():
         return
     place = inner(path)
@@ -169,21 +170,20 @@ def make_folder(path: FilePath) -> None:
     try:
         place.parent.sync()
     except OSError:
-        with suppress(OSError):  # another time it would be taken for one that is safe
+        with suppress(OSError):  # otherwise it would pass for durable next time
             _remove_empty(place)
         raise
 
 
 def _new_mode(path: FilePath) -> int | None:
-    """The permissions of a new folder, before the umask; None: those of the folder above, which is
-    one of ours."""
+    """Return the permissions of a new folder, before the umask; None: those of its parent."""
     if isinstance(path, InnerPath):
         return None
     return 0o700 if os.environ.get(SHARED, "0") in ("", "0") else 0o777
 
 
 def make_private(folder: Path) -> None:
-    """Take the rights of others from a folder that was copied, and from what is in it."""
+    """Remove the permissions of others from a copied folder and its contents."""
     if _new_mode(folder) != 0o700:
         return
     for path in (folder, *folder.rglob("*")):
@@ -191,7 +191,7 @@ def make_private(folder: Path) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Sync every file and folder of what was copied, the folder itself included."""
+    """Sync every file and folder of a copied folder, and the folder itself."""
     for path in folder.rglob("*"):
         if path.is_dir():
             sync_folder(path)
@@ -206,13 +206,13 @@ def sync_folder(folder: FilePath) -> None:
 
 
 def find_leftovers(folder: FilePath) -> list[InnerPath]:
-    """The files that a killed writer left unfinished in this folder."""
+    """Return the files that a killed writer left unfinished in this folder."""
     place = inner(folder)
     return [place / name for name in place.listing() if name.endswith(PART)]
 
 
 def clear_leftovers(folder: FilePath) -> None:
-    """Remove what a killed writer has left; only whoever holds the run's lock may."""
+    """Remove what a killed writer left; only the holder of the run's lock may."""
     for path in find_leftovers(folder):
         if path.is_dir():
             path.remove_tree(ignore_errors=True)
@@ -225,7 +225,7 @@ def _part(path: InnerPath) -> InnerPath:
 
 
 def _make(path: InnerPath, mode: int | None) -> None:
-    """A new folder with these permissions, less the umask; else those of the one above."""
+    """Create a folder with these permissions, less the umask, or those of its parent."""
     with path.at() as (name, folder):
         above = 0o777 if folder is None else os.fstat(folder).st_mode & 0o777
         os.mkdir(name, above if mode is None else mode, dir_fd=folder)
@@ -237,14 +237,14 @@ def _remove_empty(path: InnerPath) -> None:
 
 
 def _allow(path: InnerPath, mode: int) -> None:
-    """Give a folder these permissions."""
+    """Set the permissions of a folder."""
     with path.anchor.opened(path.parts) as folder:
         if isinstance(folder, int):
             os.fchmod(folder, mode)
 
 
 def _write(path: InnerPath, content: bytes, synced: bool = True) -> None:
-    path.unlink(missing_ok=True)  # what was left by a process of the same number
+    path.unlink(missing_ok=True)  # left by a process with the same id
     handle = path.open(os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
         left = memoryview(content)

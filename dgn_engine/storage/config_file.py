@@ -1,4 +1,4 @@
-"""Reads TOML files: regular files of a bounded size, their content held to bounds."""
+"""Read TOML files: regular files of bounded size, with bounded content."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dgn_engine.text.toml import MOST, TomlError, parse_toml
 
 
 def read_toml(path: Path, what: str) -> dict[str, Any]:
-    """The content of a TOML file that is called `what`; raises `UserError` naming it.
+    """Return the content of a TOML file; a `UserError` names it as `what`.
 
-    What is no regular file (a FIFO, a device, a folder) is refused without waiting for it.
+    Anything but a regular file (a FIFO, a device, a folder) is refused without blocking.
     """
     try:
         return parse_toml(read_regular(path, MOST).decode("utf-8"))
@@ -24,14 +24,14 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
         ) from None
     except UnicodeDecodeError:
         raise UserError(
-            f"Cannot read the {what} {path}: it is no text in UTF-8.", kind="no-text", value=what
+            f"Cannot read the {what} {path}: it is not UTF-8 text.", kind="no-text", value=what
         ) from None
     except TomlError as error:
         raise UserError(f"{path} {error}.", kind=error.kind) from None
 
 
 def read_config(path: Path) -> RunConfig:
-    """The configuration of a run in a TOML file; raises `UserError` naming the file."""
+    """Return the run configuration in a TOML file; a `UserError` names the file."""
     tree = read_toml(path, "configuration")
     try:
         return RunConfig.from_dict(tree)

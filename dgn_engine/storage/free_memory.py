@@ -1,4 +1,4 @@
-"""The memory that this machine, or the group of processes that this one is in, can still give."""
+"""The memory still available to this process, by the machine and by its control groups."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 _MACHINE = Path("/proc/meminfo")
 _MEMBERSHIP = Path("/proc/self/cgroup")
 _GROUPS = Path("/sys/fs/cgroup")
-# Limit, use, and in `memory.stat` what the system drops first: of control groups of version 2, and
-# of version 1, which lie in a folder of their own.
+# Limit, usage, and the reclaimable entry of `memory.stat`: for control groups of version 2, and of
+# version 1, which are in a separate folder.
 _LAYOUTS = (
     ("", "memory.max", "memory.current", "inactive_file"),
     ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -18,7 +18,7 @@ _LAYOUTS = (
 
 
 def free_memory() -> float:
-    """Return the bytes of main memory that can still be had; infinite where nothing says it."""
+    """Return the available bytes of main memory; infinite if unknown."""
     return min((_free_of_machine(), *_free_of_groups()))
 
 
@@ -31,7 +31,7 @@ def _free_of_machine() -> float:
 
 
 def _free_of_groups() -> Iterator[float]:
-    """Yield what the limit of each control group leaves: this process's, and those around it."""
+    """Yield what the limits of this process's control group and its parents leave."""
     try:
         lines = _MEMBERSHIP.read_text("utf-8").splitlines()
     except (OSError, ValueError):
@@ -43,7 +43,7 @@ def _free_of_groups() -> Iterator[float]:
         folder, *names = _LAYOUTS[bool(controllers)]
         root = _GROUPS / folder
         own = root / path.lstrip("/")
-        # In a container the path may be the host's, which is not there; then its root is ours.
+        # In a container the path may be the host's, which does not exist; use the root instead.
         for group in (own, *own.parents) if own.is_relative_to(root) else (root,):
             yield _free_of_group(group, *names)
             if group == root:
@@ -57,5 +57,5 @@ def _free_of_group(group: Path, limit: str, use: str, dropped: str) -> float:
         stat = (group / "memory.stat").read_text("ascii")
         files = next((line for line in stat.splitlines() if line.startswith(f"{dropped} ")), "0")
         return max(0, most - used + int(files.split()[-1]))
-    except (OSError, ValueError):  # there is no such group, or its limit is 'max'
+    except (OSError, ValueError):  # no such group, or its limit is 'max'
         return math.inf

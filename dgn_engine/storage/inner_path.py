@@ -1,9 +1,9 @@
 """Paths inside a folder that others may have prepared: no link in it is followed, at any depth.
 
-The folder itself is as the user named it, and may be a link. What lies in it is reached part by
-part from a handle of it (openat), so that a link that is put there between a check and a use is
-not followed either. Where the system has no such calls, each part is looked at before each use.
-Everything here raises `OSError`; `LinkInside` where something is a link.
+The folder itself is used as the user named it, and may be a link. Paths inside are opened part by
+part from its handle (openat), so that a link put there between a check and a use is not followed
+either. On systems without these calls, each part is checked before each use. Everything here raises
+`OSError`; `LinkInside` for a link.
 """
 
 from __future__ import annotations
@@ -22,22 +22,24 @@ _AT = hasattr(os, "O_NOFOLLOW") and {os.open, os.mkdir, os.unlink} <= os.support
 _CLOSED = getattr(os, "O_CLOEXEC", 0)
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _CLOSED
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-# Never wait for a FIFO, never become the process of a terminal.
+# Never block on a FIFO, never become the process of a terminal.
 UNWAITING = sum(getattr(os, f"O_{each}", 0) for each in ("CLOEXEC", "NONBLOCK", "NOCTTY", "BINARY"))
 
 
 class LinkInside(OSError):  # noqa: N818 - shown as a verdict
-    """Something in a folder is a link. `within`: its path in that folder."""
+    """Something in a folder is a link; `within`: its path in that folder."""
 
     def __init__(self, within: str) -> None:
-        super().__init__(errno.ELOOP, f"'{within}' in it is a link, and is not followed")
+        super().__init__(errno.ELOOP, f"'{within}' in it is a link, which is not followed")
         self.within = within
 
 
 class Anchor:
-    """The folder in which paths begin. While it is held open they lead into that folder, wherever
-    it is moved and whatever is put in its place; else into whatever `path` names at each use.
-    `shown`: what sentences call it, where that is not `path`: the file that it was unpacked from.
+    """The folder in which paths begin.
+
+    While it is held open, paths lead into that folder wherever it is moved; otherwise into whatever
+    is at `path` at each use. `shown`: its name in messages, if not `path`, such as the file that it
+    was unpacked from.
     """
 
     def __init__(self, path: Path, shown: str = "") -> None:
@@ -46,7 +48,7 @@ class Anchor:
         self._handle: int | None = None
 
     def hold(self) -> None:
-        """Hold what `path` names now; what was held before is let go."""
+        """Open the folder at `path`, and release the one held before."""
         if not _AT:
             return
         before, self._handle = self._handle, os.open(self.path, _FOLDER)
@@ -60,7 +62,7 @@ class Anchor:
 
     @property
     def is_named(self) -> bool:
-        """Whether `path` names the held folder."""
+        """Return True if `path` is the path of the held folder."""
         try:
             named = self.path.stat()
             return self._handle is None or os.path.samestat(os.fstat(self._handle), named)
@@ -69,7 +71,7 @@ class Anchor:
 
     @property
     def is_removed(self) -> bool:
-        """Whether the held folder is deleted for good: it has no name anywhere."""
+        """Return True if the held folder is deleted for good: it has no name anywhere."""
         try:
             return self._handle is not None and os.fstat(self._handle).st_nlink == 0
         except OSError:
@@ -77,7 +79,7 @@ class Anchor:
 
     @property
     def trouble(self) -> str:
-        """Why nothing can be said of what `path` names; '' where it is there, or is not."""
+        """Return why `path` cannot be checked; '' if it exists, or clearly does not."""
         try:
             self.path.stat()
         except (FileNotFoundError, NotADirectoryError):
@@ -87,7 +89,7 @@ class Anchor:
         return ""
 
     def find(self) -> Path | None:
-        """Where the held folder lies now; None where it is gone, or the system does not tell."""
+        """Return the current path of the held folder; None if it is gone or unknown."""
         if self._handle is None:
             return None
         try:
@@ -104,7 +106,7 @@ class Anchor:
 
     @contextmanager
     def opened(self, parts: tuple[str, ...] = ()) -> Iterator[int | str]:
-        """A handle of the folder to which these parts lead; its path where there are none."""
+        """Yield a handle of the folder at these parts; its path on systems without handles."""
         if not _AT:
             self._refuse_links(parts)
             yield str(self.path.joinpath(*parts))
@@ -114,15 +116,15 @@ class Anchor:
             if handle is None:
                 handle = os.open(self.path, _FOLDER)
                 handles.callback(os.close, handle)
-            for place, part in enumerate(parts, 1):
-                handle = _enter(handle, part, parts[:place])
+            for depth, part in enumerate(parts, 1):
+                handle = _enter(handle, part, parts[:depth])
                 handles.callback(os.close, handle)
             yield handle
 
     def _refuse_links(self, parts: tuple[str, ...]) -> None:
-        for place in range(1, len(parts) + 1):
-            if _is_link(str(self.path.joinpath(*parts[:place])), None):
-                raise LinkInside("/".join(parts[:place]))
+        for depth in range(1, len(parts) + 1):
+            if _is_link(str(self.path.joinpath(*parts[:depth])), None):
+                raise LinkInside("/".join(parts[:depth]))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Anchor) and self.path == other.path
@@ -130,8 +132,10 @@ class Anchor:
 
 @dataclass(frozen=True)
 class InnerPath:
-    """A path in a folder; no part of it that is a link is followed. No `os.PathLike`, so that
-    nothing opens it in another way by mistake."""
+    """A path in a folder; no part of it that is a link is followed.
+
+    It is not an `os.PathLike`, so that nothing opens it in another way by mistake.
+    """
 
     anchor: Anchor = field(hash=False)
     parts: tuple[str, ...] = ()
@@ -139,7 +143,7 @@ class InnerPath:
     def __post_init__(self) -> None:
         parts = self.parts
         if any(part in ("", ".", "..") or "/" in part or os.sep in part for part in parts):
-            raise OSError(errno.EINVAL, f"'{'/'.join(parts)}' is no path in a folder")
+            raise OSError(errno.EINVAL, f"'{'/'.join(parts)}' is not a path in a folder")
 
     def __truediv__(self, within: str) -> InnerPath:
         return InnerPath(self.anchor, (*self.parts, *within.split("/")))
@@ -149,12 +153,12 @@ class InnerPath:
 
     @property
     def whole(self) -> Path:
-        """For whoever may follow links."""
+        """The full path, for code that may follow links."""
         return self.anchor.path.joinpath(*self.parts)
 
     @property
     def within(self) -> str:
-        """'frames/x': the path in its folder."""
+        """The path in its folder: 'frames/x'."""
         return "/".join(self.parts)
 
     @property
@@ -165,10 +169,10 @@ class InnerPath:
     def parent(self) -> InnerPath:
         return InnerPath(self.anchor, self.parts[:-1])
 
-    # Looking
+    # Reading
 
     def status(self) -> os.stat_result:
-        """Of the thing itself, where it is a link too."""
+        """Return the status of the path itself, even of a link."""
         if not self.parts:
             with self.anchor.opened() as folder:
                 return os.stat(folder)  # noqa: PTH116 (it may be a handle)
@@ -176,7 +180,7 @@ class InnerPath:
             return os.stat(name, dir_fd=folder, follow_symlinks=False)
 
     def exists(self) -> bool:
-        """Whether anything lies there, a link too."""
+        """Return whether anything is there, even a link."""
         return self._mode() != 0
 
     def is_dir(self) -> bool:
@@ -195,23 +199,23 @@ class InnerPath:
             return 0
 
     def listing(self) -> Mapping[str, os.stat_result]:
-        """What lies in this folder, by name and in its order; nothing where it is no folder."""
-        found: dict[str, os.stat_result] = {}
+        """Return the contents of this folder, by name, sorted; empty if it is not a folder."""
+        statuses: dict[str, os.stat_result] = {}
         try:
             with self.anchor.opened(self.parts) as folder, os.scandir(folder) as entries:
                 for entry in entries:
                     try:
-                        found[entry.name] = entry.stat(follow_symlinks=False)
+                        statuses[entry.name] = entry.stat(follow_symlinks=False)
                     except FileNotFoundError:  # it went a moment ago
                         continue
         except (FileNotFoundError, NotADirectoryError):
             return {}
-        return dict(sorted(found.items()))
+        return dict(sorted(statuses.items()))
 
     # Changing
 
     def open(self, flags: int) -> int:
-        """A handle, opened without waiting. A new file is for those who may enter its folder."""
+        """Open without blocking; a new file inherits its folder's permissions. Returns a handle."""
         with self.at() as (name, folder):
             mode = 0o666 if folder is None else os.fstat(folder).st_mode & 0o666
             try:
@@ -230,7 +234,7 @@ class InnerPath:
                 raise
 
     def remove_tree(self, ignore_errors: bool = False) -> None:
-        """The folder with all that is in it; a link in it goes, and what it names stays."""
+        """Remove the folder with its contents; links are removed, not their targets."""
         try:
             with self.at() as (name, folder):
                 shutil.rmtree(name, ignore_errors=ignore_errors, dir_fd=folder)
@@ -239,23 +243,23 @@ class InnerPath:
                 raise
 
     def replace(self, target: InnerPath) -> None:
-        """Rename it, also over a file that is there."""
+        """Rename it, replacing an existing file."""
         with self.at() as (name, folder), target.at() as (new, above):
             os.replace(name, new, src_dir_fd=folder, dst_dir_fd=above)
 
     def sync(self) -> None:
-        """A folder and its names."""
+        """Sync a folder and its names."""
         if os.name != "posix":  # elsewhere a folder cannot be opened, and need not be
             return
         with self.anchor.opened(self.parts) as folder:
             assert isinstance(folder, int)
             os.fsync(folder)
 
-    # Reaching it
+    # Access
 
     @contextmanager
     def at(self) -> Iterator[tuple[str, int | None]]:
-        """What to call it from its folder's handle; its whole path where there are no handles."""
+        """Yield its name and its folder's handle; its full path on systems without handles."""
         if not self.parts:
             raise OSError(errno.EINVAL, "that is the folder itself")
         with self.anchor.opened(self.parts[:-1]) as folder:
@@ -269,12 +273,12 @@ FilePath = Path | InnerPath
 
 
 def inside(folder: FilePath) -> InnerPath:
-    """A folder as the user named it; what lies in it is reached without following links."""
+    """Return a folder as the user named it; paths inside are reached without following links."""
     return folder if isinstance(folder, InnerPath) else InnerPath(Anchor(folder))
 
 
 def inner(path: FilePath) -> InnerPath:
-    """A path whose last part is not followed, nor any other of an inner path."""
+    """Return a path of which no link at the end is followed, nor any in an inner path."""
     if isinstance(path, InnerPath):
         return path
     if path.name in ("", ".."):

@@ -1,4 +1,4 @@
-"""Locks a run's folder for one writer: the lock ends with its process, and names it."""
+"""Lock a run's folder for one writer; the lock names its process and ends with it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-PATIENCE = 5.0  # seconds that a writer waits for those who only ask who writes
+PATIENCE = 5.0  # seconds that a writer waits for processes that only query the lock
 _TICK = 0.001
 _UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
 @dataclass(frozen=True)
 class LockHolder:
-    """Who wrote a lock. `inode`: of the lock file, so that a copied folder is not locked."""
+    """The writer of a lock. `inode`: of the lock file, so that a copied folder is not locked."""
 
     pid: int
     host: str
@@ -38,13 +38,16 @@ class LockHolder:
     inode: int
 
     def is_process(self, pid: int) -> bool:
-        """Whether it is this process of this machine, since that was started: numbers recur."""
+        """Return whether it is this process of this machine since boot: process ids are reused."""
         return (self.pid, self.host, self.boot) == (pid, platform.node(), boot_id())
 
 
 class LockHeldError(UserError):
-    """Another process writes. `elsewhere`: the process of another machine that wrote the lock; it
-    may be dead, which nobody can see from here."""
+    """Another process writes.
+
+    `elsewhere`: the process of another machine that wrote the lock; it may be dead, which cannot be
+    seen from here.
+    """
 
     def __init__(self, sentence: str, elsewhere: LockHolder | None = None) -> None:
         super().__init__(sentence, kind="in-use")
@@ -52,7 +55,7 @@ class LockHeldError(UserError):
 
 
 class Lock:
-    """Held from `take` to `release`, or to the end of the process, however it ends."""
+    """A lock from `acquire` to `release`, or to the end of the process, however it ends."""
 
     def __init__(self, path: FilePath) -> None:
         self._path = inner(path)
@@ -60,14 +63,13 @@ class Lock:
         _LOCKS.add(self)
 
     def take(self) -> None:
-        """Raise `LockHeldError` where another process writes, `OSError` where no file can be."""
+        """Lock; raises `LockHeldError` if another process writes, `OSError` without a file."""
         until = time.monotonic() + PATIENCE
         while not self._take_named(time.monotonic() > until):
             time.sleep(_TICK)
 
     def _take_named(self, last: bool) -> bool:
-        """Lock the file that has the name; False where another took the name meanwhile, or
-        somebody only asks who writes."""
+        """Lock the file of this name; False if it was replaced meanwhile or is being queried."""
         handle = self._path.open(os.O_RDWR | os.O_CREAT)
         try:
             owner = _read_owner(handle)
@@ -82,7 +84,7 @@ class Lock:
                 )
             if not _same(handle, self._path):
                 if last:
-                    raise OSError(errno.ESTALE, f"{self._path.name} is replaced again and again")
+                    raise OSError(errno.ESTALE, f"{self._path.name} keeps being replaced")
                 os.close(handle)
                 return False
             _require_not_elsewhere(self._path, _read_owner(handle))
@@ -97,11 +99,11 @@ class Lock:
 
     @property
     def is_named(self) -> bool:
-        """Whether what is held is still the file of this name: else another may hold that one."""
+        """Return False if this name now belongs to another file, which another may hold."""
         return self._handle is not None and _same(self._handle, self._path)
 
     def retake(self) -> None:
-        """Lock the file that lies there now: the folder may have been away and come back."""
+        """Lock the file that is there now: the folder may have been gone and come back."""
         if self.is_named:
             return
         self.release()
@@ -111,29 +113,29 @@ class Lock:
             raise OSError(None, str(refusal)) from None
 
     def release(self) -> None:
-        """Empty the file and unlock it; an empty lock is nobody's."""
+        """Empty the file and unlock it; an empty lock is free."""
         if self._handle is None:
             return
-        with suppress(OSError):  # a full disk or a folder that is gone must not stop the program
+        with suppress(OSError):  # a full disk or a missing folder must not stop the program
             os.ftruncate(self._handle, 0)
         _unlock(self._handle)
         self.close_handle()
 
     def close_handle(self) -> None:
-        """Close the file and leave the lock to whoever else has it open: a forked child does."""
+        """Close the file without unlocking it for others that have it open, such as forks."""
         handle, self._handle = self._handle, None
         if handle is not None:
             os.close(handle)
 
 
-# The locks of this process. flock belongs to the open file, which forked processes share: a worker
-# of a DataLoader would hold the lock of a run for as long as it lives.
+# The locks of this process. flock belongs to the open file, which forked processes share: a
+# DataLoader worker would hold the lock of a run for as long as it lives.
 _LOCKS: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 
 def _close_in_child() -> None:
-    for each in list(_LOCKS):
-        each.close_handle()
+    for lock in list(_LOCKS):
+        lock.close_handle()
 
 
 if hasattr(os, "register_at_fork"):
@@ -141,20 +143,19 @@ if hasattr(os, "register_at_fork"):
 
 
 def holder(path: FilePath) -> LockHolder | None:
-    """Who writes now; None where nobody does. Takes nothing."""
+    """Return who writes now, or None, without locking."""
     return _holder(path, lambda handle, owner: not _seize(handle, owner, ask=True))
 
 
 def last_holder(path: FilePath) -> LockHolder | None:
-    """Who wrote a lock that was not released, dead or alive; None where nobody did, or where it
-    was copied."""
+    """Return who wrote an unreleased lock, dead or alive; None if nobody or it was copied."""
     return _holder(path, lambda handle, owner: owner.inode == os.fstat(handle).st_ino)
 
 
 def is_abandoned(path: FilePath) -> bool:
-    """Whether a process of this machine wrote this lock and died before it released it.
+    """Return whether a process of this machine wrote this lock and died before releasing it.
 
-    Follows no link, and takes nothing. Raises `OSError`.
+    Follows no link and does not lock. Raises `OSError`.
     """
     with _opened(path, os.O_RDONLY) as (handle, owner):
         if owner is None or owner.host != platform.node() or owner.inode != os.fstat(handle).st_ino:
@@ -163,7 +164,7 @@ def is_abandoned(path: FilePath) -> bool:
 
 
 def free(path: FilePath, pid: int, host: str) -> None:
-    """Empty a lock that this process of another machine left, which is known to be dead."""
+    """Empty a lock left by this process of another machine, which is known to be dead."""
     with suppress(FileNotFoundError), _opened(path, os.O_RDWR) as (handle, owner):
         if owner is not None and (owner.pid, owner.host) == (pid, host) and host != platform.node():
             os.ftruncate(handle, 0)
@@ -177,7 +178,7 @@ def _holder(path: FilePath, counts: Callable[[int, LockHolder], bool]) -> LockHo
 
 @contextmanager
 def _opened(path: FilePath, flags: int) -> Iterator[tuple[int, LockHolder | None]]:
-    """The file of a lock, and who wrote it."""
+    """Open the file of a lock and yield it with its writer."""
     handle = inner(path).open(flags)
     try:
         yield handle, _read_owner(handle)
@@ -193,7 +194,7 @@ def _same(handle: int, path: InnerPath) -> bool:
 
 
 def _is_only_asked(handle: int) -> bool:
-    """Whether nobody writes: those who ask share the lock, a writer does not."""
+    """Return whether nobody writes: queries share the lock, a writer does not."""
     if sys.platform == "win32":
         return False
     try:
@@ -204,12 +205,13 @@ def _is_only_asked(handle: int) -> bool:
 
 
 def _seize(handle: int, owner: LockHolder | None, ask: bool = False) -> bool:
-    """Lock the open file without waiting; where there are no locks, ask for the process.
+    """Lock the open file without waiting; without file locks, check the process.
 
-    `ask`: share the lock with others who ask, so that a writer can tell them from a writer.
+    `ask`: only query, sharing the lock with other queries, so that it cannot be mistaken for a
+    writer.
     """
     if sys.platform == "win32":
-        try:  # far behind the text, so that others can read it
+        try:  # far after the text, so that others can read it
             os.lseek(handle, 1 << 20, os.SEEK_SET)
             msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
         except OSError:
@@ -225,7 +227,7 @@ def _seize(handle: int, owner: LockHolder | None, ask: bool = False) -> bool:
 
 
 def _unlock(handle: int) -> None:
-    """Unlock an open file for every process that has it open; closing it unlocks it for one."""
+    """Unlock an open file for every process that has it open; closing unlocks it for one."""
     if sys.platform == "win32":
         return
     with suppress(OSError):  # a file system without locks
@@ -233,7 +235,7 @@ def _unlock(handle: int) -> None:
 
 
 def _alive(owner: LockHolder) -> bool:
-    """Whether the process lives, on this machine and since it was started: numbers are reused."""
+    """Return whether the process is alive on this machine since boot: ids are reused."""
     if not owner.is_process(owner.pid):
         return False
     try:
@@ -246,12 +248,12 @@ def _alive(owner: LockHolder) -> bool:
 
 
 def _require_not_elsewhere(path: InnerPath, owner: LockHolder | None) -> None:
-    """Locks may not work over a network: a file that another machine marked is respected."""
+    """Refuse a file marked by another machine: locks may not work over a network."""
     if owner is None or owner.host == platform.node() or owner.inode != path.status().st_ino:
         return
     raise LockHeldError(
         f"{path.parent} was left locked by {_describe(owner)}; "
-        f"if nothing runs there any more, delete {path} and try again.",
+        f"if nothing is running there any more, delete {path} and try again.",
         owner,
     )
 
@@ -266,7 +268,7 @@ def _read_owner(handle: int) -> LockHolder | None:
 
 
 def boot_id() -> str:
-    """A name that differs after each start of the machine, where the system tells it."""
+    """Return a name that changes with each boot; '' if the system has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:

@@ -1,9 +1,8 @@
-"""Frozen dataclasses as plain JSON values, and back by their type hints: the one converter; and
-the one door by which JSON that may be hostile comes in.
+"""Convert frozen dataclasses to plain JSON values and back, by their type hints.
 
-A class that spells itself otherwise has `to_dict` and `from_dict` (a `RunConfig` leaves out what
-is None, because TOML has no null). Of a union of dataclasses that one is meant whose fields hold
-every key.
+This is the only converter, and the only way in for JSON that may be hostile. A class with its own
+representation has `to_dict` and `from_dict` (a `RunConfig` leaves out None, because TOML has no
+null). For a union of dataclasses, the one whose fields include every key is used.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-DEPTH = 30  # lists and tables in each other
+DEPTH = 30  # nested lists and tables
 NODES = 400_000  # values in one text
-_NUMBER = 40  # characters of a number in words
+_NUMBER = 40  # characters of a number given as text
 
 
 def to_plain(
@@ -27,11 +26,15 @@ def to_plain(
     nonfinite: Literal["keep", "null", "word"] = "keep",
     omit_none: bool = False,
 ) -> Any:
-    """`value` (dataclasses, mappings, sequences, paths and scalars in each other) as dictionaries,
-    lists, strings, numbers, booleans and None.
+    """Convert nested dataclasses, mappings, sequences, paths and scalars to plain values.
 
-    `nonfinite`: how NaN and infinities are written: as floats, as null, or as 'nan' and '-inf'.
-    `omit_none`: leave out the fields of dataclasses that are None.
+    Args:
+        value: The value.
+        nonfinite: Write NaN and infinities as floats, as null, or as 'nan' and '-inf'.
+        omit_none: Leave out dataclass fields that are None.
+
+    Returns:
+        Dictionaries, lists, strings, numbers, booleans and None.
     """
     if value is None or isinstance(value, (str, int)):
         return value
@@ -40,48 +43,51 @@ def to_plain(
             return value
         return None if nonfinite == "null" else str(value)
     if isinstance(value, (tuple, list)):
-        return [to_plain(each, nonfinite, omit_none) for each in value]
+        return [to_plain(entry, nonfinite, omit_none) for entry in value]
     if isinstance(value, Mapping):
-        return {str(key): to_plain(each, nonfinite, omit_none) for key, each in value.items()}
+        return {str(key): to_plain(entry, nonfinite, omit_none) for key, entry in value.items()}
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if dataclasses.is_dataclass(value):
         inner = {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
         return {
-            name: to_plain(each, nonfinite, omit_none)
-            for name, each in inner.items()
-            if not (omit_none and each is None)
+            name: to_plain(entry, nonfinite, omit_none)
+            for name, entry in inner.items()
+            if not (omit_none and entry is None)
         }
     return str(value) if isinstance(value, Path) else value
 
 
 def parse_json(content: bytes) -> Any:
-    """The values of a JSON text that may be hostile.
+    """Parse JSON that may be hostile.
 
-    Raises `ValueError` where it is no JSON, is nested deeper or holds more than any of ours, gives
-    a key twice, or has words that cannot be written again.
+    Raises:
+        ValueError: It is not JSON, is too large or too deep, repeats a key, or has words that
+            cannot be written again.
     """
     if content.count(b",") + content.count(b"[") + content.count(b"{") > NODES:
-        raise ValueError("it holds too much")
+        raise ValueError("it is too large")
     try:
         tree = json.loads(content, object_pairs_hook=_distinct)
     except RecursionError:
-        raise ValueError("it is nested too deep") from None
+        raise ValueError("it is nested too deeply") from None
     _check_tree(tree)
     return tree
 
 
 def _check_tree(tree: Any) -> None:
-    """Raise `ValueError` where parsed JSON is nested deeper, or holds more, than any of ours, or
-    has half a character in it. No recursion: it may be hostile."""
+    """Raise `ValueError` if parsed JSON is too deep, too large, or has half a character.
+
+    It may be hostile, so there is no recursion.
+    """
     level, seen = [tree], 0
     for _ in range(DEPTH):
         seen += len(level)
         if seen > NODES:
-            raise ValueError("it holds too much")
+            raise ValueError("it is too large")
         inner: list[Any] = []
         for value in level:
-            kind = type(value)  # most are numbers: a quarter of the time that `isinstance` takes
+            kind = type(value)  # most are numbers: four times as fast as `isinstance`
             if kind is dict:
                 inner += value
                 inner += value.values()
@@ -92,20 +98,22 @@ def _check_tree(tree: Any) -> None:
         if not inner:
             return
         level = inner
-    raise ValueError("it is nested too deep")
+    raise ValueError("it is nested too deeply")
 
 
 def from_plain(kind: Any, plain: Any) -> Any:
-    """The `kind` that `to_plain` wrote: null is NaN where a float is meant, 'nan' and 'inf' too.
-    Whole numbers are those of 64 bits.
+    """Convert plain values from `to_plain` back to `kind`.
 
-    Raises `TypeError` or `ValueError` where `plain` is nothing of the kind, and `UserError` from a
-    class that reads itself.
+    For a float, null is NaN, and 'nan' and 'inf' are allowed. Integers have at most 64 bits.
+
+    Raises:
+        TypeError, ValueError: `plain` is not of this kind.
+        UserError: From a class that reads itself.
     """
     return _reader(kind)(plain)
 
 
-@cache  # because a log has a hundred thousand lines, and type hints are slow to look at
+@cache  # a log has a hundred thousand lines, and type hints are slow to inspect
 def _reader(kind: Any) -> Callable[[Any], Any]:
     if kind is Any:
         return lambda plain: plain
@@ -129,7 +137,7 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
     if inner[1:] == (...,):
         return partial(_sequence, _reader(inner[0]))
     if origin is tuple:
-        return lambda plain: tuple(_each([_reader(one) for one in inner], plain))
+        return lambda plain: tuple(_each([_reader(item_kind) for item_kind in inner], plain))
     return lambda plain: kind(*_each(_readers(kind).values(), plain))  # a NamedTuple
 
 
@@ -139,15 +147,15 @@ def _readers(kind: Any) -> dict[str, Callable[[Any], Any]]:
 
 
 def _own(kind: Any, plain: Any) -> Any:
-    """Of a class that reads itself; what is one already stays."""
+    """Read a class with its own `from_dict`; an instance is returned unchanged."""
     return plain if isinstance(plain, kind) else kind.from_dict(plain)
 
 
 def _scalar(kind: Any, plain: Any) -> Any:
     if type(plain) is not kind:
-        raise TypeError(f"{_short(plain)} is no {kind.__name__}")
+        raise TypeError(f"{_short(plain)} is not a {kind.__name__}")
     if kind is int and not -(1 << 63) <= plain < 1 << 64:
-        raise ValueError(f"{_short(plain)} is beyond all numbers")
+        raise ValueError(f"{_short(plain)} is too large")
     return plain
 
 
@@ -156,29 +164,29 @@ def _float(plain: Any) -> float:
         return math.nan
     is_long = isinstance(plain, str) and len(plain) > _NUMBER
     if is_long or isinstance(plain, bool) or not isinstance(plain, (int, float, str)):
-        raise TypeError(f"{_short(plain)} is no number")
+        raise TypeError(f"{_short(plain)} is not a number")
     try:
         return float(plain)
     except ValueError:
-        raise TypeError(f"{_short(plain)} is no number") from None
+        raise TypeError(f"{_short(plain)} is not a number") from None
     except OverflowError:
-        raise ValueError(f"{_short(plain)} is beyond all numbers") from None
+        raise ValueError(f"{_short(plain)} is too large") from None
 
 
 def _choice(choices: tuple[Any, ...], plain: Any) -> Any:
     if plain not in choices:
-        raise ValueError(f"{_short(plain)} is none of {', '.join(map(str, choices))}")
+        raise ValueError(f"{_short(plain)} is not one of {', '.join(map(str, choices))}")
     return plain
 
 
 def _dataclass(kind: Any, plain: Any) -> Any:
     if not isinstance(plain, dict):
-        raise TypeError(f"{_short(plain)} is no {kind.__name__}")
+        raise TypeError(f"{_short(plain)} is not a {kind.__name__}")
     readers = _readers(kind)
     unknown = plain.keys() - readers.keys()
     if unknown:
         raise ValueError(f"a {kind.__name__} has no '{min(unknown)}'")
-    return kind(**{name: readers[name](each) for name, each in plain.items()})
+    return kind(**{name: readers[name](value) for name, value in plain.items()})
 
 
 def _member(kinds: tuple[Any, ...], plain: Any) -> Any:
@@ -188,20 +196,22 @@ def _member(kinds: tuple[Any, ...], plain: Any) -> Any:
     if len(real) > 1 and isinstance(plain, dict):
         real = [kind for kind in real if plain.keys() <= _readers(kind).keys()]
     if not real:
-        raise ValueError(f"{_short(plain)} is none of {', '.join(each.__name__ for each in kinds)}")
+        raise ValueError(
+            f"{_short(plain)} is not one of {', '.join(member.__name__ for member in kinds)}"
+        )
     return from_plain(real[0], plain)
 
 
 def _mapping(read: Callable[[Any], Any], plain: Any) -> Any:
     if not isinstance(plain, dict):
-        raise TypeError(f"{_short(plain)} is no table")
-    return {name: read(each) for name, each in plain.items()}
+        raise TypeError(f"{_short(plain)} is not a table")
+    return {name: read(value) for name, value in plain.items()}
 
 
 def _sequence(read: Callable[[Any], Any], plain: Any) -> Any:
     if not isinstance(plain, list):
-        raise TypeError(f"{_short(plain)} is no list")
-    if read is _reader(int) and set(map(type, plain)) == {int}:  # often thousands: at once
+        raise TypeError(f"{_short(plain)} is not a list")
+    if read is _reader(int) and set(map(type, plain)) == {int}:  # often thousands: check together
         read(min(plain))
         read(max(plain))
         return tuple(plain)
@@ -210,19 +220,19 @@ def _sequence(read: Callable[[Any], Any], plain: Any) -> Any:
 
 def _each(readers: Iterable[Callable[[Any], Any]], plain: Any) -> list[Any]:
     if not isinstance(plain, list):
-        raise TypeError(f"{_short(plain)} is no list")
-    return [read(each) for read, each in zip(readers, plain, strict=True)]
+        raise TypeError(f"{_short(plain)} is not a list")
+    return [read(item) for read, item in zip(readers, plain, strict=True)]
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     tree = dict(pairs)
     if len(tree) != len(pairs):
-        raise ValueError("a key is given twice")
+        raise ValueError("a key is repeated")
     return tree
 
 
 def _short(value: Any) -> str:
-    """Its beginning; no recursion and no number of a thousand digits: it may be hostile."""
+    """Shorten a value for messages, without recursion or huge numbers: it may be hostile."""
     if isinstance(value, (list, dict)) and value:
         return "a list" if isinstance(value, list) else "a table"
     if isinstance(value, int) and value.bit_length() > 128:

@@ -1,7 +1,7 @@
-"""The program's log, in the user's state folder: starts and ends, notices, faults with tracebacks.
+"""The program's log in the user's state folder: starts and ends, notices, errors with tracebacks.
 
-Each entry opens the file, appends and closes it, so that several programs may write it, and it may
-be moved or removed at any time. Where it cannot be written the program goes on without it.
+Each entry opens the file, appends and closes it, so several programs may write to it, and it may be
+moved or removed at any time. If it cannot be written the program continues without it.
 """
 
 from __future__ import annotations
@@ -19,21 +19,20 @@ from dgn_engine import __version__
 from dgn_engine.storage.user_folders import user_log
 from dgn_engine.text.printable import printable
 
-LARGEST = 1 << 20  # bytes after which another file is begun
-OLDER = 2  # files that are kept besides
+LARGEST = 1 << 20  # bytes after which a new file is started
+OLDER = 2  # older files that are kept
 _OURS = ("dgn_engine", "dgn_viewer")
 _FORM = "%(asctime)s [%(process)d] %(levelname)s %(message)s"
 _ADDED = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
 
 
 def log_path() -> Path:
-    """The file that is written now; 'dgn-viewer.1.log' beside it is the one before."""
+    """Return the current file; 'dgn-viewer.1.log' beside it is the previous one."""
     return user_log() / "dgn-viewer.log"
 
 
 class RotatingLog(logging.Handler):
-    """Appends records to a file for this user alone, as printable text, and renames it when it has
-    grown to `largest` bytes."""
+    """Appends printable text to a private file, and renames it when it reaches `largest` bytes."""
 
     def __init__(self, path: Path, largest: int = LARGEST) -> None:
         super().__init__()
@@ -41,18 +40,18 @@ class RotatingLog(logging.Handler):
         self.setFormatter(logging.Formatter(_FORM))
 
     def emit(self, record: logging.LogRecord) -> None:
-        with suppress(OSError, ValueError, TypeError):  # no log is worth a fault
+        with suppress(OSError, ValueError, TypeError):  # a log must not cause errors
             text = printable(self.format(record), lines=True)
             self.append(f"{text}\n".encode("utf-8", "backslashreplace"))
 
     def append(self, entry: bytes) -> None:
-        """Raise `OSError` where it cannot be written."""
+        """Append an entry; raises `OSError` if it cannot be written."""
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with suppress(OSError):  # another program was quicker, or has it open (Windows)
+        with suppress(OSError):  # another program was faster, or has it open (Windows)
             self._begin_another()
         handle = os.open(self._path, _ADDED, 0o600)
         try:
-            os.write(handle, entry)  # at once, so that entries of two programs do not mix
+            os.write(handle, entry)  # in one call, so that entries of two programs do not mix
         finally:
             os.close(handle)
 
@@ -67,8 +66,9 @@ class RotatingLog(logging.Handler):
 
 @contextmanager
 def program_log(program: str, words: Sequence[str]) -> Iterator[logging.Logger]:
-    """Until the block ends, what is logged goes into the log, our own from INFO on; so does an
-    exception that ends the block, and a crash of the interpreter. Yields a logger.
+    """Log everything within the block, our own messages from INFO on; yield a logger.
+
+    An exception that ends the block and a crash of the interpreter are logged, too.
 
     `words`: the command line.
     """
@@ -83,7 +83,7 @@ def program_log(program: str, words: Sequence[str]) -> Iterator[logging.Logger]:
             logging.getLogger(name).setLevel(logging.INFO)
             undone.callback(logging.getLogger(name).setLevel, level)
         log.info(
-            "%s %s begins: Python %s, %s; %s",
+            "%s %s started: Python %s, %s; %s",
             program,
             __version__,
             platform.python_version(),
@@ -94,15 +94,15 @@ def program_log(program: str, words: Sequence[str]) -> Iterator[logging.Logger]:
         try:
             yield log
         except Exception:
-            log.exception("%s was ended by a fault.", program)
+            log.exception("%s ended with an error.", program)
             raise
 
 
 @contextmanager
 def crashes_logged() -> Iterator[None]:
-    """Write the Python stacks into the log when the process is ended by a fault in native code.
+    """Log the Python stacks if native code crashes the process.
 
-    Where `PYTHONFAULTHANDLER` or a debugger has them elsewhere, they stay there.
+    If `PYTHONFAULTHANDLER` or a debugger sends them elsewhere, that is kept.
     """
     with ExitStack() as undone:
         with suppress(OSError):
@@ -116,14 +116,14 @@ def crashes_logged() -> Iterator[None]:
 
 
 def record_fault(program: str) -> None:
-    """Write the exception that is being handled; for a program that writes nothing else."""
-    sentence = f"{program} {__version__} was ended by a fault."
+    """Log the exception being handled, for a program that logs nothing else."""
+    sentence = f"{program} {__version__} ended with an error."
     record = logging.LogRecord(program, logging.ERROR, "", 0, sentence, (), sys.exc_info())
     RotatingLog(log_path()).handle(record)
 
 
 def end_of_log(most: int = 200_000) -> str:
-    """The newest whole lines, at most so many bytes; raises `OSError` where there is no log."""
+    """Return the newest whole lines, at most `most` bytes; raises `OSError` without a log."""
     with log_path().open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - most))

@@ -1,6 +1,6 @@
-"""Opens files in untrusted folders: regular files of a bounded size only; and checks their digests.
+"""Open files in untrusted folders: regular files of bounded size only; and check their digests.
 
-A FIFO in the place of a file would keep its reader waiting, a device would never end.
+A FIFO instead of a file would block its reader; a device would never end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PIECE = 1 << 20
 
 
 class NotRegular(OSError):  # noqa: N818 - shown as a verdict
-    """The path is not a regular file, or is too large; `verdict` ends the sentence that says so."""
+    """The path is not a regular file, or is too large; `verdict` says so, following its name."""
 
     def __init__(self, code: int, verdict: str) -> None:
         super().__init__(code, f"it {verdict}")
@@ -30,10 +30,13 @@ class NotRegular(OSError):  # noqa: N818 - shown as a verdict
 
 
 def open_regular(path: FilePath, most: int) -> FileIO:
-    """Open a regular file of at most `most` bytes, unbuffered, without ever waiting.
+    """Open a regular file of at most `most` bytes, unbuffered, without ever blocking.
 
-    Raises `NotRegular` for anything else, else what `open` raises. A link is followed where the
-    user named the path, and never where it is an inner one.
+    A link is followed at a path chosen by the user, never at an inner one.
+
+    Raises:
+        NotRegular: It is anything else.
+        OSError: As `open`.
     """
     handle = _open(path)
     try:
@@ -62,7 +65,7 @@ def _open(path: FilePath) -> int:
 
 
 def read_regular(path: FilePath, most: int = JSON) -> bytes:
-    """All of a regular file, which may grow meanwhile, but not beyond `most` bytes.
+    """Read a regular file, which may grow meanwhile, but not beyond `most` bytes.
 
     Raises as `open_regular` does.
     """
@@ -70,13 +73,13 @@ def read_regular(path: FilePath, most: int = JSON) -> bytes:
 
 
 def read_text(path: FilePath, most: int = JSON) -> str:
-    """All of a regular file as text; raises `UnicodeDecodeError` (a `ValueError`) too."""
+    """Read a regular file as text; also raises `UnicodeDecodeError` (a `ValueError`)."""
     return read_regular(path, most).decode("utf-8")
 
 
 @dataclass(frozen=True)
 class Digest:
-    """What was written into a file: how many bytes, and their sha256."""
+    """Size and sha256 of what was written to a file."""
 
     bytes: int
     sha256: str
@@ -87,7 +90,7 @@ def digest(content: bytes | memoryview) -> Digest:
 
 
 def digest_file(path: FilePath, most: int = FILE) -> Digest:
-    """The digest of a regular file; raises as `open_regular` does."""
+    """Return the digest of a regular file; raises as `open_regular` does."""
     sha256, count = hashlib.sha256(), 0
     for piece in _pieces(path, most):
         sha256.update(piece)
@@ -106,17 +109,17 @@ def _pieces(path: FilePath, most: int) -> Iterator[bytes]:
 
 
 def check_file(path: FilePath, written: Digest, thorough: bool = True) -> str:
-    """What is wrong with a file, as the end of a sentence; '' where it holds what was written.
+    """Return what is wrong with a file, following its name; '' if it is as written.
 
-    `thorough`: its content is hashed, else only its size is compared.
+    `thorough`: hash its content instead of only comparing its size.
     """
     try:
         with open_regular(path, FILE) as file:
             size = os.fstat(file.fileno()).st_size
         if size != written.bytes:
-            return f"has {size:,} bytes, {written.bytes:,} were written"
+            return f"has {size:,} bytes, but {written.bytes:,} were written"
         if thorough and digest_file(path) != written:
-            return "does not hold what was written (its sha256 differs)"
+            return "has changed since it was written (its sha256 differs)"
     except FileNotFoundError:
         return "is missing"
     except OSError as error:
