@@ -69,11 +69,17 @@ def archives() -> dict[str, tuple[bytes, str]]:
     tree = {"w": tensor()}
     bomb = np.zeros(9_000_000)
     return {
-        "zip of nothing": (zipped({}), "does not hold"),
-        "a document": (zipped({"word/document.xml": b"<a/>"}), "does not hold"),
+        "zip of nothing": (zipped({}), "does not have"),
+        "a document": (zipped({"word/document.xml": b"<a/>"}), "does not have"),
         "a deflated torch file": (torch_zip(tree, None, zipfile.ZIP_DEFLATED), "compresses"),
-        "a torch file packed with bzip2": (torch_zip(tree, None, zipfile.ZIP_BZIP2), "not read"),
-        "a torch file packed with lzma": (torch_zip(tree, None, zipfile.ZIP_LZMA), "not read"),
+        "a torch file packed with bzip2": (
+            torch_zip(tree, None, zipfile.ZIP_BZIP2),
+            "not supported|unsupported",
+        ),
+        "a torch file packed with lzma": (
+            torch_zip(tree, None, zipfile.ZIP_LZMA),
+            "not supported|unsupported",
+        ),
         "an npz bomb": (npz(True, a=bomb), "far more than its size"),
         "an npz of many bombs": (
             npz(True, **{f"a{i}": bomb[:1_000_000] for i in range(9)}),
@@ -90,20 +96,23 @@ def archives() -> dict[str, tuple[bytes, str]]:
             "damaged",
         ),
         "bytes before the archive": (b"PK\3\4 not one" + SOUND, "before its archive|no .* where"),
-        "a program before the archive": (b"#!/bin/sh\nreboot\n" + SOUND, "is no checkpoint"),
-        "bytes behind the archive": (SOUND + b"<script>", "behind the end"),
+        "a program before the archive": (b"#!/bin/sh\nreboot\n" + SOUND, "is not a checkpoint"),
+        "bytes behind the archive": (SOUND + b"<script>", "after the end"),
         "an archive behind an archive": (SOUND + SOUND, "before its archive|no .* where"),
-        "a comment": (zipped({"a/data.pkl": b""}, comment=b"PK\5\6" + b"\0" * 18), "two lists"),
+        "a comment": (
+            zipped({"a/data.pkl": b""}, comment=b"PK\5\6" + b"\0" * 18),
+            "two directories",
+        ),
         "one name twice in a zip": (
             zipped([("a/data.pkl", pickled({})), ("a/data.pkl", pickled(tree))]),
             "two members of one name",
         ),
-        "a path that leads up": (_named("../../etc/passwd"), "leads elsewhere"),
-        "a path that leads up within": (_named("archive/../../x"), "leads elsewhere"),
-        "a path from the root": (_named("/etc/passwd"), "leads elsewhere"),
-        "a path of Windows": (_named("C:/x"), "leads elsewhere"),
-        "a path with backslashes": (_named("..\\x"), "leads elsewhere"),
-        "a link in an archive": (_link(), "a link for a member"),
+        "a path that leads up": (_named("../../etc/passwd"), "leads outside"),
+        "a path that leads up within": (_named("archive/../../x"), "leads outside"),
+        "a path from the root": (_named("/etc/passwd"), "leads outside"),
+        "a path of Windows": (_named("C:/x"), "leads outside"),
+        "a path with backslashes": (_named("..\\x"), "leads outside"),
+        "a link in an archive": (_link(), "a link as a member"),
         "members that overlap": (_overlapping(), "overlap|another name"),
         "another name in the list": (
             changed(SOUND, b"archive/version", b"archive/versiom", -1),
@@ -111,7 +120,7 @@ def archives() -> dict[str, tuple[bytes, str]]:
         ),
         "a member that is elsewhere": (
             in_list(SOUND, b"archive/version", 42, b"\xff\xff\0\0"),
-            "no .* where its list says",
+            "no .* where its directory says",
         ),
         "a size that lies": (in_list(SOUND, b"archive/data/0", 24, b"\xff\0\0\0"), "two sizes"),
         "two sizes that lie": (
@@ -126,10 +135,13 @@ def archives() -> dict[str, tuple[bytes, str]]:
         "TorchScript code": (torch_zip(tree, **{"code/__torch__.py": b"x"}), "TorchScript"),
         "a torch.package": (torch_zip(tree, **{".data/extern_modules": b""}), "torch.package"),
         "an exported program": (torch_zip(tree, archive_format=b"pt2"), "exported program"),
-        "two pickles": (torch_zip(tree, **{"other.pkl": pickled(1)}), "does not hold one"),
-        "a pickle without a folder": (zipped({"data.pkl": pickled(tree)}), "does not hold one"),
+        "two pickles": (torch_zip(tree, **{"other.pkl": pickled(1)}), "does not have a single"),
+        "a pickle without a folder": (
+            zipped({"data.pkl": pickled(tree)}),
+            "does not have a single",
+        ),
         "two folders": (_named("elsewhere/0"), "more than one folder"),
-        "a pickle of 40 MB": (torch_zip(b"N" * (40 << 20)), "does not hold one small"),
+        "a pickle of 40 MB": (torch_zip(b"N" * (40 << 20)), "does not have a single small"),
         "a byte order of the moon": (torch_zip(tree, byteorder=b"middle"), "byte order"),
         "an npz of damaged arrays": (zipped({"a.npy": b"\x93NUMPY\1\0"}), "damaged header"),
         "an npz without arrays": (zipped({"a.npy": b"", "b": b""}), "damaged header"),

@@ -42,20 +42,20 @@ class Evil:
 
 
 OTHERS: dict[str, tuple[bytes, str]] = {
-    "text": (b"hello world, this is text", "is no checkpoint"),
+    "text": (b"hello world, this is text", "is not a checkpoint"),
     "a web page": (b"<!DOCTYPE html><html>404</html>", "is a web page"),
     "a pointer of git lfs": (b"version https://git-lfs.github.com/spec/v1\noid", "Git LFS"),
     "an HDF5 file": (b"\x89HDF\r\n\x1a\n" + b"0" * 100, "HDF5"),
     "gzip": (b"\x1f\x8b\x08\0" + b"0" * 50, "gzip"),
     "GGUF": (b"GGUF\3\0\0\0" + b"0" * 50, "GGUF"),
-    "a program": (b"\x7fELF\2\1\1" + b"\0" * 100, "is no checkpoint"),
-    "a picture": (b"\x89PNG\r\n\x1a\n" + b"\0" * 100, "is no checkpoint"),
-    "a tar archive": (b"storages" + b"\0" * 1016, "is no checkpoint"),
-    "noise": (np.random.default_rng(5).bytes(5000), "is no checkpoint"),
+    "a program": (b"\x7fELF\2\1\1" + b"\0" * 100, "is not a checkpoint"),
+    "a picture": (b"\x89PNG\r\n\x1a\n" + b"\0" * 100, "is not a checkpoint"),
+    "a tar archive": (b"storages" + b"\0" * 1016, "is not a checkpoint"),
+    "noise": (np.random.default_rng(5).bytes(5000), "is not a checkpoint"),
     "no bytes": (b"", "is empty"),
-    "one byte": (b"P", "is no checkpoint"),
-    "zeros": (b"\0" * 5000, "is no checkpoint"),
-    "JSON": (b'{"weights": [1, 2, 3]}', "is no checkpoint"),
+    "one byte": (b"P", "is not a checkpoint"),
+    "zeros": (b"\0" * 5000, "is not a checkpoint"),
+    "JSON": (b'{"weights": [1, 2, 3]}', "is not a checkpoint"),
 }
 
 
@@ -65,18 +65,27 @@ def safetensors_files() -> dict[str, tuple[bytes, str]]:
     return {
         "header longer than the file": (safetensors(b"{}")[:9], "longer than the file"),
         "header of 2^62": ((2**62).to_bytes(8, "little") + b"{}", "longer than the file"),
-        "header not JSON": (safetensors(b"{not json}"), "not sound"),
-        "header not UTF-8": (safetensors(b'{"\xff\xfe":1}'), "not sound"),
-        "header of UTF-16": (safetensors('{"a":1}'.encode("utf-16-le")), "not sound"),
-        "header too deep": (safetensors(b'{"a":' + b"[" * 100_000), "not sound"),
-        "header of endless numbers": (safetensors(b'{"a":' + b"9" * 100_000 + b"}"), "not sound"),
+        "header not JSON": (safetensors(b"{not json}"), "invalid safetensors header"),
+        "header not UTF-8": (safetensors(b'{"\xff\xfe":1}'), "invalid safetensors header"),
+        "header of UTF-16": (
+            safetensors('{"a":1}'.encode("utf-16-le")),
+            "invalid safetensors header",
+        ),
+        "header too deep": (safetensors(b'{"a":' + b"[" * 100_000), "invalid safetensors header"),
+        "header of endless numbers": (
+            safetensors(b'{"a":' + b"9" * 100_000 + b"}"),
+            "invalid safetensors header",
+        ),
         "header of 20 MB": (safetensors(b"{" + b" " * (20 << 20) + b"}"), "unreasonable size"),
         "10^5 tensors": (safetensors(many, b"0" * 400_000), "100,000 tensors, which is too many"),
-        "one name twice": (safetensors(b'{"a":1,"a":2}'), "one name twice"),
+        "one name twice": (safetensors(b'{"a":1,"a":2}'), "a repeated name"),
         "no tensors": (safetensors({}), "no tensors"),
-        "an entry that is a number": (safetensors({"a": 1}), "without type, shape"),
-        "no shape": (safetensors({"a": {"dtype": "F32"}}), "without type, shape"),
-        "huge shape": (safetensors({"a": entry([2**40], 0, 4)}, b"0000"), "do not fill"),
+        "an entry that is a number": (safetensors({"a": 1}), "without the type, shape"),
+        "no shape": (safetensors({"a": {"dtype": "F32"}}), "without the type, shape"),
+        "huge shape": (
+            safetensors({"a": entry([2**40], 0, 4)}, b"0000"),
+            "does not match its size|wrong size",
+        ),
         "shape that overflows": (
             safetensors({"a": entry([2**32, 2**33], 0, 4)}, b"0000"),
             "impossible",
@@ -155,7 +164,7 @@ def npy(canary: Path) -> dict[str, tuple[bytes, str]]:
     np.savez(objects, o=np.array([Evil(canary)], dtype=object))
     return {
         "npy of 2^60 numbers": (npy_header(f"({2**60},)") + b"0000", "impossible"),
-        "npy of 2^40 numbers": (npy_header(f"({2**40},)") + b"0000", "not all there"),
+        "npy of 2^40 numbers": (npy_header(f"({2**40},)") + b"0000", "incomplete"),
         "npy of a type that is none": (npy_header("(1,)", "'<b4'") + b"0000", "numbers of type"),
         "npy with a negative side": (npy_header("(-1,)") + b"0000", "damaged header"),
         "npy with half a side": (npy_header("(0.5,)") + b"0000", "damaged header"),
@@ -179,13 +188,19 @@ def npy(canary: Path) -> dict[str, tuple[bytes, str]]:
             for i, text in enumerate(HEADERS, 1)
         },
         "npy of objects": (npy_header("(1,)", "'|O'") + pickle.dumps(Evil(canary)), "objects"),
-        "npy of text": (npy_header("(1,)", "'<U4'") + b"0" * 16, "not read"),
-        "npy of records": (npy_header("(1,)", "[('a', '<f4')]") + b"0000", "not read"),
+        "npy of text": (npy_header("(1,)", "'<U4'") + b"0" * 16, "not supported|unsupported"),
+        "npy of records": (
+            npy_header("(1,)", "[('a', '<f4')]") + b"0000",
+            "not supported|unsupported",
+        ),
         "npy of complex numbers": (npy_header("(1,)", "'<c8'") + b"0" * 8, "type <c8, which"),
-        "npy of dates": (npy_header("(1,)", "'<M8[s]'") + b"0" * 8, "not read"),
-        "npy of no type": (npy_header("(1,)", "'<f3'") + b"000", "damaged|not read"),
+        "npy of dates": (npy_header("(1,)", "'<M8[s]'") + b"0" * 8, "not supported|unsupported"),
+        "npy of no type": (npy_header("(1,)", "'<f3'") + b"000", "damaged|not supported"),
         "npy of the future": (npy_header("(1,)", version=b"\x09\0") + b"0000", "damaged header"),
-        "npy cut off": (npy_header("(4,)") + b"0000", "do not fill"),
-        "npy with more behind": (npy_header("(1,)") + b"00000000", "do not fill"),
+        "npy cut off": (npy_header("(4,)") + b"0000", "does not match its size|wrong size"),
+        "npy with more behind": (
+            npy_header("(1,)") + b"00000000",
+            "does not match its size|wrong size",
+        ),
         "npz of objects": (objects.getvalue(), "Python objects"),
     }

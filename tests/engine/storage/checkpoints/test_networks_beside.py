@@ -190,7 +190,7 @@ def test_equal_layers_are_tied_only_where_no_whole_network_is_equal() -> None:
     assert "--part first" in str(refused.value)
     tied = arrays(below(a=state(0), b=state(1)))
     tied["b.0.weight"] = tied["a.0.weight"]
-    with pytest.raises(UserError, match=r"'b\.0\.weight' is equal to 'a\.0\.weight'.*tied"):
+    with pytest.raises(UserError, match=r"'b\.0\.weight' equals 'a\.0\.weight'.*tied"):
         check_keys("f.pt", tied)
 
 
@@ -201,7 +201,7 @@ def test_equal_layers_are_tied_only_where_no_whole_network_is_equal() -> None:
         ({"ce.pos_weight": np.ones(3)}, "ce.pos_weight", "a vector of 3 numbers"),
         ({"temperature": np.float32(2)}, "temperature", "a single number"),
         ({"log_alpha": np.ones(1)}, "log_alpha", "a single number"),
-        ({"mask": np.ones(4, bool)}, "mask", "a mask of 4 truth values"),
+        ({"mask": np.ones(4, bool)}, "mask", "a mask of 4 booleans"),
         ({"pos": np.ones((2, 3, 4))}, "pos", "shape 2×3×4"),
         ({"ln.weight": np.ones(5), "ln.bias": np.ones(5)}, "ln.weight", "LayerNorm"),
         ({"ln.weight": np.ones(5), "ln.bias": np.ones(5)}, "ln.bias", "LayerNorm"),

@@ -157,7 +157,7 @@ def test_calls_in_arrays_of_objects_are_named() -> None:
     np.save(content, np.array([None]), allow_pickle=True)
     header = content.getvalue()[: content.getvalue().index(b"\n") + 1]
     said = refusal(header + b"\x80\2" + CALL + b".")
-    assert said.endswith("not read; it would call os.system; nothing was run")
+    assert said.endswith("not supported; loading it would call os.system; nothing was run")
 
 
 def with_objects(pickle: bytes, dtype: str = "'|O'", name: str = "x.npy") -> bytes:
