@@ -95,7 +95,7 @@ def _riff(width: int, height: int, frames: int) -> bytes:
 def images() -> dict[str, tuple[str, bytes, str]]:
     """Ending, bytes, and a pattern of the sentence; '' where it is taken beside sound ones."""
     pixels, broken = "more than 64 million pixels", "damaged or cannot be read"
-    none = "none of the kinds"
+    none = "its format is not supported"
     return {**_pngs(pixels, broken), **_others(pixels, broken, none), **_foreign(none)}
 
 
@@ -223,6 +223,6 @@ def together(sound: dict[str, bytes]) -> dict[str, tuple[dict[str, bytes], str]]
         "300 images of 8000 × 8000": ({**sound, **many}, "need .* GiB of memory"),
         "300 images of 8000 × 8000 among small ones": (
             {**sound, **small, **crowd, **many},
-            "million pixels together",
+            "million pixels in total",
         ),
     }

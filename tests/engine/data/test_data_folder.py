@@ -166,7 +166,7 @@ def test_odd_sizes_are_brought_to_the_most_frequent_one(tmp_path: Path) -> None:
 
 def test_progress_is_told(tmp_path: Path) -> None:
     as_tar_gz(classes("a", "b"), tmp_path / "a.tar.gz")
-    words = ["reading a.tar.gz", "looking through a.tar.gz", "decoding a.tar.gz"]
+    words = ["reading a.tar.gz", "scanning a.tar.gz", "decoding a.tar.gz"]
     assert told(tmp_path / "a.tar.gz")[1] == words
 
 

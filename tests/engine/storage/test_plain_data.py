@@ -103,14 +103,14 @@ def test_what_is_nothing_of_the_kind_is_refused(kind: Any, plain: Any) -> None:
 
 @pytest.mark.parametrize("number", [1 << 64, -(1 << 63) - 1, 10**4000])
 def test_a_whole_number_beyond_64_bits_is_refused(number: int) -> None:
-    with pytest.raises(ValueError, match="beyond all numbers"):
+    with pytest.raises(ValueError, match="too large"):
         from_plain(Stone, {"weight": number})
     assert from_plain(Stone, {"weight": (1 << 64) - 1}).weight == (1 << 64) - 1
 
 
 @pytest.mark.parametrize("size", ["1" * 41, "x", "", "0x10", "half"])
 def test_a_word_is_a_number_only_where_it_is_a_short_one(size: str) -> None:
-    with pytest.raises(TypeError, match="is no number"):
+    with pytest.raises(TypeError, match="is not a number"):
         from_plain(Leaf, {"size": size})
 
 
@@ -119,9 +119,9 @@ PARSED: dict[str, tuple[str, str]] = {
     "too deep": (DEEP, "nested too deep"),
     "far too deep": ("[" * 100_000, "nested too deep"),
     "deep tables": ('{"a":' * 31 + "1" + "}" * 31, "nested too deep"),
-    "too many values": ("[" + "1," * 400_000 + "1]", "holds too much"),
-    "too many lists": ("[" + "[]," * 200_000 + "[]]", "holds too much"),
-    "a key twice": ('{"a": 1, "b": {"c": 1, "c": 2}}', "given twice"),
+    "too many values": ("[" + "1," * 400_000 + "1]", "too large"),
+    "too many lists": ("[" + "[]," * 200_000 + "[]]", "too large"),
+    "a key twice": ('{"a": 1, "b": {"c": 1, "c": 2}}', "a key is repeated"),
     "half a character": ('["\\ud800"]', "surrogates"),
     "half a character for a key": ('{"\\udfff": 1}', "surrogates"),
     "no JSON": ("{", "Expecting"),

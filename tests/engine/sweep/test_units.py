@@ -131,7 +131,7 @@ def test_a_run_that_is_known_to_have_failed_has_no_score_and_took_no_time(tmp_pa
     found = UnitResults(tmp_path, failed=("x",)).trained("x")
     assert math.isnan(found.best)
     assert (found.seconds, found.diverged_at, found.path) == (0.0, None, unit_folder(tmp_path, "x"))
-    with pytest.raises(UserError, match="holds no run"):
+    with pytest.raises(UserError, match="is not a run"):
         UnitResults(tmp_path, failed=("y",)).trained("x")
 
 

@@ -130,7 +130,7 @@ def test_the_answer_ends_with_the_first_image_that_cannot_be_taken() -> None:
     reply = bytes(decoder_child.answer(image_records.MEASURE, SHAPE, [sound, b"?", sound]))
     size = image_records.SIZE.size
     assert struct.unpack("<I", reply[:4]) == (1,)
-    assert "none of the kinds" in reply[4 + size :].decode("utf-8", "replace")
+    assert "its format is not supported" in reply[4 + size :].decode("utf-8", "replace")
 
 
 def plugins(code: str) -> set[str]:

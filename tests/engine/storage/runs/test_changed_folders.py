@@ -82,7 +82,7 @@ def test_a_file_that_is_deleted_in_mid_run_is_made_anew_and_said(
     assert run.pauses() == []
     (remark,) = run.remarks()
     assert name in remark
-    assert "was gone" in remark
+    assert "was missing" in remark
     assert lock.holder(tmp_path / "run" / folder_layout.LOCK) is not None
     assert run.close()
     assert_whole(tmp_path / "run", 3)
@@ -191,7 +191,7 @@ def test_nothing_is_written_into_a_folder_that_took_the_place_of_the_runs(
     for _ in range(3):
         run.go_on()
     (reason,) = run.pauses()
-    assert "another folder lies in its place" in reason
+    assert "another folder is in its place" in reason
     assert str(tmp_path / "moved") in reason
     assert contents(tmp_path / "run") == before
     assert run.close()
@@ -209,7 +209,7 @@ def test_a_run_whose_folder_is_removed_is_not_recorded_and_comes_back_with_it(
     run.go_on()
     (reason,) = run.pauses()
     assert "was removed" in reason
-    assert ("another folder lies in its place" in reason) == replaced
+    assert ("another folder is in its place" in reason) == replaced
     run.recorder.retry()
     assert run.recorder.paused
     if replaced:

@@ -75,7 +75,7 @@ def empty(tmp_path: Path) -> Path:
     [
         ((2,), ("line 2", "1")),
         ((1, 2), ("1–2", "0–1")),
-        ((3,), ("line 3", "2 lines, 3")),
+        ((3,), ("line 3", "2 lines, but 3")),
         (range(2, 30, 2), ("2, 4, 6, 8, 10, 12, 14, 16, 18, 20 …", "1, 3, 5, 7, 9")),
     ],
     ids=["one", "a stretch", "the last", "more than ten"],
@@ -95,7 +95,7 @@ def test_damaged_lines_are_named_and_counted(
     assert [one.path for one in found] == [LOG, LOG]
     assert all(words in one.trouble for words, one in zip(said, found, strict=True))
     (repaired,) = repair(run)
-    assert f"{len(lines) - len(damaged)} sound" in repaired
+    assert f"{len(lines) - len(damaged)} intact" in repaired
     assert f"{len(damaged)} are" in repaired
     assert repair(run) == []
 
@@ -277,7 +277,7 @@ def test_an_older_checkpoint_is_not_taken_for_the_newest(run: Path) -> None:
 
 def test_a_state_that_is_no_table_is_none(tmp_path: Path) -> None:
     (tmp_path / folder_layout.STATE).write_text("[1, 2]")
-    with pytest.raises(ValueError, match="no table"):
+    with pytest.raises(ValueError, match="not a table"):
         run_checkpoints.read_state(inside(tmp_path))
 
 

@@ -137,7 +137,7 @@ def test_what_was_thinned_out_is_in_the_log_and_the_rest_is_there(root: Path) ->
     steps = [one.step for one in reader.frames]
     assert (steps[0], steps[-1]) == (0, 59)
     assert reader.frame(59).readings["npk"].arrays["x"][0] == 59
-    with pytest.raises(UserError, match="has no frame of step"):
+    with pytest.raises(UserError, match="has no frame at step"):
         reader.frame(next(step for step in range(60) if step not in steps))
 
 

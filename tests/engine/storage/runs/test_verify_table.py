@@ -312,9 +312,9 @@ def test_a_checkpoint_under_a_later_number_is_refused_with_the_newest_that_is_so
 ) -> None:
     run = Path(shutil.copytree(honest["closed"], tmp_path / "run"))
     copied(run, honest["other"], "a checkpoint under a later number")
-    with pytest.raises(UserError, match="is of step 20, not of the 900"):
+    with pytest.raises(UserError, match="is of step 20, not 900"):
         RunReader(run).checkpoint()
-    with pytest.raises(UserError, match="no checkpoint of step 900"):
+    with pytest.raises(UserError, match="no checkpoint at step 900"):
         RunReader(run).checkpoint(900)
 
 

@@ -203,7 +203,7 @@ DEEP = b"[" * 5000 + b"]" * 5000
 THROUGH_A_CHILD = ("path traversal", "gates out of nothing")
 LINK = stat.S_IFLNK | 0o777
 HOSTILE: dict[str, tuple[Callable[[Members], bytes | Members], str]] = {
-    "path traversal": (lambda m: {**m, "run/../../../canary": b"{}"}, "leads elsewhere"),
+    "path traversal": (lambda m: {**m, "run/../../../canary": b"{}"}, "leads outside"),
     "a link": (
         lambda m: packed(
             {**m, "run/config.toml": b"/etc/passwd"}, **{"mode run/config.toml": LINK}
@@ -219,31 +219,31 @@ HOSTILE: dict[str, tuple[Callable[[Members], bytes | Members], str]] = {
         lambda m: packed(m).replace(b'"event":"Measured"', b'"event":"Neasured"', 1),
         "is damaged",
     ),
-    "a pickle": (lambda m: {**m, "run/data.pkl": pickle.dumps([])}, "no part of a session"),
+    "a pickle": (lambda m: {**m, "run/data.pkl": pickle.dumps([])}, "not part of a session"),
     "a pickle as weights": (
         lambda m: {**m, "run/weights.safetensors": pickle.dumps(list(range(99)))},
         "no safetensors",
     ),
     "a lying header": (
         lambda m: {**m, a_frame(m): lying_header(m[a_frame(m)])},
-        "bytes do not fill",
+        "does not match its size",
     ),
     "huge JSON": (
         lambda m: {**m, "run/run.json": b'{"a": "' + b"x" * (5 << 20) + b'"}'},
         "unreasonable size",
     ),
     "deep JSON": (lambda m: {**m, "run/run.json": b'{"a":' + DEEP + b"}"}, "run/run.json"),
-    "no JSON": (lambda m: {**m, "run/run.json": b"<html>"}, "not sound JSON"),
+    "no JSON": (lambda m: {**m, "run/run.json": b"<html>"}, "not valid JSON"),
     "an endless line": (lambda m: {**m, "run/log.jsonl": b"x" * (2 << 20)}, "unreasonable length"),
     "a manifest that lies": (
         lambda m: packed({**m, "manifest.json": b'{"run/run.json": {}}'}, manifest=False),
-        "names other files",
+        "a manifest that does not match its files",
     ),
     "a manifest with wrong sums": (
         lambda m: packed(
             {**m, "manifest.json": json.dumps(dict.fromkeys(m, "")).encode()}, manifest=False
         ),
-        "not what its manifest says",
+        "does not match its manifest",
     ),
     "no manifest": (lambda m: packed(m, manifest=False), "no manifest.json"),
     "another version": (
@@ -254,17 +254,17 @@ HOSTILE: dict[str, tuple[Callable[[Members], bytes | Members], str]] = {
         lambda m: {**m, "session.json": b'{"format": "dgn-viewer session 1"}'},
         "session.json",
     ),
-    "a run without its checksum": (lambda m: {**m, "run/run.json": b"{}"}, "run.json is not sound"),
+    "a run without its checksum": (lambda m: {**m, "run/run.json": b"{}"}, "run.json is damaged"),
     "an impossible configuration": (lambda m: with_run(m, config__training__batch=-1), "batch"),
     "a million classes": (
         lambda m: with_run(m, started__classes=1 << 30),
-        "its description makes no sense",
+        "its description is invalid",
     ),
     "a step beyond counting": (
         lambda m: with_line(
             m, "Measured", step=10**40, epoch=0.0, train_loss=0.0, train_accuracy=0.0
         ),
-        "its log makes no sense",
+        "its log is invalid",
     ),
     "ten thousand curves": (
         lambda m: with_line(
@@ -293,7 +293,7 @@ HOSTILE: dict[str, tuple[Callable[[Members], bytes | Members], str]] = {
             packed={"gates/a": [1 << 20, 1 << 20]},
             readings={"gates": {"step": 9}},
         ),
-        "not that of its bits",
+        "does not match its bits",
     ),
     "a frame without a head": (
         lambda m: other_frame(m, {"gates/a": np.zeros(1)}, readings=[]),
