@@ -81,7 +81,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: ones(**{f"a.{name}_proj": SQUARE for name in "qkvo"}),
         "attention",
     ),
-    "a layer past others": (lambda: ones(one=SQUARE, skip=SQUARE, two=SQUARE), "past others"),
+    "a layer past others": (lambda: ones(one=SQUARE, skip=SQUARE, two=SQUARE), "skip connection"),
     "other inputs": (lambda: ones(a=(4, 9), b=(10, 4)), "takes 9 inputs"),
 }
 OTHERS: dict[str, Callable[[], object]] = {
