@@ -43,8 +43,8 @@ def lock_paths() -> Layer:
             return Layer(False, f"refused by the kernel ({os.strerror(ctypes.get_errno())})")
     finally:
         os.close(rules)
-    taken = ["all paths", *["TCP"] * (version >= 4), *["signals to others"] * (version >= 6)]
-    return Layer(True, f"version {version} denies {', '.join(taken)}")
+    denied = ["all paths", *["TCP"] * (version >= 4), *["signals to others"] * (version >= 6)]
+    return Layer(True, f"version {version} denies {', '.join(denied)}")
 
 
 def _all(kind: dict[int, int], version: int) -> int:

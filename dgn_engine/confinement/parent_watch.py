@@ -26,9 +26,9 @@ _PARENT_ENDS = 1  # PR_SET_PDEATHSIG of prctl(2)
 @cache
 def _parent() -> int:
     """Return the process that started this one, as far as is known."""
-    told = os.environ.pop(PARENT, "")  # children of this process get another one
+    parent = os.environ.pop(PARENT, "")  # children of this process get another one
     # On Windows a launcher may be in between, and the id of a dead parent does not change.
-    return int(told) if told.isdecimal() and sys.platform != "win32" else os.getppid()
+    return int(parent) if parent.isdecimal() and sys.platform != "win32" else os.getppid()
 
 
 def end_with_parent() -> None:

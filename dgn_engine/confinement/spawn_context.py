@@ -82,21 +82,21 @@ def _safe_start() -> Iterator[None]:
     )
 
     def safe_flags() -> list[str]:
-        found: list[str] = flags()
-        if threading.get_ident() != me or "-I" in found:
-            return found
+        arguments: list[str] = flags()
+        if threading.get_ident() != me or "-I" in arguments:
+            return arguments
         same = os.environ.get("PYTHONPATH", "") == safe_environment().get("PYTHONPATH", "")
         # A PYTHONPATH with relative entries is ignored: `safe_data` adds its rest to `sys.path`.
         wanted = ["-s", "-P"] if same else ["-s", "-P", "-E"]
-        return [*(flag for flag in wanted if flag not in found), *found]
+        return [*(flag for flag in wanted if flag not in arguments), *arguments]
 
     def safe_data(name: str) -> dict[str, Any]:
-        found = data(name)
+        preparation = data(name)
         if threading.get_ident() == me:
-            found["sys_path"] = import_folders()
+            preparation["sys_path"] = import_folders()
             for key in ("init_main_from_name", "init_main_from_path"):
-                found.pop(key, None)
-        return found
+                preparation.pop(key, None)
+        return preparation
 
     with _starting:
         _replace(safe_flags, safe_data)

@@ -40,8 +40,8 @@ def quiet(_what: str, _fraction: float | None) -> None:
 
 def data_sets() -> dict[str, DataSet]:
     """Return all data sets by the name that a configuration uses ('fashion-mnist', …)."""
-    found = discover("dgn_engine.data", "DATA", DataSet)
-    return {module.replace("_", "-"): entry for module, entry in found.items()}
+    discovered = discover("dgn_engine.data", "DATA", DataSet)
+    return {module.replace("_", "-"): entry for module, entry in discovered.items()}
 
 
 def find_data_set(config: DataConfig) -> DataSet:

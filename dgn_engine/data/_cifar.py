@@ -67,11 +67,13 @@ class CifarSet:
                 raise missing(self.title, root)
             self._download(source.url, root, paths, report)
         report(f"reading {self.title}", None)
-        *found, named = _read_all([*wanted, meta], partial(report, f"reading {self.title}", None))
+        *batches_read, named = _read_all(
+            [*wanted, meta], partial(report, f"reading {self.title}", None)
+        )
         names = named.metadata
         if not names:
             raise _damaged(meta[0])
-        batches = [_batch(one[0], read) for one, read in zip(wanted, found, strict=True)]
+        batches = [_batch(entry[0], read) for entry, read in zip(wanted, batches_read, strict=True)]
         train = _joined(batches[: len(source.train_list)])
         test = _joined(batches[len(source.train_list) :])
         return examples_from_levels(self.name, train, test, tuple(names.values()))
@@ -125,14 +127,14 @@ def _read_all(
     cancelled = threading.Event()
     children = min(usable_cores(), _MOST_CHILDREN)
     with ThreadPoolExecutor(children, thread_name_prefix="dgn-cifar") as pool:
-        found = [pool.submit(read_batch, *file, cancelled) for file in files]
+        futures = [pool.submit(read_batch, *file, cancelled) for file in files]
         try:
-            while wait(found, TICK, FIRST_EXCEPTION).not_done:
-                for one in found:
-                    if one.done():
-                        one.result()
+            while wait(futures, TICK, FIRST_EXCEPTION).not_done:
+                for future in futures:
+                    if future.done():
+                        future.result()
                 tick()
-            return [one.result() for one in found]
+            return [future.result() for future in futures]
         except BaseException:
             cancelled.set()
             pool.shutdown(wait=False, cancel_futures=True)

@@ -78,8 +78,8 @@ def only_first(examples: Examples, limit: int, part: Literal["train", "test"]) -
     images, labels = f"{part}_x", f"{part}_y"
     if limit >= len(getattr(examples, labels)):
         return examples
-    places = balanced(getattr(examples, labels), limit)
-    selected = {name: getattr(examples, name)[places] for name in (images, labels)}
+    indices = balanced(getattr(examples, labels), limit)
+    selected = {name: getattr(examples, name)[indices] for name in (images, labels)}
     return replace(examples.named("test " * (part == "test") + f"limit {limit}"), **selected)
 
 
@@ -124,8 +124,8 @@ def random_pixels(examples: Examples, seed: int) -> Examples:
 def _pair_of(
     images: npt.NDArray[np.float32], labels: Labels, pair: tuple[int, int]
 ) -> tuple[npt.NDArray[np.float32], Labels]:
-    places = np.flatnonzero(np.isin(labels, pair))
-    return images[places], (labels[places] == pair[1]).astype(np.int64)
+    indices = np.flatnonzero(np.isin(labels, pair))
+    return images[indices], (labels[indices] == pair[1]).astype(np.int64)
 
 
 def _shuffled(places: npt.NDArray[np.intp], seed: int) -> Places:

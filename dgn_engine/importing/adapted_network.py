@@ -114,15 +114,15 @@ def read_adapted(
         )
     layers = architecture.weighted
     biased = [f"biases.{index}" in listing.arrays for index in range(len(layers))]
-    wanted = {f"weights.{index}": arch.weight_shape(layer) for index, layer in enumerate(layers)}
-    wanted |= {f"biases.{p}": (layer.outputs,) for p, layer in enumerate(layers) if biased[p]}
-    for name in sorted(set(wanted) ^ set(listing.arrays)):
-        which = "lacks" if name in wanted else "has the unexpected tensor"
+    expected = {f"weights.{index}": arch.weight_shape(layer) for index, layer in enumerate(layers)}
+    expected |= {f"biases.{p}": (layer.outputs,) for p, layer in enumerate(layers) if biased[p]}
+    for name in sorted(set(expected) ^ set(listing.arrays)):
+        which = "lacks" if name in expected else "has the unexpected tensor"
         raise UserError(
             f"{file} {which} '{plain(name, 60)}': it is not the network it describes.",
             kind="other-network",
         )
-    for name, shape in wanted.items():
+    for name, shape in expected.items():
         array = listing.arrays[name]
         if array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
             raise UserError(
@@ -212,19 +212,19 @@ def _folded(node: arch.Node) -> arch.Node:
 
 def _to_plain(node: arch.Node) -> list[Any]:
     """Return a node as its kind and its non-default values."""
-    given = {
+    options = {
         item.name: getattr(node, item.name)
         for item in fields(node)
         if item.default is MISSING or getattr(node, item.name) != item.default
     }
-    return [type(node).__name__, given]
+    return [type(node).__name__, options]
 
 
 def _from_plain(entry: Any) -> arch.Node:
-    name, given = entry
+    name, options = entry
     kind = _KINDS[name]
     hints = get_type_hints(kind)
-    values: dict[str, Any] = {key: _value(key, hints[key], value) for key, value in given.items()}
+    values: dict[str, Any] = {key: _value(key, hints[key], value) for key, value in options.items()}
     return kind(**values)
 
 

@@ -327,7 +327,7 @@ def _ordered_weights(
     weights = [layer for layer in layers if layer.kind != "BatchNorm"]
     if order:
         return tuple(sorted(weights, key=lambda layer: order.index(layer.tensors["weight"])))
-    blocks = _in_order([[each] for each in weights], names)
+    blocks = _in_order([[weight] for weight in weights], names)
     return tuple(layer for block in blocks for layer in block)
 
 
@@ -429,7 +429,7 @@ def _other_orders(weights: Sequence[FileLayer]) -> bool:
         if layer.shape[0] == layer.shape[1]:
             stems.setdefault(layer.shape, set()).add(stem(layer.tensors["weight"]))
     names = [layer.tensors["weight"] for layer in weights]
-    swapped = any(len(found) > 1 for found in stems.values())
+    swapped = any(len(names_) > 1 for names_ in stems.values())
     biased = {"bias" in layer.tensors for layer in weights[:-1]}
     odd = len(biased) > 1 and len({stem(name) for name in names}) > 1  # a matrix of no layer?
     return swapped or odd or not _counts_up(names)
@@ -504,9 +504,9 @@ def stands_right_behind(listing: CheckpointContents) -> bool:
 def bias_by_name(name: str, arrays: Mapping[str, Array]) -> str:
     """Return the bias whose name corresponds to this weight's; or ''."""
     for weight_word, bias_word in _WORDS:
-        head, found, tail = name.rpartition(weight_word)
+        head, separator, tail = name.rpartition(weight_word)
         sibling = f"{head}{bias_word}{tail}"
-        if found and sibling in arrays and arrays[sibling].ndim == 1:
+        if separator and sibling in arrays and arrays[sibling].ndim == 1:
             return sibling
     return ""
 

@@ -79,28 +79,28 @@ def fitting_readings(
         Some of the readings that fit; none where the file is no sequence that could be said.
     """
     try:
-        asked = {question.about for question in questions_of(listing)}
-        found = list(islice(_readings(listing, input_shape, asked), _TRIED))
+        topics = {question.about for question in questions_of(listing)}
+        candidates = list(islice(_readings(listing, input_shape, topics), _TRIED))
     except UserError:
         return ()
-    if x is None or y is None or not len(y) or not found:
-        fitting = (reading for reading in found if _fits(listing, reading, input_shape))
+    if x is None or y is None or not len(y) or not candidates:
+        fitting = (reading for reading in candidates if _fits(listing, reading, input_shape))
         return tuple(FittingReading(reading) for reading in islice(fitting, MOST))
     count = min(_affordable(listing, input_shape), len(y))
     rows = torch.arange(count) * len(y) // count  # spread out: they may be sorted by class
     x, y = x[rows], y[rows]
-    scored = [_scored(listing, reading, input_shape, x, y) for reading in found]
-    kept = sorted(filter(None, scored), key=_accuracy)
-    if "activation" in asked and not _is_family(kept):
+    scored = [_scored(listing, reading, input_shape, x, y) for reading in candidates]
+    ranked = sorted(filter(None, scored), key=_accuracy)
+    if "activation" in topics and not _is_family(ranked):
         others = [
             _scored(listing, replace(best.reading, activation=name), input_shape, x, y)
-            for best in kept[:_DEEPER]
+            for best in ranked[:_DEEPER]
             for name in _likely(listing)[1:]
         ]
-        kept = sorted([*kept, *filter(None, others)], key=_accuracy)
+        ranked = sorted([*ranked, *filter(None, others)], key=_accuracy)
     named = named_activations(listing)
-    first = [f for f in kept if f.reading.activation in named]
-    rest = [f for f in kept if f not in first[:_NAMED]]
+    first = [f for f in ranked if f.reading.activation in named]
+    rest = [f for f in ranked if f not in first[:_NAMED]]
     shown = [*first[:_NAMED], *rest][:MOST]  # keep what the file itself mentions
     return tuple(sorted(shown, key=_accuracy))
 
@@ -128,18 +128,18 @@ def _readings(
         yield from _of_family(listing, input_shape, asked)
         if family == "resnet":
             return
-    said = listing.reading
+    chosen = listing.reading
     base = replace(
-        said,
-        activation=said.activation or _likely(listing)[0],
-        norm_eps=EPSILON if "norm_eps" in asked else said.norm_eps,
+        chosen,
+        activation=chosen.activation or _likely(listing)[0],
+        norm_eps=EPSILON if "norm_eps" in asked else chosen.norm_eps,
     )
     if "ignored" in asked:
         sequence = sequence_in(listing)
-        left = sequence.left_over
-        if len(left) > _LEFT_OVER or any(is_of_layer(name) for name in left):
+        leftover = sequence.left_over
+        if len(leftover) > _LEFT_OVER or any(is_of_layer(name) for name in leftover):
             return
-        base = replace(base, ignored=(*said.ignored, *sequence.left_over))
+        base = replace(base, ignored=(*chosen.ignored, *sequence.left_over))
         listing = replace(listing, reading=base)
     sequence = sequence_in(listing)
     if sequence.unplaced:
@@ -147,15 +147,15 @@ def _readings(
     if "order" in asked:
         order = tuple(layer.tensors["weight"] for layer in sequence.weighted)
         base = replace(base, order=order)
-    places: tuple[BatchNormPlace, ...] = (
-        ("before", "after") if "batchnorm" in asked else (said.batchnorm,)
+    norm_places: tuple[BatchNormPlace, ...] = (
+        ("before", "after") if "batchnorm" in asked else (chosen.batchnorm,)
     )
     children = children_of(listing)
-    words: Iterator[str] = iter([said.geometry])
-    if "geometry" in asked and sequence.convolutions and not said.geometry:
+    words: Iterator[str] = iter([chosen.geometry])
+    if "geometry" in asked and sequence.convolutions and not chosen.geometry:
         words = _geometries(sequence, input_shape, children)
-    for geometry, place in product(words, places):
-        reading = replace(base, geometry=geometry, batchnorm=place)
+    for geometry, norm_place in product(words, norm_places):
+        reading = replace(base, geometry=geometry, batchnorm=norm_place)
         try:
             reading = fill_room(listing.file_name, sequence, reading)
             layers_as_said(listing.file_name, sequence, reading, children)
@@ -170,16 +170,16 @@ def _of_family(
     arrays = considered(listing)
     first = next((a for a in arrays.values() if a.ndim == 4), None)
     kernel = 3 if first is None else first.shape[2]
-    said = listing.reading
-    norm_eps = said.norm_eps or (EPSILON if "norm_eps" in asked else None)
-    whole = FileReading(geometry=TORCHVISION, ignored=said.ignored)
+    chosen = listing.reading
+    norm_eps = chosen.norm_eps or (EPSILON if "norm_eps" in asked else None)
+    whole = FileReading(geometry=TORCHVISION, ignored=chosen.ignored)
     stems = (f"s1p{kernel // 2}", f"s2p{kernel // 2},max3s2p1", f"s2p{kernel // 2}")
     every = [
         replace(whole, geometry=f"{RESNET},{stem}", activation="relu", norm_eps=norm_eps)
         for stem in stems
     ]
-    tried = [whole, *every] if resembles(arrays) == "resnet" else [whole]
-    for reading in tried[1:] if kernel < 7 and len(tried) > 1 else tried:
+    options = [whole, *every] if resembles(arrays) == "resnet" else [whole]
+    for reading in options[1:] if kernel < 7 and len(options) > 1 else options:
         try:
             network_of(replace(listing, reading=reading), input_shape)
         except UserError:
@@ -196,7 +196,7 @@ def _geometries(
     convolutions = [layer for layer in sequence.weighted if layer.kind == "Conv2d"]
     dense = next((layer for layer in sequence.weighted if layer.kind == "Linear"), None)
     stated = [stated_convolution(layer, children) for layer in convolutions]
-    known = [each for each in stated if each is not None]
+    known = [geometry for geometry in stated if geometry is not None]
     conventions = [known] if len(known) == len(stated) else list(_conventions(convolutions))
     named = [pooling_word(child) for child in children.values() if "Pool" in child.kind]
     kinds = ("", *dict.fromkeys(word for word in named if word in _POOLS)) if named else _POOLS
@@ -209,8 +209,8 @@ def _geometries(
             if not _leads(convolutions, numbers, behind, input_shape[1:], dense):
                 continue
             words: list[str] = []
-            for each, group, pooling in zip(numbers, groups, behind, strict=True):
-                words += [convolution_word(replace(each, groups=max(group, 1))), *pooling]
+            for geometry, group, pooling in zip(numbers, groups, behind, strict=True):
+                words += [convolution_word(replace(geometry, groups=max(group, 1))), *pooling]
             text = ",".join(words)
             if text not in seen:
                 seen.add(text)
@@ -233,8 +233,8 @@ def _conventions(layers: Sequence[FileLayer]) -> Iterator[list[ConvolutionNumber
             yield [numbers(kernel, padded, stride) for kernel in kernels]
     yield [numbers(k, "half", 1 if k[0] % 2 else 2) for k in kernels]  # 4×4 with stride 2
     yield [numbers(k, "none", max(k)) for k in kernels]
-    yield [numbers(k, "same", 2 if place == 0 else 1) for place, k in enumerate(kernels)]
-    yield [numbers(k, "same", 1 if place == 0 else 2) for place, k in enumerate(kernels)]
+    yield [numbers(k, "same", 2 if index == 0 else 1) for index, k in enumerate(kernels)]
+    yield [numbers(k, "same", 1 if index == 0 else 2) for index, k in enumerate(kernels)]
 
 
 def _pooled(count: int, kinds: Sequence[str]) -> Iterator[list[list[str]]]:
@@ -247,8 +247,8 @@ def _pooled(count: int, kinds: Sequence[str]) -> Iterator[list[list[str]]]:
         tuple(range(0, count, 2)),
     }
     for pool in kinds:
-        for places in sorted(behind, key=len, reverse=True) if pool else [()]:
-            yield [[pool] if place in places and pool else [] for place in range(count)]
+        for positions in sorted(behind, key=len, reverse=True) if pool else [()]:
+            yield [[pool] if index in positions and pool else [] for index in range(count)]
 
 
 def _ends(last: FileLayer, dense: FileLayer | None) -> Iterator[list[str]]:
@@ -270,13 +270,14 @@ def _leads(
 ) -> bool:
     """Return whether maps of these sides end with as many numbers as the dense layer takes."""
     high, wide = sides
-    for layer, each, pools in zip(layers, numbers, behind, strict=True):
-        if isinstance(each.padding, tuple):  # 'same' changes nothing
+    for layer, conv_numbers, pools in zip(layers, numbers, behind, strict=True):
+        if isinstance(conv_numbers.padding, tuple):  # 'same' changes nothing
             windows = [
-                (side - 1) * d + 1 for side, d in zip(layer.shape[2:], each.dilation, strict=True)
+                (side - 1) * d + 1
+                for side, d in zip(layer.shape[2:], conv_numbers.dilation, strict=True)
             ]
-            high = (high + 2 * each.padding[0] - windows[0]) // each.stride[0] + 1
-            wide = (wide + 2 * each.padding[1] - windows[1]) // each.stride[1] + 1
+            high = (high + 2 * conv_numbers.padding[0] - windows[0]) // conv_numbers.stride[0] + 1
+            wide = (wide + 2 * conv_numbers.padding[1] - windows[1]) // conv_numbers.stride[1] + 1
         for pool in pools:
             if min(high, wide) < 1:
                 return False
@@ -299,18 +300,18 @@ def _leads(
 def _affordable(listing: CheckpointContents, input_shape: tuple[int, ...]) -> int:
     """Return the number of examples to try a reading on."""
     positions = math.prod(input_shape[1:]) / 4 if len(input_shape) == 3 else 1
-    each = sum(a.size * (positions if a.ndim == 4 else 1) for a in listing.arrays.values())
+    cost = sum(a.size * (positions if a.ndim == 4 else 1) for a in listing.arrays.values())
     fewest, most = _EXAMPLES
-    return max(fewest, min(most, int(_OPERATIONS / max(each, 1))))
+    return max(fewest, min(most, int(_OPERATIONS / max(cost, 1))))
 
 
 def _fits(listing: CheckpointContents, reading: FileReading, input_shape: tuple[int, ...]) -> bool:
-    said = replace(listing, reading=reading)
+    completed = replace(listing, reading=reading)
     try:
         if reading.geometry.startswith((TORCHVISION, RESNET)):
-            network_of(said, input_shape)
+            network_of(completed, input_shape)
         else:
-            module_in(said, input_shape)
+            module_in(completed, input_shape)
     except UserError:
         return False
     return True
@@ -324,15 +325,15 @@ def _scored(
     y: Tensor,
 ) -> FittingReading | None:
     """Return the reading with its accuracy; None if it does not fit after all."""
-    said = replace(listing, reading=reading)
+    completed = replace(listing, reading=reading)
     network: nn.Module
     shape = input_shape
     try:
         if reading.geometry.startswith((TORCHVISION, RESNET)):
-            network = network_of(said, input_shape, torch.float32).network
+            network = network_of(completed, input_shape, torch.float32).network
         else:
-            made = module_in(said, input_shape)
-            network, shape = made.module.float(), made.input_shape
+            result = module_in(completed, input_shape)
+            network, shape = result.module.float(), result.input_shape
         with torch.no_grad():
             shaped = x.float().reshape(len(x), *shape)
             parts = [network(shaped[start : start + 50]) for start in range(0, len(x), 50)]

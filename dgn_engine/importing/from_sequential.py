@@ -162,8 +162,10 @@ def _folded_forward(module: nn.Sequential, remarks: list[str]) -> nn.Sequential:
                 f"The BatchNorm {name} follows no layer, so it stays a separate scale and shift "
                 "whose parameters count in K, too."
             )
-    kept = ((name, layer) for name, layer in layers.items() if not isinstance(layer, nn.Identity))
-    return nn.Sequential(OrderedDict(kept)).eval()
+    real_layers = (
+        (name, layer) for name, layer in layers.items() if not isinstance(layer, nn.Identity)
+    )
+    return nn.Sequential(OrderedDict(real_layers)).eval()
 
 
 def _as_scale(norm: _BatchNorm) -> nn.Module:
@@ -267,8 +269,8 @@ def check_kinds(file: str, layers: Sequence[StatedLayer]) -> None:
 
 def _check_known(file: str, layers: Sequence[StatedLayer]) -> None:
     last = len(layers) - 1
-    for place, layer in enumerate(layers):
-        ends = layer.kind in _ENDS and place < last
+    for index, layer in enumerate(layers):
+        ends = layer.kind in _ENDS and index < last
         if layer.kind not in KINDS or ends:
             raise UnknownGates(
                 f"{file}: its layer {layer.name} ({layer.kind.rpartition('.')[2]}) is not "
@@ -285,11 +287,11 @@ def _check_shapes(module: nn.Sequential, shape: tuple[int, ...]) -> None:
             arriving = "×".join(str(side) for side in probe.shape[1:])
             raise ValueError(f"{arriving} numbers reach {name}, which takes {layer.in_features:,}")
         if isinstance(layer, nn.Conv2d) and probe.ndim == 4:
-            came, wanted = probe.shape[1], layer.in_channels
-            if came != wanted:
-                grouped = wanted < came and came % wanted == 0 and layer.groups == 1
-                how = f"; use g{came // wanted} in --geometry" if grouped else ""
-                raise ValueError(f"{came:,} channels reach {name}, which takes {wanted:,}{how}")
+            came, expected = probe.shape[1], layer.in_channels
+            if came != expected:
+                grouped = expected < came and came % expected == 0 and layer.groups == 1
+                how = f"; use g{came // expected} in --geometry" if grouped else ""
+                raise ValueError(f"{came:,} channels reach {name}, which takes {expected:,}{how}")
         probe = _passed(layer, probe)
     if probe.ndim != 2:
         raise ValueError(f"its outputs have shape {tuple(probe.shape[1:])}, not logits")

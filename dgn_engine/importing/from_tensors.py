@@ -61,10 +61,10 @@ def imported_stack(
         raise UserError(
             _plain_verdict(match).replace("Gates of", "The weights of", 1), kind="no-fit"
         )
-    given = sum(a.ndim in (2, 4) and a.dtype.kind == "f" for a in listing.arrays.values())
-    if given > len(architecture.weighted):
+    weight_count = sum(a.ndim in (2, 4) and a.dtype.kind == "f" for a in listing.arrays.values())
+    if weight_count > len(architecture.weighted):
         raise UserError(
-            f"{listing.file_name} has {given} weight layers, but the chosen network has "
+            f"{listing.file_name} has {weight_count} weight layers, but the chosen network has "
             f"{len(architecture.weighted)}.",
             kind="wrong-length",
         )

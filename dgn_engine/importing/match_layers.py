@@ -170,13 +170,13 @@ def left_over(listing: CheckpointContents, architecture: Architecture) -> str:
     arrays = fold_normalisation(listing.arrays).arrays
     names = [name for name, a in arrays.items() if a.ndim in (2, 4) and a.dtype.kind == "f"]
     pairs = zip(names, architecture.weighted, strict=False)
-    taken = {bias_of(name, layer.outputs, arrays) for name, layer in pairs}
+    used = {bias_of(name, layer.outputs, arrays) for name, layer in pairs}
     widths = {layer.outputs for layer in architecture.weighted}
     return next(
         (
             name
             for name, a in arrays.items()
-            if a.ndim == 1 and a.dtype.kind == "f" and len(a) in widths and name not in taken
+            if a.ndim == 1 and a.dtype.kind == "f" and len(a) in widths and name not in used
         ),
         "",
     )

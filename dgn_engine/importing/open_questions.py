@@ -113,9 +113,9 @@ def other_names(listing: CheckpointContents) -> tuple[str, ...]:
     """Return a sentence if a file mentions activations or pooling other than those specified."""
     reading = listing.reading
     named = named_activations(listing)
-    said = activation_class(reading.activation) if reading.activation else None
+    own_class_name = activation_class(reading.activation) if reading.activation else None
     known = [activation_class(name) for name in named]
-    unspecified = [] if said is None or said in known else list(named)
+    unspecified = [] if own_class_name is None or own_class_name in known else list(named)
     words = reading.geometry.replace(" ", ",").split(",")
     pools = [
         pooling_word(child)
@@ -236,8 +236,8 @@ def _questions_of_family(listing: CheckpointContents) -> list[OpenQuestion]:
     reading: FileReading = listing.reading
     arrays = considered(listing)
     questions: list[OpenQuestion] = []
-    if left := (*left_over_in(arrays), *unread_tensors(listing)):
-        questions.append(ignored_question(left, arrays))
+    if leftover := (*left_over_in(arrays), *unread_tensors(listing)):
+        questions.append(ignored_question(leftover, arrays))
     if reading.geometry == TORCHVISION:
         return questions
     if not reading.activation:

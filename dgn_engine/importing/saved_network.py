@@ -262,16 +262,16 @@ def _architecture(
 
 def _fill(network: GatedNetwork, listing: CheckpointContents) -> None:
     """Fill every tensor by name; the file must have exactly those of the network."""
-    wanted = network.state_dict()
+    expected = network.state_dict()
     stored = {n for n in listing.arrays if n.startswith(_PARTS)}
     file = listing.file_name
-    for name in sorted(stored ^ set(wanted)):
-        which = "lacks" if name in wanted else "has the unexpected tensor"
+    for name in sorted(stored ^ set(expected)):
+        which = "lacks" if name in expected else "has the unexpected tensor"
         raise UserError(
             f"{file} {which} '{plain(name, 60)}': it is not the network of its configuration.",
             kind="other-network",
         )
-    for name, target in wanted.items():
+    for name, target in expected.items():
         array = listing.arrays[name]
         if array.shape != tuple(target.shape):
             raise UserError(

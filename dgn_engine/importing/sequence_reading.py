@@ -182,11 +182,11 @@ def layers_as_said(
     words = _words(file, segments, geometry)
     layers = list(_in_front(file, sequence, geometry, reading, children))
     kinds = [segment.layer.kind for segment in segments]
-    for index, (segment, said) in enumerate(zip(segments, words, strict=True)):
+    for index, (segment, layer_words) in enumerate(zip(segments, words, strict=True)):
         flattens = kinds[index] == "Conv2d" and kinds[index + 1 : index + 2] == ["Linear"]
-        weighted = _weighted(segment.layer, said)
+        weighted = _weighted(segment.layer, layer_words)
         _check_stated(file, weighted, children)
-        behind = _behind(file, segment, said, geometry.places, reading, flattens)
+        behind = _behind(file, segment, layer_words, geometry.places, reading, flattens)
         norms = [
             _norm(segment.norm, weighted.kind == "Conv2d", reading, children)
             if layer.kind == "BatchNorm" and segment.norm is not None
@@ -269,16 +269,16 @@ def _room_question(
     pools = any(isinstance(token, StatedLayer) for token in geometry.front)
     flattened = int(pools and segments[0].layer.kind == "Linear")
     front = sequence.front - sum(token != "bn" for token in geometry.front) - flattened
-    said = _words(file, segments, geometry)
+    all_words = _words(file, segments, geometry)
     words, behind = ["skip"] * front, []
     words += [_word(token) for token in geometry.front]
     kinds = [segment.layer.kind for segment in segments]
-    for index, (segment, layer_words) in enumerate(zip(segments, said, strict=True)):
+    for index, (segment, layer_words) in enumerate(zip(segments, all_words, strict=True)):
         tokens = list(layer_words.behind)
         acts = 0 if geometry.places else int(not segment.is_last and segment.room != 0)
         flattens = kinds[index] == "Conv2d" and kinds[index + 1 : index + 2] == ["Linear"]
-        taken = sum(token != "bn" for token in tokens) + acts + flattens
-        more = 0 if segment.room is None else max(segment.room - taken, 0)
+        used_count = sum(token != "bn" for token in tokens) + acts + flattens
+        more = 0 if segment.room is None else max(segment.room - used_count, 0)
         behind += [f"'{plain(segment.layer.name, 60)}'"] * bool(more)
         layer = (
             "dense"
@@ -355,20 +355,20 @@ def _segments(file: str, sequence: FileSequence) -> list[_Segment]:
 
 def _words(file: str, segments: Sequence[_Segment], geometry: Geometry) -> list[LayerWords]:
     """Return the words of each layer in --geometry; none for dense layers that it leaves out."""
-    said = list(geometry.layers)
+    all_words = list(geometry.layers)
     convolutions = [segment for segment in segments if segment.layer.kind == "Conv2d"]
-    whole = geometry.places or any(words.convolution is None for words in said)
-    whole = bool(said) and (whole or not convolutions)
+    whole = geometry.places or any(words.convolution is None for words in all_words)
+    whole = bool(all_words) and (whole or not convolutions)
     wanted = segments if whole else convolutions
-    if len(said) != len(wanted):
-        what = ("layer" if whole else "convolution") + "s" * (len(said) != 1)
+    if len(all_words) != len(wanted):
+        what = ("layer" if whole else "convolution") + "s" * (len(all_words) != 1)
         raise UserError(
             Where("--geometry")
-            + f" has words for {len(said)} {what}, but {file} has {len(wanted)}, and each "
+            + f" has words for {len(all_words)} {what}, but {file} has {len(wanted)}, and each "
             "needs one (s1 for a convolution without stride or padding).",
             kind="bad-words",
         )
-    for segment, words in zip(wanted, said, strict=True):
+    for segment, words in zip(wanted, all_words, strict=True):
         if (segment.layer.kind == "Conv2d") != (words.convolution is not None):
             kinds = {"Conv2d": "a convolution", "Linear": "a dense layer"}
             raise UserError(
@@ -378,7 +378,7 @@ def _words(file: str, segments: Sequence[_Segment], geometry: Geometry) -> list[
                 kind="bad-words",
             )
     rest = segments[len(convolutions) :] if not whole else []
-    return [*said, *(LayerWords(None) for _ in rest)]
+    return [*all_words, *(LayerWords(None) for _ in rest)]
 
 
 def _behind(

@@ -218,10 +218,10 @@ def _taken(
     """Return the layers' tensors in order, and whether BatchNorms were folded into them."""
     folding = fold_normalisation(own, epsilon)
     called = torchvision_names(folding.arrays)
-    left = next((name for name in folding.arrays if name.endswith("running_mean")), "")
-    if left:
+    unfolded = next((name for name in folding.arrays if name.endswith("running_mean")), "")
+    if unfolded:
         raise UserError(
-            f"{file} has a BatchNorm, '{left}', that follows none of its layers.",
+            f"{file} has a BatchNorm, '{unfolded}', that follows none of its layers.",
             kind="not-supported",
         )
     arrays: dict[str, Array] = {}

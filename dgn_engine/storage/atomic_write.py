@@ -108,37 +108,37 @@ def _replacing(path: FilePath, synced: bool) -> Iterator[InnerPath]:
     """Yield the part that replaces `path`, unless the block fails; then it is removed."""
     if isinstance(path, Path):
         require_replaceable(path)
-    place = inner(path)
-    part = _part(place)
+    target = inner(path)
+    part = _part(target)
     try:
         yield part
-        part.replace(place)
+        part.replace(target)
         if synced:
-            place.parent.sync()
+            target.parent.sync()
     finally:
         part.unlink(missing_ok=True)
 
 
 def write_folder(path: FilePath, files: Mapping[str, bytes]) -> None:
     """Create a folder with these files, or none: `path` must not exist or be empty."""
-    place = inner(path)
-    part = _part(place)
+    target = inner(path)
+    part = _part(target)
     try:
         if part.exists():  # left over because the disk did not allow removal
             part.remove_tree()
         _make(part, _new_mode(path))
-        if place.is_dir():  # keep the user's permissions
-            _allow(part, stat.S_IMODE(place.status().st_mode))
+        if target.is_dir():  # keep the user's permissions
+            _allow(part, stat.S_IMODE(target.status().st_mode))
         for name, content in files.items():
             _write(part / name, content)
         part.sync()
-        if os.name != "posix" and place.is_dir():  # a rename does not replace a folder there
-            _remove_empty(place)
-        part.replace(place)
+        if os.name != "posix" and target.is_dir():  # a rename does not replace a folder there
+            _remove_empty(target)
+        part.replace(target)
         try:
-            place.parent.sync()
+            target.parent.sync()
         except OSError:
-            place.replace(part)
+            target.replace(part)
             raise
     finally:
         if part.exists():
@@ -159,19 +159,19 @@ def make_folder(path: FilePath) -> None:
     """Create a folder if missing; its parent must exist. Raises `LinkInside` for a link."""
     if path.is_dir():
         return
-    place = inner(path)
+    target = inner(path)
     try:
-        _make(place, _new_mode(path))
+        _make(target, _new_mode(path))
     except FileExistsError:
         if isinstance(path, InnerPath) and path.is_link():
             raise LinkInside(path.within) from None
         if not path.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
     try:
-        place.parent.sync()
+        target.parent.sync()
     except OSError:
         with suppress(OSError):  # otherwise it would pass for durable next time
-            _remove_empty(place)
+            _remove_empty(target)
         raise
 
 
@@ -207,8 +207,8 @@ def sync_folder(folder: FilePath) -> None:
 
 def find_leftovers(folder: FilePath) -> list[InnerPath]:
     """Return the files that a killed writer left unfinished in this folder."""
-    place = inner(folder)
-    return [place / name for name in place.listing() if name.endswith(PART)]
+    parent = inner(folder)
+    return [parent / name for name in parent.listing() if name.endswith(PART)]
 
 
 def clear_leftovers(folder: FilePath) -> None:
@@ -247,12 +247,12 @@ def _write(path: InnerPath, content: bytes, synced: bool = True) -> None:
     path.unlink(missing_ok=True)  # left by a process with the same id
     handle = path.open(os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
-        left = memoryview(content)
-        while left:
-            written = os.write(handle, left)
+        remaining = memoryview(content)
+        while remaining:
+            written = os.write(handle, remaining)
             if not written:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            left = left[written:]
+            remaining = remaining[written:]
         if synced:
             os.fsync(handle)
     finally:

@@ -115,15 +115,15 @@ def _array(
         raise UnreadableFile(
             f"declares an impossible shape for {plain(name)}", kind="wrong-shape", value=name
         )
-    wanted = math.prod(shape) * dtype.itemsize
-    if wanted > size:  # checked before anything is allocated
+    expected = math.prod(shape) * dtype.itemsize
+    if expected > size:  # checked before anything is allocated
         raise UnreadableFile(
             f"is cut off, or has a wrong header: {plain(name)} is incomplete",
             kind="cut-off",
             value=name,
         )
-    content = stream.read(wanted)
-    if len(content) != wanted or stream.read(1):
+    content = stream.read(expected)
+    if len(content) != expected or stream.read(1):
         raise UnreadableFile(
             f"declares a shape for {plain(name)} that does not match its size",
             kind="wrong-length",

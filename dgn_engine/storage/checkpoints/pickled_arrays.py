@@ -130,8 +130,8 @@ def numpy_scalar(arguments: tuple[Any, ...]) -> Opaque:
 
 def array_name(array: PickledArray) -> str:
     """Return the name of an array's number type; '' if it is not supported."""
-    given = array.state[2] if array.callee in RECONSTRUCT and array.state else array.arguments[1]
-    dtype = given.dtype if isinstance(given, PickledType) else None
+    source = array.state[2] if array.callee in RECONSTRUCT and array.state else array.arguments[1]
+    dtype = source.dtype if isinstance(source, PickledType) else None
     return "" if dtype is None else _NAMES.get(dtype.str[1:], "")
 
 
@@ -211,8 +211,8 @@ def _with_notes(dtype: np.dtype[Any], notes: Any = None) -> np.dtype[Any]:
         return dtype
     if not isinstance(notes, InertDict):
         raise TypeError
-    given: Any = {"dtype": dtype, "metadata": {"": None}}
-    noted: np.dtype[Any] = np.dtype(**given)
+    arguments: Any = {"dtype": dtype, "metadata": {"": None}}
+    noted: np.dtype[Any] = np.dtype(**arguments)
     return noted
 
 
@@ -234,15 +234,15 @@ def _with_fields(names: Any, fields: Any, size: Any, aligned: bool) -> np.dtype[
         raise TypeError  # they may be shared
     entries = dict(fields.pairs)
     chosen = [entries[name] for name in names]
-    given: Any = {
+    arguments: Any = {
         "names": [*names],
         "formats": [_type_of(inner) for inner, *_ in chosen],
         "offsets": [_whole(at) for _, at, *_ in chosen],
         "itemsize": _whole(size),
     }
     if any(title for _, _, *title in chosen):
-        given["titles"] = [title[0] if title else None for _, _, *title in chosen]
-    record: np.dtype[Any] = np.dtype(given, align=aligned)
+        arguments["titles"] = [title[0] if title else None for _, _, *title in chosen]
+    record: np.dtype[Any] = np.dtype(arguments, align=aligned)
     return record
 
 

@@ -396,14 +396,14 @@ def _unsupported(reason: str) -> Callable[[tuple[Any, ...]], Unsupported]:
 
 def _dictionary(name: str, arguments: tuple[Any, ...]) -> InertDict:
     """Build a dictionary; Python 2 passed its pairs to the call."""
-    (given,) = arguments or ((),)
-    if isinstance(given, InertDict):
-        return InertDict(list(given.pairs), name)
-    if name == "collections.Counter" and given != ():  # it would count them
+    (items,) = arguments or ((),)
+    if isinstance(items, InertDict):
+        return InertDict(list(items.pairs), name)
+    if name == "collections.Counter" and items != ():  # it would count them
         raise TypeError
-    if not isinstance(given, (list, tuple)):
+    if not isinstance(items, (list, tuple)):
         raise TypeError
-    return InertDict(name=name).fill((key, value) for key, value in given)
+    return InertDict(name=name).fill((key, value) for key, value in items)
 
 
 def _defaulting(arguments: tuple[Any, ...]) -> InertDict:
@@ -415,19 +415,19 @@ def _defaulting(arguments: tuple[Any, ...]) -> InertDict:
 
 
 def _queue(arguments: tuple[Any, ...]) -> PickledQueue:
-    (given, most) = (*arguments, None)[:2] if arguments else ((), None)
-    if len(arguments) > 2 or not isinstance(given, (list, tuple)):
+    (items, most) = (*arguments, None)[:2] if arguments else ((), None)
+    if len(arguments) > 2 or not isinstance(items, (list, tuple)):
         raise TypeError
-    if most is not None and (type(most) is not int or not len(given) <= most):
+    if most is not None and (type(most) is not int or not len(items) <= most):
         raise ValueError
-    return PickledQueue("collections.deque", ((), most), items=list(given))
+    return PickledQueue("collections.deque", ((), most), items=list(items))
 
 
 def _list(arguments: tuple[Any, ...]) -> list[Any]:
-    (given,) = arguments or ((),)
-    if not isinstance(given, (list, tuple)):
+    (items,) = arguments or ((),)
+    if not isinstance(items, (list, tuple)):
         raise TypeError
-    return list(given)
+    return list(items)
 
 
 def _namespace(name: str, arguments: tuple[Any, ...]) -> InertObject:

@@ -68,21 +68,21 @@ def read_split(path: FilePath, part: str, read_shard: ReadShard) -> CheckpointCo
             a tensor; also whatever `read_shard` raises.
     """
     index = plain(path.name)
-    listed = _read_index(path, index)
-    prefix = common_prefix(listed)  # shared by all names, so it carries no information
+    file_of = _read_index(path, index)
+    prefix = common_prefix(file_of)  # shared by all names, so it carries no information
     start = f"{prefix}{part}." if part else ""
-    wanted = {name: file for name, file in listed.items() if name.startswith(start)}
-    if not wanted:
-        first = dict.fromkeys(name.removeprefix(prefix).partition(".")[0] for name in listed)
+    selected = {name: file for name, file in file_of.items() if name.startswith(start)}
+    if not selected:
+        first = dict.fromkeys(name.removeprefix(prefix).partition(".")[0] for name in file_of)
         raise UserError(f"{index} {no_such_part(part, first)}.")
-    files = sorted(set(wanted.values()), key=natural)
+    files = sorted(set(selected.values()), key=natural)
     paths = {file: _beside(path, file, index) for file in files}
     _check_sizes(paths, index)
     merged: list[CheckpointContents] = []
     room = limits.TAKEN
     for file in files:
         shard = read_shard(paths[file], file, start.removesuffix("."), room)
-        expected = {name for name, its in wanted.items() if its == file}
+        expected = {name for name, its in selected.items() if its == file}
         _check_agreement(index, file, shard, {n.removeprefix(start) for n in expected})
         room -= sum(array.nbytes for array in shard.arrays.values())
         merged.append(shard)

@@ -68,7 +68,7 @@ def parsed_tree(
     """
     walk = _TensorCollector()
     try:
-        said = stated_entries(tree)
+        entries = stated_entries(tree)
         key, others = "", tuple[str, ...]()
         for _ in range(0 if whole else 4):
             name, inner = _model_in(tree, "" if key else part)
@@ -118,7 +118,7 @@ def parsed_tree(
         part=key,
         others=others,
         children=saved_children(tree),
-        said=said,
+        said=entries,
     )
 
 

@@ -163,8 +163,8 @@ def read_torch_zip(
         return declared.storage(reference)
 
     listed = bytes(archive.checked(f"{folder}data.pkl"))
-    tree, place = read_pickle(listed, 0, build, persistent, calls)
-    if place != len(listed):
+    tree, position = read_pickle(listed, 0, build, persistent, calls)
+    if position != len(listed):
         raise UnreadableFile("has bytes after its pickle", kind="stray-bytes")
     return parsed_tree(tree, record, most, "PyTorch", part, whole=whole)
 
@@ -256,10 +256,10 @@ class _Embedded:
             content = latin_bytes((content, "latin-1"))
         if not isinstance(content, bytes) or self.storages > limits.MEMBERS:
             raise UnreadableFile("has a storage that torch did not write")
-        magic, place = read_pickle(content, 0, build, storage, self.calls)
+        magic, position = read_pickle(content, 0, build, storage, self.calls)
         if magic != MAGIC:
             raise UnreadableFile("has a storage that torch did not write")
-        inner, records = _legacy(content, place, self.calls)
+        inner, records = _legacy(content, position, self.calls)
         if not isinstance(inner, TensorStorage):
             raise UnreadableFile("has a storage that torch did not write")
         numbers, order = records(inner)

@@ -121,15 +121,15 @@ class DecoderPool:
         """Yield requests and answers in file order, whichever was answered first."""
         batches = self._batches(files, task)
         reading = self._threads.submit(next, batches, None)  # one request is read ahead
-        asked: deque[tuple[list[ImageFile], Future[bytes]]] = deque()
+        pending: deque[tuple[list[ImageFile], Future[bytes]]] = deque()
         count, ticked, over = 0, time.monotonic(), False
-        while asked or not over:
+        while pending or not over:
             if time.monotonic() - ticked >= TICK:
                 ticked = time.monotonic()
                 self._kill_late()
                 self._tick()
-            room = not over and len(asked) < min(children, 1 + count // _EACH)
-            awaited: list[Future[Any]] = [asked[0][1]] if asked else []
+            room = not over and len(pending) < min(children, 1 + count // _EACH)
+            awaited: list[Future[Any]] = [pending[0][1]] if pending else []
             wait([*awaited, reading] if room else awaited, TICK, FIRST_COMPLETED)
             if room and reading.done():
                 batch = None if reading.exception() else reading.result()
@@ -137,10 +137,10 @@ class DecoderPool:
                     over = True
                     continue
                 count += 1
-                asked.append((batch, self._threads.submit(self._ask, batch, task)))
+                pending.append((batch, self._threads.submit(self._ask, batch, task)))
                 reading = self._threads.submit(next, batches, None)
-            elif asked and asked[0][1].done():
-                answered, answer = asked.popleft()
+            elif pending and pending[0][1].done():
+                answered, answer = pending.popleft()
                 yield answered, answer.result()
         reading.result()  # raises if reading failed
 

@@ -37,8 +37,8 @@ class BoundedSocket(socket.socket):
         if self._left <= 0:
             raise TooManyBytesError("more bytes than were allowed")
         self._set_timeout()
-        wanted = min(nbytes or memoryview(buffer).nbytes, self._left)
-        count = super().recv_into(buffer, wanted, flags)
+        most = min(nbytes or memoryview(buffer).nbytes, self._left)
+        count = super().recv_into(buffer, most, flags)
         self._left -= count
         self.is_silent = self.is_silent and not count
         self.is_cut = not count

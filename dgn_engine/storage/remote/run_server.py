@@ -176,8 +176,8 @@ class _Handler(BaseHTTPRequestHandler):
         super().handle_one_request()
 
     def do_GET(self) -> None:
-        given = self.headers.get_all("Authorization", [])
-        shown = given[0].encode("utf-8", "replace") if len(given) == 1 else b""
+        credentials = self.headers.get_all("Authorization", [])
+        shown = credentials[0].encode("utf-8", "replace") if len(credentials) == 1 else b""
         if not hmac.compare_digest(shown, f"Bearer {self.server.token}".encode()):
             self.send_error(HTTPStatus.UNAUTHORIZED)
         elif not self._is_plain_request():
@@ -205,13 +205,13 @@ class _Handler(BaseHTTPRequestHandler):
         """Return what was requested; None if it is not served. Raises `OSError`."""
         if self.path == f"{PREFIX}list":
             return json.dumps(self.server.listing()).encode()
-        asked = _FILE.fullmatch(self.path)
-        path = self.server.path_of(asked[1]) if asked else None
-        if asked is None or path is None:
+        match = _FILE.fullmatch(self.path)
+        path = self.server.path_of(match[1]) if match else None
+        if match is None or path is None:
             return None
-        count = min(int(asked[3]), self.server.limits.piece)
+        count = min(int(match[3]), self.server.limits.piece)
         with open_regular(path, FILE) as file:
-            return os.pread(file.fileno(), count, int(asked[2]))
+            return os.pread(file.fileno(), count, int(match[2]))
 
     def _send(self, status: int, content: bytes) -> None:
         limits = self.server.limits

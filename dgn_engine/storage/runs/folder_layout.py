@@ -121,15 +121,15 @@ def unused_place(folder: FilePath, path: InnerPath) -> InnerPath:
     """Return an unused path in `damaged/`, whose folder exists; raises `OSError`."""
     root = inside(folder)
     # A link gets another name: it must not take the name of a folder that may be needed later.
-    wanted = f"{path.within}.link" if path.is_link() else path.within
+    base_name = f"{path.within}.link" if path.is_link() else path.within
     damaged = root / DAMAGED
     if path == damaged:
         damaged = root
     elif damaged.is_link():
         set_aside(root, damaged)
-    target, again = damaged / wanted, 1
+    target, again = damaged / base_name, 1
     while target.exists():
-        target = target.parent / f"{(damaged / wanted).name}.{again}"
+        target = target.parent / f"{(damaged / base_name).name}.{again}"
         again += 1
     make_folders(target.parent)
     return target

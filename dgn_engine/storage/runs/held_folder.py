@@ -105,11 +105,11 @@ class HeldFolder:
 
     def _follow(self, last: bool) -> bool:
         """Return whether the folder was renamed and not replaced; from now on use its new path."""
-        before, found = self.path, self._anchor.find()
-        if found is None or (os.path.lexists(before) and not last):
+        before, location = self.path, self._anchor.find()
+        if location is None or (os.path.lexists(before) and not last):
             return False
-        self._anchor.path = found
-        self._remarks.append(f"{before} was moved to {found}; recording continues there.")
+        self._anchor.path = location
+        self._remarks.append(f"{before} was moved to {location}; recording continues there.")
         return True
 
     def _return(self, run: object) -> None:
@@ -129,8 +129,8 @@ class HeldFolder:
     def _why_gone(self) -> str:
         if self._anchor.trouble:
             return f"its folder cannot be reached ({self._anchor.trouble})"
-        found = self._anchor.find()
-        away = "was removed" if found is None else f"was moved to {found}"
+        location = self._anchor.find()
+        away = "was removed" if location is None else f"was moved to {location}"
         if os.path.lexists(self.path):
             return f"another folder is in its place, and its own {away}"
         return f"its folder {away}"

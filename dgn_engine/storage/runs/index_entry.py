@@ -84,7 +84,7 @@ def _read(folder: Path, stamp: str) -> IndexEntry:
     reader = RunReader(folder)
     config, started, summary = reader.config, reader.started, reader.log.summary
     first = config.gating.regime if started is None else started.regime
-    given = read_notes(folder) if folder_layout.NOTES in stamp else RunNotes()
+    notes = read_notes(folder) if folder_layout.NOTES in stamp else RunNotes()
     return IndexEntry(
         name=folder.name,
         stamp=stamp,
@@ -102,8 +102,8 @@ def _read(folder: Path, stamp: str) -> IndexEntry:
         bytes=_bytes(folder),
         resumable=is_resumable(folder),
         trouble=reader.log.lost_in_words,
-        given_name=given.name,
-        notes=given.notes,
+        given_name=notes.name,
+        notes=notes.notes,
     )
 
 

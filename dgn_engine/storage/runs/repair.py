@@ -76,9 +76,9 @@ def repair(folder: Path) -> list[str]:
             anchor.let_go()
     except OSError as error:
         raise UserError(f"Cannot repair {folder}: {error.strerror}.") from None
-    left = [damage for damage in verify(folder) if not damage.harmless]
-    if left:
-        raise UserError(f"{folder} could not be repaired completely: {left[0]}.")
+    remaining = [damage for damage in verify(folder) if not damage.harmless]
+    if remaining:
+        raise UserError(f"{folder} could not be repaired completely: {remaining[0]}.")
     return done if before else []
 
 
@@ -300,8 +300,8 @@ def _write_log(folder: InnerPath, lines: Iterable[LogLine]) -> None:
     known = _known(folder)
     if known is not None and known.digests.stretch:
         stretch, log_digests = digests.digests()
-        left = replace(known, digests=replace(known.digests, stretch=stretch, log=log_digests))
-        run_info.write(folder, put_manifest(run_info.read(folder), left))
+        remaining = replace(known, digests=replace(known.digests, stretch=stretch, log=log_digests))
+        run_info.write(folder, put_manifest(run_info.read(folder), remaining))
     write_file(folder / folder_layout.LOG, bytes(content))
 
 

@@ -72,8 +72,8 @@ class FolderRoom:
         root = folder_layout.runs_root()
         self.limit = storage_limits.limits_that_hold(root).run
         others = folder_layout.bytes_of(self._folder, without=folder_layout.FRAMES)
-        left = max(self.limit - others, self.limit // _LEAST)
-        self.frames = left if self._fixed is None else self._fixed
+        remaining = max(self.limit - others, self.limit // _LEAST)
+        self.frames = remaining if self._fixed is None else self._fixed
 
     def superfluous(
         self, checkpoints: Sequence[StoredCheckpoint], share: float = 0.0
@@ -280,8 +280,11 @@ class RunFolder:
         lines = serial = 0
         if newest is not None:
             lines, serial = newest.lines, newest.frames
-        given = {"frames": self._serial, "checkpoints": self._order}  # superseded ones are removed
-        self.note("RunContinued", {**fields, "lines": lines, **given})
+        next_numbers = {
+            "frames": self._serial,
+            "checkpoints": self._order,
+        }  # superseded ones are removed
+        self.note("RunContinued", {**fields, "lines": lines, **next_numbers})
         self.log.writer.sync()
         self.log.regime = run_info.first_regime(self.info.tree)
         if newest is not None:

@@ -95,8 +95,8 @@ def adopt(folder: Path, root: Path, name: str) -> Path:
 
     Raises `UserError`.
     """
-    wanted = "".join(c for c in name if c.isascii() and (c.isalnum() or c in "-_."))[:100]
-    path = folder_layout.unused_path(root, wanted.strip(".") or "session")
+    safe_name = "".join(c for c in name if c.isascii() and (c.isalnum() or c in "-_."))[:100]
+    path = folder_layout.unused_path(root, safe_name.strip(".") or "session")
     part = root / f".{path.name}.{os.getpid()}{PART}"
     try:
         make_folders(root)
