@@ -1,4 +1,4 @@
-"""Augment training images anew in each epoch, as for DavidNet: crop, flip, cutout."""
+"""Augment training images differently in each epoch, as for DavidNet: crop, flip, cutout."""
 
 from __future__ import annotations
 

@@ -70,13 +70,13 @@ def fitting_readings(
     """Return readings of a file that fit inputs of this shape, the best first, at most `MOST`.
 
     Args:
-        listing: a file that leaves something open; what was said of it already is kept.
+        listing: A file that leaves something open; options given for it already are kept.
         input_shape: (C, H, W) or (d,).
-        x: examples (n, *input_shape), and their class numbers `y` (n,): each reading then comes
-            with its accuracy on some of them.
+        x: Examples (n, *input_shape), with class numbers `y` (n,): each reading then has its
+            accuracy on some of them.
 
     Returns:
-        Some of the readings that fit; none where the file is no sequence that could be said.
+        Some of the readings that fit; none if the options cannot describe the file.
     """
     try:
         topics = {question.about for question in questions_of(listing)}

@@ -237,7 +237,7 @@ def check_in_dtype(file: str, stack: Stack) -> None:
     tensors = [tensor for part in stack.tensors() for tensor in part if tensor is not None]
     if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors):
         precision = str(tensors[0].dtype).removeprefix("torch.")
-        raise UserError(f"{file} holds numbers too large for {precision}.", kind="overflow")
+        raise UserError(f"{file} has numbers too large for {precision}.", kind="overflow")
 
 
 def says_itself(listing: CheckpointContents) -> bool:

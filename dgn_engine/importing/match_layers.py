@@ -232,7 +232,7 @@ def _pair(
     if not reason and bias is not None and bias.shape != (layer.outputs,):
         reason = f"its bias {bias_name} has the shape {bias.shape}, ({layer.outputs},) needed"
     if not reason and not all(_finite(a) for a in (weight, bias) if a is not None):
-        reason = f"{name} holds values that are not finite"
+        reason = f"{name} has values that are not finite"
     remark = _unless_needed(last, reason)
     if not reason and name in folding.into:
         remark = f"{folding.into[name]} folded in"

@@ -173,7 +173,7 @@ def unsaid_of_weights(listing: CheckpointContents) -> str:
         return "its BatchNorms come after the activation, so they cannot be folded into a layer."
     try:
         questions = questions_of_weights(listing)
-    except UnnamedNetwork as doubt:  # layers that are no chain have no order that could be said
+    except UnnamedNetwork as doubt:  # only a chain has an order that an option could give
         return str(doubt)
     if not questions:
         return ""
@@ -185,7 +185,7 @@ def unsaid_of_weights(listing: CheckpointContents) -> str:
 
 
 def check_alone(listing: CheckpointContents, door: Door) -> None:
-    """Refuse a file that, by name, holds another network beside the one to be read."""
+    """Refuse a file that, by name, contains another network beside the one to be read."""
     if listing.part or listing.others:
         return
     mark = " (dict)"

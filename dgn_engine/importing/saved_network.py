@@ -281,7 +281,7 @@ def _fill(network: GatedNetwork, listing: CheckpointContents) -> None:
             )
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise UserError(
-                f"'{name}' of {file} holds values that are not finite.",
+                f"'{name}' of {file} has values that are not finite.",
                 kind="not-finite",
                 value=name,
             )

@@ -176,7 +176,7 @@ def recognise(
     epsilon: float = EPSILON,
     stem: tuple[arch.Node, ...] = (),
 ) -> RecognisedNet | None:
-    """Recognise a ResNet, VGG or AlexNet by its keys, for images (C, H, W); None if it is none.
+    """Recognise a ResNet, VGG or AlexNet by its keys, for images (C, H, W); else None.
 
     Strides and pooling are torchvision's; `stem` overrides those of a ResNet's first layers.
     BatchNorm is used as in evaluation mode, with this ε. Adaptive average pooling before a dense

@@ -24,7 +24,7 @@ _ALEXNET_WIDTHS = [64, 192, 384, 256, 256]
 
 
 def vgg(shapes: Shapes) -> ConvolutionalPart | None:
-    """Return a VGG of any width; None if it is none.
+    """Return a VGG of any width; else None.
 
     It has 3×3 convolutions named features.N with pooling at each skipped number and at the end,
     followed by three dense layers, or one.
@@ -51,7 +51,7 @@ def vgg(shapes: Shapes) -> ConvolutionalPart | None:
 
 
 def alexnet(shapes: Shapes) -> ConvolutionalPart | None:
-    """Return an AlexNet of any width; None if it is none."""
+    """Return an AlexNet of any width; else None."""
     numbers, maps = _features(shapes)
     if numbers != list(_ALEXNET):
         return None

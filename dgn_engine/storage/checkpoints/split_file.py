@@ -186,7 +186,7 @@ def _check_agreement(
     missing = next((n for n in expected if n not in found.arrays and n not in unread), "")
     if missing:
         raise UserError(
-            f"{index} lists '{plain(missing, 80)}' in {plain(file)}, where it is not.",
+            f"{index} lists '{plain(missing, 80)}' in {plain(file)}, which does not have it.",
             kind="contradiction",
         )
     known = set(expected)

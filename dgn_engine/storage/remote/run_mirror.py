@@ -389,7 +389,7 @@ def _identity(description: bytes) -> str | None:
 
 
 def _identity_of(folder: Path) -> str | None:
-    """Return the identity of an earlier mirror's run; '' if it cannot be told.
+    """Return the identity of an earlier mirror's run; '' if it is unknown.
 
     None if none of its description has arrived.
     """

@@ -67,7 +67,7 @@ class _KindOfEvent:
 
 
 def drawn_history(events: Iterable[Event], most: int = MOST_SCORES) -> HistoryReplayed:
-    """Return what panels draw of the events of a run, with counts of what is left out."""
+    """Return the events of a run that panels draw, with counts of those left out."""
     kinds: dict[tuple[str, object], _KindOfEvent] = {}
     for place, event in enumerate(events):
         key, values = _kind_of(event)

@@ -62,7 +62,7 @@ def read_limits(root: Path) -> StorageLimits:
     except (ValueError, RecursionError, UserError) as error:
         raise UserError(
             f"{path} is damaged ({str(error).rstrip('.')}); 'dgn runs limits' with --run or --all "
-            "writes it anew.",
+            "replaces it.",
             kind="damaged",
             value=path,
         ) from None
