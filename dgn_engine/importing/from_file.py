@@ -446,7 +446,7 @@ def _said_in_words(listing: CheckpointContents) -> str:
     check_keys(listing.file_name, considered(listing))
     check_alone(listing, "command")
     if listing.reading.net is not None:
-        return f"read as {listing.reading.net.name}"
+        return f"taken as {listing.reading.net.name}"
     check_answered(listing, "command")
     if family_named(listing.reading):
         return understood_as(listing)
@@ -456,7 +456,7 @@ def _said_in_words(listing: CheckpointContents) -> str:
     convolutions = sum(layer.kind == "Conv2d" for layer in layers)
     sizes = [dense[0]["in_features"], *(n["out_features"] for n in dense)] if dense else []
     between = activation_in_words(listing.reading.activation).replace("Identity", "nothing")
-    return f"read as {_layers_in_words(convolutions, sizes)} with {between} between layers"
+    return f"taken as {_layers_in_words(convolutions, sizes)} with {between} between layers"
 
 
 def _shapes_that_fit(listing: CheckpointContents) -> list[tuple[int, ...]]:
@@ -468,14 +468,14 @@ def _shapes_that_fit(listing: CheckpointContents) -> list[tuple[int, ...]]:
 
 
 def taken_as(architecture: Architecture) -> str:
-    """Describe what a file was read as: 'read as 64-8-8-3 with ReLU between layers'."""
+    """Describe what a file was read as: 'taken as 64-8-8-3 with ReLU between layers'."""
     weighted = architecture.weighted
     dense = [layer for layer in weighted if isinstance(layer, Dense)]
     sizes = [dense[0].inputs, *(d.outputs for d in dense)] if dense else []
     what = _layers_in_words(len(weighted) - len(dense), sizes)
     bare = [str(n) for n, layer in enumerate(weighted[:-1], start=1) if not is_gated(layer)]
     but = f" except after layer {', '.join(bare)}" if bare and not architecture.residual else ""
-    return f"read as {what} with ReLU between layers{but}"
+    return f"taken as {what} with ReLU between layers{but}"
 
 
 def _layers_in_words(convolutions: int, sizes: Sequence[object]) -> str:

@@ -53,7 +53,7 @@ def module_of_layers(
     remarks: list[str] = []
     shown = [layer for layer in layers if layer.kind not in _SILENT]
     if shown and shown[-1].kind in _ENDS:
-        remarks.append(f"The final {shown.pop().kind} is left out: logits are shown.")
+        remarks.append(f"The {shown.pop().kind} at its end is left out: logits are shown.")
     _check_known(listing.file_name, shown)
     shape = _arriving(listing.file_name, shown, input_shape)
     if shown and shown[0].kind == "Flatten" and len(shape) == 1:
