@@ -1,10 +1,9 @@
-"""`dgn`, the engine without a window: one command a file, each with the constant COMMAND.
+"""The `dgn` command line: one module per command, each with a constant COMMAND.
 
-Packages above the engine, which it does not know, add theirs as entry points. Of all commands only
-the one that is asked for is imported: `dgn runs list` waits for no other. A command's own file
-declares its options and refuses what is wrong with them; what carries it out lies in `cli/run`, is
-named by its module and is imported then, here, so that its imports stand at its top and yet
-`dgn --help` waits for none of them.
+Other packages add commands through entry points. Only the requested command is imported, so
+`dgn runs list` does not wait for the rest. A command's module declares and checks its options; the
+code that runs it lives in `cli/run` and is imported by name once the options are valid, so that
+its imports can stay at the top of its file without slowing down `dgn --help`.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ from dgn_engine.text.printable import complain, is_utf8, printable
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-OFFERED = "dgn.commands"  # the entry points by which other packages add commands
+OFFERED = "dgn.commands"  # entry-point group for commands of other packages
 DAMAGED, REFUSED, FAILED, UNSAVED, INTERRUPTED = 1, 2, 3, 4, 130  # exit codes
 
 
 def ended_by_signal(code: int) -> bool:
-    """Whether this is the exit code 128 + n of a command that a signal stopped: it can go on."""
+    """Return whether signal n stopped a command (exit code 128 + n), so that it can be resumed."""
     return 128 < code <= 128 + 64
 
 
@@ -45,10 +44,10 @@ class Subcommand:
     """A command of `dgn`.
 
     Attributes:
-        about: what it does, one sentence of its help.
+        about: its help text, one sentence.
         add_arguments: declares its options.
-        run: carries it out and returns the exit code; or returns the name 'module:function' of
-            what does, whose module is only then imported. It may also be such a name itself.
+        run: runs the command and returns the exit code, or returns the name 'module:function' of
+            a function to import and call instead. It may also be such a name itself.
     """
 
     about: str
@@ -56,7 +55,11 @@ class Subcommand:
     run: Callable[[argparse.Namespace], int | str] | str
 
     def carry_out(self, arguments: argparse.Namespace) -> int:
-        """Return the exit code; raises `UserError` for what is refused."""
+        """Run the command and return its exit code.
+
+        Raises:
+            UserError: the options are invalid or the command cannot be run.
+        """
         done = self.run if isinstance(self.run, str) else self.run(arguments)
         while isinstance(done, str):
             done = resolve_name(done)(arguments)
@@ -64,19 +67,19 @@ class Subcommand:
 
 
 def full_speed() -> float:
-    """Return the pace of a command that nobody slows down."""
+    """Return 0, the pace of a command without a speed limit."""
     return 0.0
 
 
 def main(argv: Sequence[str] | None = None, pace: Callable[[], float] = full_speed) -> int:
-    """Carry out a command and return its exit code; what is refused is said on stderr.
+    """Run a command and return its exit code; errors are printed to stderr.
 
     Args:
-        argv: the words of the command, by default those of the command line.
-        pace: steps a second at most, 0 for no limit, of a command that follows a pace: one whose
-            arguments have a default for `pace`. It is asked before each step.
+        argv: command-line arguments; `sys.argv[1:]` by default.
+        pace: returns the maximum number of steps per second, 0 for no limit. It is called before
+            each step, but only by commands whose arguments have a default for `pace`.
     """
-    if argv is None:  # this process is the program, and nobody else's
+    if argv is None:  # run as the program, not called from other code
         distrust_start_folder(restart=True)
     words = sys.argv[1:] if argv is None else argv
     program = " ".join(("dgn", *words[:1]))
@@ -90,16 +93,16 @@ def main(argv: Sequence[str] | None = None, pace: Callable[[], float] = full_spe
     except KeyboardInterrupt:
         complain(f"{program}: interrupted.")
         return INTERRUPTED
-    except BrokenPipeError:  # of `dgn … | head`
+    except BrokenPipeError:  # e.g. `dgn … | head`
         sys.stderr.close()
         return 1
-    except Exception:  # a fault of ours: its traceback is printed, and kept
+    except Exception:  # a bug: log the traceback, and print it
         record_fault(program)
         raise
 
 
 def carry_out(words: Sequence[str], pace: Callable[[], float] = full_speed) -> int:
-    """Carry out a command as `main` does, but raise `UserError` for what is refused."""
+    """Run a command like `main`, but let `UserError` propagate."""
     commands = _asked_for(words)
     parser = _parser(commands)
     arguments = parser.parsed(words)
@@ -109,7 +112,7 @@ def carry_out(words: Sequence[str], pace: Callable[[], float] = full_speed) -> i
     out = getattr(arguments, "out", None)
     if out is not None and not is_utf8(str(Path(out).absolute())):
         raise UserError(
-            f"Cannot write {out}: its name is not UTF-8; choose another one.", kind="no-text"
+            f"Cannot write {out}: its name is not valid UTF-8; choose another.", kind="no-text"
         )
     with _warnings_on_stderr(arguments.command):
         return commands[arguments.command].carry_out(arguments)
@@ -117,7 +120,7 @@ def carry_out(words: Sequence[str], pace: Callable[[], float] = full_speed) -> i
 
 @contextmanager
 def _warnings_on_stderr(command: str) -> Iterator[None]:
-    """Print what Python would do to load the files that a command reads, each once."""
+    """Print loading warnings to stderr, each once, prefixed with the command."""
     said: set[str] = set()
     with warnings.catch_warnings():
         warnings.simplefilter("always", LoadingWarning)
@@ -142,35 +145,37 @@ def _warnings_on_stderr(command: str) -> Iterator[None]:
 
 
 def _offered(entry: EntryPoint) -> Subcommand:
-    """A command of another package; where it cannot be imported, one that says so when it is asked
-    for."""
+    """Load a command of another package.
+
+    If it cannot be imported, return a stand-in that reports the reason when it is run.
+    """
     try:
         command = entry.load()
     except ImportError as error:
-        reason = f"it needs what is not installed ({error})"
+        reason = f"a required package is not installed ({error})"
     else:
         if isinstance(command, Subcommand):
             return command
-        reason = f"{entry.value} is no command"
+        reason = f"{entry.value} is not a command"
 
     def refuse(_: argparse.Namespace) -> int:
         raise UserError(f"{reason}.", kind="not-available", value=entry.value)
 
-    return Subcommand(f"Not here: {reason}.", lambda _: None, refuse)
+    return Subcommand(f"Not available: {reason}.", lambda _: None, refuse)
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what it cannot parse in one sentence, without the usage above it."""
+    """A parser that reports errors in one sentence, without the usage text."""
 
     def parsed(self, argv: Sequence[str] | None) -> argparse.Namespace:
-        """Parse; an option that the chosen command has not is refused with the nearest it has."""
+        """Parse `argv`; for an unknown option, exit with a suggestion of the closest one."""
         arguments, unknown = self.parse_known_args(argv)
         if unknown:
             *_, chosen = self._chosen(arguments)
             word = unknown[0].partition("=")[0]
             what = "option" if word.startswith("-") else "argument"
             nearest = did_you_mean(word, chosen._option_string_actions)
-            chosen.error(f"There is no {what} {word} here.{nearest}")
+            chosen.error(f"Unknown {what} {word}.{nearest}")
         return arguments
 
     def check_bounds(self, arguments: argparse.Namespace) -> None:
@@ -180,7 +185,7 @@ class _Parser(argparse.ArgumentParser):
                     action.check(arguments)
 
     def _chosen(self, arguments: argparse.Namespace) -> Iterator[argparse.ArgumentParser]:
-        """Yield this parser, that of the command, and that of the command's verb, if it has one."""
+        """Yield this parser, then those of the selected command and of its verb, if any."""
         parser: argparse.ArgumentParser | None = self
         while parser is not None:
             yield parser
@@ -193,7 +198,7 @@ class _Parser(argparse.ArgumentParser):
             known = [str(choice) for choice in action.choices]
             raise argparse.ArgumentError(
                 action,
-                f"{value!r} is none of {', '.join(known)}.{did_you_mean(str(value), known)}",
+                f"{value!r} is not one of {', '.join(known)}.{did_you_mean(str(value), known)}",
             )
 
     def error(self, message: str) -> NoReturn:
@@ -201,7 +206,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _asked_for(words: Sequence[str]) -> dict[str, Subcommand]:
-    """The command that the words begin with, alone; where they begin with none, all of them."""
+    """Load only the command that is called, or all commands if none is recognised."""
     named = words[0] if words else ""
     own = _own_commands()
     if named in own:
@@ -213,7 +218,7 @@ def _asked_for(words: Sequence[str]) -> dict[str, Subcommand]:
 
 
 def _own_commands() -> dict[str, Callable[[], Subcommand]]:
-    """What imports each command of the engine, by the name under which it is called."""
+    """Return a loader for each of the engine's commands, by command name."""
     return {
         module.replace("_", "-"): partial(plugin, __name__, module, "COMMAND", Subcommand)
         for module in plugin_names(__name__)
@@ -221,8 +226,7 @@ def _own_commands() -> dict[str, Callable[[], Subcommand]]:
 
 
 def _offered_commands() -> dict[str, Callable[[], Subcommand]]:
-    """What imports each command of another package; to find them, every installed package is
-    looked at."""
+    """Return a loader for each command of another package; slow, as it scans all packages."""
     from importlib.metadata import entry_points
 
     return {entry.name: partial(_offered, entry) for entry in entry_points(group=OFFERED)}

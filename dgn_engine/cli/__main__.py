@@ -1,4 +1,4 @@
-"""`python -m dgn_engine.cli` is `dgn`."""
+"""Entry point of `python -m dgn_engine.cli`, the same as `dgn`."""
 
 import sys
 

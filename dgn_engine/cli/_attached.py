@@ -1,9 +1,9 @@
-"""`dgn` as the child of a window: it ends, its work saved, when its standard input is closed.
+"""`dgn` as a child process of a window: it saves its work and exits when stdin is closed.
 
-`python -m dgn_engine.cli._attached ARGUMENTS`. The parent holds the other end of that pipe: it
-closes it to stop the command, and the system does where the parent is killed. Then it ends within
-`parent_watch.LEAVE` seconds, whatever it is at. What the parent writes are lines with the pace of
-`dgn train` from then on, in steps a second.
+`python -m dgn_engine.cli._attached ARGUMENTS`. The parent holds the other end of the pipe and
+closes it to stop the command; if the parent is killed, the system closes it. The command then ends
+within `parent_watch.LEAVE` seconds, whatever it is doing. Each line that the parent writes sets
+the pace of `dgn train`, in steps per second.
 """
 
 from __future__ import annotations
@@ -17,15 +17,18 @@ from collections.abc import Callable
 from dgn_engine.cli import main
 from dgn_engine.confinement.parent_watch import end_after_parent
 
-# It may have been asked by a signal already, as at the end of a desktop's session: SIGUSR1 does not
-# count as a second one. Windows has none.
+# Another signal may have arrived before, for example when the desktop session ends; SIGUSR1 does
+# not count as a second request. Windows has no SIGUSR1.
 _ASKED = getattr(signal, "SIGUSR1", signal.SIGTERM)
 
 
 class WindowPace:
-    """Steps a second at most, 0 for no limit, as the window sets it; `read` gives what it writes.
+    """The maximum number of steps per second (0: no limit), as set by the window.
 
-    `follow` runs in a thread of its own; `value` is read by the one that trains.
+    `read_paces` runs in its own thread; the training thread reads `value`.
+
+    Args:
+        read: returns the next bytes from the window, empty at the end of the pipe.
     """
 
     def __init__(self, read: Callable[[], bytes]) -> None:
@@ -33,7 +36,7 @@ class WindowPace:
         self._read = read
 
     def follow(self) -> None:
-        """Read the paces that the parent writes, a line each, until it closes the pipe."""
+        """Read one pace per line until the parent closes the pipe."""
         left = b""
         while new := self._read():
             *lines, left = (left + new).split(b"\n")
@@ -43,16 +46,16 @@ class WindowPace:
 
 def _watch(pace: WindowPace) -> None:
     pace.follow()
-    if signal.getsignal(_ASKED) == signal.SIG_DFL:  # nothing is begun that could be saved
+    if signal.getsignal(_ASKED) == signal.SIG_DFL:  # no work to save yet
         os._exit(128 + _ASKED)
-    if hasattr(signal, "pthread_kill"):  # it also wakes the main thread out of a call that waits
+    if hasattr(signal, "pthread_kill"):  # also interrupts a blocking call in the main thread
         signal.pthread_kill(threading.main_thread().ident or 0, _ASKED)
     else:
         signal.raise_signal(_ASKED)
 
 
 def attached_main() -> int:
-    """Run the command of the arguments, watched; its exit code."""
+    """Run the command line while watching the parent; return the exit code."""
     end_after_parent()
     pace = WindowPace(lambda: os.read(0, 4096))
     threading.Thread(target=_watch, args=(pace,), name="dgn-parent", daemon=True).start()

@@ -1,4 +1,4 @@
-"""The options with which commands name a network, say what a file leaves open, and show it data."""
+"""Options that select a network, complete what its file does not state, and prepare its inputs."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from dgn_engine.importing import MODEL
 from dgn_engine.protocol.file_reading import ACTIVATIONS, FileReading
 
 HOW = "imagenet, cifar10, cifar100, mnist or m1,m2,m3/s1,s2,s3"
-_SCALES = ("trace", "width", "cosine")  # of kernels: what --normalise once meant in `dgn kernels`
+_SCALES = ("trace", "width", "cosine")  # kernel scales, which --normalise of `dgn kernels` once set
 READING = ("activation", "geometry", "batchnorm", "norm_eps", "ignore", "order")
 PROBE = "probe"
-# Of options of gates; a network that is given uses them so unless they say otherwise.
+# Defaults of the gate options for an imported network.
 USUAL = MappingProxyType({"eps": 0, "value_input": "image", "feature_activation": "relu"})
 _GATES = ("gates", "beta", "eps", "permute", "value_input", "feature_activation")
 _BESIDE_MODEL = {
-    "examples": "they are those of a run; give --inputs",
-    "data_root": "it is for --examples",
-    **dict.fromkeys(_GATES, "the module makes its own gates"),
+    "examples": "it reads the examples of a run; use --inputs",
+    "data_root": "it applies to --examples only",
+    **dict.fromkeys(_GATES, "the module computes its own gates"),
 }
 
 
 def add_network(parser: argparse.ArgumentParser) -> None:
-    """Add the network of a command: a file, run or session, or the user's own code."""
+    """Add the arguments that select a network: a file, run or session, or the user's own code."""
     parser.add_argument(
         "file",
         type=Path,
         nargs="?",
         metavar="FILE",
-        help="any checkpoint, RUN[@STEP] or a session (.dgn); none of it is run",
+        help="checkpoint, RUN[@STEP] or session (.dgn); no code in it is executed",
     )
     add_model(parser)
     add_part(parser)
@@ -44,56 +44,66 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         "--model",
         type=model_name,
         metavar=MODEL,
-        help="instead of a file: a module of your own code, or what makes it; it is run",
+        help="import an nn.Module, or a function returning one, from your code; executes it",
     )
     parser.add_argument(
-        "--weights", type=Path, metavar="FILE", help="of --model: its state dict (as it is made)"
+        "--weights",
+        type=Path,
+        metavar="FILE",
+        help="state dict to load into --model (default: its initial weights)",
     )
 
 
 def add_part(parser: Any) -> None:
     parser.add_argument(
-        "--part", metavar="KEY", help="of several networks in the file: model, ema, …"
+        "--part", metavar="KEY", help="which network to read if the file has several: model, ema, …"
     )
 
 
 def add_normalise(parser: Any) -> None:
     parser.add_argument(
-        "--normalise", type=_normalise, metavar="HOW", help=f"of the pixels: {HOW} (none)"
+        "--normalise",
+        type=_normalise,
+        metavar="HOW",
+        help=f"normalise the pixels: {HOW} (default: none)",
     )
 
 
 def add_reading(parser: Any) -> None:
-    """Add the options that say what a state dict does not."""
+    """Add the options for what a state dict does not state."""
     parser.add_argument(
         "--activation",
         metavar="NAME",
-        help=f"between the layers, where the file does not say it: {', '.join(ACTIVATIONS)}; "
-        "leaky_relu:0.2",
+        help="activation between the layers, if the file does not state it: "
+        f"{', '.join(ACTIVATIONS)}; leaky_relu:0.2",
     )
     parser.add_argument(
         "--geometry",
         metavar="WORDS",
-        help="of its convolutions, a word for each and for each pooling behind it: s2p1,max2,p1; "
+        help="stride, padding and pooling of its convolutions, one word each: s2p1,max2,p1; "
         "torchvision; resnet,s1p1",
     )
     parser.add_argument(
-        "--batchnorm", choices=("before", "after"), help="the activation, where BatchNorm stands"
+        "--batchnorm",
+        choices=("before", "after"),
+        help="BatchNorm comes before or after the activation",
     )
-    parser.add_argument("--norm-eps", type=float, metavar="ε", help="of BatchNorm (torch: 1e-5)")
+    parser.add_argument("--norm-eps", type=float, metavar="ε", help="ε of BatchNorm (torch: 1e-5)")
     parser.add_argument(
-        "--ignore", type=_names, metavar="KEY,…", help="tensors that are no part of the network"
+        "--ignore", type=_names, metavar="KEY,…", help="tensors that are not part of the network"
     )
-    parser.add_argument(
-        "--order", type=_names, metavar="KEY,…", help="the weights in the order of the layers"
-    )
+    parser.add_argument("--order", type=_names, metavar="KEY,…", help="weight names in layer order")
 
 
 def add_named_net(parser: Any) -> None:
-    """Add the name of the network that a file is of."""
-    parser.add_argument("--net", metavar="NAME", help="or the network that it is: fc, cnn4, …")
+    """Add the options that name the architecture of a file."""
+    parser.add_argument("--net", metavar="NAME", help="architecture of the file: fc, cnn4, …")
     parser.add_argument(
-        "--option", action="append", default=[], metavar="NAME=VALUE", help="of --net: width=64"
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="option of --net, such as width=64",
     )
 
 
@@ -102,23 +112,26 @@ def add_expected(parser: Any) -> None:
         "--expect-accuracy",
         type=_percent,
         metavar="P",
-        help="in percent: refuse a reading whose accuracy is another",
+        help="fail unless the test accuracy is P percent",
     )
 
 
 def check_network(arguments: argparse.Namespace, path: Path | None) -> None:
-    """Refuse a command without a network, one with two (a file or run, and --model), and options
-    that describe the network of a file beside --model, which says all of it."""
+    """Check that exactly one network is given, and that --model has no options meant for a file.
+
+    Raises:
+        UserError: no network, two networks, or an option that has no effect with --model.
+    """
     if arguments.model is None:
         if path is None:
             raise UserError(
-                f"Name a network: a file, a run, a session, or your own code with --model {MODEL}.",
+                f"No network given: pass a file, run or session, or --model {MODEL}.",
                 kind="not-named",
                 value="--model",
             )
         if arguments.weights is not None:
             raise UserError(
-                Where("--weights") + " needs --model; a file of weights alone is named as it is.",
+                Where("--weights") + " needs --model; pass a weights file on its own as FILE.",
                 kind="needs-option",
                 value="--model",
             )
@@ -126,18 +139,18 @@ def check_network(arguments: argparse.Namespace, path: Path | None) -> None:
     if path is not None:
         raise UserError(
             Where("--model")
-            + f" makes the network; leave out {path}, or give the file as --weights.",
+            + f" already gives the network; remove {path}, or pass it as --weights.",
             kind="contradiction",
             value=str(path),
         )
     for option in given_options(arguments, "net", "option", *READING):
-        raise _no_effect(option, "the code says what the network is")
+        raise _no_effect(option, "the code defines the network")
     for option in given_options(arguments, "part"):
-        raise _no_effect(option, "it is of a file")
+        raise _no_effect(option, "it selects a network in a file")
 
 
 def check_model_options(arguments: argparse.Namespace) -> None:
-    """Refuse what contradicts --model or would have no effect beside it."""
+    """Raise `UserError` for options that contradict --model or have no effect with it."""
     check_network(arguments, arguments.network)
     if arguments.model is None:
         return
@@ -148,12 +161,12 @@ def check_model_options(arguments: argparse.Namespace) -> None:
 
 def _no_effect(option: str, why: str) -> UserError:
     return UserError(
-        Where(option) + f" has no effect beside --model: {why}.", kind="no-effect", value="--model"
+        Where(option) + f" has no effect with --model: {why}.", kind="no-effect", value="--model"
     )
 
 
 def said_reading(arguments: argparse.Namespace) -> FileReading:
-    """Return what the options say of a file; raises `UserError`."""
+    """Return the options that complete a file's description; raises `UserError`."""
     return FileReading(
         activation=arguments.activation or "",
         geometry=arguments.geometry or "",
@@ -165,14 +178,14 @@ def said_reading(arguments: argparse.Namespace) -> FileReading:
 
 
 def examples_wanted(text: str) -> str:
-    """The type of --examples for argparse: 'probe' or a number."""
+    """Parse --examples: 'probe' or a number."""
     if text == PROBE or (text.isdecimal() and int(text) > 0):
         return text
-    raise argparse.ArgumentTypeError(f"{text!r} is neither 'probe' nor a number of examples")
+    raise argparse.ArgumentTypeError(f"{text!r} must be 'probe' or a number of examples")
 
 
 def model_name(text: str) -> str:
-    """The type of --model for argparse: 'package.module:name'."""
+    """Parse --model: 'package.module:name'."""
     module, colon, name = text.partition(":")
     dotted = all(part.isidentifier() for part in (*module.split("."), *name.split(".")))
     if dotted and not module.endswith(".py"):
@@ -183,7 +196,7 @@ def model_name(text: str) -> str:
         meant, _, name = module.rpartition(".")
     offer = f" Did you mean '{meant}:{name or 'make_net'}'?" if meant else ""
     raise argparse.ArgumentTypeError(
-        f"{text!r} is not of the form {MODEL}, with the module as in an import statement.{offer}"
+        f"{text!r} must have the form {MODEL}, with the module as in an import statement.{offer}"
     )
 
 
@@ -192,10 +205,10 @@ def _normalise(text: str) -> str:
 
     if text in _SCALES:
         raise argparse.ArgumentTypeError(
-            f"this is of the pixels ({HOW}); what scales kernels is --scale {text}"
+            f"it normalises pixels ({HOW}); to scale kernels, use --scale {text}"
         )
     if not text:
-        raise argparse.ArgumentTypeError(f"it is empty; none, or {HOW}")
+        raise argparse.ArgumentTypeError(f"it is empty; use none, or {HOW}")
     try:
         normalisation(text)
     except UserError as refusal:
@@ -208,13 +221,13 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _percent(text: str) -> float:
-    """'92.9' → 0.929. A share such as 0.929 is refused: it would be less than one in a hundred."""
+    """Parse '92.9' to 0.929; reject 0.929, which would mean less than one percent."""
     try:
         value = float(text)
     except ValueError:
         value = -1.0
     if not 1 <= value <= 100:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no accuracy in percent, from 1 to 100 (92.9, not 0.929)"
+            f"{text!r} must be an accuracy in percent, from 1 to 100 (92.9, not 0.929)"
         )
     return value / 100

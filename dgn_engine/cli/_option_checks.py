@@ -1,4 +1,4 @@
-"""What options must be, and which were given: declared with them, checked before the command."""
+"""Bounds of numeric options, checked before a command runs, and which options were given."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ T = TypeVar("T", int, float)
 
 @dataclass(frozen=True)
 class NumberBounds:
-    """What a number must keep.
+    """The bounds of a number.
 
     Attributes:
-        least, most: it is at least and at most this.
-        above: it is greater than this.
-        finite: neither infinite nor 'not a number'.
-        counts: what it is a number of, 'steps', where the refusal says that.
+        least, most: inclusive bounds.
+        above: exclusive lower bound.
+        finite: whether infinity and NaN are rejected.
+        counts: what it counts, such as 'steps', to be used in the error message.
     """
 
     least: float | None = None
@@ -44,14 +44,14 @@ class NumberBounds:
         if self.counts:
             return f"must be a number of {self.counts}, {self.least:g} or more"
         if self.most is not None:
-            return f"it must lie between {self.least} and {self.most}"
+            return f"it must be between {self.least} and {self.most}"
         bound = f"least {self.least:g}" if self.above is None else f"greater than {self.above:g}"
         at = "at " if self.above is None else ""
         return f"it must be {at}{bound}{' and finite' if self.finite else ''}"
 
 
 class BoundedNumber(argparse.Action):
-    """Store a number; `check` refuses one out of its bounds, once all options are parsed."""
+    """An argparse action for a number, whose bounds are checked once all options are parsed."""
 
     def __init__(
         self, option_strings: list[str], dest: str, bounds: NumberBounds, **more: Any
@@ -69,7 +69,7 @@ class BoundedNumber(argparse.Action):
         setattr(namespace, self.dest, values)
 
     def check(self, arguments: argparse.Namespace) -> None:
-        """Raise `UserError` for a number out of bounds; nothing for one that is not given."""
+        """Raise `UserError` if the option was given and is out of bounds."""
         value = getattr(arguments, self.dest)
         if value is None or self._bounds.holds(value):
             return
@@ -89,9 +89,11 @@ _NONE: Mapping[str, object] = MappingProxyType({})
 def given_options(
     arguments: argparse.Namespace, *names: str, usual: Mapping[str, object] = _NONE
 ) -> Iterator[str]:
-    """Yield the options of these names that were given: '--beta', '--value-input ones'.
+    """Yield those of the named options that were given: '--beta', '--value-input ones'.
 
-    `usual`: defaults by name that count as not given; words are said with their option.
+    Args:
+        usual: default values by name, which count as not given. Options whose default is a string
+            are yielded with their value.
     """
     for name in names:
         value = getattr(arguments, name, None)
@@ -102,13 +104,17 @@ def given_options(
 
 
 def bounded(kind: type[float], **bounds: Any) -> dict[str, Any]:
-    """Return the keywords of `add_argument` for a number within `NumberBounds`, given as its
-    attributes."""
+    """Return keyword arguments of `add_argument` for a number within `NumberBounds(**bounds)`."""
     return {"action": BoundedNumber, "type": kind, "bounds": NumberBounds(**bounds)}
 
 
 def list_of(kind: type[T], example: str) -> Callable[[str], tuple[T, ...]]:
-    """Return the type of an option that is a list such as '2,0,1' for argparse."""
+    """Return an argparse type for a comma-separated list such as '2,0,1'.
+
+    Args:
+        kind: type of the elements.
+        example: completes the error message "'x' is …".
+    """
 
     def read(text: str) -> tuple[T, ...]:
         try:

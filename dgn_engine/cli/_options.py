@@ -1,4 +1,4 @@
-"""The options of a run on the command line, which override a configuration file."""
+"""Command-line options of a run; they override the configuration file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dgn_engine.plugins import OptionValue
 from dgn_engine.storage.config_file import read_config
 
 _GROUPS = {"data": "data", "net": "network", "gating": "gating", "training": "training"}
-SHORT = ("width", "depth", "channels", "stride")  # options of networks with an option of their own
+SHORT = ("width", "depth", "channels", "stride")  # network options that have their own flag
 
 numbers = list_of(int, "not a list of whole numbers such as 2,0,1")
 _PAIR: dict[str, Any] = {"action": "append", "default": [], "metavar": "NAME=VALUE"}
@@ -33,7 +33,7 @@ PLACES: dict[str, tuple[str, str]] = {
     for name, setting in settings.items()
     if _option(setting)
 }
-"""Name in argparse's namespace → place in the configuration; its value is None where not given."""
+"""Maps names in argparse's namespace to (section, key) of the configuration; None if not given."""
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +42,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         type=Path,
         metavar="CONFIG.toml",
-        help="settings of a run; options go over them",
+        help="configuration of the run; options override it",
     )
     groups = {part: parser.add_argument_group(title) for part, title in _GROUPS.items()}
     groups[""] = groups["training"]
@@ -53,17 +53,17 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
             if (part, setting.name) == ("net", "name"):
                 _add_net_options(groups[part])
         if part == "data":
-            groups[part].add_argument("--data-option", **_PAIR, help="of the data set")
+            groups[part].add_argument("--data-option", **_PAIR, help="option of the data set")
 
 
 def _add_net_options(group: argparse._ArgumentGroup) -> None:
     for name in SHORT:
         group.add_argument(f"--{name}", type=int, help=f"short for --option {name}=…")
-    group.add_argument("--option", **_PAIR, help="of the network, such as blocks=2")
+    group.add_argument("--option", **_PAIR, help="option of the network, such as blocks=2")
 
 
 def _argument(setting: Setting) -> dict[str, Any]:
-    """The keywords of `add_argument`; where the option is not given, its value is None."""
+    """Return keyword arguments of `add_argument`; the value is None if the option is not given."""
     if isinstance(setting.default, bool):
         return {"action": "store_true", "default": None, "help": setting.help}
     keywords: dict[str, Any] = {"metavar": setting.metavar, "help": setting.help}
@@ -76,7 +76,7 @@ def _argument(setting: Setting) -> dict[str, Any]:
 
 
 def run_config(arguments: argparse.Namespace) -> RunConfig:
-    """The configuration of the file, with the options laid over it; raises `UserError`."""
+    """Return the file's configuration, overridden by the options; raises `UserError`."""
     base = read_config(arguments.config) if arguments.config else RunConfig()
     tree = base.to_dict()
     for option, (part, key) in PLACES.items():
@@ -94,7 +94,7 @@ def run_config(arguments: argparse.Namespace) -> RunConfig:
 
 
 def typed_places(arguments: argparse.Namespace) -> frozenset[str]:
-    """The places of the settings that were given on the command line."""
+    """Return the settings that were given on the command line, such as 'training.momentum'."""
     return frozenset(
         f"{part}.{name}".lstrip(".")
         for option, (part, name) in PLACES.items()
@@ -104,7 +104,7 @@ def typed_places(arguments: argparse.Namespace) -> frozenset[str]:
 
 @contextmanager
 def options_named(arguments: argparse.Namespace) -> Iterator[None]:
-    """Let refusals name options as they were typed, not the places of their settings."""
+    """Make errors name the options as typed, instead of the settings they stand for."""
     try:
         yield
     except UserError as refusal:
@@ -114,7 +114,7 @@ def options_named(arguments: argparse.Namespace) -> Iterator[None]:
 def typed_name(arguments: argparse.Namespace, place: str) -> str:
     """Return '--momentum' for 'training.momentum'.
 
-    What stands in a configuration file and was not typed keeps its key.
+    A setting from the configuration file keeps its key.
     """
     part, _, name = place.rpartition(".")
     if part.endswith(".options"):
@@ -128,7 +128,7 @@ def typed_name(arguments: argparse.Namespace, place: str) -> str:
 
 
 def _plug_in_option(part: str, name: str, arguments: argparse.Namespace) -> str:
-    """How an option of the network or the data set was typed; '' where it was not."""
+    """Return a network or data-set option as it was typed, or '' if it was not."""
     if part == "net.options" and name in SHORT and getattr(arguments, name) is not None:
         return f"--{name}"
     option, given = (
@@ -149,11 +149,11 @@ def _net_options(arguments: argparse.Namespace) -> Iterator[tuple[str, OptionVal
 
 
 def value_of(text: str, option: str = "--option") -> tuple[str, OptionValue]:
-    """Name and value of an --option NAME=VALUE; raises `UserError`."""
+    """Parse the NAME=VALUE of an --option into name and value; raises `UserError`."""
     name, equals, value = text.partition("=")
     if not equals:
         raise UserError(
-            Where(option) + f" {text!r} must be of the form NAME=VALUE.",
+            Where(option) + f" {text!r} must have the form NAME=VALUE.",
             kind="wrong-form",
             value=text,
         )

@@ -1,4 +1,4 @@
-"""`dgn docs`: the documentation of the installed program, in the browser or on the terminal."""
+"""`dgn docs`: open the documentation in the browser or show it in the terminal."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from dgn_engine.text.printable import console, say, say_lines
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "topic", nargs="?", metavar="TOPIC", help="a document for the terminal: guide, settings, …"
+        "topic",
+        nargs="?",
+        metavar="TOPIC",
+        help="document to show in the terminal: guide, settings, …",
     )
-    parser.add_argument("--list", action="store_true", help="print the topics and stop")
-    parser.add_argument("--where", action="store_true", help="print where they lie and stop")
+    parser.add_argument("--list", action="store_true", help="list the topics and exit")
+    parser.add_argument("--where", action="store_true", help="print their location and exit")
 
 
 def open_in_browser(address: str) -> bool:
-    """Return whether a browser took it; a terminal alone has none."""
+    """Return whether a browser opened the address; a plain terminal has none."""
     import webbrowser
 
     try:
@@ -36,7 +39,7 @@ def run(
     find_site: Callable[[], Path | None] = built_site,
     open_page: Callable[[str], bool] = open_in_browser,
 ) -> int:
-    """Open the site in the browser where it was built; else, or for a topic, show a document."""
+    """Open the site in the browser; without a built site, or with a topic, print a document."""
     known = titles()
     site = find_site()
     if arguments.list:
@@ -52,7 +55,7 @@ def run(
     topic = (arguments.topic or "guide").removesuffix(".md")
     if topic not in known:
         raise UserError(
-            f"There is no document {topic}; there are {', '.join(known)}."
+            f"There is no document '{topic}'. Available: {', '.join(known)}."
             f"{did_you_mean(topic, known)}",
             kind="unknown-name",
             value=topic,
@@ -62,7 +65,7 @@ def run(
 
 
 def _show(text: str) -> None:
-    """The document set for the terminal, page by page; as it is where something else reads it."""
+    """Print a document through a pager, or as plain text if stdout is not a terminal."""
     if not sys.stdout.isatty():
         say_lines(text.rstrip())
         return
@@ -74,7 +77,7 @@ def _show(text: str) -> None:
 
 
 COMMAND = Subcommand(
-    "Open the documentation of this program, or show a document on the terminal.",
+    "Open the documentation in the browser, or show a document in the terminal.",
     add_arguments,
     run,
 )

@@ -1,4 +1,4 @@
-"""`dgn doctor`: whether this program can work here, and with what, on one screen."""
+"""`dgn doctor`: check the installation and print the result on one screen."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dgn_engine.cli import Subcommand
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="everything as JSON")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument(
-        "--devices", action="store_true", help="load torch and ask it for its devices (seconds)"
+        "--devices", action="store_true", help="load torch and list its devices (takes seconds)"
     )
 
 
 COMMAND = Subcommand(
-    "Say whether the program can work here: versions, device, folders, confinement, data.",
+    "Check the installation: versions, devices, folders, confinement and data.",
     add_arguments,
     "dgn_engine.cli.run.examine_health:print_findings",
 )

@@ -1,4 +1,4 @@
-"""`dgn figure`: panels of a recorded run as figures, numbers or a script, without a window."""
+"""`dgn figure`: export panels of a recorded run as figures, data or a script."""
 
 from __future__ import annotations
 
@@ -9,79 +9,86 @@ from dgn_engine.cli import Subcommand
 from dgn_engine.text.written_numbers import number
 
 FORMATS = ("pdf", "svg", "png", "pgf", "py", "npz", "csv")
-PAGES = 100  # of an animation
+PAGES = 100  # frames of an animation
 PER_SECOND = 10.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="folder or name of a run, or a session (.dgn)")
     parser.add_argument(
-        "run", metavar="RUN", help="a run's folder, the name of one of yours, or a session (.dgn)"
-    )
-    parser.add_argument(
-        "--panel", required=True, metavar="ID", help="spectrum, say; several on a page: ntk,overlap"
+        "--panel",
+        required=True,
+        metavar="ID",
+        help="panel to draw, such as spectrum; several on one page: ntk,overlap",
     )
     parser.add_argument(
         "--step",
         metavar="N[,N]",
-        help="a recorded step, or two in one picture: 0,900; without it, the last",
+        help="recorded step, or two to compare: 0,900 (default: the last)",
     )
     parser.add_argument(
         "--chart",
         action="append",
         default=[],
         metavar="NAME",
-        help="of a panel with several charts this one, as -o x.csv names its files; with several "
-        "panels spectrum.kernel; repeat for others",
+        help="draw only this chart of the panel, named as in the files of -o x.csv; with several "
+        "panels: spectrum.kernel; may be repeated",
     )
     parser.add_argument(
         "-o",
         "--out",
         type=Path,
         metavar="FILE",
-        help=f"its ending decides: {', '.join(FORMATS)}; of an animation gif or mp4",
+        help=f"output file; its extension sets the format: {', '.join(FORMATS)}; gif or mp4 for "
+        "an animation",
     )
-    parser.add_argument("--format", choices=FORMATS, help="instead of an ending of --out")
-    parser.add_argument("--width", type=float, metavar="INCHES", help="3.25, 6.75 or any other")
-    parser.add_argument("--height", type=float, metavar="INCHES", help="else as needed")
+    parser.add_argument("--format", choices=FORMATS, help="format, if --out has no extension")
     parser.add_argument(
-        "--font-size", type=float, metavar="POINTS", help="else 8 in a column, 9 in a page"
+        "--width", type=float, metavar="INCHES", help="width, such as 3.25 (column) or 6.75 (page)"
     )
-    parser.add_argument("--dpi", type=int, metavar="N", help="of a PNG, else 300")
-    parser.add_argument("--no-caption", action="store_true", help="without provenance and facts")
-    parser.add_argument("--letters", action="store_true", help="(a), (b) … before the titles")
-    parser.add_argument("--across", type=int, metavar="N", help="panels side by side")
+    parser.add_argument("--height", type=float, metavar="INCHES", help="height (default: to fit)")
+    parser.add_argument(
+        "--font-size",
+        type=float,
+        metavar="POINTS",
+        help="font size (default: 8 for a column, 9 for a page)",
+    )
+    parser.add_argument("--dpi", type=int, metavar="N", help="resolution of a PNG (default: 300)")
+    parser.add_argument("--no-caption", action="store_true", help="leave out the caption")
+    parser.add_argument("--letters", action="store_true", help="label the panels (a), (b), …")
+    parser.add_argument("--across", type=int, metavar="N", help="number of panels side by side")
     parser.add_argument(
         "--legend",
         action="append",
         default=[],
         metavar="NAME=TEXT",
-        help="call a curve so, mathematics between dollars; repeat for others",
+        help="rename a curve; math between dollar signs; may be repeated",
     )
     parser.add_argument(
         "--choose",
         action="append",
         default=[],
         metavar="OPTION=VALUE",
-        help="an option of the panel's header: show=kernel, or ntk.show=norms",
+        help="set an option of the panel's header: show=kernel, or ntk.show=norms",
     )
     parser.add_argument(
         "--animate",
         metavar="FROM:TO",
-        help="one page for each recorded step from FROM to TO, with fixed axes; 'all' for all",
+        help="animate the recorded steps FROM to TO, or 'all', with fixed axes",
     )
     parser.add_argument(
         "--pages",
         type=int,
         default=PAGES,
         metavar="N",
-        help=f"of an animation at most, spread evenly over its recorded steps (default {PAGES})",
+        help=f"maximum number of frames, spread evenly over the steps (default: {PAGES})",
     )
     parser.add_argument(
         "--per-second",
         type=float,
         default=PER_SECOND,
         metavar="N",
-        help=f"pages of an animation a second (default {number(PER_SECOND)})",
+        help=f"frames per second (default: {number(PER_SECOND)})",
     )
 
 
@@ -91,7 +98,7 @@ def run(arguments: argparse.Namespace) -> str:
 
 
 COMMAND = Subcommand(
-    "Panels of a recorded run as figures for papers, numbers or a script, without a window.",
+    "Export panels of a recorded run as figures for a paper, as data or as a script.",
     add_arguments,
     run,
 )

@@ -1,4 +1,4 @@
-"""`dgn gate-information`: what the gates of a trained network know ([NPF] Definition 5.1)."""
+"""`dgn gate-information`: measure what a network's gates have learnt ([NPF] Definition 5.1)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dgn_engine.cli._options import add_run_options
 from dgn_engine.config import TrainingConfig
 from dgn_engine.errors import UserError, Where
 
-SEEDS, EPOCHS, PATIENCE = 5, 200, 20  # where nobody says; enough on digits
+SEEDS, EPOCHS, PATIENCE = 5, 200, 20  # defaults; enough for the digits
 _FIXED = (
     "regime",
     "gates_from",
@@ -44,26 +44,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         **bounded(int, least=1),
         default=SEEDS,
         metavar="K",
-        help=f"pairs of value networks ({SEEDS})",
+        help=f"number of pairs of value networks (default: {SEEDS})",
     )
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     add_reproduction_options(parser)
     usual = TrainingConfig()
     parser.epilog = (
-        f"Unless you say otherwise: {SEEDS} seeds; at most {EPOCHS} epochs, ended by {PATIENCE} in "
-        "which train accuracy rises by less than half a point (--epochs, --patience; 0 never ends "
-        f"early); {usual.optimiser}, step {usual.learning_rate:g}, batch {usual.batch}, "
-        f"{usual.loss}; the accuracy that counts is that after the last epoch."
+        f"Defaults: {SEEDS} seeds; at most {EPOCHS} epochs, stopping after {PATIENCE} in which "
+        "train accuracy rises by less than half a point (--epochs, --patience; 0 never stops "
+        f"early); {usual.optimiser}, learning rate {usual.learning_rate:g}, batch size "
+        f"{usual.batch}, {usual.loss}. Accuracies are those after the last epoch."
     )
 
 
 def run(arguments: argparse.Namespace) -> str:
-    """Refuse options that contradict each other; return what measures."""
+    """Check the options and return the function that runs the measurement."""
     for option in given_options(arguments, *_FIXED):
-        raise UserError(
-            "Leave out " + Where(option) + ": it follows from the measure.", kind="no-effect"
-        )
-    path = arguments.file  # where --model is given, a single path is that of CONFIG.toml
+        raise UserError("Remove " + Where(option) + ": the measurement sets it.", kind="no-effect")
+    path = arguments.file  # with --model, a single path is CONFIG.toml
     if arguments.model and path and arguments.config is None and path.suffix == ".toml":
         arguments.config, arguments.file = path, None
     check_network(arguments, arguments.file)
@@ -71,8 +69,8 @@ def run(arguments: argparse.Namespace) -> str:
 
 
 COMMAND = Subcommand(
-    "Say which share of a network's accuracy its gates carry, by training value networks behind "
-    "them and behind random gates.",
+    "Measure how much of a network's accuracy its gates carry, by training value networks with "
+    "them and with random gates.",
     add_arguments,
     run,
 )

@@ -1,4 +1,4 @@
-"""`dgn inspect FILE`: what a checkpoint, run or session holds; with --data, its network at work."""
+"""`dgn inspect FILE`: list a checkpoint, run or session; with --data, analyse its network."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from dgn_engine.errors import UserError, Where
 from dgn_engine.importing import MODEL
 from dgn_engine.storage.atomic_write import check_output_folder
 
-KERNEL_FILE, INSPECTION_FILE = "kernels.npz", "inspection.json"  # what --out writes
-SCORED = 1000  # test examples, unless --scored is given
+KERNEL_FILE, INSPECTION_FILE = "kernels.npz", "inspection.json"  # written by --out
+SCORED = 1000  # default number of test examples for the accuracy
 _NEEDS_DATA = (
     "examples", "layers", "out", "size", "normalise", "net", "road", "draws", "seconds",
     "memory", "seed", "scored", "data_root", "dtype", "expect_accuracy", "split_seed",
@@ -30,40 +30,73 @@ _NEEDS_DATA = (
 
 
 def _add_inspection_options(parser: argparse.ArgumentParser) -> None:
-    """The options of the network on examples; all of them need --data."""
-    group = parser.add_argument_group("the network on examples")
-    group.add_argument("--data", metavar="NAME", help="show the network on this data set")
-    group.add_argument("--data-root", metavar="DIR", help="where data sets lie")
+    """Add the options that analyse the network on examples; all of them need --data."""
+    group = parser.add_argument_group("analysis on data")
+    group.add_argument("--data", metavar="NAME", help="analyse the network on this data set")
+    group.add_argument("--data-root", metavar="DIR", help="folder with the data sets")
     group.add_argument(
-        "--examples", **bounded(int, least=2), metavar="N", help="training examples (50)"
+        "--examples",
+        **bounded(int, least=2),
+        metavar="N",
+        help="number of training examples (default: 50)",
     )
-    group.add_argument("--layers", type=numbers, metavar="1,3", help="gate layers, from 1 (all)")
     group.add_argument(
-        "--size", **bounded(int, least=1), metavar="S", help="resize and cut images to S×S"
+        "--layers", type=numbers, metavar="1,3", help="gate layers, counted from 1 (default: all)"
+    )
+    group.add_argument(
+        "--size", **bounded(int, least=1), metavar="S", help="resize and crop images to S×S"
     )
     add_normalise(group)
     group.add_argument(
-        "--split-seed", **bounded(int, least=0), metavar="N", help="of digits' test part (0)"
+        "--split-seed",
+        **bounded(int, least=0),
+        metavar="N",
+        help="seed of the test split of the digits (default: 0)",
     )
-    group.add_argument("--test-indices", metavar="FILE", help="numbers of the test examples")
+    group.add_argument(
+        "--test-indices", metavar="FILE", help="file with the indices of the test examples"
+    )
     add_named_net(group)
     group.add_argument(
-        "--kernels", dest="road", choices=("auto", "exact", "estimate"), help="how (auto)"
-    )
-    group.add_argument("--draws", **bounded(int, least=2), metavar="R", help="of an estimate (100)")
-    group.add_argument(
-        "--seconds", **bounded(float, least=0), metavar="S", help="exact if it takes no more (60)"
-    )
-    group.add_argument(
-        "--memory", **bounded(float, above=0, finite=True), metavar="GiB", help="at most (4)"
+        "--kernels",
+        dest="road",
+        choices=("auto", "exact", "estimate"),
+        help="how to compute kernels (default: auto)",
     )
     group.add_argument(
-        "--scored", **bounded(int, least=0), metavar="N", help=f"test examples ({SCORED:,})"
+        "--draws",
+        **bounded(int, least=2),
+        metavar="R",
+        help="random networks per estimate (default: 100)",
+    )
+    group.add_argument(
+        "--seconds",
+        **bounded(float, least=0),
+        metavar="S",
+        help="compute exactly if it takes at most S seconds (default: 60)",
+    )
+    group.add_argument(
+        "--memory",
+        **bounded(float, above=0, finite=True),
+        metavar="GiB",
+        help="memory limit (default: 4)",
+    )
+    group.add_argument(
+        "--scored",
+        **bounded(int, least=0),
+        metavar="N",
+        help=f"test examples for the accuracy (default: {SCORED:,})",
     )
     add_expected(group)
-    group.add_argument("--seed", type=int, help="of the choice of examples and of estimates (0)")
-    group.add_argument("--dtype", choices=("float32", "float64"), help="to compute in (float32)")
-    group.add_argument("--out", type=Path, metavar="DIR", help="write inspection.json, kernels.npz")
+    group.add_argument(
+        "--seed", type=int, help="seed of the chosen examples and of estimates (default: 0)"
+    )
+    group.add_argument(
+        "--dtype", choices=("float32", "float64"), help="floating-point type (default: float32)"
+    )
+    group.add_argument(
+        "--out", type=Path, metavar="DIR", help="write inspection.json and kernels.npz to DIR"
+    )
 
 
 def _check_inspection_options(arguments: argparse.Namespace) -> None:
@@ -84,14 +117,13 @@ def _check_inspection_options(arguments: argparse.Namespace) -> None:
         if arguments.test_indices is not None:
             raise UserError(
                 Where("--split-seed")
-                + " and --test-indices both say which examples are for the test; leave one of them "
-                "out.",
+                + " and --test-indices both choose the test examples; remove one of them.",
                 kind="contradiction",
                 value="--test-indices",
             )
     if arguments.test_indices == "":
         raise UserError(
-            Where("--test-indices") + " is empty; the name of a file is needed.", kind="empty"
+            Where("--test-indices") + " is empty; pass the name of a file.", kind="empty"
         )
     if arguments.option and not arguments.net:
         raise UserError(Where("--option") + " needs --net.", kind="needs-option", value="--net")
@@ -103,21 +135,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--confinement",
         action="store_true",
-        help="say what confines the process that reads files here, and try it",
+        help="test and show how the process that reads files is confined",
     )
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     _add_inspection_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> str:
-    """Refuse options that contradict each other; return what inspects."""
+    """Check the options and return the function that inspects."""
     inspect = "dgn_engine.cli.run.inspect_file"
     if arguments.confinement:
         return f"{inspect}:print_confinement"
     if arguments.file is None and arguments.model is None:
         raise UserError(
-            f"No network is named: dgn inspect FILE, --model {MODEL} for your own code, or dgn "
-            "inspect --confinement.",
+            f"No network given: use dgn inspect FILE, --model {MODEL} for your own code, or "
+            "dgn inspect --confinement.",
             kind="not-named",
             value="--confinement",
         )
@@ -125,7 +157,7 @@ def run(arguments: argparse.Namespace) -> str:
     _check_inspection_options(arguments)
     if arguments.model is not None and arguments.data is None:
         raise UserError(
-            Where("--model") + " needs --data: a module is followed while examples pass it.",
+            Where("--model") + " needs --data: the module is traced on examples.",
             kind="needs-option",
             value="--data",
         )
@@ -133,7 +165,7 @@ def run(arguments: argparse.Namespace) -> str:
 
 
 COMMAND = Subcommand(
-    "List a checkpoint, whoever wrote it, or show its network on data; none of it is run.",
+    "List the contents of any checkpoint, or analyse its network on data; executes no code in it.",
     add_arguments,
     run,
 )

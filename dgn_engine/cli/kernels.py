@@ -1,4 +1,4 @@
-"""`dgn kernels`: every kernel of a network in a file, or in the user's code, on given inputs."""
+"""`dgn kernels`: compute all kernels of a network, from a file or the user's code, on inputs."""
 
 from __future__ import annotations
 
@@ -28,65 +28,100 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "network",
         type=Path,
         nargs="?",
-        help=".pt, .pth, .safetensors, .npz, or RUN[@STEP]",
+        help=".pt, .pth, .safetensors or .npz file, or RUN[@STEP]",
     )
     add_model(parser)
     add_part(parser)
     examples = parser.add_mutually_exclusive_group(required=True)
-    examples.add_argument("--inputs", type=Path, metavar="X", help=".npy or .npz")
+    examples.add_argument("--inputs", type=Path, metavar="X", help=".npy or .npz file of inputs")
     examples.add_argument(
         "--examples",
         type=examples_wanted,
         metavar="probe|N",
-        help="of a run of ours: its probe set, or its first N training examples",
+        help="use the probe set of the run, or its first N training examples",
     )
-    parser.add_argument("--data-root", metavar="DIR", help="where data sets lie, for --examples")
-    parser.add_argument("--labels", type=Path, metavar="Y", help=".npy of class numbers")
+    parser.add_argument(
+        "--data-root", metavar="DIR", help="folder with the data sets (with --examples)"
+    )
+    parser.add_argument("--labels", type=Path, metavar="Y", help=".npy file of class indices")
     add_normalise(parser)
     add_expected(parser)
     parser.add_argument(
-        "--gates", type=Path, metavar="OTHER", help="a network that makes the gates"
+        "--gates", type=Path, metavar="OTHER", help="feature network that computes the gates"
     )
     positive = bounded(float, above=0, finite=True)
-    parser.add_argument("--beta", **positive, help="soft gates of this steepness")
+    parser.add_argument("--beta", **positive, help="use soft gates with this β")
     parser.add_argument(
         "--eps",
         **bounded(float, least=0, finite=True),
         default=0.0,
-        help="ε of the soft gate",
+        help="ε of the soft gate (default: 0)",
     )
-    parser.add_argument("--value-input", choices=("image", "ones"), default="image")
-    parser.add_argument("--permute", type=numbers, metavar="2,0,1", help="0-based, with --gates")
-    parser.add_argument("--feature-activation", choices=("relu", "linear"), default="relu")
+    parser.add_argument(
+        "--value-input",
+        choices=("image", "ones"),
+        default="image",
+        help="input of the value network (default: image)",
+    )
+    parser.add_argument(
+        "--permute",
+        type=numbers,
+        metavar="2,0,1",
+        help="order of the gate layers, counted from 0 (with --gates)",
+    )
+    parser.add_argument(
+        "--feature-activation",
+        choices=("relu", "linear"),
+        default="relu",
+        help="activation of the feature network (default: relu)",
+    )
     add_reading(parser)
     add_named_net(parser)
-    parser.add_argument("--dtype", choices=("float32", "float64"), default="float64")
     parser.add_argument(
-        "--logits", choices=("mean", "full", "perclass", "sumlogit"), default="mean"
+        "--dtype",
+        choices=("float32", "float64"),
+        default="float64",
+        help="floating-point type (default: float64)",
+    )
+    parser.add_argument(
+        "--logits",
+        choices=("mean", "full", "perclass", "sumlogit"),
+        default="mean",
+        help="how several logits are combined (default: mean)",
     )
     parser.add_argument(
         "--scale",
         choices=("none", "trace", "width", "cosine"),
         default="none",
-        help="of overlap, sensitive overlap and NPK",
+        help="scale of the overlap, sensitive overlap and NPK (default: none)",
     )
     parser.add_argument(
         "--folded",
         action="store_true",
-        help="K of the weights with BatchNorm and constants folded into them, not of what trains",
+        help="compute K over the weights with BatchNorm and constants folded in, instead of the "
+        "trained parameters",
     )
     parser.add_argument(
         "--only",
         type=_quantities,
         metavar="ntk,gates",
-        help=f"of {', '.join(QUANTITIES)} (all that fits)",
+        help=f"compute only these of {', '.join(QUANTITIES)} (default: all that fit)",
     )
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="cpu")
     parser.add_argument(
-        "--memory", **positive, default=4.0, metavar="GiB", help="what needs more is left out"
+        "--device",
+        choices=("auto", "cpu", "cuda"),
+        default="cpu",
+        help="device to compute on (default: cpu)",
     )
-    parser.add_argument("--out", type=Path, metavar="K.npz", help="write all kernels here")
-    parser.add_argument("--json", action="store_true", help="figures as JSON on stdout")
+    parser.add_argument(
+        "--memory",
+        **positive,
+        default=4.0,
+        metavar="GiB",
+        help="memory limit; larger quantities are skipped (default: 4)",
+    )
+    parser.add_argument("--out", type=Path, metavar="K.npz", help="write all kernels to this file")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
 
 def _quantities(text: str) -> tuple[str, ...]:
@@ -100,11 +135,11 @@ def _quantities(text: str) -> tuple[str, ...]:
 
 
 def run(arguments: argparse.Namespace) -> str:
-    """Refuse options that contradict each other; return what computes."""
+    """Check the options and return the function that computes the kernels."""
     check_model_options(arguments)
     if arguments.eps > 0 and arguments.beta is None:
         raise UserError(
-            Where("--eps") + " needs --beta: hard gates have no ε.",
+            Where("--eps") + " needs --beta: only soft gates have an ε.",
             kind="needs-option",
             value="--beta",
         )
@@ -116,13 +151,13 @@ def run(arguments: argparse.Namespace) -> str:
         )
     if arguments.normalise and arguments.inputs is None:
         raise UserError(
-            Where("--normalise") + " needs --inputs: a run says itself how its pixels were.",
+            Where("--normalise") + " needs --inputs: a run records its own normalisation.",
             kind="needs-option",
             value="--inputs",
         )
     if arguments.option and not arguments.net:
         raise UserError(
-            Where("--option") + " needs --net: it is of a network that is named.",
+            Where("--option") + " needs --net: it sets an option of that network.",
             kind="needs-option",
             value="--net",
         )

@@ -24,32 +24,38 @@ _VERBS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     chosen = parser.add_subparsers(dest="verb", required=True, metavar="WHAT")
-    lister = chosen.add_parser("list", help="every run of a folder of runs")
-    lister.add_argument("root", nargs="?", type=Path, metavar="DIR", help="the user's runs")
-    lister.add_argument("--json", action="store_true", help="as JSON, with everything known")
-    lister.add_argument("--rebuild", action="store_true", help="forget the index first")
-    _add(chosen, "show", "one run, or a session file: configuration, end, scores, checkpoints")
-    _add(chosen, "verify", "name every damaged or missing file; exit 1 where there is one")
-    _add(chosen, "repair", "put damaged files aside and keep all that is sound")
-    keeper = _add(chosen, "keep", "keep the newest checkpoint, or that of a step, for good")
-    keeper.add_argument("--step", type=int, metavar="N", help="of which step (the newest)")
-    exporter = _add(chosen, "export", "write a run into one file: .dgn (all) or .csv (scores)")
-    exporter.add_argument("out", type=Path, metavar="FILE")
+    lister = chosen.add_parser("list", help="list the runs in a folder")
+    lister.add_argument(
+        "root", nargs="?", type=Path, metavar="DIR", help="folder of runs (default: your runs)"
+    )
+    lister.add_argument("--json", action="store_true", help="print all details as JSON")
+    lister.add_argument("--rebuild", action="store_true", help="rebuild the index first")
+    _add(chosen, "show", "show a run or session: configuration, status, scores, checkpoints")
+    _add(chosen, "verify", "list damaged and missing files; exit with 1 if there are any")
+    _add(chosen, "repair", "move damaged files aside and keep the rest")
+    keeper = _add(chosen, "keep", "keep a checkpoint permanently")
+    keeper.add_argument("--step", type=int, metavar="N", help="step (default: the newest)")
+    exporter = _add(chosen, "export", "export a run to one file: .dgn (all) or .csv (scores)")
+    exporter.add_argument("out", type=Path, metavar="FILE", help="output file")
     importer = chosen.add_parser(
         "import",
-        help="put the run of a session file (.dgn) among the user's runs",
-        description="put the run of a session file (.dgn) among the user's runs",
+        help="add the run of a session file (.dgn) to your runs",
+        description="add the run of a session file (.dgn) to your runs",
     )
-    importer.add_argument("file", type=Path, metavar="FILE.dgn")
-    importer.add_argument("--name", default="", help="of the new folder; else as it was saved")
-    limiter = chosen.add_parser("limits", help="show or set what runs may take on disk")
-    limiter.add_argument("--run", default="", metavar="SIZE", help="of one run: 512MiB, 1.5GiB")
-    limiter.add_argument("--all", default="", metavar="SIZE", help="of all runs together: 20GiB")
-    thinner = chosen.add_parser("thin", help="thin out the oldest runs, where all take too much")
-    thinner.add_argument("root", nargs="?", type=Path, metavar="DIR", help="the user's runs")
-    thinner.add_argument("--yes", action="store_true", help="do not ask")
-    deleter = _add(chosen, "delete", "delete a run and everything in it")
-    deleter.add_argument("--yes", action="store_true", help="do not ask")
+    importer.add_argument("file", type=Path, metavar="FILE.dgn", help="session file")
+    importer.add_argument(
+        "--name", default="", help="name of the new run (default: its name in the file)"
+    )
+    limiter = chosen.add_parser("limits", help="show or set the disk space limits of runs")
+    limiter.add_argument("--run", default="", metavar="SIZE", help="limit per run: 512MiB, 1.5GiB")
+    limiter.add_argument("--all", default="", metavar="SIZE", help="limit for all runs: 20GiB")
+    thinner = chosen.add_parser("thin", help="thin out the oldest runs if all exceed the limit")
+    thinner.add_argument(
+        "root", nargs="?", type=Path, metavar="DIR", help="folder of runs (default: your runs)"
+    )
+    thinner.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    deleter = _add(chosen, "delete", "delete a run with all its files")
+    deleter.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
 
 def run(arguments: argparse.Namespace) -> str:
@@ -61,11 +67,11 @@ def _add(
 ) -> argparse.ArgumentParser:
     parser = chosen.add_parser(name, help=about, description=about)
     parser.add_argument(
-        "run", metavar="RUN", help="a folder, or the name of one of the user's runs"
+        "run", metavar="RUN", help="folder of a run, or the name of one of your runs"
     )
     return parser
 
 
 COMMAND = Subcommand(
-    "List, show, verify, repair, export, import and delete recorded runs.", add_arguments, run
+    "Manage recorded runs: list, show, verify, repair, export, import, delete.", add_arguments, run
 )

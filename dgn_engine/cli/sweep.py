@@ -1,4 +1,4 @@
-"""`dgn sweep`: many runs, a grid or a list over any field of a configuration."""
+"""`dgn sweep`: train a grid or list of runs over any fields of a configuration."""
 
 from __future__ import annotations
 
@@ -10,13 +10,18 @@ from dgn_engine.cli._executor_options import add_executor_options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("sweep", type=Path, metavar="SWEEP.toml", help="base, [grid] and [[list]]")
-    add_executor_options(parser, "Dask: tls://HOST:PORT, local, or slurm[:jobs=8,…]")
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="not among the user's results; shared, for Dask"
+        "sweep", type=Path, metavar="SWEEP.toml", help="file with base, [grid] and [[list]]"
     )
-    parser.add_argument("--list", action="store_true", help="print the names of the runs and stop")
-    parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
+    add_executor_options(parser, "Dask cluster: tls://HOST:PORT, local, or slurm[:jobs=8,…]")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="write to DIR instead of your results folder (for Dask: a shared folder)",
+    )
+    parser.add_argument("--list", action="store_true", help="list the runs and exit")
+    parser.add_argument("--quiet", action="store_true", help="show no progress, only the result")
 
 
 COMMAND = Subcommand(

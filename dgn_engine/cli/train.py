@@ -1,4 +1,4 @@
-"""`dgn train`: one run from start to end, with a progress bar, and its folder on disk."""
+"""`dgn train`: train one run with a progress bar, and record it in a folder."""
 
 from __future__ import annotations
 
@@ -19,88 +19,90 @@ _CHANGED = ("regime", "wiring", "rotation", "shift", "value_input", "lr", "beta"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run_options(parser)
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="write the run here, not among the user's runs"
+        "--out", type=Path, metavar="DIR", help="write to DIR instead of your runs folder"
     )
-    parser.add_argument("--no-record", action="store_true", help="without --out: write nothing")
-    parser.add_argument(
-        "--resume", type=Path, metavar="DIR", help="go on with the run in this folder"
-    )
+    parser.add_argument("--no-record", action="store_true", help="do not record the run")
+    parser.add_argument("--resume", type=Path, metavar="DIR", help="resume the run in DIR")
     _add_branch_options(parser)
     parser.add_argument(
         "--record",
         type=_probes,
         metavar="PROBES",
         default=[],
-        help="probes to write as frames while training: gates,overlap,npk,ntk "
-        "(with --resume: those of before); at 40 steps or more of the run, the first and the last",
+        help="probes to record as frames: gates,overlap,npk,ntk (with --resume: as before); at "
+        "least 40 frames, including the first and the last step",
     )
     parser.add_argument(
         "--record-every",
         **bounded(int, least=1, counts="steps"),
         metavar="N",
-        help="a frame every N steps instead, and of the first and the last",
+        help="record a frame every N steps instead, and at the first and the last",
     )
     parser.add_argument(
         "--checkpoint-every",
         **bounded(float, least=0, finite=True, counts="seconds"),
         default=EVERY,
         metavar="SECONDS",
-        help=f"at most this long between two checkpoints ({EVERY:g}; 0: as often as possible)",
+        help=f"time between checkpoints (default: {EVERY:g}; 0: as often as possible)",
     )
     parser.set_defaults(pace=full_speed)
-    parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
-    parser.add_argument("--print-config", action="store_true", help="print the TOML and stop")
+    parser.add_argument("--quiet", action="store_true", help="show no progress, only the result")
+    parser.add_argument(
+        "--print-config", action="store_true", help="print the configuration as TOML and exit"
+    )
 
 
 def _add_branch_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "branch",
-        "go on from a step of a recorded run with another --regime, --wiring, --rotation, --shift, "
-        "--value-input, --lr, --beta or --seed (of the batches' order and of what is drawn)",
+        "Continue from a step of a recorded run with another --regime, --wiring, --rotation, "
+        "--shift, --value-input, --lr, --beta or --seed (of the batch order and random draws).",
     )
     group.add_argument(
-        "--branch-from", metavar="RUN", help="a folder of a run, or the name of one of yours"
+        "--branch-from",
+        metavar="RUN",
+        help="run to branch from: its folder, or the name of one of your runs",
     )
     group.add_argument(
         "--at-step",
         type=int,
         metavar="K",
-        help="any step of it (else its newest checkpoint), before what was changed there: the "
-        "steps since the nearest checkpoint before are taken again",
+        help="step to branch from, before any changes made there (default: the newest "
+        "checkpoint); steps since the previous checkpoint are repeated",
     )
     group.add_argument(
         "--after-changes",
         action="store_true",
-        help="with what was changed at --at-step before its newest checkpoint was written",
+        help="include the changes made at --at-step before its newest checkpoint",
     )
     group.add_argument(
         "--steps",
         **bounded(int, least=0, counts="steps"),
         metavar="N",
-        help="train so many from there (0: until stopped)",
+        help="train N steps from there (0: until stopped)",
     )
     group.add_argument(
         "--keep-value",
         action="store_true",
-        help="leave the value network as it is where the regime (FL) would draw it anew",
+        help="keep the value network where the regime (FL) would reinitialise it",
     )
 
 
 def _probes(text: str) -> list[str]:
-    """The type of --record for argparse: names with commas between."""
+    """Parse --record: a comma-separated list of probes."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
-        raise argparse.ArgumentTypeError(f"{text!r} names no probe; say which, for example npk,ntk")
+        raise argparse.ArgumentTypeError(f"{text!r} lists no probes; choose some, such as npk,ntk")
     return names
 
 
 def run(arguments: argparse.Namespace) -> int | str:
-    """Refuse options that contradict each other; return what trains, or print the configuration."""
+    """Check the options; return the function that trains, or print the configuration."""
     trained = "dgn_engine.cli.run.train_network"
     every = arguments.record_every
     if every is not None and not arguments.record and arguments.resume is None:
         raise UserError(
-            Where("--record-every") + " needs --record: say which probes, for example npk,ntk.",
+            Where("--record-every") + " needs --record: choose probes, such as npk,ntk.",
             kind="needs-option",
             value="--record",
         )
@@ -109,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int | str:
         return f"{trained}:train_branch"
     for option in given_options(arguments, *_OF_BRANCH):
         raise UserError(
-            Where(option) + " is of a branch: say of which run with --branch-from RUN.",
+            Where(option) + " applies to a branch: add --branch-from RUN.",
             kind="needs-option",
             value="--branch-from",
         )
@@ -119,7 +121,7 @@ def run(arguments: argparse.Namespace) -> int | str:
     if arguments.no_record and (arguments.out or arguments.record):
         other = "--out names a folder for it" if arguments.out else "--record writes frames of it"
         raise UserError(
-            Where("--no-record") + f" writes nothing of the run, and {other}; leave one out.",
+            Where("--no-record") + f" records nothing, but {other}; remove one of them.",
             kind="contradiction",
             value=other.partition(" ")[0],
         )
@@ -134,9 +136,9 @@ def _check_resume(arguments: argparse.Namespace) -> None:
     other = (*PLACES, "config", "out", "option", "data_option", *SHORT, "no_record")
     for option in given_options(arguments, *other):
         raise UserError(
-            "--resume takes everything from the folder; leave out "
+            "--resume takes all settings from the folder; remove "
             + Where(option)
-            + ", or begin another run.",
+            + ", or start a new run.",
             kind="contradiction",
             value="--resume",
         )
@@ -147,13 +149,13 @@ def _check_branch(arguments: argparse.Namespace) -> None:
     other += ["config", "resume", "option", "data_option", *SHORT, "no_record", "print_config"]
     for option in given_options(arguments, *other):
         raise UserError(
-            "A branch takes all but its changes from its parent; leave out "
+            "A branch inherits this setting from its parent; remove "
             + Where(option)
-            + ". It may have another "
+            + ". It can only change "
             f"{', '.join('--' + name.replace('_', '-') for name in _CHANGED)}.",
             kind="contradiction",
             value="--branch-from",
         )
 
 
-COMMAND = Subcommand("Train one network without a window.", add_arguments, run)
+COMMAND = Subcommand("Train one network from the command line.", add_arguments, run)

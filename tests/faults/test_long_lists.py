@@ -101,4 +101,4 @@ def test_a_log_of_ten_million_lines_is_listed_shown_and_verified(quick_disk: Pat
     assert "best 100.00 %" in said
     code, said = measure(f"{lines}, verified", quick_disk, "runs", "verify", run)
     assert code == 0
-    assert "is sound" in said
+    assert "is intact" in said

@@ -1,1 +1,1 @@
-"""What carries out each command of `dgn`, once its options are known to make sense."""
+"""The implementations of the `dgn` commands, imported after their options were checked."""

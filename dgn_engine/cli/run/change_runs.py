@@ -39,7 +39,7 @@ def import_run(arguments: argparse.Namespace) -> int:
 
 
 def verify_run(arguments: argparse.Namespace) -> int:
-    """Exit 1 where something is damaged."""
+    """List damaged files; exit with 1 if there are any."""
     folder = find_run(arguments.run)
     found = verify(folder)
     for finding in found:
@@ -48,7 +48,7 @@ def verify_run(arguments: argparse.Namespace) -> int:
     if not damaged:
         say(_say_sound(folder))
         return 0
-    say(f"{folder}: {damaged} damaged; 'dgn runs repair {folder}' keeps what is sound.")
+    say(f"{folder}: {damaged} damaged; 'dgn runs repair {folder}' keeps the intact files.")
     return DAMAGED
 
 
@@ -61,13 +61,13 @@ def repair_run(arguments: argparse.Namespace) -> int:
 
 
 def _say_sound(folder: Path) -> str:
-    """That nothing in a run's folder is damaged, and what is lost or cannot be told."""
+    """Say that a run's folder is intact, and what is lost or could not be checked."""
     mirror = folder_layout.is_mirror(folder)
-    words = " (a mirror: without checkpoints and weights)" if mirror else ""
+    mirror_note = " (a mirror: no checkpoints or weights)" if mirror else ""
     why, lost = why_uncertain(folder), words_of_losses(folder)
-    whole = "What is there is sound" if lost else f"{folder} is sound"
-    told = f", as far as can be told: {why}" if why else ""
-    return f"{whole}{words}{told}{f', but {lost}' if lost else ''}."
+    verdict = "The remaining files are intact" if lost else f"{folder} is intact"
+    doubt = f", as far as can be checked: {why}" if why else ""
+    return f"{verdict}{mirror_note}{doubt}{f', but {lost}' if lost else ''}."
 
 
 def keep_checkpoint(arguments: argparse.Namespace) -> int:
@@ -80,15 +80,15 @@ def keep_checkpoint(arguments: argparse.Namespace) -> int:
     if not found:
         at = "" if arguments.step is None else f" of step {arguments.step:,}"
         raise UserError(
-            f"{folder} has no checkpoint{at}; 'dgn runs show {folder}' lists them.",
+            f"{folder} has no checkpoint{at}; list them with 'dgn runs show {folder}'.",
             kind="not-recorded",
             value=arguments.step,
         )
     try:
         write_file(found[-1].path / folder_layout.KEEP, b"")
     except OSError as error:
-        raise UserError(f"{found[-1].path} cannot be marked: {error.strerror}.") from None
-    say(f"{found[-1].path} is kept.")
+        raise UserError(f"Cannot mark {found[-1].path}: {error.strerror}.") from None
+    say(f"{found[-1].path} will be kept.")
     return 0
 
 
@@ -101,13 +101,13 @@ def delete_folder(arguments: argparse.Namespace) -> int:
     folder = find_run(arguments.run)
     if not arguments.yes:
         if not sys.stdin.isatty():
-            raise UserError(f"say --yes to delete {folder} for good.", kind="not-confirmed")
+            raise UserError(f"pass --yes to delete {folder} permanently.", kind="not-confirmed")
         RunReader(folder)
         if not _agrees(f"Delete {printable(str(folder))} with all its checkpoints and frames?"):
             say("Nothing was deleted.")
             return 0
     delete_run(folder)
-    say(f"{folder} is deleted.")
+    say(f"Deleted {folder}.")
     return 0
 
 
@@ -128,28 +128,28 @@ def limit_runs(arguments: argparse.Namespace) -> int:
     now = read_limits(root)
     run, everything = binary_size_in_words(now.run), binary_size_in_words(now.all)
     say(f"one run: {run}, all runs together: {everything}")
-    say(f"They stand in {root / folder_layout.LIMITS}; without it the usual ones hold.")
+    say(f"Stored in {root / folder_layout.LIMITS}; without this file the defaults apply.")
     return 0
 
 
 def thin_oldest(arguments: argparse.Namespace) -> int:
-    """Say what would go, ask, and thin out the oldest runs."""
+    """List what would be removed, ask for confirmation, and thin out the oldest runs."""
     root = arguments.root or folder_layout.runs_root()
     found = thin_runs.plan(root)
     if not found.over:
-        say(f"{total_in_words(found.total, found.limit)}: nothing has to be thinned out.")
+        say(f"{total_in_words(found.total, found.limit)}: nothing to thin out.")
         return 0
     say(found.sentence)
     if not found.folders:
         return 0
     for folder in found.folders:
         say(f"  {folder.name}")
-    say("Of each an eighth of its frames stays, and of its checkpoints before changes.")
+    say("Each keeps one in eight of its frames and of its checkpoints before changes.")
     if not arguments.yes:
         if not sys.stdin.isatty():
-            raise UserError("say --yes to thin them out.", kind="not-confirmed")
+            raise UserError("pass --yes to thin them out.", kind="not-confirmed")
         if not _agrees("Thin them out?"):
-            say("Nothing was thinned out.")
+            say("Nothing was removed.")
             return 0
     freed = thin_runs.thin(found.folders, say)
     say(f"{binary_size_in_words(freed)} freed.")

@@ -1,4 +1,4 @@
-"""Compute the kernels of a network in a file, or in the user's code, on given"""
+"""Compute the kernels of a network, from a file or the user's code, on given inputs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from dgn_engine.training.devices import choose_device
 
 
 def compute_kernels(arguments: argparse.Namespace) -> int:
-    """Compute, write, print; nothing is written unless everything worked."""
+    """Compute, write and print the kernels; write nothing unless everything succeeds."""
     found = model_kernels(arguments) if arguments.model else _kernels_of_file(arguments)
     said = _settings(arguments) | found.settings
     if arguments.out:
@@ -70,7 +70,9 @@ def _write(path: Path, arrays: dict[str, Array], settings: dict[str, Any]) -> No
     text = np.array(json.dumps(settings, ensure_ascii=False))
     try:
         make_folders(path.parent)
-        with replace_file(path) as file:  # array by array: a copy of all might not fit
+        with replace_file(
+            path
+        ) as file:  # one array at a time: a second copy of all might not fit in memory
             np.savez(file, allow_pickle=False, settings=text, **arrays)
     except OSError as error:
         raise UserError(f"Cannot write {path}: {error.strerror or error}.") from None
@@ -100,7 +102,7 @@ def _report(
         out.print(table)
     assuming = f", assuming {settings['assuming']}" if settings.get("assuming") else ""
     if assuming:
-        out.print(f"Every kernel is that of the network as it was taken{assuming}.")
+        out.print(f"All kernels are those of the imported network{assuming}.")
     if f"nu{mark}" in nu:
         cut = {name.removeprefix("nu_").removesuffix(mark): value for name, value in nu.items()}
         value = number(nu[f"nu{mark}"], 6)
@@ -112,8 +114,14 @@ def _report(
 
 
 def _figures(kernel: Array) -> dict[str, float | None]:
-    """Of the entries that are not NaN; trace and norm only where none is. (n, C, n, C) counts as
-    a matrix of n·C rows. No copy of a kernel is made."""
+    """Return trace, Frobenius norm, minimum and maximum of a kernel, without copying it.
+
+    Args:
+        kernel: (n, n), or (n, C, n, C), which is treated as a matrix of n·C rows.
+
+    Returns:
+        Minimum and maximum ignore NaN; trace and norm are None if the kernel has any.
+    """
     if kernel.ndim == 4:
         kernel = kernel.reshape(kernel.shape[0] * kernel.shape[1], -1)
     least, most = float(np.fmin.reduce(kernel, None)), float(np.fmax.reduce(kernel, None))

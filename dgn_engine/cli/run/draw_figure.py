@@ -1,4 +1,4 @@
-"""Draw panels of a recorded run: figures, numbers, a script or a film."""
+"""Export panels of a recorded run as figures, data, a script or an animation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ try:
     from dgn_engine.figures.save_figure import save_panels
 except ModuleNotFoundError as error:
     raise UserError(
-        f"Figures need {error.name}, which is not installed: pip install {error.name}.",
+        f"Figures need {error.name}; install it with: pip install {error.name}",
         kind="not-available",
         value=error.name,
     ) from None
@@ -53,18 +53,18 @@ def draw_figures(arguments: argparse.Namespace) -> int:
 def draw_film(arguments: argparse.Namespace) -> int:
     if arguments.step is not None:
         raise UserError(
-            Where("--step") + " names one step and --animate many; leave one of them out.",
+            Where("--step") + " selects one step, --animate many; remove one of them.",
             kind="contradiction",
             value="--animate",
         )
     if arguments.format is not None:
         raise UserError(
-            Where("--format") + " is of figures; the ending of --out says gif or mp4.",
+            Where("--format") + " applies to figures; for an animation, end --out in gif or mp4.",
             kind="no-effect",
         )
     if arguments.pages < 2:
         raise UserError(
-            Where("--pages") + f" {arguments.pages} moves nothing; choose 2 or more.",
+            Where("--pages") + f" is {arguments.pages}; an animation needs at least 2.",
             kind="out-of-bounds",
             value=arguments.pages,
         )
@@ -88,7 +88,7 @@ def draw_film(arguments: argparse.Namespace) -> int:
 
 
 def _reach(wanted: str) -> tuple[int, int | None]:
-    """'100:2000', '100:', ':2000' or 'all'."""
+    """Parse '100:2000', '100:', ':2000' or 'all' into first and last step."""
     if wanted == "all":
         return 0, None
     first, colon, last = wanted.partition(":")
@@ -98,7 +98,7 @@ def _reach(wanted: str) -> tuple[int, int | None]:
         colon = ""
     if not colon or found[0] < 0 or (found[1] is not None and found[1] <= found[0]):
         raise UserError(
-            Where("--animate") + f" {wanted} is no range of steps; write 100:2000, 100: or all.",
+            Where("--animate") + f" {wanted} is not a range of steps; use 100:2000, 100: or all.",
             kind="wrong-form",
             value=wanted,
         )
@@ -106,11 +106,11 @@ def _reach(wanted: str) -> tuple[int, int | None]:
 
 
 def _steps(text: str) -> tuple[int, ...]:
-    """The steps of '900' or '0,900'."""
+    """Parse '900' or '0,900' into steps."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and part.isascii() and len(part) < 16 for part in parts):
         raise UserError(
-            Where("--step") + f" '{text}' is not a step; name a recorded one, 900, or two, 0,900.",
+            Where("--step") + f" '{text}' is not a step; use a recorded one, 900, or two, 0,900.",
             kind="wrong-form",
             value=text,
         )
@@ -126,10 +126,10 @@ def _style(arguments: argparse.Namespace) -> FigureStyle:
         "across": arguments.across,
     }
     for name, value in given.items():
-        if value == 0:  # 0 means something else inside
+        if value == 0:  # FigureStyle uses 0 for 'automatic'
             option = f"--{name.replace('font', 'font-size')}"
             raise UserError(
-                Where(option) + " 0 makes no figure.", kind="out-of-bounds", value=value
+                Where(option) + " must be greater than 0.", kind="out-of-bounds", value=value
             )
     known = {name: value for name, value in given.items() if value is not None}
     return FigureStyle(**known, caption=not arguments.no_caption, letters=arguments.letters)
@@ -145,7 +145,7 @@ def _with_legend(
         if not sign or plain(name) not in known:
             names = ", ".join(known) or "none"
             raise UserError(
-                Where("--legend") + f" {words} names no curve; there are {names}.",
+                Where("--legend") + f" {words} matches no curve. Available: {names}.",
                 kind="unknown-name",
                 value=words,
             )
@@ -164,20 +164,20 @@ def _path(arguments: argparse.Namespace, panels: Sequence[FigurePanel]) -> Path:
 
 
 def _named_path(arguments: argparse.Namespace) -> Path:
-    """That of --out, with an ending; raises `UserError` where it has none that is known."""
+    """Return the path of --out with an extension; raises `UserError` for an unknown one."""
     path, ending = arguments.out, arguments.format
     assert isinstance(path, Path)
     if ending and not path.suffix:
         return path.with_name(f"{path.name}.{ending}")
     if ending and path.suffix.lower() != f".{ending}":
         raise UserError(
-            Where("--out") + f" {path} and --format {ending} disagree; leave one of them out.",
+            Where("--out") + f" {path} and --format {ending} disagree; remove one of them.",
             kind="contradiction",
             value=ending,
         )
     if path.suffix.lower().removeprefix(".") not in FORMATS:
         raise UserError(
-            f"Cannot tell the format of {path.name}; end its name in one of {', '.join(FORMATS)}.",
+            f"Unknown format of {path.name}; use one of the extensions {', '.join(FORMATS)}.",
             kind="no-choice",
             value=path.name,
         )

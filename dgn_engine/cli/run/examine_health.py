@@ -1,4 +1,4 @@
-"""What `dgn doctor` looks at; packages are asked for their versions without being imported."""
+"""The checks of `dgn doctor`; package versions are read without importing the packages."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from dgn_engine.storage.user_folders import user_cache, user_config, user_log
 from dgn_engine.text.byte_counts import bytes_in_words
 from dgn_engine.text.printable import say, say_json
 
-CHECKS = "dgn.checks"  # entry points: a function of os.environ that returns what is wrong, or ''
+CHECKS = "dgn.checks"  # entry points: functions of os.environ that return a problem, or ''
 OLDEST = (3, 11)
-LITTLE = 1 << 30  # bytes that a disk should have left
+LITTLE = 1 << 30  # bytes that should be free on disk
 _ALWAYS = ("torch", "torchvision", "numpy", "PySide6-Essentials", "pyqtgraph", "matplotlib")
 State = Literal["ok", "note", "fault"]
 _MARKS: dict[State, str] = {"ok": " ", "note": "!", "fault": "✗"}
@@ -37,7 +37,10 @@ _MARKS: dict[State, str] = {"ok": " ", "note": "!", "fault": "✗"}
 
 @dataclass(frozen=True)
 class HealthFinding:
-    """One line. `state`: 'note' is worth a look, 'fault' keeps the program from working."""
+    """One line of the report.
+
+    `state` is 'note' for something worth checking, 'fault' if it stops the program from working.
+    """
 
     subject: str
     name: str
@@ -46,12 +49,12 @@ class HealthFinding:
 
 
 def print_findings(arguments: argparse.Namespace) -> int:
-    """Exit 0; 1 where something keeps the program from working."""
+    """Check the installation and print the findings; exit with 1 if there is a fault."""
     return report_findings(examine(arguments.devices), arguments.json)
 
 
 def report_findings(findings: Sequence[HealthFinding], as_json: bool = False) -> int:
-    """Print findings; return 0, or 1 where something keeps the program from working."""
+    """Print findings; return 1 if there is a fault, else 0."""
     faults = sum(finding.state == "fault" for finding in findings)
     if as_json:
         rows = [vars(finding) for finding in findings]
@@ -76,14 +79,14 @@ def examine(
     packages: Sequence[str] | None = None,
     checks: Sequence[EntryPoint] | None = None,
 ) -> list[HealthFinding]:
-    """Everything, in the order in which it is printed; a few tenths of a second without torch.
+    """Return all findings in the order of the report; takes a few tenths of a second.
 
     Args:
-        ask_torch: load torch and ask it for its devices.
-        packages: what must be installed; by default what this program needs.
-        checks: of a window; by default those of the packages that are installed.
+        ask_torch: load torch and list its devices, which takes seconds.
+        packages: required packages; by default those of this program.
+        checks: checks of the display; by default those of the installed packages.
     """
-    with ThreadPoolExecutor(1) as pool:  # it waits for a process; meanwhile the rest is looked at
+    with ThreadPoolExecutor(1) as pool:  # this check waits for a process; run the others meanwhile
         confinement = pool.submit(lambda: [*_confinement()])
         before = [*_versions(packages), *_environment(), *_device(ask_torch)]
         after = [*_folders(), *_display(checks), *_data()]
@@ -94,21 +97,21 @@ def _versions(packages: Sequence[str] | None) -> Iterator[HealthFinding]:
     yield HealthFinding("versions", "dgn-viewer", "ok", __version__)
     python = f"{platform.python_version()} ({platform.system()} {platform.machine()})"
     old = sys.version_info[:2] < OLDEST
-    needed = f"; {'.'.join(map(str, OLDEST))} or newer is needed" if old else ""
+    needed = f"; {'.'.join(map(str, OLDEST))} or newer is required" if old else ""
     yield HealthFinding("versions", "Python", "fault" if old else "ok", python + needed)
     names = (*_required(), *_ALWAYS) if packages is None else packages
     for name in {name.lower(): name for name in names}.values():
         try:
             yield HealthFinding("versions", name, "ok", version(name))
         except PackageNotFoundError:
-            yield HealthFinding("versions", name, "fault", "is not installed")
+            yield HealthFinding("versions", name, "fault", "not installed")
 
 
 def _required() -> list[str]:
-    """The names of what this distribution cannot do without."""
+    """Return the names of the packages that this distribution requires."""
     try:
         found = requires("dgn-viewer") or []
-    except PackageNotFoundError:  # run from the sources
+    except PackageNotFoundError:  # run from source
         return []
     names = [line.partition(";") for line in found]
     plain = [head for head, _, marker in names if "extra" not in marker]
@@ -118,8 +121,8 @@ def _required() -> list[str]:
 def _environment() -> Iterator[HealthFinding]:
     for name in unsafe_variables():
         about = (
-            "has an empty or relative entry, which names the folder where you stand: take it out; "
-            "docs/environment.md says what is read of it before dgn begins"
+            "has an empty or relative entry, which refers to the current folder; remove it (see "
+            "docs/environment.md)"
         )
         yield HealthFinding("environment", name, "note", about)
 
@@ -135,7 +138,9 @@ def _device(ask_torch: bool) -> Iterator[HealthFinding]:
 
         found = available_devices()
         name = device_name(choose_device("auto"))
-        yield HealthFinding("device", "torch", "ok", f"offers {', '.join(found)}; auto is {name}")
+        yield HealthFinding(
+            "device", "torch", "ok", f"devices: {', '.join(found)}; auto uses {name}"
+        )
         return
     driver = Path("/proc/driver/nvidia/version").exists()
     try:
@@ -143,12 +148,12 @@ def _device(ask_torch: bool) -> Iterator[HealthFinding]:
     except PackageNotFoundError:
         return
     if built.endswith("+cpu"):
-        about = "this build of torch is for the CPU alone"
-        about += "; the NVIDIA GPU here is not used" if driver else ""
+        about = "this build of torch is CPU-only"
+        about += "; the NVIDIA GPU is not used" if driver else ""
         yield HealthFinding("device", "GPU", "note" if driver else "ok", about)
     else:
-        seen = "an NVIDIA driver is there" if driver else "no NVIDIA driver is there"
-        yield HealthFinding("device", "GPU", "ok", f"{seen}; --devices asks torch")
+        seen = "NVIDIA driver found" if driver else "no NVIDIA driver found"
+        yield HealthFinding("device", "GPU", "ok", f"{seen}; use --devices to ask torch")
 
 
 def _confinement() -> Iterator[HealthFinding]:
@@ -162,10 +167,12 @@ def _confinement() -> Iterator[HealthFinding]:
         yield HealthFinding("confinement", name, state, layer["about"])
     open_ = [name for name, one in found["attempts"].items() if not one["refused"]]
     tried = (
-        f"{len(found['attempts'])} attempts in C, refused" if found["attempts"] else "no attempt"
+        f"{len(found['attempts'])} attempts in C, all blocked"
+        if found["attempts"]
+        else "not tested"
     )
     if open_:
-        tried = f"not refused in C: {', '.join(open_)}"
+        tried = f"not blocked in C: {', '.join(open_)}"
     yield HealthFinding("confinement", "tried", "note" if open_ else "ok", tried)
 
 
@@ -185,32 +192,30 @@ def _folders() -> Iterator[HealthFinding]:
     try:
         free = shutil.disk_usage(there).free
     except OSError as error:
-        yield HealthFinding(
-            "folders", "free", "note", f"cannot be told of {there}: {error.strerror}"
-        )
+        yield HealthFinding("folders", "free", "note", f"cannot check {there}: {error.strerror}")
         return
-    words = f"{bytes_in_words(free)} where runs are recorded"
+    words = f"{bytes_in_words(free)} on the disk with the runs"
     yield HealthFinding("folders", "free", "ok" if free >= LITTLE else "note", words)
 
 
 def _folder(path: Path) -> tuple[State, str]:
-    """Whether it can be written, and by whom else."""
+    """Check whether a folder can be written, and who else can write to it."""
     there = _nearest(path)
     try:
         if not there.is_dir():
-            return "fault", f"{there} is no folder"
+            return "fault", f"{there} is not a folder"
         if not os.access(there, os.W_OK | os.X_OK):
-            return "fault", "it cannot be written" if there == path else f"{there} is not writable"
+            return "fault", "not writable" if there == path else f"{there} is not writable"
         who = _other_writers(there)
     except OSError as error:
-        return "fault", f"it cannot be looked at ({error.strerror})"
+        return "fault", f"cannot be accessed ({error.strerror})"
     if who:
-        return "note", f"{who} can write into {'it' if there == path else there}"
-    return "ok", "private" if there == path else "it will be made when it is needed"
+        return "note", f"{who} can write to {'it' if there == path else there}"
+    return "ok", "private" if there == path else "will be created when needed"
 
 
 def _other_writers(folder: Path) -> str:
-    """Who else may change what lies in a folder, through it or a folder above; '' for nobody."""
+    """Return who else can change files in a folder, directly or via a parent; '' if nobody."""
     if not hasattr(os, "getuid"):
         return ""
     for place in (folder, *_parents(folder)):
@@ -219,7 +224,7 @@ def _other_writers(folder: Path) -> str:
         if status.st_uid not in (0, os.getuid()):
             return f"its owner (user {status.st_uid})"
         if status.st_mode & stat.S_IWOTH and not sticky:
-            return "everybody"
+            return "everyone"
         if status.st_mode & stat.S_IWGRP and not sticky and status.st_gid != os.getgid():
             return f"group {status.st_gid}"
     return ""
@@ -230,7 +235,7 @@ def _parents(folder: Path) -> Sequence[Path]:
 
 
 def _nearest(path: Path) -> Path:
-    """The path, or the nearest folder above it that is there."""
+    """Return the path, or its closest existing parent."""
     return next((one for one in (path, *path.absolute().parents) if one.exists()), Path("/"))
 
 
@@ -239,9 +244,9 @@ def _display(checks: Sequence[EntryPoint] | None) -> Iterator[HealthFinding]:
         try:
             trouble = entry.load()(os.environ)
         except ImportError as error:
-            trouble = f"it needs what is not installed ({error})"
+            trouble = f"a required package is not installed ({error})"
         yield HealthFinding(
-            "window", entry.name, "note" if trouble else "ok", trouble or "a window can be opened"
+            "window", entry.name, "note" if trouble else "ok", trouble or "can open a window"
         )
 
 
@@ -250,7 +255,7 @@ def _data() -> Iterator[HealthFinding]:
         if entry.rooted:
             there = entry.available(None)
             yield HealthFinding(
-                "data sets", name, "ok", "found" if there else f"not here. {entry.hint}"
+                "data sets", name, "ok", "found" if there else f"not found. {entry.hint}"
             )
     more = ", ".join(name for name, entry in data_sets().items() if not entry.rooted)
     yield HealthFinding("data sets", "without files", "ok", more)

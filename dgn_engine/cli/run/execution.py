@@ -1,4 +1,4 @@
-"""How commands carry out many runs: the options, the checks, the progress, the report."""
+"""Execute many runs from the command line: options, checks, progress and report."""
 
 from __future__ import annotations
 
@@ -32,19 +32,21 @@ from dgn_engine.training.run_progress_bar import BarWords, TerminalBar
 def checked_start(
     arguments: argparse.Namespace, units: Sequence[Unit], folder: Path
 ) -> tuple[Executor, StartCheck]:
-    """The executor that the options name, with as many workers as fit in memory where they do not
-    say how many, and what is known of the units."""
+    """Return the executor of the options and the result of the checks before the start.
+
+    Without --workers, use at most as many workers as fit in memory.
+    """
     executor = named_executor(arguments, units)
     check = check_start(units, folder, works_here(arguments.cluster), arguments.workers)
     if not arguments.workers and 0 < check.at_once < usable_cores():
         arguments.workers = check.at_once
-        complain(f"dgn {arguments.command}: --workers {check.at_once}: no more fit in memory.")
+        complain(f"dgn {arguments.command}: using {check.at_once} workers: no more fit in memory.")
         executor = named_executor(arguments, units)
     return executor, check
 
 
 def named_executor(arguments: argparse.Namespace, units: Sequence[Unit]) -> Executor:
-    """The executor that the options name; a cluster without TLS is warned of on stderr."""
+    """Return the executor of the options; warn about a cluster without TLS."""
     cluster = arguments.cluster
     tls = ClusterTls(arguments.tls_ca_file, arguments.tls_cert, arguments.tls_key, arguments.no_tls)
     executor = find_executor(
@@ -61,7 +63,7 @@ def carry_out(
     stop: StopSignals,
     show: Callable[[Document, Path, TextIO], None] | None = None,
 ) -> Document:
-    """Carry an experiment out with progress, and print its report, or `show` it otherwise."""
+    """Run an experiment with a progress bar, then print its report, or pass it to `show`."""
     check_folder(task.folder, (FIGURES, TABLES))
     if arguments.report_only:
         document = report_again(task)
@@ -76,19 +78,19 @@ def carry_out(
     (show or print_document)(document, task.folder, sys.stdout)
     if document.state == "interrupted":
         complain(
-            f"dgn {arguments.command}: interrupted; the same command goes on with it in "
+            f"dgn {arguments.command}: interrupted; run the same command to resume in "
             f"{task.folder}."
         )
     return document
 
 
 def exit_code(document: Document, stop: StopSignals) -> int:
-    """0 when done, 3 when a run failed for good, 128 + n when the signal n interrupted it."""
+    """Return 0 if done, 3 if a run failed permanently, 128 + n if signal n interrupted it."""
     return {"done": 0, "failed": FAILED}.get(document.state, stop.exit_code)
 
 
 class UnitProgressBar(TerminalBar):
-    """Many runs: one bar for all of them and a line for each that ended."""
+    """A progress bar for many runs, with a line for each that has ended."""
 
     def __init__(self, name: str, stream: TextIO, quiet: bool) -> None:
         bar = BarWords("{task.percentage:>3.0f} %  {task.fields[words]}")
@@ -112,7 +114,7 @@ class UnitProgressBar(TerminalBar):
 
 
 def in_words(now: ReproductionProgress) -> str:
-    """'12/60 done, 1 failed · 4 min left · best 97.31 % (fc-adam-0.0003-ReLU-s0)'."""
+    """Format as '12/60 done, 1 failed · 4 min left · best 97.31 % (fc-adam-0.0003-ReLU-s0)'."""
     parts = [f"{now.done}/{now.total} done" + (f", {now.failed} failed" if now.failed else "")]
     if now.left is not None:
         parts.append(f"{duration(now.left)} left")

@@ -1,5 +1,4 @@
-"""Read the network that a command is given: a file, a run at a step, or a session, with what the
-options say of it."""
+"""Read the network given to a command: a file, a run at a step, or a session."""
 
 from __future__ import annotations
 
@@ -35,17 +34,17 @@ from dgn_engine.storage.session_file.temp_dirs import PrivateTempDir
 from dgn_engine.text.written_numbers import number, percent
 from dgn_engine.training.own_examples import OwnExamples, own_examples
 
-IF_NOT = "If this is not the accuracy you know, the reading is wrong."
-TOLERANCE = 0.005  # how far the accuracy may lie from the one expected
+IF_NOT = "If you know a different accuracy, the file was read incorrectly."
+TOLERANCE = 0.005  # allowed difference from the expected accuracy
 
 
 def read_listing(path: Path, part: str = "") -> CheckpointContents:
-    """Read the network that a command was given, nothing of which is run.
+    """Read the network given to a command, without executing any code in it.
 
     Args:
-        path: a file of weights; a run, by its folder or by its name among the user's; a session
-            (.dgn). RUN@STEP is the checkpoint of that step, RUN the newest.
-        part: which of several networks in a file.
+        path: a weights file, a run (its folder, or the name of one of the user's runs) or a
+            session (.dgn). RUN@STEP is the checkpoint of that step, RUN the newest.
+        part: which network to read if the file has several.
 
     Raises:
         UserError: it cannot be read.
@@ -55,7 +54,7 @@ def read_listing(path: Path, part: str = "") -> CheckpointContents:
         return read_tensors(path, part=part)
     if part:
         raise UserError(
-            Where("--part") + f" needs a file: {path} is a run, which holds one network.",
+            Where("--part") + f" needs a file: {path} is a run, which has only one network.",
             kind="no-effect",
             value=part,
         )
@@ -64,18 +63,18 @@ def read_listing(path: Path, part: str = "") -> CheckpointContents:
 
 
 def is_run(path: Path) -> bool:
-    """Whether `read_listing` takes a path for a run or a session, not for a file of weights."""
+    """Return whether a path is a run or session rather than a weights file."""
     return _find_run(path) is not None
 
 
 def named_by_path(path: Path) -> bool:
-    """Whether a run is named by its folder or session, not by its name among the user's."""
+    """Return whether a run is given by its path rather than by the name of a user's run."""
     name, at, step = str(path).rpartition("@")
     return path.exists() or bool(at and step.isdecimal() and Path(name).exists())
 
 
 def _find_run(path: Path) -> tuple[Path, int | None] | None:
-    """The folder or session that a path names, and the step; None where it is another file."""
+    """Return the folder or session of a path, and the step; None for any other file."""
     name, at, step = str(path).rpartition("@")
     stepped = bool(at) and step.isdecimal() and not path.exists()
     place, wanted = (Path(name), int(step)) if stepped else (path, None)
@@ -85,14 +84,14 @@ def _find_run(path: Path) -> tuple[Path, int | None] | None:
 
 
 def _read_session(file: Path, step: int | None) -> CheckpointContents:
-    """Unpack a session where nobody else can write, and read its run."""
+    """Unpack a session into a private folder and read its run."""
     if not is_session(file):
         what = "is neither a run nor a session" if file.exists() else "does not exist"
-        raise UserError(f"{file} {what}; @STEP needs one of them.", kind="no-run", value=step)
+        raise UserError(f"{file} {what}; @STEP needs one.", kind="no-run", value=step)
     try:
         place = PrivateTempDir()
     except OSError as error:
-        raise UserError(f"{file.name} cannot be unpacked: {error.strerror}.") from None
+        raise UserError(f"Cannot unpack {file.name}: {error.strerror}.") from None
     try:
         return _read_run(unpack(file, place.path).folder, step, file.name)
     finally:
@@ -100,7 +99,7 @@ def _read_session(file: Path, step: int | None) -> CheckpointContents:
 
 
 def _read_run(folder: Path, step: int | None, shown: str = "") -> CheckpointContents:
-    """`shown`: what sentences call the run, where that is not its folder."""
+    """Read a run at a step, or the newest; `shown` is its name in messages (default: folder)."""
     reader = RunReader(folder, shown)
     if step is None and not reader.checkpoints and (reader.root / folder_layout.WEIGHTS).exists():
         return read_tensors(reader.root / folder_layout.WEIGHTS)
@@ -116,18 +115,18 @@ def _read_run(folder: Path, step: int | None, shown: str = "") -> CheckpointCont
 
 
 def read_own_examples(listing: CheckpointContents, arguments: argparse.Namespace) -> OwnExamples:
-    """The examples of --examples; raises `UserError` where the file says of no run."""
+    """Load the examples of --examples; raises `UserError` if the file does not name its run."""
     if arguments.labels is not None:
         raise UserError(
-            Where("--labels") + " needs --inputs: the run's own examples have labels.",
+            Where("--labels") + " needs --inputs: the run's examples have their own labels.",
             kind="needs-option",
             value="--inputs",
         )
     if not is_ours(listing):
         raise UserError(
             Where("--examples")
-            + f" needs a network of ours: {listing.file_name} does not say what it was "
-            "trained on; give --inputs.",
+            + f" needs a network from dgn: {listing.file_name} does not state its training "
+            "data; use --inputs.",
             kind="not-ours",
             value=listing.file_name,
         )
@@ -136,8 +135,7 @@ def read_own_examples(listing: CheckpointContents, arguments: argparse.Namespace
 
 
 def own_settings(state: NetworkState) -> dict[str, Any]:
-    """What a file of ours says of its network, for the results; it stands in the place of options
-    that only networks of other programs need."""
+    """Return the settings stored in a file written by dgn, in place of the import options."""
     regime, config = state.regime, state.config
     made = "drawn" if regime.drawn_gates else "feature network"
     tiled = {"tiling": list(config.gating.tiling)} if config.gating.tiling else {}
@@ -157,8 +155,10 @@ def own_settings(state: NetworkState) -> dict[str, Any]:
 
 
 def network_settings(network: GatedNetwork, folded: bool = False) -> dict[str, Any]:
-    """How the gates of any network are made and used, and what K is over; None where it has no
-    such thing, or the file does not say it."""
+    """Return how a network's gates are computed and used, and the parameters of K.
+
+    A value is None if it does not apply or the file does not state it.
+    """
     wired = not network.own_gates
     made = wired and not network.drawn_gates
     soft = network.gate.soft
@@ -178,7 +178,7 @@ def network_settings(network: GatedNetwork, folded: bool = False) -> dict[str, A
 
 
 def in_words(network: GatedNetwork, state: NetworkState) -> str:
-    """One line: 'DL · step 135 · β 8 · order 2,0,1'; what is as usual is left out."""
+    """Describe a network as 'DL · step 135 · β 8 · order 2,0,1', leaving out default settings."""
     found = network_settings(network)
     words = [state.regime.name, f"step {state.step:,}"]
     if found["beta"] is not None:
@@ -201,7 +201,7 @@ def in_words(network: GatedNetwork, state: NetworkState) -> str:
 
 
 def with_reading(listing: CheckpointContents, arguments: argparse.Namespace) -> CheckpointContents:
-    """Return a file with what the options say of it, --net among them; raises `UserError`."""
+    """Return the listing with the import options applied, including --net; raises `UserError`."""
     options = tuple(value_of(text) for text in arguments.option)
     net = NetConfig(name=arguments.net, options=options) if arguments.net else None
     return replace(listing, reading=replace(said_reading(arguments), net=net))
@@ -215,16 +215,19 @@ def add_fitting_readings(
     y: Tensor | None = None,
     more: str = "",
 ) -> UserError:
-    """Return the refusal of a file that leaves something open with the readings that fit below it.
+    """Add to an error about an ambiguous file the import options that would fit it.
 
     Args:
-        x, y: examples (n, *input_shape) and their classes (n,), for the accuracy of each.
-        more: how they would come with accuracies, where there are no labels.
+        refusal: the error; its `details` are extended.
+        listing: the file.
+        input_shape: shape of one example.
+        x, y: examples (n, *input_shape) and their classes (n,), to score each reading.
+        more: how to get accuracies if there are no labels.
     """
     found = fitting_readings(listing, input_shape, x, y)
     refusal.details = hints(listing)
     alone = len(found) == 1 and not found[0].examples and not found[0].reading.geometry
-    if not found or alone:  # `--activation relu` alone would read like advice
+    if not found or alone:  # a single `--activation relu` would read like advice
         return refusal
     sides = "×".join(str(side) for side in input_shape)
     how = more if y is None else ""
@@ -239,36 +242,36 @@ def add_fitting_readings(
 
 
 def part_in_words(listing: CheckpointContents) -> str:
-    """Which of several networks in a file was taken, and how to take another; or ''."""
+    """Say which network of a file was read and how to read another; '' if it has only one."""
     if twice := averaged_beside(listing.arrays):
-        return f"--part {twice[0]} takes the one, --part {twice[1]} the other."
+        return f"Use --part {twice[0]} or --part {twice[1]} to choose one."
     if not listing.others:
         return ""
-    return f"{beside_in_words(listing)} --part {listing.others[0]} takes those."
+    return f"{beside_in_words(listing)} Use --part {listing.others[0]} to read those."
 
 
 def check_expected(
     file: str, found: float | None, expected: float | None, on: str, why: str = ""
 ) -> None:
-    """Refuse a network whose accuracy (0…1) is not the one its owner knows."""
+    """Raise `UserError` unless a network's accuracy (0…1) is the expected one."""
     if expected is None:
         return
     if found is None:
         raise UserError(
-            f"The accuracy of {file} cannot be held against --expect-accuracy: {why}.",
+            f"The accuracy of {file} cannot be compared with --expect-accuracy: {why}.",
             kind="not-measured",
             value=file,
         )
     if abs(found - expected) > TOLERANCE:
         raise UserError(
-            f"{file} is right on {percent(found)} of {on}, not on the "
-            f"{percent(expected)} expected: how it is read, the preprocessing "
-            "(--normalise) or the test examples (--test-indices, --split-seed) are others.",
+            f"{file} has {percent(found)} accuracy on {on}, expected {percent(expected)}: "
+            "check the import options, the preprocessing (--normalise) or the test examples "
+            "(--test-indices, --split-seed).",
             kind="other-accuracy",
             value=found,
         )
 
 
 def normalised_when_trained(listing: CheckpointContents) -> str:
-    """How the pixels were normalised that a network of ours was trained on."""
+    """Return how a network's training pixels were normalised; 'none' if it is not from dgn."""
     return state_of(listing).config.data.normalise if is_ours(listing) else "none"

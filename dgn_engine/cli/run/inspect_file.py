@@ -1,4 +1,4 @@
-"""List a checkpoint, or show the network in it on data."""
+"""List a checkpoint, or analyse its network on data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dgn_engine.text.printable import printable_name, say, say_json
 
 
 def inspect_file(arguments: argparse.Namespace) -> int:
-    """Print what a file holds; with --data, what its network does with examples."""
+    """Print the contents of a file; with --data, an analysis of its network."""
     if arguments.model is not None:
         model = follow_model(arguments, first_examples(arguments))
         listing, notes = model.listing, model.notes
@@ -47,28 +47,28 @@ def inspect_file(arguments: argparse.Namespace) -> int:
 
 
 def print_confinement(arguments: argparse.Namespace) -> int:
-    """What holds the reading process here; 1 where something that was tried was not refused."""
+    """Print how the reading process is confined; exit with 1 if an attempt was not blocked."""
     if any(given is not None for given in (arguments.file, arguments.data, arguments.model)):
         raise UserError(
-            Where("--confinement") + " is asked alone, without a file and without --data.",
+            Where("--confinement") + " takes no file and no --data; remove them.",
             kind="contradiction",
         )
     found = confinement_here()
     if arguments.json:
         say_json(found, indent=1)
     else:
-        say(f"{found['system']}: what confines the process that reads files")
+        say(f"{found['system']}: confinement of the process that reads files")
         for name, layer in found["layers"].items():
-            say(f"  {name:10}  {'holds' if layer['holds'] else 'missing':7}  {layer['about']}")
-        say("tried there in C")
+            say(f"  {name:10}  {'active' if layer['holds'] else 'missing':7}  {layer['about']}")
+        say("attempts made there in C")
         for name, attempt in found["attempts"].items():
-            refused = f"refused ({attempt['error']})" if attempt["refused"] else "NOT refused"
+            refused = f"blocked ({attempt['error']})" if attempt["refused"] else "NOT blocked"
             say(f"  {name:23}  {refused}")
     return 0 if all(attempt["refused"] for attempt in found["attempts"].values()) else 1
 
 
 def contents_of(listing: CheckpointContents) -> dict[str, Any]:
-    """What a checkpoint holds, as plain data for JSON."""
+    """Return the contents of a checkpoint as plain data for JSON."""
     tensors = [
         {
             "name": name,
@@ -116,13 +116,13 @@ def _lines(tree: dict[str, Any], part: str) -> list[str]:
         lines.append(f"  {name:{wide}}  {shape:{shaped}}  {tensor['dtype']}{finite}")
     if tree["layers"]:
         named = max(len(layer["name"]) for layer in tree["layers"])
-        lines += ["", "its layers, as it states them"]
+        lines += ["", "layers stated in the file"]
         lines += [f"  {layer['name']:{named}}  {layer['is']}" for layer in tree["layers"]]
     elif tree["modules"]:
         named = max(len(module["name"]) for module in tree["modules"])
         lines += [
             "",
-            "its modules, as they were made; its code, which is not here, says their order",
+            "modules in order of creation; their order in the network is only in the code",
         ]
         lines += [f"  {module['name']:{named}}  {module['is']}" for module in tree["modules"]]
     lines.append("")
@@ -132,7 +132,7 @@ def _lines(tree: dict[str, Any], part: str) -> list[str]:
     if reason := tree["not_read_because"]:
         lines += ["", reason]
         if tree["asks"] and tree["sequential"]:
-            lines.append(f"Or save it so that it says itself what it is: {tree['sequential']}")
+            lines.append(f"Or save it with its architecture: {tree['sequential']}")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""What `dgn kernels` reads: inputs, labels, and the network with its gates."""
+"""Read the inputs, labels and network of `dgn kernels`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from dgn_engine.training.steps.losses import correct
 
 
 def read_inputs(path: Path, labels: Path | None) -> tuple[Array, Array | None]:
-    """X (n, ...) as floats and Y (n,) as whole numbers; raises `UserError`."""
+    """Read inputs x (n, …) as floats and labels y (n,) as integers; raises `UserError`."""
     x = _array(path, "x", "X", "inputs")
     if x.ndim < 2 or x.shape[0] < 1 or x.dtype.kind not in "fiu":
         raise UserError(
@@ -55,21 +55,20 @@ def read_inputs(path: Path, labels: Path | None) -> tuple[Array, Array | None]:
     x = x.astype(np.float64) if x.dtype.kind != "f" else x
     if not np.isfinite(x).all():
         raise UserError(
-            f"{path.name} holds values that are not finite.", kind="not-finite", value=path.name
+            f"{path.name} contains values that are not finite.", kind="not-finite", value=path.name
         )
     if labels is None:
         return x, None
     y = _array(labels, "y", "Y", "labels")
     if y.shape != (len(x),):
         raise UserError(
-            f"{labels.name} has shape {y.shape}; labels must be {len(x)} whole numbers, "
-            "one for each input.",
+            f"{labels.name} has shape {y.shape}; labels must be {len(x)} integers, one per input.",
             kind="wrong-shape",
             value=y.shape,
         )
     if y.dtype.kind not in "fiu" or not np.isfinite(y).all() or (y != np.round(y)).any():
         raise UserError(
-            f"{labels.name} holds labels that are not whole numbers.",
+            f"{labels.name} contains labels that are not integers.",
             kind="wrong-type",
             value=labels.name,
         )
@@ -79,23 +78,26 @@ def read_inputs(path: Path, labels: Path | None) -> tuple[Array, Array | None]:
 def normalised_inputs(
     arguments: argparse.Namespace, trained: str = "none"
 ) -> tuple[Array, Array | None]:
-    """X and Y of --inputs and --labels, the pixels as --normalise has them, else as they were when
-    the network was trained; raises `UserError`."""
+    """Read --inputs and --labels; normalise pixels by --normalise, else as in training.
+
+    Raises:
+        UserError: a file cannot be read or has the wrong shape.
+    """
     x, labels = read_inputs(arguments.inputs, arguments.labels)
     how = normalisation(arguments.normalise or trained)
     return x if how is None else how(x), labels
 
 
 def check_labels(labels: Array | None, classes: int) -> None:
-    """Refuse labels outside the classes; a network with one logit has two."""
+    """Raise `UserError` for labels outside the classes; a network with one logit has two."""
     if labels is None:
         return
     most = max(classes, 2) - 1
     if int(labels.min()) < 0 or int(labels.max()) > most:
         logits = f"{classes} logit" + ("s" if classes > 1 else "")
         raise UserError(
-            f"The labels go from {labels.min()} to {labels.max()}; "
-            f"the network has {logits}, so they must lie in 0…{most}.",
+            f"The labels range from {labels.min()} to {labels.max()}; "
+            f"the network has {logits}, so they must be in 0…{most}.",
             kind="out-of-bounds",
             value=(int(labels.min()), int(labels.max())),
         )
@@ -103,11 +105,17 @@ def check_labels(labels: Array | None, classes: int) -> None:
 
 @dataclass(frozen=True)
 class OpenedNetwork:
-    """A network with the inputs x (n, …) and labels (n,) that its kernels are asked for.
+    """A network with the inputs and labels on which to compute its kernels.
 
-    `state` and `own`: what a file of ours says, and the examples of its run, where it gives them;
-    `found`: what another file was taken for. `accuracy`: on these inputs, where labels are given.
-    `normalise`: how the pixels were.
+    Attributes:
+        network: the network.
+        x, labels: inputs (n, …) and labels (n,).
+        notes: sentences for the user.
+        state, own: settings of a file written by dgn and the examples of its run, if used.
+        folded: whether K is over the folded weights.
+        found: how any other file was imported.
+        accuracy: accuracy on these inputs, if there are labels.
+        normalise: how the pixels were normalised.
     """
 
     network: GatedNetwork
@@ -129,7 +137,7 @@ class OpenedNetwork:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What made the kernels, beside the options that were typed."""
+        """Settings of the kernels that are not command-line options."""
         settings = network_settings(self.network, self.folded)
         if self.state is not None:
             settings |= own_settings(self.state) | {"normalise": self.normalise}
@@ -143,10 +151,12 @@ class OpenedNetwork:
 
 
 def open_network(arguments: argparse.Namespace) -> OpenedNetwork:
-    """The network of the file with its examples; raises `UserError`."""
+    """Open the network of the file with its examples; raises `UserError`."""
     listing = with_reading(read_listing(arguments.network, arguments.part or ""), arguments)
     if arguments.gates is not None and not any(n.endswith("running_mean") for n in listing.arrays):
-        of_gates = replace(listing.reading, batchnorm="", norm_eps=None)  # they are of --gates
+        of_gates = replace(
+            listing.reading, batchnorm="", norm_eps=None
+        )  # these options apply to --gates
         listing = replace(listing, reading=of_gates)
     own: OwnExamples | None = None
     if arguments.inputs is None:
@@ -163,12 +173,12 @@ def open_network(arguments: argparse.Namespace) -> OpenedNetwork:
     except OpenQuestions as refusal:
         y = None if labels is None else torch.from_numpy(labels)
         inputs = torch.from_numpy(x).float()
-        more = " (with --labels also how often each is right)"
+        more = " (add --labels to get their accuracies)"
         raise add_fitting_readings(refusal, listing, x.shape[1:], inputs, y, more) from None
     assumption = [found.assumption] if found.assuming else []
     notes = [f"It is {found.title}.", *found.remarks, *assumption]
     if listing.others:
-        notes.append(f"--part {listing.others[0]} takes those under '{listing.others[0]}'.")
+        notes.append(f"Use --part {listing.others[0]} to read '{listing.others[0]}' instead.")
     notes.append(trained_weights(found.network, arguments.folded))
     return OpenedNetwork(found.network, x, labels, notes, folded=arguments.folded, found=found)
 
@@ -176,13 +186,18 @@ def open_network(arguments: argparse.Namespace) -> OpenedNetwork:
 def with_accuracy(
     opened: OpenedNetwork, x: Tensor, labels: Tensor | None, arguments: argparse.Namespace
 ) -> OpenedNetwork:
-    """With the accuracy on the inputs x (n, *input_shape), where labels are given; refused where it
-    is not the one expected."""
+    """Add the accuracy on the inputs x (n, *input_shape) if there are labels.
+
+    Raises:
+        UserError: it is not the expected accuracy.
+    """
     if labels is None:
         return opened
     right = 0
     network = opened.placed(x.device, x.dtype)
-    batch = 100 if network.given_gates is None else len(x)  # given gates are of all inputs at once
+    batch = (
+        100 if network.given_gates is None else len(x)
+    )  # fixed gates belong to all inputs at once
     with torch.no_grad():
         for start in range(0, len(x), batch):
             part = slice(start, start + batch)
@@ -190,7 +205,7 @@ def with_accuracy(
     share, file = right / len(x), arguments.network.name
     check_expected(file, share, arguments.expect_accuracy, f"the {len(x):,} inputs")
     assuming = opened.found.assuming if opened.found is not None else ""
-    said = f"It is right on {percent(share)} of the {len(x):,} inputs"
+    said = f"Accuracy: {percent(share)} on the {len(x):,} inputs"
     said += f", assuming {assuming}. {IF_NOT}" if assuming else "."
     return replace(opened, notes=[*opened.notes, said], accuracy=share)
 
@@ -205,7 +220,7 @@ def _open_ours(
     decided = ("gates", "beta", "permute", "net", *READING, "value_input", "feature_activation")
     for option in given_options(arguments, *decided, usual=USUAL):
         raise UserError(
-            f"{arguments.network.name} holds a network of ours with its gates in it; leave out "
+            f"{arguments.network.name} was written by dgn and includes its gates; remove "
             + Where(option)
             + ".",
             kind="no-effect",
@@ -214,9 +229,9 @@ def _open_ours(
     state = state_of(listing)
     if state.regime.drawn_gates and own is None:
         raise UserError(
-            f"In {state.regime.name} the gates of {listing.file_name} are coins thrown for the "
-            "training examples of its run, and other inputs have none: leave out --inputs and say "
-            "--examples probe, or --examples N for the first N.",
+            f"In {state.regime.name} the gates of {listing.file_name} were drawn at random for "
+            "the training examples of its run and exist for no other inputs: replace --inputs by "
+            "--examples probe, or by --examples N for the first N.",
             kind="drawn-gates",
             value=state.regime.name,
         )
@@ -228,7 +243,7 @@ def _open_ours(
         notes.append(own.remark)
     if state.config.net.of_file:
         file = state.config.net.short
-        notes.append(f"Its layers are those that {file} has now, which the run was begun with.")
+        notes.append(f"Its layers are read from {file}, from which the run was started.")
     trained = state.config.data.normalise
     how = trained if own is not None else arguments.normalise or trained
     if own is None and trained != "none":
@@ -239,23 +254,22 @@ def _open_ours(
 def _normalised_in_words(how: str, trained: str) -> str:
     if how == trained:
         return (
-            f"The inputs were normalised as the run's were ({how}); where they are so already, say "
+            f"The inputs were normalised as in the run ({how}); if they already were, use "
             "--normalise none."
         )
-    return f"The run's pixels were normalised by {trained}; these by {how}, as --normalise says."
+    return f"The run's pixels were normalised by {trained}; these by {how} (--normalise)."
 
 
 def read_network(
     listing: CheckpointContents, arguments: argparse.Namespace, shape: tuple[int, ...]
 ) -> ImportedNetwork:
-    """The network for inputs of this shape (n, ...), as every command reads it, under the gates
-    that the options ask for."""
+    """Import the network for inputs of this shape (n, …), with the gates set by the options."""
     dtype: torch.dtype = getattr(torch, arguments.dtype)
     if arguments.gates is None:
         needing = ("permute", "value_input", "feature_activation")
         for option in given_options(arguments, *needing, usual=USUAL):
             raise UserError(
-                Where(option) + " needs --gates: without it the network makes its own gates.",
+                Where(option) + " needs --gates: without it the network computes its own gates.",
                 kind="needs-option",
                 value="--gates",
             )
@@ -280,7 +294,7 @@ def read_network(
 
 
 def _array(path: Path, *names: str) -> Array:
-    """The only array of a file, or the one with one of these names."""
+    """Read the only array of a file, or the first one with one of these names."""
     arrays = read_tensors(path).arrays
     if len(arrays) == 1:
         return next(iter(arrays.values()))
@@ -288,7 +302,7 @@ def _array(path: Path, *names: str) -> Array:
         if name in arrays:
             return arrays[name]
     raise UserError(
-        f"{path.name} holds {len(arrays)} arrays; it must hold one, or one named {names[0]}.",
+        f"{path.name} has {len(arrays)} arrays; it must have only one, or one named {names[0]}.",
         kind="wrong-length",
         value=len(arrays),
     )

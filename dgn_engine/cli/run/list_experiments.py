@@ -1,4 +1,4 @@
-"""List the experiments, without torch."""
+"""List the experiments without importing torch."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from dgn_engine.experiments.report.result_layout import default_folder
 from dgn_engine.text.printable import printable, say
 
 _GAP = "  "
-_LEAST = 16  # columns that the last one has at least
-_PIPED = 160  # columns where it is no terminal
+_LEAST = 16  # minimum width of the last column
+_PIPED = 160  # width if stdout is not a terminal
 
 
-# A table for a terminal without a library: rich takes a tenth of a second to import.
+# Not a rich table: importing rich takes a tenth of a second.
 def say_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print columns side by side, all to the left; the last one is folded where it has no room."""
+    """Print left-aligned columns; wrap the last one at the width of the terminal."""
     cells = [[printable(cell) for cell in row] for row in (heads, *rows)]
     wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
     room = get_terminal_size().columns if sys.stdout.isatty() else _PIPED
@@ -35,12 +35,12 @@ def say_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def list_experiments(_: argparse.Namespace) -> int:
-    """Print name, paper, estimated cost at both scales, and the state of the user's results."""
+    """Print name, paper, estimated cost at both scales, and the status of the user's results."""
     rows = list[tuple[str, ...]]()
     for entry in experiment_entries():
         folders = [default_folder(entry.id, Request(scale=scale)) for scale in ("quick", "full")]
         quick_there, full_there = map(status, folders)
         costs = entry.quick_cost, quick_there, entry.full_cost, full_there
         rows.append((entry.id, entry.paper, *costs, entry.title))
-    say_table(("name", "paper", "quick", "there", "full", "there", "what"), rows)
+    say_table(("name", "paper", "quick", "status", "full", "status", "title"), rows)
     return 0

@@ -1,4 +1,4 @@
-"""`dgn runs list`: every run of a folder of runs, without torch and numpy."""
+"""`dgn runs list`: list the runs in a folder, without importing torch or numpy."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_engine.text.printable import complain, printable_name, say, say_json
 from dgn_engine.text.written_numbers import percent
 
-_NAME = 60  # characters of the column of names
+_NAME = 60  # maximum width of the name column
 
 
 def list_runs(arguments: argparse.Namespace) -> int:
     root = arguments.root or folder_layout.runs_root()
     if arguments.rebuild:
         index.forget_index(root)
-    gc.disable()  # of ten thousand runs everything is kept until the end
+    gc.disable()  # everything is kept until the end, so collecting would only cost time
     try:
         if not arguments.json:
             return _print_table(root)
-        # The rows of the window's table; a number that is not known is null.
+        # The rows of the window's table; unknown numbers are null.
         say_json([to_plain(run, "null") for run in index.list_runs(str(root)).runs], indent=2)
         return 0
     finally:
@@ -48,9 +48,9 @@ def _print_table(root: Path) -> int:
         say(f"{names[run.folder]:{width}}  {run.status:11}  {run.step:11,}  {best:>7}  {what}")
     total, limit = sum(run.bytes for run in runs), limits_that_hold(root).all
     if total > limit:
-        complain(f"{total_in_words(total, limit)}; 'dgn runs thin' thins out the oldest.")
+        complain(f"{total_in_words(total, limit)}; thin out the oldest with 'dgn runs thin'.")
     return 0
 
 
 def total_in_words(total: int, limit: int) -> str:
-    return f"All runs together take {binary_size_in_words(total)} of {binary_size_in_words(limit)}"
+    return f"All runs together use {binary_size_in_words(total)} of {binary_size_in_words(limit)}"

@@ -1,4 +1,4 @@
-"""Measure what the gates of a trained network know, by training networks behind them."""
+"""Measure what a network's gates have learnt by training value networks with them."""
 
 from __future__ import annotations
 
@@ -62,12 +62,14 @@ from dgn_engine.training.ignored_settings import RunFacts, ignored_settings
 from dgn_engine.training.metrics import evenly_spaced, test_accuracy
 
 ARRAYS = "gate-information.npz"
-_TRIED = 500  # test examples on which readings of a file are compared
+_TRIED = 500  # test examples used to compare readings of a file
 
 
 def measure_gates(arguments: argparse.Namespace) -> int:
-    """Exit 0 when done, 3 when a run failed for good, 128 + n when the signal n interrupted it; it
-    can go on.
+    """Run the measurement and print the result.
+
+    Exit with 0 if done, 3 if a run failed permanently, 128 + n if signal n interrupted it; an
+    interrupted measurement can be resumed.
     """
     task, notes = plan_measurement(arguments)
     for sentence in notes:
@@ -79,10 +81,10 @@ def measure_gates(arguments: argparse.Namespace) -> int:
 
 
 def plan_measurement(arguments: argparse.Namespace) -> tuple[ReproductionTask, list[str]]:
-    """Return what is to be carried out, and what is to be said of it before.
+    """Return the task and notes to print before it starts.
 
     Raises:
-        UserError: there is nothing to measure, or its folder holds the results of another network.
+        UserError: there is nothing to measure, or the folder has results of another network.
     """
     config = run_config(arguments)
     with options_named(arguments):
@@ -93,7 +95,7 @@ def plan_measurement(arguments: argparse.Namespace) -> tuple[ReproductionTask, l
     folder = (arguments.out or _default_folder(given, config, examples.fingerprint)).absolute()
     notes: list[str] = []
     if not arguments.report_only and works_here(arguments.cluster):
-        found = network_for(listing, examples)  # refuse it before anything is written
+        found = network_for(listing, examples)  # fail before anything is written
         notes += [f"{given.name}: {sentence}" for sentence in given.notes]
         notes += _checked_accuracy(given.name, found, examples, arguments.expect_accuracy)
         ignored = _ignored(arguments, config, examples)
@@ -118,18 +120,23 @@ def plan_measurement(arguments: argparse.Namespace) -> tuple[ReproductionTask, l
     again = (*again, "--seeds", str(arguments.seeds))
     fed = () if arguments.value_input is None else ("--value-input", arguments.value_input)
     command = (*again, *fed, "--out", str(folder))
-    files = {CONFIG: config.to_toml().encode()}  # so that the same command can go on
+    files = {CONFIG: config.to_toml().encode()}  # so that the same command can resume
     return ReproductionTask("gate-information", experiment, request, folder, command, files), notes
 
 
 @dataclass(frozen=True)
 class _GivenNetwork:
-    """The network that the command was given.
+    """The network given to the command.
 
-    `file`: where it lies, or, where it is still to be written, just the name that it gets, which
-    changes with its weights; then `made_from` says what it is written from. `words`: the network
-    as it was typed, with absolute paths. `stem`: of the results' folder. `net`: the network of ours
-    that the user says it is.
+    Attributes:
+        listing: its contents.
+        file: its path, or, if it is yet to be written, a name that depends on its weights.
+        name: its name in messages and the report.
+        words: the arguments that select it, with absolute paths.
+        stem: its name in the results folder.
+        made_from: the source of a file yet to be written, else ''.
+        notes: sentences for the user.
+        net: the architecture named by the user.
     """
 
     listing: CheckpointContents
@@ -145,7 +152,7 @@ class _GivenNetwork:
 def _given_network(
     arguments: argparse.Namespace, examples: Examples, config: RunConfig
 ) -> _GivenNetwork:
-    """Read it, or run the user's code that makes it."""
+    """Read the network from a file or run, or create it by running the user's code."""
     if arguments.model is not None:
         model = follow_model(arguments, torch.from_numpy(examples.train_x[:2]))
         words: tuple[str, ...] = ("--model", arguments.model)
@@ -161,10 +168,10 @@ def _given_network(
     part: str = arguments.part or ""
     listing = _as_said(read_listing(path, part), arguments, config)
     said = listing.reading
-    if part or said.options:  # every process reads it from a file that says what it is
+    if part or said.options:  # every process needs a file that states its architecture
         listing = _self_contained(listing, examples)
         file = path.absolute()
-        typed = replace(said, net=None).options  # a network that is named: in the configuration
+        typed = replace(said, net=None).options  # --net is kept in the configuration
         words = (*(("--part", part) if part else ()), *shlex.split(typed), str(file))
         stem = f"{file.stem}-{part}" if part else file.stem
         name = f"{file.name} ({part})" if part else file.name
@@ -173,14 +180,16 @@ def _given_network(
         written = _written_name(listing)
         return _GivenNetwork(listing, written, name, words, stem, made_from, net=said.net)
     if not is_run(path):
-        _self_contained(listing, examples)  # asks for what is open
+        _self_contained(listing, examples)  # raises if something is ambiguous
         file = path.absolute()
         notes = tuple(filter(None, [part_in_words(listing)]))
         return _GivenNetwork(listing, file, file.name, (str(file),), file.stem, notes=notes)
     name = listing.file_name
     run = str(path.absolute()) if named_by_path(path) else str(path)
     _, at, step = name.rpartition("@")
-    if at and not run.endswith(f"@{step}"):  # the newest; a run that goes on has a newer one
+    if at and not run.endswith(
+        f"@{step}"
+    ):  # pin the newest checkpoint: the run may write newer ones
         run += f"@{step}"
     return _GivenNetwork(listing, _written_name(listing), name, (run,), name, f"{name} ({run})")
 
@@ -188,8 +197,7 @@ def _given_network(
 def _as_said(
     listing: CheckpointContents, arguments: argparse.Namespace, config: RunConfig
 ) -> CheckpointContents:
-    """With what the options say of a file, or with the network that CONFIG.toml names where the
-    file does not say its own."""
+    """Apply the import options, or the network of CONFIG.toml if the file states none."""
     reading = said_reading(arguments)
     named = arguments.net or (arguments.config and reading == FileReading())
     if named and not config.net.of_file and not says_itself(listing):
@@ -208,7 +216,7 @@ def _self_contained(listing: CheckpointContents, examples: Examples) -> Checkpoi
 
 
 def _written_name(listing: CheckpointContents) -> Path:
-    """A name that another network does not get."""
+    """Return a file name derived from the weights and metadata."""
     digest = hashlib.sha256(json.dumps(sorted(listing.metadata.items())).encode())
     for name, array in sorted(listing.arrays.items()):
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
@@ -217,18 +225,21 @@ def _written_name(listing: CheckpointContents) -> Path:
 
 
 def _stored(given: _GivenNetwork, folder: Path, there: bool) -> Path:
-    """Write the network into the folder of the results, once; every process reads it there.
+    """Write the network to the results folder, once; every process reads it there.
 
-    `there`: it must have been written before. Raises `UserError` where the folder holds the
-    results of another network.
+    Args:
+        there: whether it must exist already.
+
+    Raises:
+        UserError: the folder has the results of another network.
     """
     file = folder / given.file
     if file.exists():
         return file
     if there or (folder / PLAN).exists():
-        why = "holds no results yet"
+        why = "has no results yet"
         if (folder / PLAN).exists():
-            why = f"holds the results of another network, or of {given.name} before it changed"
+            why = f"has the results of another network, or of {given.name} before it changed"
         raise UserError(f"{folder} {why}; choose another folder with --out.", kind="other-results")
     check_output_folder(folder, (file.name,))
     state = {name: torch.from_numpy(array) for name, array in given.listing.arrays.items()}
@@ -239,7 +250,7 @@ def _stored(given: _GivenNetwork, folder: Path, there: bool) -> Path:
 def _checked_accuracy(
     name: str, found: ImportedNetwork, examples: Examples, expected: float | None
 ) -> list[str]:
-    """Return what is assumed of the file and the accuracy that follows; refuse one not expected."""
+    """Check the accuracy of the network; return what was assumed and the resulting accuracy."""
     if not found.assuming and expected is None:
         return []
     scored = test_accuracy(found.network, examples, Preprocessing(), len(examples.test_y))
@@ -248,7 +259,7 @@ def _checked_accuracy(
     check_expected(name, share, expected, on, "it has other outputs")
     if not found.assuming:
         return []
-    right = "" if share is None else f" {percent(share)} of the {on} are right. {IF_NOT}"
+    right = "" if share is None else f" Its accuracy is {percent(share)} on {on}. {IF_NOT}"
     return [f"{name} is {found.title}. {found.assumption}{right}"]
 
 
@@ -258,7 +269,7 @@ def _fitted(
     given: _GivenNetwork,
     examples: Examples,
 ) -> RunConfig:
-    """The options, with the network that the file is of."""
+    """Return the configuration for value networks that fit the gates of the file."""
     net, listing = config.net, given.listing
     found = net_of(listing, given.file, examples.train_x.shape[1:])
     if given.net is not None:
@@ -277,7 +288,7 @@ def _fitted(
 
 
 def _training(arguments: argparse.Namespace, training: TrainingConfig) -> TrainingConfig:
-    """As long as they need, where neither the options nor CONFIG.toml say how long."""
+    """Return the training settings, with default epochs and patience unless they are given."""
     training = replace(training, weights_from="", pace=0.0, keep_epochs=(), keep_best=False)
     if arguments.config is not None and training.epochs:
         return training
@@ -289,7 +300,7 @@ def _training(arguments: argparse.Namespace, training: TrainingConfig) -> Traini
 
 
 def _default_folder(given: _GivenNetwork, config: RunConfig, data: str) -> Path:
-    """Among the user's results; more seeds go on in the same, of the same file and examples."""
+    """Return a results folder for this file, configuration and data, whatever the seeds."""
     where = replace(config, device="auto", data=replace(config.data, download=False))
     name = f"gate-information-{given.stem}-{config.data.name}"
     return measurement_folder(name, given.file, f"{where.to_toml()}{data}")
@@ -314,7 +325,7 @@ def _print_json(document: Document, folder: Path, stream: TextIO) -> None:
 
 
 def _write_arrays(document: Document, folder: Path) -> None:
-    """The accuracies by seed and epoch for whoever calculates on, once they are all there."""
+    """Write the accuracies by seed and epoch as arrays, once the measurement is complete."""
     if not document.details:
         return
     content = io.BytesIO()

@@ -13,7 +13,7 @@ from dgn_engine.text.printable import complain, say
 
 
 def mirror_run(arguments: argparse.Namespace) -> int:
-    """Mirror until the run has ended; the token is asked for where it is not given."""
+    """Mirror a run until it has ended; prompt for the token unless it is given."""
     port, folder = address_of(arguments.address), arguments.folder
     token = given_token(arguments.token_file) or getpass.getpass("Token: ")
     mirror = RunMirror(port, token.strip(), folder)
@@ -23,11 +23,11 @@ def mirror_run(arguments: argparse.Namespace) -> int:
         return True
 
     try:
-        say(f"Mirroring into {folder}; dgn-viewer {folder} follows it. Ctrl-C stops.")
+        say(f"Mirroring into {folder}; watch it with 'dgn-viewer {folder}'. Ctrl-C stops.")
         follow(mirror, lambda words, lost: complain(words), wait)
     except OSError as error:
-        raise UserError(f"{folder} cannot be written: {error.strerror}.") from None
+        raise UserError(f"Cannot write to {folder}: {error.strerror}.") from None
     finally:
         mirror.close()
-    say(f"The run is not written any more; all of it is in {folder}.")
+    say(f"The run has ended; its complete copy is in {folder}.")
     return 0

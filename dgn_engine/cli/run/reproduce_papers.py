@@ -1,4 +1,4 @@
-"""Reproduce an experiment of the papers, or all of them, or list the rows of one."""
+"""Reproduce one or all experiments of the papers, or list the rows of one."""
 
 from __future__ import annotations
 
@@ -39,8 +39,10 @@ _PLAIN = ("seeds", "seed_start", "epochs", "only", "data", "data_root", "train_l
 
 
 def reproduce_one(arguments: argparse.Namespace) -> int:
-    """Exit 0 when done, 3 when a run failed for good, 128 + n when the signal n interrupted it; it
-    can go on.
+    """Reproduce one experiment.
+
+    Exit with 0 if done, 3 if a run failed permanently, 128 + n if signal n interrupted it; an
+    interrupted experiment can be resumed.
     """
     stop = StopSignals()
     task = task_of(arguments, arguments.name, arguments.out)
@@ -50,16 +52,22 @@ def reproduce_one(arguments: argparse.Namespace) -> int:
 def task_of(
     arguments: argparse.Namespace, name: str, out: Path | None, *, among_others: bool = False
 ) -> ReproductionTask:
-    """The experiment with its request and folder.
+    """Return the experiment with its request and results folder.
 
-    Raises `UserError`, also for an option that the experiment does not have; with `among_others`
-    such an option is ignored.
+    Args:
+        arguments: the command line.
+        name: the experiment.
+        out: the results folder; by default one of the user's.
+        among_others: ignore options that have no effect on this experiment.
+
+    Raises:
+        UserError: the experiment is unknown, or an option is invalid or has no effect.
     """
     experiment = find_experiment(name)
     protocol = arguments.protocol or experiment.protocols[0]
     if protocol not in experiment.protocols:
         raise UserError(
-            f"{name} has no protocol '{protocol}'; it has {', '.join(experiment.protocols)}.",
+            f"{name} has no protocol '{protocol}'. Available: {', '.join(experiment.protocols)}.",
             kind="unknown-name",
             value=protocol,
         )
@@ -74,7 +82,7 @@ def task_of(
 
 
 def options_of(request: Request) -> tuple[str, ...]:
-    """The command-line options that make the same request."""
+    """Return the command-line options of a request."""
     options = [f"--{request.scale}", "--protocol", request.protocol]
     for name in _PLAIN:
         value = getattr(request, name)
@@ -92,7 +100,7 @@ def options_of(request: Request) -> tuple[str, ...]:
 def _request(arguments: argparse.Namespace, protocol: str) -> Request:
     if any(step <= 0 for step in arguments.steps):
         raise UserError(
-            Where("--steps") + " are learning rates; each must be greater than 0.",
+            Where("--steps") + " are learning rates and must be greater than 0.",
             kind="out-of-bounds",
             value=min(arguments.steps),
         )
@@ -101,7 +109,7 @@ def _request(arguments: argparse.Namespace, protocol: str) -> Request:
         if count > 1:
             times = "twice" if count == 2 else f"{count} times"
             raise UserError(
-                Where("--steps") + f" names {step} {times}; once is enough.",
+                Where("--steps") + f" lists {step} {times}; list it once.",
                 kind="named-twice",
                 value=step,
             )
@@ -120,7 +128,7 @@ class _End:
 
 
 def reproduce_all(arguments: argparse.Namespace) -> int:
-    """Every experiment in turn, then the table of times and verdicts; a failure stops none."""
+    """Reproduce every experiment, even if some fail, and print a table of times and verdicts."""
     ends: list[_End] = []
     stop = StopSignals()
     for name, experiment in all_experiments().items():
@@ -142,7 +150,7 @@ def _reproduce_in_turn(arguments: argparse.Namespace, name: str, stop: StopSigna
     except UserError as refusal:
         complain(f"dgn reproduce: {name}: {refusal}")
         return _End(name, "refused", time.monotonic() - began)
-    except Exception:  # the experiments that follow are not lost to one fault
+    except Exception:  # continue with the other experiments
         traceback.print_exc()
         return _End(name, "failed", time.monotonic() - began)
     counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts(document).items())
@@ -159,7 +167,14 @@ def _print_ends(ends: list[_End]) -> None:
 def _print_table(
     heads: Sequence[str], right: Sequence[str], rows: Iterable[Sequence[str]], wide: int
 ) -> None:
-    """`right`: heads of the columns set to the right; `wide`: columns where is no terminal."""
+    """Print a table.
+
+    Args:
+        heads: column titles.
+        right: titles of the right-aligned columns.
+        rows: the cells.
+        wide: width in characters if stdout is not a terminal.
+    """
     table = Table(box=None, pad_edge=False, header_style="dim")
     for head in heads:
         table.add_column(head, justify="right" if head in right else "left", overflow="fold")
@@ -169,7 +184,7 @@ def _print_table(
 
 
 def list_rows(arguments: argparse.Namespace) -> int:
-    """Print a line for each row and one for all of it; nothing is run."""
+    """Print the estimated cost of each row and of the whole experiment, without running it."""
     task = task_of(arguments, arguments.name, arguments.out)
     lines = [*row_costs(task), whole_cost(task)]
     scale = scale_of(task.experiment, task.request).word
@@ -183,9 +198,9 @@ def list_rows(arguments: argparse.Namespace) -> int:
         }
         say_json(tree, indent=1)
         return 0
-    say(f"{task.name}, {scale}, {task.request.protocol} (estimated; nothing is run)")
+    say(f"{task.name}, {scale}, {task.request.protocol} (estimates; nothing is run)")
     if len(lines) == 1:
-        say("It has no rows that --only chooses among.")
+        say("It has no rows to choose with --only.")
     _print_table(_HEADS, _HEADS[1:-1], map(_cells, lines), 160)
     return 0
 
@@ -194,7 +209,7 @@ def _cells(line: RowCost) -> tuple[str, ...]:
     cost = line.cost
     if cost is None:
         return (line.label, "", "", "", "", line.remark)
-    more = f"and {cost.calculations:,} calculations, not counted" if cost.calculations else ""
+    more = f"plus {cost.calculations:,} calculations, not included" if cost.calculations else ""
     if not cost.runs:
         return (line.label, "0", "", "", "", more)
     times = (duration(cost.seconds), duration(cost.packed), bytes_in_words(cost.storage))

@@ -1,4 +1,4 @@
-"""Carry out the runs of a sweep and report them."""
+"""Train the runs of a sweep and report the results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dgn_engine.sweep.workers.attempt import log_path
 from dgn_engine.text.printable import complain, console
 from dgn_engine.text.written_numbers import decimals, duration
 
-WIDE = 160  # columns where there is no terminal
+WIDE = 160  # width if stdout is not a terminal
 
 
 def carry_out_sweep(arguments: argparse.Namespace, sweep: Sweep, root: Path) -> int:
@@ -58,13 +58,13 @@ def carry_out_sweep(arguments: argparse.Namespace, sweep: Sweep, root: Path) -> 
     if not arguments.quiet:
         complain(f"Results in {root}.")
     if not over:
-        complain("dgn sweep: interrupted; the same command goes on with it.")
+        complain("dgn sweep: interrupted; run the same command to resume.")
         return stop.exit_code
     return FAILED if failed else 0
 
 
 def _print_groups(sweep: Sweep, rows: Sequence[SummaryRow]) -> None:
-    """Print a line for each setting: n runs (seeds), mean ± half-width of its 95 % interval."""
+    """Print a line per setting: n runs (seeds), mean ± half-width of the 95 % interval."""
     groups = groups_of(rows)
     if not groups:
         return
@@ -83,10 +83,10 @@ def _print_groups(sweep: Sweep, rows: Sequence[SummaryRow]) -> None:
 
 
 def _print_failures(rows: Sequence[SummaryRow], root: Path) -> int:
-    """Print each run that failed for good with the end of its log; return how many there are."""
+    """Print each failed run with the end of its log; return how many failed."""
     failed = [row for row in rows if row.state == "failed"]
     for row in failed:
-        complain(f"{row.id} failed; its log is {log_path(root, row.id)}:")
+        complain(f"{row.id} failed (log: {log_path(root, row.id)}):")
         for line in row.trouble.splitlines():
             complain(f"    {line}")
     return len(failed)

@@ -1,4 +1,4 @@
-"""Serve a run, read only, on this machine alone."""
+"""Serve a run read-only on the loopback interface."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def serve_run(arguments: argparse.Namespace) -> int:
 
     def report(count: int) -> None:
         connections = "connection" if count == 1 else "connections"
-        complain(f"Refused so far: {count:,} {connections} without the token.")
+        complain(f"Refused {count:,} {connections} without the token so far.")
 
     with RunServer(find_run(arguments.run), arguments.port, report) as server:
         port = server.port
-        say(f"Serving {server.folder.name}, read only, on 127.0.0.1:{port}. On the other machine:")
+        say(f"Serving {server.folder.name} read-only on 127.0.0.1:{port}. On the other machine:")
         say(f"  ssh -L {port}:127.0.0.1:{port} THIS_MACHINE")
         say(f"  dgn-viewer dgn://127.0.0.1:{port}")
-        say(f"Token, which it asks for: {server.token}")
-        sys.stdout.flush()  # also into a file: nothing else is said until the end
+        say(f"Token (it will ask for it): {server.token}")
+        sys.stdout.flush()  # nothing else is printed until the end
         server.serve_forever()
     return 0

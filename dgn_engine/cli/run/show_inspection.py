@@ -1,4 +1,4 @@
-"""`dgn inspect FILE --data …`: statistics of a network's gates on examples, as text and files."""
+"""`dgn inspect FILE --data …`: print and save statistics of a network's gates on examples."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from dgn_engine.training.device_data import choose_probe_set
 from dgn_engine.training.devices import set_threads
 from dgn_engine.training.metrics import evenly_spaced, test_accuracy
 
-_TRIED = 500  # test examples on which readings are compared
+_TRIED = 500  # test examples used to compare readings of a file
 _COLUMNS = (
     "gate layer",
     "shape",
@@ -58,7 +58,7 @@ _COLUMNS = (
 
 
 def inspect_network(listing: CheckpointContents, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Measure the network, write files where --out asks for them, return it as plain data."""
+    """Analyse the network, write the files of --out, and return the results as plain data."""
     data = _split_as_typed(
         split_of_own(listing, DataConfig(arguments.data, arguments.data_root or "")), arguments
     )
@@ -79,8 +79,8 @@ def inspect_network(listing: CheckpointContents, arguments: argparse.Namespace) 
         raise add_fitting_readings(refusal, listing, shape, shown, labels) from None
     if imported.regime.drawn_gates:
         raise UserError(
-            f"The gates of {listing.file_name} are coins thrown for its own training examples "
-            f"({imported.regime.name}): they cannot be shown on others.",
+            f"The gates of {listing.file_name} were drawn at random for its training examples "
+            f"({imported.regime.name}) and exist for no others.",
             kind="drawn-gates",
             value=imported.regime.name,
         )
@@ -106,8 +106,7 @@ def inspect_network(listing: CheckpointContents, arguments: argparse.Namespace) 
 
 
 def first_examples(arguments: argparse.Namespace) -> Tensor:
-    """Return a few training examples of --data (n, C, H, W) or (n, d), prepared as the options
-    say."""
+    """Return a few preprocessed training examples of --data, (n, C, H, W) or (n, d)."""
     data = _split_as_typed(DataConfig(arguments.data, arguments.data_root or ""), arguments)
     prepare = Preprocessing(arguments.size or 0, arguments.normalise or "none")
     return prepare(torch.from_numpy(load_examples(data).train_x[:2]))
@@ -117,7 +116,7 @@ def _settings(arguments: argparse.Namespace, layers: int) -> GateStatisticsSetti
     chosen = tuple(number - 1 for number in arguments.layers or ())
     if any(not 0 <= place < layers for place in chosen):
         raise UserError(
-            Where("--layers") + f" names a layer outside 1…{layers}; the network has {layers}.",
+            Where("--layers") + f" must be in 1…{layers}, the gate layers of this network.",
             kind="out-of-bounds",
             value=list(arguments.layers),
         )
@@ -132,7 +131,7 @@ def _settings(arguments: argparse.Namespace, layers: int) -> GateStatisticsSetti
 
 
 def _split_as_typed(data: DataConfig, arguments: argparse.Namespace) -> DataConfig:
-    """Either option decides the split alone."""
+    """Apply --split-seed or --test-indices; either one alone decides the split."""
     seed, indices = arguments.split_seed, arguments.test_indices
     if seed is None and indices is None:
         return data
@@ -178,7 +177,7 @@ def _accuracy(
     prepare: Preprocessing,
     arguments: argparse.Namespace,
 ) -> dict[str, Any]:
-    """The accuracy on test examples from all over them, on all where one is expected."""
+    """Measure the accuracy on evenly spaced test examples, on all if one is expected."""
     total = len(examples.test_y)
     usual = SCORED if arguments.expect_accuracy is None else total
     most = usual if arguments.scored is None else arguments.scored
@@ -186,9 +185,9 @@ def _accuracy(
     if found is not None:
         return {"test": found.share, "examples": found.examples, "of": found.total}
     logits, classes = imported.network.architecture.classes, len(examples.class_names)
-    why = f"the network has {logits:,} logits and the data {classes:,} classes"
+    why = f"the network has {logits:,} logits but the data {classes:,} classes"
     if logits == classes:
-        why = "no test examples were asked for"
+        why = "no test examples requested"
     return {"test": None, "examples": 0, "why": why}
 
 
@@ -219,7 +218,7 @@ def print_inspection(inspection: dict[str, Any]) -> None:
     sides = "×".join(str(side) for side in data["input_shape"])
     out = console(sys.stdout, soft_wrap=True)
     title, regime = network["understood_as"], network["regime"]
-    named = title.endswith(f"regime {regime}")  # files of this program name it
+    named = title.endswith(f"regime {regime}")  # the title of a dgn file includes the regime
     assuming = f", assuming {network['assuming']}" if network["assuming"] else ""
     out.print(
         f"It is {title}." if named or title.startswith("taken as") else f"It is {title}, {regime}."
@@ -240,7 +239,7 @@ def print_inspection(inspection: dict[str, Any]) -> None:
         means = [*_pair(layer["overlap"]), *_pair(layer["sensitive"])]
         table.add_row(layer["name"], shape, percent(layer["open"]), *units, *means)
     out.print(table)
-    out.print("Means over pairs of one class and of two, each kernel with unit diagonal.")
+    out.print("τ, D: means over pairs of the same and of different classes, unit diagonal.")
     out.print(_overlaps(kernels, assuming))
     out.print(_spectrum(kernels, assuming))
     for sentence in contradiction_in_words(kernels):
@@ -254,13 +253,13 @@ def _pair(likeness: dict[str, float | None]) -> list[str]:
 
 def _overlaps(kernels: dict[str, Any], assuming: str) -> str:
     same, other = _pair(kernels["overlap"])
-    words = f"Overlap Λ{assuming}: {same} same class, {other} other."
+    words = f"Overlap Λ{assuming}: {same} same class, {other} different classes."
     if kernels["sensitive"] is None:
-        return f"{words} The sensitive overlap S needs the exact kernels and was left out."
+        return f"{words} The sensitive overlap S needs the exact kernels and was skipped."
     same, other = _pair(kernels["sensitive"])
     kappa = kernels["kappa"]
     how = "D = ∂γ" if kappa is None else f"|q| below {number(kappa)}·rms"
-    return f"{words} Sensitive overlap S ({how}): {same} same, {other} other."
+    return f"{words} Sensitive overlap S ({how}): {same} same, {other} different."
 
 
 def _spectrum(kernels: dict[str, Any], assuming: str) -> str:
@@ -282,10 +281,10 @@ def _spectrum(kernels: dict[str, Any], assuming: str) -> str:
 
 
 def cut_in_words(nu: dict[str, Any]) -> str:
-    """What was left out of ν, of its `rank`, `cutoff` and `outside` (see `kernels.Nu`)."""
+    """Describe the truncation of ν by its `rank`, `cutoff` and `outside` (see `kernels.Nu`)."""
     return (
-        f"rank {nu['rank']}, cut-off {number(nu['cutoff'], 3)}, "
-        f"{percent(nu['outside'], 2)} of the targets' energy left out"
+        f"rank {nu['rank']}, cutoff {number(nu['cutoff'], 3)}, "
+        f"{percent(nu['outside'], 2)} of the targets' energy excluded"
     )
 
 
@@ -294,16 +293,16 @@ def contradiction_in_words(nu: dict[str, Any]) -> list[str]:
     if not count:
         return []
     return [
-        f"{count:,} examples have the very input of an example with another label: no kernel can "
+        f"{count:,} examples have the same input as an example with another label: no kernel can "
         "fit them."
     ]
 
 
 def _scored(accuracy: dict[str, Any], assuming: str) -> str:
     if accuracy["test"] is None:
-        return f"Test accuracy: not measured, {accuracy['why']}."
+        return f"Test accuracy: not measured ({accuracy['why']})."
     doubt = f" {IF_NOT}" if assuming else ""
     return (
-        f"Test accuracy{assuming}: {percent(accuracy['test'])} of {accuracy['examples']:,} of "
+        f"Test accuracy{assuming}: {percent(accuracy['test'])} on {accuracy['examples']:,} of "
         f"{accuracy['of']:,} test examples.{doubt}"
     )

@@ -1,4 +1,4 @@
-"""`dgn runs show`: a recorded run in words."""
+"""`dgn runs show`: describe a recorded run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_engine.text.printable import plain, say
 from dgn_engine.text.written_numbers import number, percent
 
-_CHANGES = 1000  # so many are told
+_CHANGES = 1000  # maximum number listed
 
 
 def show_run(arguments: argparse.Namespace) -> int:
@@ -41,7 +41,12 @@ def show_run(arguments: argparse.Namespace) -> int:
 
 
 def describe(folder: Path, name: str) -> list[str]:
-    """Some lines on the run, called so; raises `UserError` where there is no run."""
+    """Return lines that describe a run; raises `UserError` if there is none.
+
+    Args:
+        folder: the run's folder.
+        name: its name in the first line.
+    """
     reader = RunReader(folder)
     config, info = reader.config, reader.info
     versions = ", ".join(f"{name} {word}" for name, word in info.get("versions", {}).items())
@@ -50,7 +55,7 @@ def describe(folder: Path, name: str) -> list[str]:
     return [
         f"{name}: {reader.status}, step {reader.step:,}{_of_total(reader)}",
         f"  {config.gating.regime} · {net} · {_data(config.data)} · seed {config.seed}",
-        f"  begun {info.get('created', 'at an unknown time')} on "
+        f"  started {info.get('created', 'at an unknown time')} on "
         f"{info.get('device', 'an unknown device')}, {info.get('threads', '?')} threads",
         f"  {versions}",
         *([f"  {reader.log.lost_in_words}"] if reader.log.lost_in_words else []),
@@ -109,12 +114,12 @@ def _changes(reader: RunReader) -> list[str]:
             case Failed():
                 words.append(event.what)
     if len(changes) > _CHANGES:
-        words.append(f"… and {len(changes) - _CHANGES:,} changes more")
+        words.append(f"… and {len(changes) - _CHANGES:,} more changes")
     return [f"  {sentence}" for sentence in words]
 
 
 def _wiring(event: Rewired) -> str:
-    order = " ".join(f"G{source + 1}" for source in event.order)  # as in the layers strip
+    order = " ".join(f"G{source + 1}" for source in event.order)  # as in the layer strip
     words = f"Gate layers in the order {order}"
     if event.rotation:
         words += f", rotated by {list(event.rotation)} units"
@@ -124,7 +129,7 @@ def _wiring(event: Rewired) -> str:
 
 
 def _frames(reader: RunReader) -> list[str]:
-    """What there is, and where it was thinned out, how much went and why."""
+    """Return lines on the recorded frames and on what was thinned out."""
     words = frames_in_words(reader.frames)
     size = binary_size_in_words(sum(f.bytes for f in reader.frames))
     found = [f"  frames: {len(reader.frames)}, {size}" + (f", of {words}" if words else "")]
@@ -134,6 +139,6 @@ def _frames(reader: RunReader) -> list[str]:
     if gone:
         found.append(
             f"  thinned out by age: {' and '.join(gone)} "
-            f"(limit of the folder {binary_size_in_words(limit)})"
+            f"(folder limit {binary_size_in_words(limit)})"
         )
     return found

@@ -1,4 +1,4 @@
-"""Read a sweep and list its runs, or carry them out."""
+"""Read a sweep file and list or train its runs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from dgn_engine.text.printable import say
 
 
 def start_sweep(arguments: argparse.Namespace) -> int:
-    """Exit 0 when done, 3 when a run failed for good, 128 + n after the signal n: the same command
-    goes on with what is left.
+    """List or train the runs of a sweep.
+
+    Exit with 0 if done, 3 if a run failed permanently, 128 + n after signal n; the same command
+    resumes an interrupted sweep.
     """
-    check_devices(arguments.devices)  # before data and torch are loaded, which takes seconds
+    check_devices(arguments.devices)  # before loading data and torch, which takes seconds
     sweep = read_sweep(arguments.sweep)
     if arguments.list:
         for each in sweep.runs:

@@ -1,4 +1,4 @@
-"""Train one network, or go on with a run, or branch off from one."""
+"""Train one network, resume a run, or branch off from one."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ from dgn_engine.training.run_progress_bar import TrainProgressBar
 
 
 def train_new(arguments: argparse.Namespace) -> int:
-    """Train; exit 0 when done, 3 when the loss diverged, 4 when the result could not be written,
-    128 + n after the signal n (Ctrl-C, SIGTERM, SIGHUP, SIGUSR1), saved all the same.
+    """Train a new run.
+
+    Exit with 0 if done, 3 if the loss diverged, 4 if the result could not be written, 128 + n
+    after signal n (Ctrl-C, SIGTERM, SIGHUP, SIGUSR1), in which case the run is saved.
     """
     config = run_config(arguments)
     folder = _new_folder(arguments, config)
@@ -35,12 +37,12 @@ def train_new(arguments: argparse.Namespace) -> int:
             return _train(arguments, folder, lambda headless: headless.train(config, folder))
     except UserError:
         if folder is not None and not folder.info.begun:
-            folder.discard()  # it never began
+            folder.discard()  # the run never started
         raise
 
 
 def _new_folder(arguments: argparse.Namespace, config: RunConfig) -> RunFolder | None:
-    """The folder of --out, else one in the user's folder of runs, if that can be written."""
+    """Create the folder of --out, else one among the user's runs if that is writable."""
     if arguments.out is not None:
         return RunFolder.create(arguments.out, config)
     if arguments.no_record:
@@ -58,15 +60,15 @@ def resume_run(arguments: argparse.Namespace) -> int:
         folder.close()
         raise UserError(
             Where("--record-every")
-            + f" needs --record: {folder.path.name} was not recorded as frames before; "
-            "say which probes, for example npk,ntk.",
+            + f" needs --record: {folder.path.name} has no recorded frames; choose probes, such "
+            "as npk,ntk.",
             kind="needs-option",
             value="--record",
         )
     newest, reader = folder.newest, RunReader(arguments.resume)
     diverged_at = reader.diverged_at
-    # One whose weights or end the disk did not take, or that the window trained, goes on to write
-    # them.
+    # A run that was trained in the window, or whose final weights could not be written, is resumed
+    # in order to write them.
     written = (folder.root / WEIGHTS).exists() and reader.outcome == "finished"
     if newest is not None and newest.finished and written:
         folder.close()
@@ -74,7 +76,7 @@ def resume_run(arguments: argparse.Namespace) -> int:
         return 0
     if diverged_at is not None:
         folder.close()
-        kept = f"; the last finite checkpoint is of step {newest.step:,}" if newest else ""
+        kept = f"; its last finite checkpoint is at step {newest.step:,}" if newest else ""
         complain(f"dgn train: the loss diverged at step {diverged_at:,}{kept}.")
         return FAILED
     try:
@@ -114,7 +116,14 @@ def _train(
     work: Callable[[HeadlessRun], Outcome],
     branch: Path | None = None,
 ) -> int:
-    """`branch`: the folder that `work` makes itself."""
+    """Run `work` with a progress bar and signal handling; return the exit code.
+
+    Args:
+        arguments: the command line.
+        folder: the folder of the run, None if it is not recorded or `work` creates it.
+        work: trains and returns the outcome.
+        branch: the folder that `work` creates.
+    """
     stop = StopSignals()
     probes, every, named = arguments.record, arguments.checkpoint_every, typed_places(arguments)
 
@@ -136,7 +145,7 @@ def _train(
     say(outcome.summary)
     path = branch if folder is None else folder.path
     if path is not None and not arguments.quiet and not outcome.unsaved:
-        words = frames_in_words(RunReader(path).frames)  # long runs are thinned to a cap
+        words = frames_in_words(RunReader(path).frames)  # frames of long runs are thinned out
         complain(f"Recorded in {path}." + (f" Frames of {words}." if words else ""))
     if outcome.unsaved:
         complain(f"dgn train: {outcome.unsaved}")
@@ -152,14 +161,14 @@ def _train(
 
 
 def _divergence_in_words(outcome: Outcome, path: Path | None) -> str:
-    """Where it diverged, what is kept of before, and how to go on from there."""
+    """Say where the loss diverged, what was saved before, and how to continue from there."""
     said = f"the loss diverged at step {outcome.step:,}"
     if outcome.last_finite:
-        said += f"; the last step with a finite loss is {outcome.last_finite:,}"
+        said += f"; the last finite loss was at step {outcome.last_finite:,}"
     steps = [one.step for one in RunReader(path).checkpoints] if path is not None else []
     if path is None or not steps:
-        return f"{said}. Begin it again with a smaller learning rate."
+        return f"{said}. Start again with a smaller learning rate."
     return (
-        f"{said}, and the newest checkpoint is of step {steps[-1]:,}: 'dgn train --branch-from "
-        f"{path} --at-step {steps[-1]} --lr …' goes on from there."
+        f"{said}. To continue from the newest checkpoint, step {steps[-1]:,}: 'dgn train "
+        f"--branch-from {path} --at-step {steps[-1]} --lr …'."
     )

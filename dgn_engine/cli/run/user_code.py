@@ -1,4 +1,4 @@
-"""Code of the user, run because they asked: found, called, its errors in one sentence each."""
+"""Import and call the user's code (--model), and turn its errors into one-sentence messages."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from dgn_engine.data._torchvision import prepare_torchvision
 from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.storage.user_folders import user_cache
 
-SEED = 0  # of torch where a model is made, so that the same command gives the same kernels
-_LONGEST = 300  # characters of somebody else's message
+SEED = 0  # torch seed when creating a model, so that the same command gives the same kernels
+_LONGEST = 300  # characters of a quoted error message
 
 
 @dataclass(frozen=True)
 class MadeModel:
-    """A module and what it is: 'Net (nets.py)', whoever of nets.py made it."""
+    """A module and its title, such as 'Net of nets.py'."""
 
     module: nn.Module
     title: str
 
 
 class RaisedError(NamedTuple):
-    """An error of the user's code, at 'nets.py:7'."""
+    """An error raised by the user's code, with its location 'nets.py:7'."""
 
     who: str
     kind: str
@@ -48,14 +48,13 @@ class RaisedError(NamedTuple):
 
 @contextlib.contextmanager
 def code_of_the_user(name: str) -> Iterator[None]:
-    """While it lasts, the module `name` can be imported from the current folder, and what it
-    imports; what is installed goes before it.
+    """Allow the module `name`, and what it imports, to be imported from the current folder.
 
-    What is printed goes to stderr: stdout is for results. Code that would end the program is
-    refused. Autograd is on, and the current folder is the one it was, whatever that code changes.
-    `import torchvision` works beside a CPU build of torch. What `torch.compile` makes of it is kept
-    with the caches of this program: torch's own folder is in the system's temporary one, where it
-    runs whatever is in it, whoever made it.
+    Installed packages take precedence. Output goes to stderr, since stdout is for results, and an
+    attempt to exit raises `UserError`. Autograd mode and current folder are restored afterwards.
+    `import torchvision` works with a CPU build of torch. `torch.compile` caches into this
+    program's cache folder: torch's default is in the shared temporary folder, from which it would
+    execute files that others may have put there.
     """
     prepare_torchvision()
     compiled = user_cache().absolute() / "torch-compile"
@@ -71,18 +70,18 @@ def code_of_the_user(name: str) -> Iterator[None]:
     finally:
         torch.set_grad_enabled(grad)
         os.chdir(here)
-        with contextlib.suppress(ValueError):  # their code may have taken it out
+        with contextlib.suppress(ValueError):  # the user's code may have removed it
             sys.meta_path.remove(finder)
 
 
 class _FolderFinder(MetaPathFinder):
-    """Finds the one module that was asked for in a folder, and what modules from there import.
+    """Finds the requested module in a folder, and modules imported by modules from there.
 
-    Not what torch or an installed module of the user's imports meanwhile, where it is there: the
-    folder may be somebody else's, and many packages try to import others.
+    It does not serve imports of torch or other installed packages: many packages try to import
+    optional ones, and the folder may belong to somebody else.
     """
 
-    _found: ClassVar[set[str]] = set()  # by this process, which imports each of them once
+    _found: ClassVar[set[str]] = set()  # per process, which imports each of them once
 
     def __init__(self, folder: str, name: str) -> None:
         self._folder = folder
@@ -99,8 +98,10 @@ class _FolderFinder(MetaPathFinder):
         return spec
 
     def _importer(self) -> str:
-        """Return the top-level package of the module that imports, whose frame is the first which
-        is not of the import itself."""
+        """Return the top-level package of the importing module.
+
+        Its frame is the first one outside importlib.
+        """
         frame = sys._getframe(2)
         while (module := str(frame.f_globals.get("__name__", ""))).partition(".")[0] == "importlib":
             if frame.f_back is None:
@@ -111,16 +112,20 @@ class _FolderFinder(MetaPathFinder):
 
 @contextlib.contextmanager
 def errors_of(who: str, when: str = "") -> Iterator[None]:
-    """Whatever the user's code raises while it lasts becomes one `UserError` with its place.
+    """Convert exceptions of the user's code to `UserError` with their location.
 
-    The current folder stays what it is: paths that the user typed belong to it.
+    The current folder is restored: paths typed by the user are relative to it.
+
+    Args:
+        who: subject of the message, such as 'make_net'.
+        when: appended to the message, such as ' when it was called'.
     """
     here = Path.cwd()
     try:
         yield
     except UserError:
         raise
-    except Exception as error:  # whatever somebody else's code raises
+    except Exception as error:  # the user's code may raise anything
         raise raised(error, who, when) from None
     except SystemExit as error:
         raise ended(error, who, when) from None
@@ -130,15 +135,15 @@ def errors_of(who: str, when: str = "") -> Iterator[None]:
 
 def ended(error: SystemExit, who: str, when: str = "") -> UserError:
     return UserError(
-        f"{who} ended the program{_at(error)}{when}; what is not to be run by an import belongs "
-        'under if __name__ == "__main__".',
+        f"{who} exited{_at(error)}{when}; put code that must not run on import under "
+        'if __name__ == "__main__".',
         kind="ended-program",
         value=_at(error).removeprefix(" at "),
     )
 
 
 def raised(error: BaseException, who: str, when: str = "") -> UserError:
-    """'make_net raised ValueError at nets.py:7 when it was called: the width is 0.'"""
+    """Format as 'make_net raised ValueError at nets.py:7 when it was called: the width is 0.'"""
     said = first_line(error)
     if isinstance(error, SyntaxError) and error.msg:
         said = error.msg
@@ -153,18 +158,25 @@ def raised(error: BaseException, who: str, when: str = "") -> UserError:
 def first_line(error: BaseException) -> str:
     try:
         said = str(error)
-    except Exception:  # their exception's own code
+    except Exception:  # __str__ of the user's exception may fail, too
         said = ""
     lines = [line.strip() for line in said.strip().splitlines()]
     text = lines[0] if lines else ""
-    if text.endswith(":") and len(lines) > 1:  # 'Error(s) in loading state_dict for Net:'
+    if text.endswith(":") and len(lines) > 1:  # e.g. 'Error(s) in loading state_dict for Net:'
         text = f"{text} {lines[1]}"
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def made_model(name: str) -> MadeModel:
-    """The module that `name` says: an instance, or what a class or function without required
-    arguments gives. Raises `UserError` where it is not found, raises, or is something else."""
+    """Import and, if needed, call `name` to get a module.
+
+    Args:
+        name: 'package.module:attribute' of an nn.Module, or of a class or function without
+            required arguments that returns one.
+
+    Raises:
+        UserError: it is not found, raises, or is something else.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
         found, file = _found(name)
@@ -173,20 +185,20 @@ def made_model(name: str) -> MadeModel:
             return MadeModel(found, _title(found, file))
         if not callable(found):
             raise UserError(
-                f"{what} is {_kind(found)}; an nn.Module is needed, or a function without required "
-                "arguments that returns one.",
+                f"{what} is {_kind(found)}; it must be an nn.Module, or a function without "
+                "required arguments that returns one.",
                 kind="wrong-type",
                 value=_kind(found),
             )
         _check_arguments(found, what)
-        torch.manual_seed(SEED)  # whatever the import drew
+        torch.manual_seed(SEED)  # again: the import may have drawn numbers
         with errors_of(what, " when it was called"):
             made = found()
         if inspect.iscoroutine(made):
             made.close()
         if not isinstance(made, nn.Module):
             raise UserError(
-                f"{what} returned {_kind(made)}; an nn.Module is needed.",
+                f"{what} returned {_kind(made)}; it must return an nn.Module.",
                 kind="wrong-type",
                 value=_kind(made),
             )
@@ -194,13 +206,13 @@ def made_model(name: str) -> MadeModel:
 
 
 def _found(name: str) -> tuple[Any, str]:
-    """What 'package.module:name' is, and the file that it is in."""
+    """Return the object 'package.module:name' and the file it is defined in."""
     path, _, attribute = name.partition(":")
     module = _imported(path)
     file = shown_path(module.__file__) if module.__file__ else path
     found: Any = module
     for part in attribute.split("."):
-        with errors_of(file, f" when '{part}' was looked for"):
+        with errors_of(file, f" when '{part}' was looked up"):
             missing = not hasattr(found, part)
             following = None if missing else getattr(found, part)
         if missing:
@@ -221,31 +233,31 @@ def _imported(path: str) -> ModuleType:
             return importlib.import_module(path)
         except ModuleNotFoundError as error:
             if error.name is None or not f"{path}.".startswith(f"{error.name}."):
-                raise  # of something that their module imports
+                raise  # the missing module is imported by the user's module
             missing = error.name
     here = Path.cwd()
     packages = [each.parent.name for each in here.glob("*/__init__.py")]
     raise UserError(
-        f"There is no module '{missing}', neither in {here} nor among what is installed for this "
-        f"Python.{did_you_mean(missing, [*(each.stem for each in here.glob('*.py')), *packages])}",
+        f"There is no module '{missing}' in {here} or among installed packages."
+        f"{did_you_mean(missing, [*(each.stem for each in here.glob('*.py')), *packages])}",
         kind="unknown-name",
         value=missing,
     )
 
 
 def _hidden(path: str, module: ModuleType) -> str:
-    """A module of the current folder that another of its name hides, in a sentence; or ''."""
+    """Return a hint if an installed module hides one of the current folder, else ''."""
     root = Path.cwd() / path.partition(".")[0]
     own = next((each for each in (root.with_suffix(".py"), root) if each.exists()), None)
     if own is None or (module.__file__ and Path(module.__file__).is_relative_to(Path.cwd())):
         return ""
-    return f" It hides {own.name} of this folder, which has the same name: rename that."
+    return f" It hides {own.name} in this folder, which has the same name: rename yours."
 
 
 def _check_arguments(found: Any, what: str) -> None:
     try:
         parameters = inspect.signature(found).parameters.values()
-    except (TypeError, ValueError):  # of something built in, which says it when it is called
+    except (TypeError, ValueError):  # a builtin without signature: calling it will tell
         return
     needed = [
         p.name
@@ -254,8 +266,8 @@ def _check_arguments(found: Any, what: str) -> None:
     ]
     if needed:
         raise UserError(
-            f"{what} needs arguments ({', '.join(needed)}); name a function without required ones "
-            "that returns the module.",
+            f"{what} needs arguments ({', '.join(needed)}); use a function without required "
+            "arguments that returns the module.",
             kind="needs-arguments",
             value=needed,
         )
@@ -273,7 +285,7 @@ def _kind(found: object) -> str:
 
 
 def _at(error: BaseException) -> str:
-    """' at nets.py:7', the innermost line of the user's code, or else of a package; or ''."""
+    """Return ' at nets.py:7', the innermost line of the user's code, else of a package, or ''."""
     if isinstance(error, SyntaxError) and error.filename:
         return f" at {shown_path(error.filename)}:{error.lineno}"
     places = [
@@ -287,7 +299,7 @@ def _at(error: BaseException) -> str:
 
 
 def _whose(file: Path) -> Literal["theirs", "installed", "ours"]:
-    """Whose code it is; 'ours' is the engine, torch and Python as well."""
+    """Return whose code a file is; 'ours' includes the engine, torch and Python."""
     own = [Path(each.__file__).parent for each in (dgn_engine, torch) if each.__file__]
     if any(file.is_relative_to(folder) for folder in own) or not file.is_file():
         return "ours"
@@ -297,7 +309,7 @@ def _whose(file: Path) -> Literal["theirs", "installed", "ours"]:
 
 
 def shown_path(file: str) -> str:
-    """Relative where it lies below the current folder."""
+    """Return a path relative to the current folder if it is inside it."""
     path = Path(file)
     try:
         return str(path.relative_to(Path.cwd()))

@@ -1,4 +1,4 @@
-"""A module that the user's own code makes (--model): its kernels, or the network that it is."""
+"""A module created by the user's code (--model): import it as a network or compute its kernels."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ from dgn_engine.training.devices import choose_device
 from dgn_engine.training.steps.losses import correct
 
 FOLLOWED = (
-    "adapt followed it and compared it with the module, outputs and gradients, in float64: every "
-    "kernel is that of the module."
+    "adapt traced the module and verified its copy in float64 (outputs and gradients): all kernels "
+    "are those of the module."
 )
-ALONE = "K alone is computed (empirical_ntk); there are no gates, Λ, S or NPK"
-_NAMED = 3  # names in a refusal, at most
-_ENDS = 50  # names of the module, at most, that are looked for at the ends of those in a file
-_BATCH = 100  # examples that one pass takes
-# What torch says where it is given numbers of another type.
+ALONE = "Only K is computed (empirical_ntk); there are no gates, Λ, S or NPK"
+_NAMED = 3  # maximum number of names in an error message
+_ENDS = 50  # maximum number of the module's names to match against names in a file
+_BATCH = 100  # examples per forward pass
+# Words in torch's error messages about a wrong dtype.
 _OF_TYPE = re.compile(r"\b(dtype|scalar types?|Double|Float|Long|double|float|long|\w+Tensor)\b")
 
 
 @dataclass(frozen=True)
 class ModelKernels:
-    """The arrays of a model with what made them (`settings`) and what is to be said of it."""
+    """The kernels of a model, with their settings and notes for the user."""
 
     arrays: dict[str, Array]
     settings: dict[str, Any]
@@ -72,22 +72,22 @@ class ModelKernels:
 
 @dataclass(frozen=True)
 class FollowedModel:
-    """A module of the user's code as a file of it would hold it, and what is to be said of it."""
+    """A module of the user's code in the form of a checkpoint, and notes for the user."""
 
     listing: CheckpointContents
     notes: list[str]
 
 
 def follow_model(arguments: argparse.Namespace, x: Tensor) -> FollowedModel:
-    """Run the user's code and follow the module that it makes.
+    """Run the user's code and trace the module that it returns.
 
     Args:
-        arguments: `model` and `weights`, as `add_model` has them.
-        x: examples (n, C, H, W) or (n, d); a module that takes vectors gets images flattened.
+        arguments: command line with `model` and `weights` (see `add_model`).
+        x: examples (n, C, H, W) or (n, d); flattened if the module takes vectors.
 
     Raises:
-        UserError: the module cannot be made, takes other inputs, or does something that is not
-            supported.
+        UserError: the module cannot be created, takes other inputs, or uses an unsupported
+            operation.
     """
     listing = _weights_of(arguments)
     with code_of_the_user(arguments.model):
@@ -98,7 +98,7 @@ def follow_model(arguments: argparse.Namespace, x: Tensor) -> FollowedModel:
             copied = copy_stack(module, tuple(inputs.shape[1:]))
         except UserError as refusal:
             raise UserError(
-                f"{made.title} has no gates that are known here. {refusal}",
+                f"{made.title} has no gates of a supported kind. {refusal}",
                 kind="no-gates",
                 value=refusal,
             ) from None
@@ -108,15 +108,15 @@ def follow_model(arguments: argparse.Namespace, x: Tensor) -> FollowedModel:
     )
     network = AdaptedNetwork(copied.stack.double(), title, norms)
     followed = (
-        "It was followed and compared with the module, outputs and gradients, in float64: its "
-        "gates are those of the module."
+        "The module was traced and its copy verified in float64 (outputs and gradients): the gates "
+        "are those of the module."
     )
     notes = [*filter(None, (remark, copied.remark)), followed]
     return FollowedModel(as_listing(network, made.title), notes)
 
 
 def _examples_that_fit(made: MadeModel, x: Tensor) -> Tensor:
-    """A few examples as the module takes them: as they are, or else flattened."""
+    """Return a few examples in a shape that the module accepts: unchanged, else flattened."""
     try:
         return _inputs_that_fit(made, x[:2], torch.float64)[0]
     except UserError:
@@ -127,7 +127,7 @@ def _examples_that_fit(made: MadeModel, x: Tensor) -> Tensor:
 
 
 def kernel_settings(arguments: argparse.Namespace) -> KernelSettings:
-    """Return how the options of `dgn kernels` ask for kernels to be computed."""
+    """Return the kernel settings of the command line."""
     memory = int(arguments.memory * 2**30)
     return KernelSettings(
         arguments.logits, arguments.scale, memory, arguments.folded, arguments.only
@@ -135,7 +135,7 @@ def kernel_settings(arguments: argparse.Namespace) -> KernelSettings:
 
 
 def model_kernels(arguments: argparse.Namespace) -> ModelKernels:
-    """Run the user's code and compute its kernels; raises `UserError`."""
+    """Run the user's code and compute the kernels of its module; raises `UserError`."""
     x, labels = normalised_inputs(arguments)
     listing = _weights_of(arguments)
     device, dtype = choose_device(arguments.device), getattr(torch, arguments.dtype)
@@ -147,7 +147,7 @@ def model_kernels(arguments: argparse.Namespace) -> ModelKernels:
     title = f"It is {made.title}, {count:,} parameters, in evaluation mode, {state}."
     notes = [title, *filter(None, [remark]), *found.notes]
     if accuracy is not None:
-        notes.append(f"It is right on {percent(accuracy)} of the {len(x):,} inputs.")
+        notes.append(f"Accuracy: {percent(accuracy)} on the {len(x):,} inputs.")
     parameters = list(made.module.parameters())
     settings = {
         "module": made.title,
@@ -160,9 +160,14 @@ def model_kernels(arguments: argparse.Namespace) -> ModelKernels:
 
 
 def file_kernels(arguments: argparse.Namespace, refusal: UserError) -> ModelKernels:
-    """Compute the kernels of a file whose layers are known and have no gates of ReLU.
+    """Compute the kernels of a file whose known layers have no ReLU gates.
 
-    `refusal`: why it has none; it is raised where an option asks for gates. Raises `UserError`.
+    Args:
+        arguments: the command line.
+        refusal: why it has no gates; raised if an option asks for gates.
+
+    Raises:
+        UserError: `refusal`, or the file cannot be read.
     """
     gates = ("gates", "beta", "permute")
     if any(getattr(arguments, name) is not None for name in gates) or arguments.eps:
@@ -177,13 +182,13 @@ def file_kernels(arguments: argparse.Namespace, refusal: UserError) -> ModelKern
         classes = made.module(inputs[:1]).shape[1]
     kernels, accuracy = _with_accuracy(made, inputs, labels, classes, arguments)
     said, assuming = listing.reading.options, activation_in_words(listing.reading.activation)
-    notes = [f"{made.title} is read as said: {said}." if said else "The file states its layers."]
+    notes = [f"{made.title} is read with {said}." if said else "The file states its layers."]
     computed = [note for note in kernels.notes if note != FOLLOWED]
-    notes += [*found.remarks, *computed, "All its parameters count as trained."]
+    notes += [*found.remarks, *computed, "All its parameters are treated as trained."]
     settings = kernels.settings | {"assuming": assuming or None}
     if accuracy is not None:
         doubt = f" {IF_NOT}" if said else ""
-        notes.append(f"It is right on {percent(accuracy)} of the {len(x):,} inputs.{doubt}")
+        notes.append(f"Accuracy: {percent(accuracy)} on the {len(x):,} inputs.{doubt}")
         settings |= {"accuracy": accuracy}
     return ModelKernels(kernels.arrays, settings, notes)
 
@@ -195,7 +200,7 @@ def _with_accuracy(
     classes: int,
     arguments: argparse.Namespace,
 ) -> tuple[ModelKernels, float | None]:
-    """Compute the kernels on the inputs, and how many of them the model has right."""
+    """Compute the kernels and the accuracy (0…1) of a model on the inputs."""
     check_labels(labels, classes)
     targets = None if labels is None else torch.from_numpy(labels).to(inputs.device)
     accuracy = _accuracy(made, inputs, targets, arguments)
@@ -212,9 +217,9 @@ def _made(
     device: torch.device,
     dtype: torch.dtype,
 ) -> tuple[MadeModel, str]:
-    """Run the user's code; return the module with its weights, and a remark on what is left out."""
+    """Create the module and load its weights; return it with a remark on ignored tensors."""
     made = _unwrapped(made_model(arguments.model))
-    torch.set_grad_enabled(True)  # their code may have switched it off
+    torch.set_grad_enabled(True)  # the user's code may have switched it off
     module = _placed(made, device, dtype)
     remark = _load(made, listing) if listing is not None else ""
     _check_finite(made)
@@ -223,7 +228,10 @@ def _made(
 
 
 def _finite_tensors(module: nn.Module) -> dict[str, Tensor]:
-    """Parameters and statistics of BatchNorm, by each of their names; a mask may be infinite."""
+    """Return the tensors that must be finite: parameters and BatchNorm statistics.
+
+    Other buffers, such as attention masks, may be infinite.
+    """
     tensors: dict[str, Tensor] = dict(module.named_parameters(remove_duplicate=False))
     for where, layer in module.named_modules(remove_duplicate=False):
         if isinstance(layer, torch.nn.modules.batchnorm._NormBase):
@@ -236,14 +244,14 @@ def _check_finite(made: MadeModel) -> None:
     for name, tensor in _finite_tensors(made.module).items():
         if not is_lazy(tensor) and not bool(torch.isfinite(tensor).all()):
             raise UserError(
-                f"'{name}' of {made.title} holds values that are not finite.",
+                f"'{name}' of {made.title} contains values that are not finite.",
                 kind="not-finite",
                 value=name,
             )
 
 
 def _unwrapped(made: MadeModel) -> MadeModel:
-    """Without DataParallel and torch.compile around it, which change where it runs, not what."""
+    """Remove DataParallel and torch.compile wrappers."""
     module, wrappers = made.module, []
     while True:
         inner = getattr(module, "_orig_mod", None)
@@ -265,26 +273,26 @@ def _placed(made: MadeModel, device: torch.device, dtype: torch.dtype) -> nn.Mod
     for name, tensor in (*made.module.named_parameters(), *made.module.named_buffers()):
         if tensor.is_meta:
             raise UserError(
-                f"The parameter {name} of {made.title} is on the device meta: it has no values; "
-                "make the module on the CPU.",
+                f"The parameter {name} of {made.title} is on the meta device and has no values; "
+                "create the module on the CPU.",
                 kind="no-values",
                 value=name,
             )
-    with errors_of(made.title, " when it was moved to the device and dtype asked for"):
+    with errors_of(made.title, " when it was moved to the requested device and dtype"):
         if not any(t.is_complex() for t in (*made.module.parameters(), *made.module.buffers())):
             return made.module.to(device, dtype)
 
         def converted(tensor: Tensor) -> Tensor:
-            if tensor.is_complex():  # of which `to` of the module would keep the real part
+            if tensor.is_complex():  # Module.to would drop the imaginary part
                 return tensor.to(device, dtype.to_complex())
             return tensor.to(device, dtype if tensor.is_floating_point() else tensor.dtype)
 
-        made.module._apply(converted)  # type: ignore[no-untyped-call] # torch leaves it so
+        made.module._apply(converted)  # type: ignore[no-untyped-call] # untyped in torch
         return made.module
 
 
 def _load(made: MadeModel, listing: CheckpointContents) -> str:
-    """Put the weights of a file in place, every one of them; a remark on what was left out."""
+    """Load all weights of a file into the module; return a remark on ignored tensors, or ''."""
     file, module = listing.file_name, made.module
     own = {
         name: tensor
@@ -302,7 +310,7 @@ def _load(made: MadeModel, listing: CheckpointContents) -> str:
     for name, array in given.items():
         if name in finite and array.dtype.kind == "f" and not np.isfinite(array).all():
             raise UserError(
-                f"'{name}' of {file} holds values that are not finite.",
+                f"'{name}' of {file} contains values that are not finite.",
                 kind="not-finite",
                 value=name,
             )
@@ -313,7 +321,7 @@ def _load(made: MadeModel, listing: CheckpointContents) -> str:
     }
     if shapes:
         told = [
-            f"'{n}' is {here} in the file and {wanted} in it"
+            f"'{n}' is {here} in the file but {wanted} in the module"
             for n, (here, wanted) in shapes.items()
         ]
         raise UserError(
@@ -326,8 +334,8 @@ def _load(made: MadeModel, listing: CheckpointContents) -> str:
     others = len(listing.arrays) - len(given)
     if not prefix:
         return ""
-    left = f"; {others:,} tensor{'s' * (others > 1)} without it left out" if others else ""
-    return f"Names in {file} are read without their '{prefix}'{left}."
+    left = f"; {others:,} tensor{'s' * (others > 1)} without it ignored" if others else ""
+    return f"The prefix '{prefix}' of the names in {file} was removed{left}."
 
 
 def _check_loaded(
@@ -337,7 +345,7 @@ def _check_loaded(
     tensors: dict[str, Tensor],
     result: Any,
 ) -> None:
-    """Refuse what is missing or left over, and two values for one tied parameter."""
+    """Raise `UserError` for missing or unexpected names, or two values of a tied parameter."""
     file = listing.file_name
     tied: dict[int, list[str]] = {}
     for name, tensor in own.items():
@@ -347,7 +355,7 @@ def _check_loaded(
         for other in others:
             if not torch.equal(tensors[first], tensors[other]):
                 raise UserError(
-                    f"{file} holds other values for '{first}' than for '{other}', which are one "
+                    f"{file} has different values for '{first}' and '{other}', which are the same "
                     f"parameter in {made.title}.",
                     kind="contradiction",
                     value=(first, other),
@@ -356,7 +364,7 @@ def _check_loaded(
     unread = {text.partition(" (")[0]: text for text in listing.ignored}
     missing = [unread.get(name, f"'{name}'") for name in result.missing_keys if name not in held]
     unexpected = [f"'{name}'" for name in result.unexpected_keys]
-    words = [f"{_some(missing)} missing from it"] if missing else []
+    words = [f"{_some(missing)} missing from the file"] if missing else []
     words += [f"{_some(unexpected)} not in the module"] if unexpected else []
     if words:
         raise UserError(
@@ -367,7 +375,7 @@ def _check_loaded(
 
 
 def _lead(own: Iterable[str]) -> str:
-    """What all names of the module begin with of that which the reader takes off."""
+    """Return the prefix of all the module's names that the checkpoint reader strips."""
     lead, names = "", list(own)
     while names and (
         prefix := next((p for p in PREFIXES if all(n.startswith(p) for n in names)), "")
@@ -377,9 +385,10 @@ def _lead(own: Iterable[str]) -> str:
 
 
 def _prefix(own: list[str], listing: CheckpointContents) -> str:
-    """What stands before the module's own names in the file: '', or 'net.' of Lightning.
+    """Return the prefix of the module's names in the file: '', or 'net.' in Lightning.
 
-    Raises `UserError` where several such parts of the file hold the whole module.
+    Raises:
+        UserError: the file has the whole module under several prefixes.
     """
     names = set(listing.arrays)
     if set(own) <= names or not own:
@@ -392,8 +401,8 @@ def _prefix(own: list[str], listing: CheckpointContents) -> str:
     whole = [prefix for prefix in prefixes if held[prefix] == len(own)]
     if len(whole) > 1:
         raise UserError(
-            f"{listing.file_name} holds the module {len(whole)} times, under "
-            f"{_some([repr(prefix) for prefix in whole])}; save the one that is meant.",
+            f"{listing.file_name} has the module {len(whole)} times, under "
+            f"{_some([repr(prefix) for prefix in whole])}; save only one of them.",
             kind="ambiguous",
             value=whole,
         )
@@ -401,11 +410,13 @@ def _prefix(own: list[str], listing: CheckpointContents) -> str:
 
 
 def _inputs_that_fit(made: MadeModel, x: Tensor, dtype: torch.dtype) -> tuple[Tensor, int]:
-    """The inputs as the module takes them, and the number of its logits.
+    """Return the inputs in a dtype that the module accepts, and its number of logits.
 
-    They are numbers of `dtype`; where the module refuses these and all are whole, they are whole
-    numbers (of tokens, say). Where it refuses both, the reason is that of the try in which it came
-    to an output, or else did not only complain about the type of the numbers.
+    They are passed as `dtype` first, then, if all are integers, as int64 (token ids).
+
+    Raises:
+        UserError: the module accepts neither. The reported error is that of the attempt which
+            produced an output, else one that is not only about the dtype.
     """
 
     def logits(inputs: Tensor) -> int:
@@ -417,7 +428,7 @@ def _inputs_that_fit(made: MadeModel, x: Tensor, dtype: torch.dtype) -> tuple[Te
     for inputs in (x.to(dtype), *([x.long()] if bool((x == x.round()).all()) else [])):
         try:
             return inputs, logits(inputs)
-        except Exception as error:  # whatever the module's own code raises
+        except Exception as error:  # the user's code may raise anything
             errors.append(error)
     others = [error for error in errors if not _OF_TYPE.search(str(error))]
     verdicts = (error for error in errors if isinstance(error, UserError))
@@ -426,7 +437,7 @@ def _inputs_that_fit(made: MadeModel, x: Tensor, dtype: torch.dtype) -> tuple[Te
 
 
 def _refused(made: MadeModel, error: Exception, x: Tensor, dtype: torch.dtype) -> UserError:
-    """Why the module does not take the inputs, with the dtype that it does take."""
+    """Explain why the module rejects the inputs, suggesting float32 if that works."""
     if isinstance(error, UserError):
         return _evaluated(error)
     found = raised(error, made.title, f" on inputs of shape {tuple(x.shape[1:])}")
@@ -435,10 +446,10 @@ def _refused(made: MadeModel, error: Exception, x: Tensor, dtype: torch.dtype) -
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             copy.deepcopy(made.module).float()(x[:2].float())
-    except Exception:  # then it is not the dtype
+    except Exception:  # not a matter of dtype
         return found
     return UserError(
-        f"{found} It runs with --dtype float32.",
+        f"{found} Use --dtype float32, which works.",
         kind=found.kind,
         value=found.value,
         way_out="--dtype float32",
@@ -446,7 +457,7 @@ def _refused(made: MadeModel, error: Exception, x: Tensor, dtype: torch.dtype) -
 
 
 def _evaluated(refusal: UserError) -> UserError:
-    """A refusal by `empirical_ntk`, where eval() was called already."""
+    """Reword errors of `empirical_ntk` that suggest eval(), which was called already."""
     return refusal.renamed(lambda part: EVALUATED if part in (EVAL_FIRST, EVAL_OR_LEAVE) else part)
 
 
@@ -468,14 +479,14 @@ def _accuracy(
 def _kernels(
     made: MadeModel, x: Tensor, labels: Tensor | None, classes: int, how: KernelSettings
 ) -> ModelKernels:
-    """Every kernel where `adapt` follows the module, else K alone."""
+    """Compute all kernels if `adapt` can trace the module, else only K."""
     try:
         if not x.is_floating_point():
-            raise UserError("Its inputs are whole numbers (tokens, say), where no path begins.")
+            raise UserError("Its inputs are integers, such as tokens, where no path starts.")
         followed = follow_module(made.module, tuple(x.shape[1:]))
         network = followed.network
         if not network.architecture.gated:
-            raise UserError("It has no layer behind which there could be gates.")
+            raise UserError("It has no layer that could be followed by gates.")
     except UserError as refusal:
         return _tangent_alone(made, x, labels, classes, how, str(refusal))
     plan = how.plan(network, x, labels)
@@ -515,12 +526,12 @@ def _tangent_alone(
     try:
         arrays, remarks = module_arrays(made.module, x, labels, classes, how, plan)
     except UserError as refusal:
-        if refusal.place == "budget_bytes":  # as it was typed
+        if refusal.place == "budget_bytes":  # name the option instead
             budget = binary_size_in_words(how.memory_bytes)
             names = {"budget_bytes": "--memory", f"{refusal.value:,}": budget, UNIT: " bytes"}
             raise refusal.renamed(names.__getitem__) from None
         raise _evaluated(refusal) from None
-    except Exception as error:  # whatever the module's own code raises
+    except Exception as error:  # the user's code may raise anything
         raise raised(error, made.title, " while K was computed") from None
     over = _over(made.module)
     settings = {
@@ -539,19 +550,19 @@ def _over(module: nn.Module) -> str:
     if len(trained) == len(parameters):
         return f"K is over all {len(trained):,} parameters, {numbers:,} numbers."
     return (
-        f"K is over the {len(trained):,} of {len(parameters):,} parameters that train "
-        f"(requires_grad), {numbers:,} numbers."
+        f"K is over the {len(trained):,} of {len(parameters):,} parameters with requires_grad, "
+        f"{numbers:,} numbers."
     )
 
 
 def _state_in_words(arguments: argparse.Namespace) -> str:
     if arguments.weights is not None:
         return f"with the weights of {arguments.weights.name}"
-    return "with the weights that it was made with (torch's seed was 0)"
+    return "with its initial weights (torch seed 0)"
 
 
 def _numbers(parameters: Iterable[Tensor]) -> int:
-    """How many real numbers they are; a complex one is two."""
+    """Count the real numbers in parameters; a complex number counts as two."""
     return sum(p.numel() * (2 if p.is_complex() else 1) for p in parameters)
 
 
@@ -561,4 +572,4 @@ def _some(names: list[str]) -> str:
 
 
 def _sides(shape: tuple[int, ...]) -> str:
-    return "×".join(str(side) for side in shape) or "one number"
+    return "×".join(str(side) for side in shape) or "a scalar"

@@ -68,7 +68,7 @@ def test_what_was_said_stands_with_each_figure_and_in_each_file(
     for figure in ("Overlap Λ", "NPK (exact", "Test accuracy"):
         (line,) = (line for line in said.splitlines() if line.strip().startswith(figure))
         assert "assuming ReLU" in line
-    assert f" {100 * share:.1f} % of 360 of 360" in line
+    assert f" {100 * share:.1f} % on 360 of 360" in line
     assert " ".join(SAID) in said
     tree = json.loads((out / "inspection.json").read_text())
     assert tree["network"]["assuming"] == "ReLU"

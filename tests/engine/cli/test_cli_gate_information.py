@@ -172,7 +172,12 @@ def test_the_help_states_the_defaults(capsys: pytest.CaptureFixture[str]) -> Non
     with pytest.raises(SystemExit):
         main(["gate-information", "--help"])
     told = " ".join(capsys.readouterr().out.split())
-    for words in (f"{SEEDS} seeds;", f" {EPOCHS} epochs,", f" {PATIENCE} in", "step 0.0003,"):
+    for words in (
+        f"{SEEDS} seeds;",
+        f" {EPOCHS} epochs,",
+        f" {PATIENCE} in",
+        "learning rate 0.0003,",
+    ):
         assert words in told
     for option in ("--regime", "--gates-from", "--wiring", "--beta "):
         assert option not in told

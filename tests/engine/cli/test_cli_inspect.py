@@ -79,7 +79,7 @@ def test_what_confines_the_reader_is_said_and_tried(capsys: pytest.CaptureFixtur
     assert code == (0 if all(one["refused"] for one in found["attempts"].values()) else 1)
     assert main(["inspect", "--confinement"]) == code
     lines = capsys.readouterr().out.splitlines()
-    held = "holds" if found["layers"]["seccomp"]["holds"] else "missing"
+    held = "active" if found["layers"]["seccomp"]["holds"] else "missing"
     assert any(line.split()[:2] == ["seccomp", held] for line in lines)
     assert len(lines) == 2 + len(found["layers"]) + len(found["attempts"])
 

@@ -259,7 +259,7 @@ def test_each_verb_of_runs(
     assert run.name in stranger.types("runs", "list").stdout
     assert "step 900 of 900" in verb("show", run.name)
     for check in ("verify", "repair"):
-        assert "sound" in verb(check, run.name)
+        assert "intact" in verb(check, run.name)
     assert "kept" in verb("keep", run.name)
     verb("export", run.name, "run.dgn")
     verb("export", run.name, "run.csv")
@@ -269,7 +269,7 @@ def test_each_verb_of_runs(
     assert RunReader(imported).measured == RunReader(run).measured
     assert imported != Path(verb("import", "run.dgn").strip())  # a second one beside it
     assert "all runs" in verb("limits")
-    assert "thinned" in verb("thin")
+    assert "nothing to thin out" in verb("thin")
     refusal = stranger.types("runs", "delete", imported.name)
     assert (refusal.returncode, "--yes" in refusal.stderr) == (2, True)
     assert imported.exists()

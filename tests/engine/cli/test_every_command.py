@@ -316,7 +316,7 @@ def test_a_folder_that_others_can_write_is_a_warning_and_one_of_nobody_a_fault(
     runs_of_user.chmod(0o777)
     here, below = of_runs(runs_of_user), of_runs(runs_of_user / "later")
     assert (here.state, below.state) == ("note", "note")
-    assert "everybody" in here.about
+    assert "everyone" in here.about
     assert str(runs_of_user) in below.about.partition(": ")[2]
     assert of_runs(tmp_path / "file").state == "fault"
     monkeypatch.setattr("os.access", lambda *_: False)

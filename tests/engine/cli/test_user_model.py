@@ -176,7 +176,7 @@ def test_weights_are_put_in_place_however_the_file_wraps_them(
     np.testing.assert_allclose(arrays["ntk"], mean_kernel(module, inputs()), rtol=1e-12)
     assert settings["weights"] == "f.pt"
     said = capsys.readouterr().out
-    assert ("'net.'; 1 tensor " in said) == (kind == "of Lightning")
+    assert ("; 1 tensor " in said) == (kind == "of Lightning")
 
 
 @pytest.mark.parametrize("prefix", ["", "module.", "module.module.", "student.module."])
@@ -227,7 +227,7 @@ MISFITS: dict[
     "another shape": (
         altered(a_weight=torch.ones(6, 4), b_bias=torch.ones(())),
         "wrong-shape",
-        {"a.weight": ("6×4", "6×5"), "b.bias": ("one number", "3")},
+        {"a.weight": ("6×4", "6×5"), "b.bias": ("a scalar", "3")},
     ),
     "not a number": (altered(b_bias=torch.tensor([0.0, torch.nan, 0.0])), "not-finite", "b.bias"),
     "twice": (twice, "ambiguous", ["ema.", "raw."]),
@@ -342,7 +342,7 @@ def test_whole_numbers_are_given_as_such_where_the_module_takes_no_others(
     arrays, settings = computed("user_nets:Words", "--labels", "y.npy")
     wanted = mean_kernel(made("Words"), torch.from_numpy(words))
     np.testing.assert_allclose(arrays["ntk"], wanted, rtol=1e-10, atol=1e-14)
-    assert "whole numbers" in settings["tangent_kernel_alone"]
+    assert "integers" in settings["tangent_kernel_alone"]
     assert settings["tangent_kernel_alone"] in capsys.readouterr().out
 
 
@@ -377,7 +377,7 @@ def test_an_accuracy_is_measured_and_held_against_the_one_expected(
     words = asked("user_nets:Smooth", "--labels", "y.npy")
     _, settings = computed("user_nets:Smooth", "--labels", "y.npy", "--expect-accuracy", "83.3")
     assert settings["accuracy"] == pytest.approx(5 / 6)
-    assert "83.3 % of the 6 inputs" in capsys.readouterr().out
+    assert "83.3 % on the 6 inputs" in capsys.readouterr().out
     refusal = refused(*words, "--expect-accuracy", "99")
     assert (refusal.kind, refusal.value) == ("other-accuracy", pytest.approx(5 / 6))
     assert {"83.3", "99.0"} <= set(str(refusal).split())
