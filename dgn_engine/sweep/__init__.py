@@ -1,1 +1,1 @@
-"""Many runs and calculations as units of work that survive whatever happens to their workers."""
+"""Execute many runs and calculations as units of work, tolerating the loss of workers."""

@@ -1,4 +1,4 @@
-"""Calculations and their folders: the call, its result, and how long it took."""
+"""Run calculations and store their call, result and duration in a folder."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from dgn_engine.storage.regular_files import read_regular, read_text
 from dgn_engine.storage.runs.folder_layout import LOCK
 from dgn_engine.sweep.unit import Calculation, CalculationInputs, unit_folder, unit_to_plain
 
-RESULT = "result.json"  # what came out
-UNIT = "unit.json"  # the call, with the seconds it took and the digest of the result
+RESULT = "result.json"  # the returned value
+UNIT = "unit.json"  # the call, with its duration in seconds and the digest of the result
 PACKAGE = "dgn_engine."
-_SECONDS, _DIGEST = "seconds", "sha256"  # both are missing where an older version wrote the file
+_SECONDS, _DIGEST = "seconds", "sha256"  # missing in files of older versions
 
 
 def is_calculated(unit: Calculation, folder: Path) -> bool:
-    """Whether its folder holds its result; a damaged one is none, so that it is calculated again.
+    """Return whether the folder has an intact result of this calculation.
 
-    Raises `UserError` where the folder holds another calculation.
+    Raises:
+        UserError: the folder has another calculation.
     """
     written, result = _read_unit(folder), _bytes(inside(folder) / RESULT)
     if written is None or result is None:
@@ -37,7 +38,7 @@ def is_calculated(unit: Calculation, folder: Path) -> bool:
     written.pop(_SECONDS, None)
     if written != unit_to_plain(unit):
         raise UserError(
-            f"{folder} holds another calculation; choose another folder with --out.",
+            f"{folder} has another calculation; choose another folder with --out.",
             kind="other-run",
             value=str(folder),
         )
@@ -51,11 +52,11 @@ def is_calculated(unit: Calculation, folder: Path) -> bool:
 
 
 def calculate(unit: Calculation, root: Path) -> None:
-    """Carry a calculation out, unless another process has done so meanwhile."""
+    """Run a calculation, unless another process has finished it in the meantime."""
     module, _, name = unit.function.partition(":")
     if not module.startswith(PACKAGE):
         raise UserError(
-            f"The unit '{unit.id}' names {unit.function}, which is not part of dgn.",
+            f"The unit '{unit.id}' calls {unit.function}, which is not part of dgn.",
             kind="not-ours",
             value=unit.function,
         )
@@ -74,7 +75,7 @@ def calculate(unit: Calculation, root: Path) -> None:
         took = round(time.monotonic() - began, 6)
         written = {**unit_to_plain(unit), _SECONDS: took, _DIGEST: _digest(result)}
         write_file(within / UNIT, json.dumps(written).encode())
-        write_file(within / RESULT, result)  # last: with it, it is done
+        write_file(within / RESULT, result)  # last: it marks the calculation as done
     finally:
         lock.release()
 
@@ -82,8 +83,9 @@ def calculate(unit: Calculation, root: Path) -> None:
 def read_result(folder: Path) -> Any:
     """Read the JSON value of a calculation.
 
-    Raises `UserError` where there is none, and where a name is looked up in it that an older
-    version of the calculation did not write.
+    Raises:
+        UserError: it cannot be read. Looking up a key that an older version of the calculation
+            did not write raises `UserError`, too.
     """
     path = inside(folder) / RESULT
 
@@ -94,20 +96,20 @@ def read_result(folder: Path) -> Any:
         return json.loads(read_text(path), object_hook=named)
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(
-            f"{path} cannot be read: {error}; the command that made it calculates it again.",
+            f"Cannot read {path}: {error}; run the same command to calculate it again.",
             kind="damaged",
             value=str(path),
         ) from None
 
 
 def seconds_taken(folder: Path) -> float:
-    """Return the time that its function took; NaN where an older version did not write it."""
+    """Return the duration in seconds; NaN if an older version did not store it."""
     written = (_read_unit(folder) or {}).get(_SECONDS)
     return float(written) if isinstance(written, (int, float)) else math.nan
 
 
 class _Named(dict[str, Any]):
-    """A JSON object that says where it lies when a name is missing."""
+    """A JSON object that names its file when a key is missing."""
 
     def __init__(self, tree: dict[str, Any], folder: Path) -> None:
         super().__init__(tree)
@@ -115,8 +117,8 @@ class _Named(dict[str, Any]):
 
     def __missing__(self, key: str) -> Any:
         raise UserError(
-            f"{self._folder / RESULT} holds no '{key}': another version wrote it; delete the "
-            f"folder {self._folder} and repeat the command.",
+            f"{self._folder / RESULT} has no '{key}', as another version wrote it; delete the "
+            f"folder {self._folder} and run the command again.",
             kind="not-recorded",
             value=key,
         )

@@ -1,4 +1,4 @@
-"""Checks before the first unit begins that what units need is there and fits."""
+"""Checks before a sweep starts: folders, configurations, data and memory."""
 
 from __future__ import annotations
 
@@ -29,8 +29,14 @@ from dgn_engine.training.trial_starts import (
 
 
 def check_folder(folder: Path, names: Sequence[str] = ()) -> None:
-    """Raise `UserError` where the path, or a parent of it, is not a folder, or where a folder of
-    results has links in it, which are not followed. `names`: what else is written there.
+    """Check that a results folder can be used.
+
+    Args:
+        folder: the results folder, which need not exist.
+        names: other files and folders that will be written in it.
+
+    Raises:
+        UserError: the path or a parent is not a folder, or it contains links.
     """
     try:
         there = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
@@ -44,7 +50,7 @@ def check_folder(folder: Path, names: Sequence[str] = ()) -> None:
         ]
     except OSError as error:
         raise UserError(
-            f"{folder} cannot be read: {error.strerror}.", kind="no-file", value=str(folder)
+            f"Cannot read {folder}: {error.strerror}.", kind="no-file", value=str(folder)
         ) from None
     if not sound:
         raise UserError(
@@ -54,8 +60,8 @@ def check_folder(folder: Path, names: Sequence[str] = ()) -> None:
         )
     if links:
         raise UserError(
-            f"{folder} is not used: '{links[0]}' in it is a link, and is not followed; choose "
-            "another folder with --out, or take the link out.",
+            f"{folder} contains the link '{links[0]}', which is not followed; choose another "
+            "folder with --out, or remove the link.",
             kind="link",
             value=str(links[0]),
         )
@@ -63,11 +69,11 @@ def check_folder(folder: Path, names: Sequence[str] = ()) -> None:
 
 @dataclass(frozen=True)
 class StartCheck:
-    """What is known of trainings that can be done.
+    """The result of a successful check.
 
     Attributes:
-        sizes: the numbers of training and test examples of the data that were looked at.
-        at_once: how many of the largest trainings fit in main memory together; 0: all of them.
+        sizes: numbers of training and test examples of the data sets that were loaded.
+        at_once: how many of the largest trainings fit in main memory at a time; 0: all of them.
     """
 
     sizes: Mapping[DataConfig, tuple[int, int]]
@@ -77,15 +83,20 @@ class StartCheck:
 def check_start(
     units: Sequence[Unit], root: Path, here: bool = True, workers: int = 0
 ) -> StartCheck:
-    """Raise `UserError`, one sentence with the id, for the first training that cannot be done.
+    """Check that all trainings can be run.
 
-    Regime, network, options and epochs are checked; and, where the work is done on this machine
-    (`here`), device, data, memory, the files that it names, and that all of them fit each other.
-    Runs that are done need none of this, but runs to come must not have other examples under the
-    same name. Calculations are taken as they are.
+    Regime, network, options and epochs are checked and, if the work is done on this machine, also
+    device, data, memory, input files and their consistency. Finished runs are not checked, except
+    that the data must not have changed since. Calculations are not checked.
 
     Args:
-        workers: how many train at a time, which must fit together; 0: as many as fit.
+        units: the units of the sweep.
+        root: the folder of the sweep.
+        here: whether the units are executed on this machine.
+        workers: how many trainings run at a time and must fit in memory; 0: as many as fit.
+
+    Raises:
+        UserError: a training is not possible; the message includes its id.
     """
     alike: dict[object, list[Training]] = {}
     for unit in units:
@@ -103,11 +114,11 @@ def check_start(
             if here:
                 given = wanted.gates_from is not None
                 needs += [trials.begin(wanted.config, gates_given=given)] * len(left)
-            elif not wanted.config.net.of_file:  # it lies there, not here
+            elif not wanted.config.net.of_file:  # the file is on the other machine
                 usual_architecture(wanted.config.net)
         except UserError as refusal:
             raise UserError(
-                f"The run {wanted.id} is not possible: {refusal}",
+                f"The run {wanted.id} cannot be trained: {refusal}",
                 kind=refusal.kind,
                 value=refusal.value,
             ) from None
@@ -117,7 +128,7 @@ def check_start(
 
 
 def _check_same_data(units: Sequence[Training], root: Path) -> None:
-    """Refuse runs to come on other examples than runs that are done had under the same name."""
+    """Raise `UserError` if a data set has changed since some of the runs were trained."""
     done: dict[DataConfig, Training] = {}
     left: set[DataConfig] = set()
     for unit in units:
@@ -130,17 +141,25 @@ def _check_same_data(units: Sequence[Training], root: Path) -> None:
             continue
         if is_of_other_data(RunReader(unit_folder(root, unit.id)).info, data):
             raise UserError(
-                f"{data.name} has changed since the run {unit.id} was trained, and results on both "
-                "cannot be compared; choose another folder with --out.",
+                f"{data.name} has changed since the run {unit.id} was trained, so new results "
+                "would not be comparable; choose another folder with --out.",
                 kind="other-data",
                 value=data.name,
             )
 
 
 def _fitting_at_once(needs: Sequence[float], workers: int) -> int:
-    """Return how many of the largest fit in main memory together, at least 1; 0: all do.
+    """Return how many of the largest trainings fit in main memory at a time.
 
-    Raises `DoesNotFitError` where `workers` of them do not.
+    Args:
+        needs: bytes per training.
+        workers: how many must fit at a time; 0: any number.
+
+    Returns:
+        At least 1; 0 if all fit.
+
+    Raises:
+        DoesNotFitError: `workers` trainings do not fit.
     """
     free = free_memory()
     totals = list(itertools.accumulate(sorted(needs, reverse=True)))
@@ -148,8 +167,8 @@ def _fitting_at_once(needs: Sequence[float], workers: int) -> int:
     wanted = min(workers, len(totals))
     if wanted > fitting:
         raise DoesNotFitError(
-            f"{wanted} runs at a time need about {bytes_in_words(totals[wanted - 1])} and "
-            f"{bytes_in_words(free)} are free; --workers {fitting} would fit."
+            f"{wanted} runs at a time need about {bytes_in_words(totals[wanted - 1])}, but only "
+            f"{bytes_in_words(free)} are free; use --workers {fitting}."
         )
     return fitting if fitting < len(totals) else 0
 
@@ -157,9 +176,12 @@ def _fitting_at_once(needs: Sequence[float], workers: int) -> int:
 def ignored_in(
     runs: Sequence[SweepRun], fields: Collection[str], sizes: Mapping[DataConfig, tuple[int, int]]
 ) -> list[str]:
-    """Return a sentence for each setting that has no effect in some of the runs, and in how many.
+    """Return a sentence for each setting that has no effect in some of the runs.
 
-    `fields`: what is varied, also to a default; `sizes`: of data that are known.
+    Args:
+        runs: the runs of a sweep.
+        fields: the varied fields, which count as set even where they equal the default.
+        sizes: numbers of training and test examples, if known.
     """
     told: dict[str, list[str]] = {}
     for run in runs:
@@ -173,7 +195,7 @@ def ignored_in(
 
 
 def _what_counts(unit: Training) -> object:
-    """Return a key that is the same for runs which differ only in numbers that fit everywhere."""
+    """Return a key that is equal for runs that need only one check, such as other seeds."""
     config = unit.config
     training = replace(config.training, learning_rate=1.0, momentum=0.0)
     shown = replace(config, seed=0, data=config.data.without_variant(), training=training)
@@ -183,5 +205,5 @@ def _what_counts(unit: Training) -> object:
 def _is_done(unit: Training, root: Path) -> bool:
     try:
         return state_of(unit, root) in ("done", "diverged")
-    except UserError:  # a folder of other work: whoever goes on with it says so
+    except UserError:  # a folder of other work: reported when the unit starts
         return False

@@ -1,6 +1,6 @@
-"""TLS between the processes of a Dask cluster: who holds no certificate of it cannot connect.
+"""TLS between the processes of a Dask cluster, so that only holders of a certificate can connect.
 
-Whoever reaches a port of Dask without TLS runs code as the user who started it.
+Without TLS, anyone who can reach a Dask port can run code as the user who started it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from dgn_engine.storage.regular_files import NotRegular, read_regular
 
 INSTALL = "install it with: pip install 'dgn-viewer[cluster]'"
 SCHEMES = {"tls://": True, "wss://": True, "tcp://": False, "ws://": False, "ucx://": False}
-_FOLDER = ".tls-"  # in a sweep's folder: certificates for jobs of Slurm, while they run
-_LEFT = re.compile(re.escape(_FOLDER) + "[a-z0-9_]{8}")  # as `tempfile` names it
+_FOLDER = ".tls-"  # in a sweep's folder: certificates for running Slurm jobs
+_LEFT = re.compile(re.escape(_FOLDER) + "[a-z0-9_]{8}")  # names given by `tempfile`
 _FILES = ("ca_file", "worker_cert", "worker_key")
 _ROLES = ("client", "scheduler", "worker")
 
 
 @dataclass(frozen=True)
 class ClusterTls:
-    """What the user says about TLS: files in PEM format, or (`off`) that there is to be none."""
+    """The user's TLS options: files in PEM format, or `off` for no TLS."""
 
     ca_file: str = ""
     cert: str = ""
@@ -38,69 +38,71 @@ class ClusterTls:
 
     @property
     def files(self) -> dict[str, str]:
-        """The files that were given, by their option."""
+        """The given files by option."""
         named = {"--tls-ca-file": self.ca_file, "--tls-cert": self.cert, "--tls-key": self.key}
         return {option: file for option, file in named.items() if file}
 
 
 def check_tls(cluster: str, tls: ClusterTls) -> None:
-    """Raise `UserError` where TLS and cluster contradict each other, or TLS is left out unasked."""
+    """Raise `UserError` if the TLS options do not suit the cluster, or TLS is missing."""
     option = "--no-tls" if tls.off else next(iter(tls.files), "")
     if not cluster and option:
         raise UserError(
-            f"{option} is for --cluster; leave it out, or name a cluster.",
+            f"{option} needs --cluster; remove it, or choose a cluster.",
             kind="contradiction",
             value=option,
         )
     if tls.off and tls.files:
         raise UserError(
-            f"--no-tls contradicts {next(iter(tls.files))}; leave one out.",
+            f"--no-tls contradicts {next(iter(tls.files))}; remove one of them.",
             kind="contradiction",
             value=next(iter(tls.files)),
         )
     if cluster == "local" and option:
         raise UserError(
-            f"--cluster local makes certificates of its own; leave out {option}.",
+            f"--cluster local creates its own certificates; remove {option}.",
             kind="contradiction",
             value=option,
         )
     encrypted = next((yes for name, yes in SCHEMES.items() if cluster.startswith(name)), True)
     if not encrypted and not tls.off:
         raise UserError(
-            f"--cluster {cluster}: without TLS whoever reaches that port runs code as you. Start "
-            "the scheduler with certificates and name it tls://HOST:PORT, or accept it with "
-            "--no-tls.",
+            f"--cluster {cluster}: without TLS, anyone who can reach that port can run code as "
+            "you. Start the scheduler with certificates and use tls://HOST:PORT, or accept the "
+            "risk with --no-tls.",
             kind="no-tls",
             value=cluster,
         )
     if tls.off and cluster.startswith(("tls://", "wss://")):
         raise UserError(
-            f"--no-tls contradicts {cluster}; leave it out.", kind="contradiction", value=cluster
+            f"--no-tls contradicts {cluster}; remove it.", kind="contradiction", value=cluster
         )
     if tls.files and not encrypted:
         raise UserError(
-            f"{option} has no effect: {cluster} is not TLS.", kind="contradiction", value=option
+            f"{option} has no effect: {cluster} does not use TLS.",
+            kind="contradiction",
+            value=option,
         )
 
 
 def tls_warning(cluster: str, tls: ClusterTls) -> str:
-    """Return what is to be said before a cluster is used without TLS; '' where there is TLS."""
+    """Return a warning about a cluster without TLS, '' if it uses TLS."""
     if not tls.off:
         return ""
     where = "its scheduler and workers listen" if cluster.startswith("slurm") else f"{cluster} is"
     return (
-        f"--no-tls: whoever reaches the ports of this cluster ({where} unprotected) runs code as "
-        "you and reads what is sent; use it only in a network of your own."
+        f"--no-tls: anyone who can reach the ports of this cluster ({where} unprotected) can run "
+        "code as you and read the traffic; use it only on a trusted network."
     )
 
 
 def temporary_security() -> Any:
-    """Return Dask's `Security` with a certificate and a key of this moment, in memory alone."""
+    """Return Dask's `Security` with a new certificate and key, kept in memory only."""
     try:
-        import cryptography  # noqa: F401 - what Dask makes certificates with
+        import cryptography  # noqa: F401 - Dask needs it to create certificates
     except ImportError:
         raise UserError(
-            f"TLS within a cluster needs cryptography; {INSTALL}",
+            f"TLS needs the package cryptography; {INSTALL}",
             kind="not-installed",
             value="cryptography",
         ) from None
@@ -110,9 +112,10 @@ def temporary_security() -> Any:
 
 
 def given_security(cluster: str, tls: ClusterTls) -> Any:
-    """Return Dask's `Security` of the user's files, or of Dask's own configuration.
+    """Return Dask's `Security` from the user's files or from Dask's configuration.
 
-    Raises `UserError` where there are none, or where they cannot be used.
+    Raises:
+        UserError: files are missing or cannot be used.
     """
     from distributed import Security
 
@@ -134,8 +137,8 @@ def given_security(cluster: str, tls: ClusterTls) -> Any:
     ]
     if missing:
         raise UserError(
-            f"--cluster {cluster} needs {' and '.join(missing)} (and --tls-key, where the key is "
-            "in a file of its own), or distributed.comm.tls in Dask's configuration.",
+            f"--cluster {cluster} needs {' and '.join(missing)} (and --tls-key, if the key is in "
+            "a separate file), or distributed.comm.tls in Dask's configuration.",
             kind="no-certificate",
             value=tuple(missing),
         )
@@ -144,7 +147,7 @@ def given_security(cluster: str, tls: ClusterTls) -> Any:
 
 
 def check_certificates(security: Any) -> None:
-    """Raise `UserError` for files that are no certificate with its key; asks for no passphrase."""
+    """Raise `UserError` unless the files are a certificate and its key without a passphrase."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     ca_file, cert = security.tls_ca_file, security.tls_client_cert
     key = security.tls_client_key or cert
@@ -157,7 +160,7 @@ def check_certificates(security: Any) -> None:
             ) from None
         except OSError as error:
             raise UserError(
-                f"The certificate file {file} cannot be read: {error.strerror}.",
+                f"Cannot read the certificate file {file}: {error.strerror}.",
                 kind="no-file",
                 value=str(file),
             ) from None
@@ -165,14 +168,14 @@ def check_certificates(security: Any) -> None:
         context.load_verify_locations(cafile=ca_file)
     except ssl.SSLError:
         raise UserError(
-            f"{ca_file} holds no certificates in PEM format.", kind="damaged", value=ca_file
+            f"{ca_file} has no certificates in PEM format.", kind="damaged", value=ca_file
         ) from None
     try:
         context.load_cert_chain(cert, key, password=lambda: "")
     except ssl.SSLError:
         raise UserError(
-            f"{cert} with {key} is no certificate with its own key in PEM format; a key must have "
-            "no passphrase.",
+            f"{cert} and {key} are not a certificate and its key in PEM format, without a "
+            "passphrase.",
             kind="damaged",
             value=key,
         ) from None
@@ -180,10 +183,13 @@ def check_certificates(security: Any) -> None:
 
 @contextmanager
 def for_jobs(security: Any, root: Path) -> Iterator[Any]:
-    """Yield the same with its certificates in files that jobs on other machines can read.
+    """Yield the security with its certificates in files that jobs on other machines can read.
 
-    Files of the user stay where they are. Others lie in a folder in `root`, readable by the user
-    alone, until the block ends. Raises `UserError` for paths that a job's script cannot hold.
+    The user's own files are used in place. Certificates in memory are written to a private folder
+    in `root` until the block ends.
+
+    Raises:
+        UserError: a path cannot be used in a job script.
     """
     from distributed import Security
 
@@ -212,10 +218,7 @@ def for_jobs(security: Any, root: Path) -> Iterator[Any]:
 
 
 def remove_leftovers(root: Path) -> None:
-    """Remove certificates of a sweep that was killed: their cluster is gone.
-
-    Whatever else lies there, or cannot be removed, is left.
-    """
+    """Remove certificates left by a killed sweep; keep anything else."""
     for folder in root.glob(f"{_FOLDER}*"):
         if not _LEFT.fullmatch(folder.name) or folder.is_symlink():
             continue
@@ -230,11 +233,11 @@ def _absolute(file: str) -> str:
 
 
 def require_plain(path: str) -> None:
-    """Raise `UserError` for a path that a job's script cannot hold; Slurm replaces what % is in."""
+    """Raise `UserError` for a path that needs quoting, or has a %, which Slurm would expand."""
     if shlex.quote(path) != path or "%" in path:
         raise UserError(
-            f"{path} cannot stand in the script of a job; choose a path without spaces and signs "
-            "of the shell.",
+            f"{path} cannot be used in a job script; choose a path without spaces, % or shell "
+            "characters.",
             kind="no-name",
             value=str(path),
         )

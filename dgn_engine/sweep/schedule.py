@@ -1,4 +1,4 @@
-"""Schedules units: which are ready, which run, what became of each; no processes, no clock."""
+"""The state machine of a sweep: which units are ready, running or over. No processes, no clock."""
 
 from __future__ import annotations
 
@@ -10,18 +10,25 @@ from typing import Literal
 from dgn_engine.sweep.unit import Unit, UnitUpdate
 
 UnitState = Literal["queued", "running", "done", "skipped", "diverged", "failed", "interrupted"]
-TRIES = 3  # of a unit that fails, or whose worker is lost again and again at the same place
-PATIENCE = 300  # times that a unit whose run another process writes is put back
+TRIES = 3  # attempts at a unit that fails, or whose worker is lost without progress
+PATIENCE = 300  # times to requeue a unit whose run is locked by another process
 SOUND: tuple[UnitState, ...] = ("done", "skipped", "diverged")
 OVER: tuple[UnitState, ...] = (*SOUND, "failed")
 
 
 @dataclass(frozen=True)
 class UnitProgress:
-    """What became of a unit, or how far it is (`fraction` of its steps, `score` so far).
+    """The state of a unit and its progress.
 
-    `trained`: of a unit that is over, the share of its steps that it took; less than 1 where it
-    ended early.
+    Attributes:
+        unit: its id.
+        state: its state.
+        fraction: share of its work that is done.
+        score: best test accuracy so far.
+        trouble: why it failed.
+        notice: a sentence for the user.
+        trained: for a unit that is over, the share of its steps that were taken; less than 1 if
+            it stopped early.
     """
 
     unit: str
@@ -29,24 +36,24 @@ class UnitProgress:
     fraction: float = 0.0
     score: float | None = None
     trouble: str = ""
-    notice: str = ""  # a sentence for whoever waits
+    notice: str = ""
     trained: float = 1.0
 
 
 class Schedule:
-    """The units of a sweep, in their order; each comes after its needs."""
+    """The units of a sweep in order; each comes after its needs."""
 
     def __init__(self, units: Sequence[Unit]) -> None:
         self._units = {unit.id: unit for unit in units}
         self._place = {name: place for place, name in enumerate(self._units)}
-        self._queue = list(self._units)  # in the order in which they are begun
+        self._queue = list(self._units)  # in starting order
         self._needed_by: dict[str, list[str]] = {unit.id: [] for unit in units}
         for unit in units:
             for need in unit.needs:
                 self._needed_by[need].append(unit.id)
         self._failures = dict.fromkeys(self._units, 0)
         self._waits = dict.fromkeys(self._units, 0)
-        self._furthest = dict.fromkeys(self._units, 0.0)  # at the last loss of its worker
+        self._furthest = dict.fromkeys(self._units, 0.0)  # when its worker was last lost
         self._fraction = dict.fromkeys(self._units, 0.0)
         self.states: dict[str, UnitState] = dict.fromkeys(self._units, "queued")
 
@@ -66,7 +73,7 @@ class Schedule:
         ]
 
     def skip(self, unit_id: str, state: UnitState, score: float | None) -> UnitProgress:
-        """Take a unit off the queue: there is nothing to do for it."""
+        """Remove a unit from the queue because there is nothing to do."""
         self._queue.remove(unit_id)
         self.states[unit_id] = state
         return UnitProgress(unit_id, state, 1.0, score)
@@ -76,10 +83,10 @@ class Schedule:
         self.states[unit_id] = "running"
 
     def apply(self, update: UnitUpdate, stopping: bool) -> list[UnitProgress]:
-        """Return what follows from an update, for its unit and for those that need it."""
+        """Apply a worker's update; return the progress of its unit and of those that need it."""
         unit_id = update.unit
         if self.states.get(unit_id) != "running":
-            return []  # its worker was given up
+            return []  # an update of an abandoned worker
         self._fraction[unit_id] = max(self._fraction[unit_id], update.fraction)
         match update.state:
             case "running":
@@ -92,14 +99,14 @@ class Schedule:
                 return [self._requeue(update, "")] if not stopping else [self._interrupt(update)]
             case "held" | "lost" | "crowded" if stopping:
                 return [self._interrupt(update)]
-            case "refused":  # a sentence for the user, who alone can mend it
+            case "refused":  # only the user can fix it, so do not retry
                 return self._fail(unit_id, update.trouble)
             case "held":
                 self._waits[unit_id] += 1
                 if self._waits[unit_id] > PATIENCE:
                     return self._fail(unit_id, update.trouble)
                 return [self._requeue(update, update.trouble)]
-            case "crowded":  # whoever says so has fewer places for it each time
+            case "crowded":  # terminates: each time there are fewer places left to try
                 return [self._requeue(update, update.trouble)]
             case "lost" if self._fraction[unit_id] > self._furthest[unit_id]:
                 self._furthest[unit_id] = self._fraction[unit_id]
@@ -111,14 +118,14 @@ class Schedule:
                 return [self._requeue(update, update.trouble)]
 
     def stop(self) -> list[UnitProgress]:
-        """Give up what runs: nothing more will be begun or heard of."""
+        """Mark running units as interrupted; no more updates will arrive."""
         left = self.running
         for unit_id in left:
             self.states[unit_id] = "interrupted"
         return [UnitProgress(unit_id, "interrupted", self._fraction[unit_id]) for unit_id in left]
 
     def _requeue(self, update: UnitUpdate, trouble: str) -> UnitProgress:
-        """Queue it again in its old place, so that what needs it does not wait for all else."""
+        """Queue the unit at its original position, so that units that need it are not delayed."""
         insort(self._queue, update.unit, key=self._place.__getitem__)
         self.states[update.unit] = "queued"
         return UnitProgress(
@@ -135,12 +142,12 @@ class Schedule:
         return UnitProgress(update.unit, "interrupted", update.fraction, update.score)
 
     def _fail(self, unit_id: str, trouble: str) -> list[UnitProgress]:
-        """Fail the unit and, in turn, whatever needs it."""
+        """Fail the unit and, recursively, the units that need it."""
         self.states[unit_id] = "failed"
         failed = [UnitProgress(unit_id, "failed", self._fraction[unit_id], trouble=trouble)]
         for other in self._needed_by[unit_id]:
             if self.states[other] == "queued" and other in self._queue:
                 self._queue.remove(other)
-                reason = f"'{unit_id}', which it needs, failed: {trouble}"
+                reason = f"it needs '{unit_id}', which failed: {trouble}"
                 failed += self._fail(other, reason)
         return failed

@@ -1,4 +1,4 @@
-"""Carries units out: begins what is ready, applies updates of the workers, until all is over."""
+"""Execute units: start those that are ready and apply the workers' updates until all are over."""
 
 from __future__ import annotations
 
@@ -35,54 +35,60 @@ from dgn_engine.sweep.unit_results import (
 )
 
 OnUnitProgress = Callable[[UnitProgress], None]
-WAIT = 0.2  # seconds between two questions whether to stop
-AGAIN = 1.0  # seconds before a unit whose run another process writes is tried again
-GRACE = 60.0  # seconds that what runs has to save itself
-SILENT = 120.0  # seconds without a change after which the lock of another machine is stale
+WAIT = 0.2  # seconds between checks whether to stop
+AGAIN = 1.0  # seconds before retrying a unit whose run is locked by another process
+GRACE = 60.0  # seconds for running units to save their work
+SILENT = 120.0  # seconds without a change after which another machine's lock is stale
 
 
 class Workers(Protocol):
-    """A pool that carries units out. `on_update` and `stopped` may be called until its exit."""
+    """A pool that executes units.
+
+    `on_update` and `stopped` may be called until the exit of the context of `start`.
+    """
 
     def start(
         self, units: Sequence[Unit], on_update: OnUpdate, stopped: Stopped
     ) -> AbstractContextManager[None]:
-        """Get ready for these units; on exit no worker is left, whatever it was doing."""
+        """Start the pool for these units; on exit all its workers are ended."""
 
     def submit(self, ready: Sequence[UnitTask]) -> Sequence[UnitTask]:
-        """Begin as many as there is room for, and return them; called in the sweep's order."""
+        """Start as many tasks as there is room for, in the given order, and return them."""
 
     def poll(self, seconds: float) -> None:
-        """Let them work for about so long, and pass on their updates."""
+        """Let the workers run for about this long and forward their updates."""
 
     def interrupt(self) -> None:
-        """Ask what runs to save itself and end; updates of it follow."""
+        """Ask running units to save their work and end; their updates follow."""
 
 
 class Executor(ABC):
-    """Carries units out, each after those it needs, wherever its workers have room for them."""
+    """Executes units, each after those it needs, on a pool of workers."""
 
     @abstractmethod
     def workers_in(self, root: Path) -> Workers:
-        """Return new workers for the folder of one sweep."""
+        """Return a new pool for the folder of a sweep."""
 
     def run(
         self, units: Sequence[Unit], root: Path, on_progress: OnUnitProgress, stopped: Stopped
     ) -> dict[str, UnitState]:
-        """Carry the units out and return the last state of each.
+        """Execute the units and return the final state of each.
 
-        A unit that is done already is reported as 'skipped'; one that fails is tried twice again
-        (not where it ends in a `UserError`) and then reported as 'failed' with the end of its log
-        in `trouble`, and whatever needs it fails too.
+        A unit that is already done is reported as 'skipped'. One that fails is retried twice,
+        except after a `UserError`, and then reported as 'failed' with the end of its log in
+        `trouble`; units that need it fail, too.
 
         Args:
-            units: in an order in which each comes after its needs.
+            units: ordered so that each comes after its needs.
             root: the folder of the sweep.
             on_progress: called at each change.
-            stopped: asked often; once it says so, what runs is left so that it can go on later.
+            stopped: polled; once it returns True, running units are saved and ended.
+
+        Returns:
+            The final state by unit id.
 
         Raises:
-            UserError: `root` holds other work or is in use.
+            UserError: `root` has other work or is in use.
         """
         check_units(units)
         root = root.absolute()
@@ -105,7 +111,7 @@ class _RunningSweep:
     _stopped: Stopped
     _stopping: bool = False
     _not_before: dict[str, float] = field(default_factory=dict)
-    _ended: set[ProcessId] = field(default_factory=set)  # whose locks do not count any more
+    _ended: set[ProcessId] = field(default_factory=set)  # processes whose locks no longer count
 
     def __post_init__(self) -> None:
         self._stale_locks = StaleLock(self._root)
@@ -157,11 +163,11 @@ class _RunningSweep:
 
 @dataclass
 class StaleLock:
-    """Finds runs of a sweep that another machine locked and nobody writes any more.
+    """Detects runs whose lock was left by another machine.
 
-    Locks do not reach over a network, so nobody can see whether that writer lives. But a run that
-    is written gets a checkpoint every few seconds; one that has not changed for long is nobody's.
-    (Its machine has noticed long before that nobody waits for it any more.)
+    A lock does not show whether a process on another machine is still alive. But a run that is
+    being written gets a checkpoint every few seconds, so the lock of one that has not changed for
+    a long time is stale. (Its writer would have noticed long before that nobody waits for it.)
     """
 
     root: Path
@@ -169,7 +175,10 @@ class StaleLock:
     _seen: dict[str, tuple[object, float]] = field(default_factory=dict)
 
     def is_stale(self, unit_id: str, holder: ProcessId) -> bool:
-        """Whether the run that `holder` has locked has not changed for so long; asked often."""
+        """Return whether the run locked by `holder` has not changed for `silent` seconds.
+
+        It compares with earlier calls, so it has to be called repeatedly.
+        """
         now = time.monotonic()
         trace = self._trace(unit_id, holder)
         before, since = self._seen.get(unit_id, (None, now))
@@ -179,7 +188,7 @@ class StaleLock:
         return now - since >= self.silent
 
     def _trace(self, unit_id: str, holder: ProcessId) -> object:
-        """Return what changes while the run is written."""
+        """Return a value that changes while the run is being written."""
         folder = unit_folder(self.root, unit_id)
         try:
             size = (folder / LOG).stat().st_size
@@ -190,9 +199,9 @@ class StaleLock:
 
 
 def _finished_before(schedule: Schedule, units: Sequence[Unit], root: Path) -> list[UnitProgress]:
-    """Skip what is done; raises `UserError` where a folder holds another unit's work."""
+    """Skip finished units; raises `UserError` if a folder has another unit's work."""
     skipped = []
-    results = UnitResults(root)  # one of all, so that stacks are looked for once
+    results = UnitResults(root)  # shared, so that stacks are searched only once
     for unit in units:
         state = state_of(unit, root)
         if state == "done":
@@ -211,7 +220,7 @@ def _score(unit: Unit, results: UnitResults) -> float | None:
 
 @contextmanager
 def _lock_folder(root: Path) -> Iterator[None]:
-    """Allow one sweep at a time in a folder; raises `UserError`."""
+    """Allow only one sweep at a time in a folder; raises `UserError` if it is in use."""
     lock = Lock(inside(root) / LOCK)
     try:
         make_folders(root)

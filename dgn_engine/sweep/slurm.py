@@ -1,4 +1,4 @@
-"""Connects to Dask clusters: a running one, one on this machine, or jobs of Slurm."""
+"""Connect to a Dask cluster: a running one, a local one, or Slurm jobs."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from dgn_engine.sweep.workers.processes import ONE_THREAD
 
 CONNECT = 15.0  # seconds
 PRELOAD = "dgn_engine.sweep.workers.dask_preload"
-ANSWER = 30.0  # seconds in which squeue says which jobs there are
-WARNING = 120  # seconds before its time is up that Slurm tells a job of ours
-# of slurm:NAME=VALUE,…; what is not said is taken from Dask's own configuration of jobqueue
+ANSWER = 30.0  # timeout of squeue in seconds
+WARNING = 120  # seconds before the time limit at which Slurm signals a job
+# Options of slurm:NAME=VALUE,…; defaults are taken from Dask's jobqueue configuration.
 _SLURM: Mapping[str, type] = {
     "jobs": int,
     "cores": int,
@@ -52,16 +52,23 @@ _SLURM: Mapping[str, type] = {
     "walltime": str,
     "interface": str,
     "python": str,
-    "prologue": str,  # a line of the job's script, such as 'module load cuda'
+    "prologue": str,  # a line of the job script, such as 'module load cuda'
     "directive": str,  # an #SBATCH line, such as '--gres=gpu:1'
 }
 
 
 @contextmanager
 def connected(cluster: str, workers: int, tls: ClusterTls, root: Path) -> Iterator[Any]:
-    """Yield a client of the cluster; a cluster that was started here ends with it.
+    """Yield a client of the cluster; a cluster started here ends with the block.
 
-    `root`: a folder that all machines see, of this sweep alone.
+    Args:
+        cluster: 'tls://HOST:PORT', 'local' or 'slurm[:options]'.
+        workers: number of workers to start; 0: default.
+        tls: TLS options.
+        root: the sweep's folder, shared by all machines.
+
+    Raises:
+        UserError: Dask is not installed, or the cluster cannot be reached.
     """
     check_cluster(cluster, tls)
     try:
@@ -93,15 +100,15 @@ def connected(cluster: str, workers: int, tls: ClusterTls, root: Path) -> Iterat
 
 
 def _require_listener(address: str) -> None:
-    """Raise `UserError` where nobody listens: a `Client` that cannot connect leaves a thread."""
+    """Raise `UserError` if nothing listens; a `Client` that cannot connect would leak a thread."""
     place = urlsplit(address)
     try:
         host, port = place.hostname, place.port
-    except ValueError:  # the port is no number
+    except ValueError:  # the port is not a number
         host = port = None
     if not host or not port:
         raise UserError(
-            f"--cluster is '{address}'; it must be of the form tls://HOST:PORT.",
+            f"--cluster is '{address}'; it must have the form tls://HOST:PORT.",
             kind="no-choice",
             value=address,
         )
@@ -114,7 +121,7 @@ def _require_listener(address: str) -> None:
 
 
 def check_cluster(cluster: str, tls: ClusterTls) -> None:
-    """Raise `UserError` for a text that names none, and where it needs TLS and has none."""
+    """Raise `UserError` for an invalid cluster, or one without the TLS it needs."""
     kind = cluster.partition(":")[0]
     if cluster != "local" and kind != "slurm" and not cluster.startswith(tuple(SCHEMES)):
         raise UserError(
@@ -136,7 +143,7 @@ def slurm_options(cluster: str) -> dict[str, int | str]:
         if name not in _SLURM or not equals:
             known = ", ".join(_SLURM)
             raise UserError(
-                f"--cluster slurm knows no '{text}'; give NAME=VALUE of {known}.",
+                f"--cluster slurm has no option '{text}'; use NAME=VALUE with {known}.",
                 kind="unknown-key",
                 value=text,
             )
@@ -153,7 +160,7 @@ def slurm_options(cluster: str) -> dict[str, int | str]:
 
 @contextmanager
 def local_cluster(workers: int) -> Iterator[Any]:
-    """Yield a cluster of this machine, which listens on the loopback alone and speaks TLS."""
+    """Yield a cluster on this machine that listens on the loopback interface only, with TLS."""
     import dask
     from distributed import LocalCluster
 
@@ -173,7 +180,7 @@ def local_cluster(workers: int) -> Iterator[Any]:
             dashboard_address=None,
             silence_logs=logging.CRITICAL,
             env=ONE_THREAD,
-            memory_limit=0,  # Dask would kill what it holds too large
+            memory_limit=0,  # otherwise Dask kills workers that it considers too large
             preload=[PRELOAD],
         ) as cluster,
     ):
@@ -182,10 +189,10 @@ def local_cluster(workers: int) -> Iterator[Any]:
 
 @contextmanager
 def _scratch_folder(parent: str | None = None) -> Iterator[str]:
-    """Yield a new folder, the user's alone, that is Dask's temporary folder while it lasts.
+    """Yield a new private folder that serves as Dask's temporary folder.
 
-    Dask takes `dask-scratch-space` in the system's temporary folder as it finds it, whoever made
-    it, puts it first in `sys.path`, and truncates the files to which the links in it lead.
+    By default, Dask uses `dask-scratch-space` in the system's temporary folder whoever created it,
+    puts it first in `sys.path`, and truncates the targets of links in it.
     """
     import dask
 
@@ -197,16 +204,16 @@ def _scratch_folder(parent: str | None = None) -> Iterator[str]:
                 {"temporary-directory": folder, "distributed.worker.use-file-locking": False}
             ):
                 yield folder
-        finally:  # Dask may leave it there; the name would be free for anybody
+        finally:  # Dask may leave it in the path, though anybody could then create it
             sys.path[:] = [one for one in sys.path if not one.startswith(folder)]
 
 
 @contextmanager
 def _slurm(text: str, workers: int, tls: ClusterTls, root: Path) -> Iterator[Any]:
-    """Yield a cluster whose workers are jobs.
+    """Yield a cluster whose workers are Slurm jobs.
 
-    Slurm signals a job's first process before its time is up: that is the worker itself (`exec`),
-    which then lets its run save itself.
+    Slurm signals the first process of a job before its time is up. With `exec` that is the worker,
+    which then saves its run.
     """
     try:
         from dask_jobqueue import SLURMCluster
@@ -222,7 +229,7 @@ def _slurm(text: str, workers: int, tls: ClusterTls, root: Path) -> Iterator[Any
     submit, cancel = find_program("sbatch"), find_program("scancel")
     if submit is None:
         raise UserError(
-            "--cluster slurm: there is no 'sbatch' here; run this where jobs are begun.",
+            "--cluster slurm: 'sbatch' was not found; run this on a machine that submits jobs.",
             kind="not-installed",
             value="sbatch",
         )
@@ -244,21 +251,21 @@ def _slurm(text: str, workers: int, tls: ClusterTls, root: Path) -> Iterator[Any
 
 
 def _job_class(base: Any, submit: str, cancel: str) -> Any:
-    """Return a class of jobs for `SLURMCluster`, which are submitted by these programs."""
+    """Return a job class for `SLURMCluster` that uses these submit and cancel programs."""
 
     class SlurmJob(base):  # type: ignore[misc]
         submit_command = submit
         cancel_command = cancel
-        refusal = ""  # the last answer of `sbatch` that was one
+        refusal = ""  # the last error of `sbatch`
 
         @staticmethod
         async def _call(command: list[str], **options: Any) -> str:
-            """Run one of them, in an environment that names no relative file."""
+            """Run one of the programs in an environment without relative paths."""
             answer: str = await base._call(command, env=safe_environment(), **options)
             return answer
 
         async def _submit_job(self, script: str) -> str:
-            """Submit the script; Dask would print a refusal with its traceback, and wait."""
+            """Submit the script; keep an error in `refusal` instead of printing a traceback."""
             try:
                 answer: str = await super()._submit_job(script)
             except (OSError, RuntimeError) as error:
@@ -274,9 +281,10 @@ def _job_class(base: Any, submit: str, cancel: str) -> Any:
 
 
 def _make_job_folder(root: Path) -> str:
-    """Make a folder in which jobs begin and to which they print; a new one holds no links.
+    """Create the folder in which jobs start and write their logs.
 
-    Slurm's default is the current folder, in which it follows whatever links have the right name.
+    It is new so that it has no links: in the current folder, Slurm's default, it would follow
+    links that have the name of a log.
     """
     require_plain(str(root))
     try:
@@ -289,20 +297,24 @@ def _make_job_folder(root: Path) -> str:
 
 
 def wanted_jobs(text: str, workers: int) -> int:
-    """Return how many jobs 'slurm:jobs=8' asks for; `workers` where it does not say."""
+    """Return the number of jobs of 'slurm:jobs=8', or `workers` if it is not given."""
     return int(slurm_options(text).get("jobs", workers or 1))
 
 
 def job_arguments(text: str, workers: int, folder: str, scratch: str) -> tuple[dict[str, Any], int]:
-    """Return the arguments of a `SLURMCluster`, and how many jobs are wanted.
+    """Return the arguments of a `SLURMCluster` and the number of jobs.
 
-    `folder`: where they begin and print; `scratch`: where Dask keeps its temporary files.
+    Args:
+        text: 'slurm[:options]'.
+        workers: number of jobs unless the options set it.
+        folder: working and log folder of the jobs.
+        scratch: Dask's temporary folder.
     """
     options = slurm_options(text)
     options.pop("jobs", None)
     prologue, directive = str(options.pop("prologue", "")), str(options.pop("directive", ""))
     named = "python" in options
-    # Another Python keeps its user site: nobody knows what is installed only there.
+    # Another Python keeps its user site, since packages may be installed only there.
     python = f"{options['python']} -P" if named else shlex.join(python_command())
     warned = "" if directive.startswith("--signal") else f"--signal=B:USR1@{WARNING}"
     directives = (f"--chdir={folder}", warned, directive)
@@ -320,9 +332,10 @@ def job_arguments(text: str, workers: int, folder: str, scratch: str) -> tuple[d
 
 
 def replace_ended_jobs(cluster: Any, wanted: int) -> int | None:
-    """Submit jobs until `wanted` are queued or running, and return how many were before.
+    """Submit jobs until `wanted` are queued or running; Dask does not replace ended jobs.
 
-    None where Slurm does not say. Dask itself submits no other job for one that has ended.
+    Returns:
+        How many were queued or running before; None if Slurm does not answer.
     """
     queued = _queued_jobs()
 
@@ -331,8 +344,8 @@ def replace_ended_jobs(cluster: Any, wanted: int) -> int | None:
         for name in [name for name, job in jobs.items() if job.job_id not in (queued or ())]:
             del jobs[name]
             cluster.worker_spec.pop(name, None)
-            # A new job must have a new name: Dask cancels the one whose worker left, by its name.
-            # `_i` is the number in the newest name, which would be free again.
+            # A new job needs a new name, because Dask cancels jobs of lost workers by name. `_i` is
+            # the number in the newest name, which would otherwise be reused.
             cluster._i += 1
         return len(jobs)
 
@@ -343,7 +356,7 @@ def replace_ended_jobs(cluster: Any, wanted: int) -> int | None:
 
 
 def _queued_jobs() -> set[str] | None:
-    """Return the ids of all jobs of this user that wait or run; None where Slurm does not say."""
+    """Return the ids of this user's queued and running jobs; None if Slurm does not answer."""
     program = find_program("squeue")
     if program is None:
         return None
@@ -357,21 +370,21 @@ def _queued_jobs() -> set[str] | None:
 
 
 def _exports(named: bool) -> list[str]:
-    """Return lines of a job's script: nothing is imported from the folder where it begins, and
-    Dask takes no locks in its scratch folder.
+    """Return lines of the job script that set the import path and disable Dask's file locks.
 
-    `named`: the user named a Python, which is not given the folders of ours.
+    Args:
+        named: whether the user chose another Python, which does not get our import path.
     """
     environment = safe_environment() if named else python_environment()
     folders = shlex.quote(environment.get("PYTHONPATH", ""))
-    # Not every file system that machines share has locks.
+    # Shared file systems may not support locks.
     locks = "export DASK_DISTRIBUTED__WORKER__USE_FILE_LOCKING=False"
     return ["export PYTHONSAFEPATH=1", f"export PYTHONPATH={folders}", locks]
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Dask's own log lines would break the progress bar; trouble comes back as updates."""
+    """Silence Dask's log, which would break the progress bar; errors are reported as updates."""
     loggers = [logging.getLogger(name) for name in ("distributed", "distributed.client")]
     before = [logger.level for logger in loggers]
     for logger in loggers:

@@ -1,8 +1,8 @@
-"""Computing time of runs of which some were trained together, as one stack in one process.
+"""Computing time of runs, some of which were trained together as a stack in one process.
 
-Every run of a stack lasts as long as the stack. Its time is counted once: at each moment it is
-shared evenly among those of its runs that were in training then, so that the sum is the time of
-the process. Newer runs name their stack; of older ones it is told by their logs.
+Every run of a stack lasts as long as the stack, whose time must be counted only once: at each
+moment it is divided evenly among the runs that were training, so that the sum is the time of the
+process. Newer runs record their stack; for older ones it is inferred from their logs.
 """
 
 from __future__ import annotations
@@ -22,18 +22,20 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.sweep.unit import UNITS
 
 Span = tuple[float, float]  # seconds since 1970
-# A run by itself logs its train scores some 20 times an epoch, at least every 5 steps; a stack only
-# at its end. Of fewer steps an epoch the log does not tell.
+# A single run logs train scores about 20 times per epoch, at least every 5 steps, a stack only at
+# the end of each epoch. With fewer steps per epoch the log cannot distinguish them.
 _TELLING = 10
-_TOGETHER, _WRITING = 0.2, 0.05  # of the epoch, and seconds: between two runs of one stack
+_TOGETHER, _WRITING = 0.2, 0.05  # maximum gap in a stack: share of an epoch, and seconds
 
 
 @dataclass(frozen=True)
 class RunTrace:
-    """When a run was in training, from its log.
+    """When a run was training, according to its log.
 
-    `stack`: the name of its stack, '' where it says none; `ends`: when each epoch ended, by step,
-    where only a stack would have logged it so.
+    Attributes:
+        stack: the name of its stack, '' if it has none.
+        spans: its periods of training.
+        ends: end time of each epoch by step, only if the run may be part of an unnamed stack.
     """
 
     stack: str
@@ -46,20 +48,20 @@ class RunTrace:
 
 
 def trace_of(reader: RunReader) -> RunTrace:
-    """Read it from a run's folder; raises `UserError` where that is damaged."""
+    """Read the trace of a run; raises `UserError` if its folder is damaged."""
     stack = run_info.stack_of(reader.info)
     return RunTrace(stack, tuple(_spans(reader)), {} if stack else _epoch_ends(reader))
 
 
 class StackTimes:
-    """The computing time of runs in one folder; their stacks are looked for once."""
+    """The computing times of the runs in a folder; stacks are searched only once."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._seconds: dict[Path, float] | None = None
 
     def seconds(self, reader: RunReader) -> float:
-        """Return the time of a run, or its share of the time of its stack."""
+        """Return the training time of a run in seconds, or its share of the time of its stack."""
         trace = trace_of(reader)
         if not (trace.stack or trace.ends):
             return trace.seconds
@@ -73,12 +75,12 @@ class StackTimes:
             try:
                 found[path] = trace_of(RunReader(path))
             except (UserError, OSError):
-                continue  # a calculation, or what cannot be read: it shares nothing
+                continue  # a calculation, or unreadable: not part of a stack
         return found
 
 
 def shared_seconds(traces: Mapping[Path, RunTrace]) -> dict[Path, float]:
-    """Return the share of each run that is in a stack, by itself or with others."""
+    """Return the time in seconds of each run that is part of a stack."""
     named: dict[str, list[Path]] = {}
     older: list[Path] = []
     for path, trace in traces.items():
@@ -93,7 +95,7 @@ def shared_seconds(traces: Mapping[Path, RunTrace]) -> dict[Path, float]:
 
 
 def _shares(members: Sequence[Sequence[Span]]) -> list[float]:
-    """Return for each member the time of its spans, each moment over how many are in one then."""
+    """Return the time of each member, dividing each moment by the number of active members."""
     moments = sorted({moment for spans in members for span in spans for moment in span})
     shares = [0.0] * len(members)
     for begin, end in pairwise(moments):
@@ -108,7 +110,7 @@ def _shares(members: Sequence[Sequence[Span]]) -> list[float]:
 
 
 def _told_by_logs(traces: Mapping[Path, RunTrace]) -> Iterable[list[Path]]:
-    """Group runs whose epochs all ended together: a stack logs those of all its runs at once."""
+    """Group runs whose epochs all ended together, as a stack logs all its runs at once."""
     stacks: list[list[Path]] = []
     for path in sorted(traces, key=lambda one: min(traces[one].ends.values())):
         mates = (stack for stack in stacks if _together(traces[stack[-1]], traces[path]))
@@ -133,7 +135,7 @@ def _together(one: RunTrace, other: RunTrace) -> bool:
 
 
 def _epoch_ends(reader: RunReader) -> dict[int, float]:
-    """Return when each epoch ended, where nothing was measured in between; else nothing."""
+    """Return the end time of each epoch by step; empty if scores were also logged in between."""
     started = reader.started
     steps = started.steps_per_epoch if started is not None else 0
     if steps < _TELLING:
@@ -147,9 +149,9 @@ def _epoch_ends(reader: RunReader) -> dict[int, float]:
 
 
 def _spans(reader: RunReader) -> list[Span]:
-    """From its begin, to a whole second, over all lines of the log.
+    """Return the periods of training, from the start (to a whole second) to the last log line.
 
-    The pause before a run went on does not count.
+    Pauses before a run was resumed are left out.
     """
     lines = reader.log.lines
     if not lines:

@@ -1,4 +1,4 @@
-"""Means of replicates: their tests and intervals, also of numbers that cannot pass a bound."""
+"""Tests and intervals for means of replicates, including bounded quantities."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from dataclasses import dataclass
 
 
 def mean_and_half_width(values: tuple[float, ...]) -> tuple[float, float]:
-    """Mean and half-width of its 95 % interval (Student's t); NaN below two values."""
+    """Return the mean and the half-width of its 95 % interval (Student's t).
+
+    NaN without values; the half-width is NaN for a single value.
+    """
     n = len(values)
     if not n:
         return math.nan, math.nan
@@ -24,20 +27,22 @@ def mean_and_half_width(values: tuple[float, ...]) -> tuple[float, float]:
 def ratio_of_means(
     numerators: Sequence[float], denominators: Sequence[float]
 ) -> tuple[float, float, float]:
-    """Mean of one sample over the mean of another that is paired with it, with the ends of its
-    95 % interval after Fieller.
+    """Return the ratio of the means of paired samples and Fieller's 95 % interval.
 
-    The interval holds each θ for which Student's t does not tell the mean of numerator − θ ·
-    denominator from 0. It is exact for normal pairs, however noisy the denominator is: a mean of
-    ratios is biased then, and its own t interval misses the ratio. Where the mean denominator
-    itself is not told from 0, that set has no ends: NaN, as below two pairs.
+    The interval consists of all θ for which a t test does not distinguish the mean of
+    numerator − θ · denominator from 0. It is exact for normal pairs however noisy the denominator
+    is, while a mean of ratios would be biased and its t interval miss the ratio.
+
+    Returns:
+        Ratio, lower and upper end. The ends are NaN below two pairs, or if the mean denominator
+        is not significantly different from 0, when the set is unbounded.
 
     E. C. Fieller, Some problems in interval estimation, J. R. Statist. Soc. B 16 (1954) 175;
     V. H. Franz, arXiv:0710.2024.
     """
     n = len(numerators)
     if not n or n != len(denominators):
-        raise ValueError(f"{n} numerators are not paired with {len(denominators)} denominators")
+        raise ValueError(f"{n} numerators cannot be paired with {len(denominators)} denominators")
     top, bottom = sum(numerators) / n, sum(denominators) / n
     ratio = top / bottom if bottom else math.nan
     if n < 2:
@@ -61,10 +66,7 @@ def ratio_of_means(
 
 @dataclass(frozen=True)
 class Bounds:
-    """Between which numbers a statistic lies; `high` may be infinite.
-
-    A value at a bound has no interval.
-    """
+    """The bounds of a statistic; `high` may be infinite. A value at a bound has no interval."""
 
     low: float
     high: float
@@ -77,9 +79,13 @@ POSITIVE = Bounds(0.0, math.inf)
 
 @dataclass(frozen=True)
 class MeanTest:
-    """A mean with its standard error and degrees of freedom, on the scale that `bounds` opens.
+    """A mean, its standard error and degrees of freedom, on the unbounded scale.
 
-    `error` is NaN where nothing is known of it; `freedom` may be infinite.
+    Attributes:
+        place: the mean on the scale of `to_open_scale`.
+        error: its standard error there, NaN if unknown.
+        freedom: degrees of freedom, possibly infinite.
+        bounds: bounds of the original scale.
     """
 
     place: float
@@ -92,7 +98,7 @@ class MeanTest:
         return closed(self.place, self.bounds)
 
     def interval(self) -> tuple[float, float]:
-        """Ends of the 95 % interval (Student's t); NaN where there is none."""
+        """Return the ends of the 95 % interval (Student's t); NaN if there is none."""
         if math.isnan(self.error):
             return math.nan, math.nan
         from scipy.stats import t
@@ -104,14 +110,17 @@ class MeanTest:
         )
 
     def p_above(self, threshold: float) -> float:
-        """Chance of so large a mean, or a larger one, if the true one were at the threshold.
+        """Return the probability of a mean at least this large if the true mean is `threshold`.
 
-        NaN where the mean has no error, or one of zero.
+        NaN if the standard error is zero or unknown.
         """
         return self._tail(self.place - opened(threshold, self.bounds))
 
     def p_below(self, threshold: float) -> float:
-        """Chance of so small a mean, or a smaller one, if the true one were at the threshold."""
+        """Return the probability of a mean at most this small if the true mean is `threshold`.
+
+        NaN if the standard error is zero or unknown.
+        """
         return self._tail(opened(threshold, self.bounds) - self.place)
 
     def _tail(self, distance: float) -> float:
@@ -127,15 +136,19 @@ def mean_test(
 ) -> MeanTest:
     """Test the mean of replicates.
 
-    With `bounds` it is taken of log((v − low)/(high − v)), or of log(v − low) where nothing is
-    above, so that no end of its interval lies beyond a bound. For a correlation that is twice
+    With `bounds`, the mean of log((v − low)/(high − v)) is tested, or of log(v − low) if there is
+    no upper bound, so that the interval stays within the bounds. For a correlation this is twice
     Fisher's z = artanh(r).
 
-    `test_variance`: what the finite test set, which all replicates share, adds to the variance of
-    the mean. The share of the replicates is estimated with n − 1 degrees of freedom, that of the
-    test set is known: together they have n − 1 times total over between. Satterthwaite (Biometrics
-    Bulletin 2 (1946) 110) squares that ratio, and his interval of three replicates covers as little
-    as 92 % where the test set has a tenth of the variance.
+    The variance between replicates is estimated with n − 1 degrees of freedom, while
+    `test_variance` is known; the sum has (n − 1) · total/between degrees of freedom. Satterthwaite
+    (Biometrics Bulletin 2 (1946) 110) squares that ratio; his interval for three replicates covers
+    as little as 92 % if the test set contributes a tenth of the variance.
+
+    Args:
+        values: one value per replicate.
+        bounds: bounds of the values.
+        test_variance: variance of the mean due to the finite test set, which replicates share.
     """
     n = len(values)
     places = [opened(value, bounds) for value in values]
@@ -152,18 +165,23 @@ def mean_test(
 
 
 def welch_p(values: Sequence[float], mean: float, spread: float, n: int) -> float:
-    """Two-sided p of Welch's test of a sample against the mean and standard deviation of another.
+    """Return the two-sided p of Welch's test against the mean and spread of another sample.
 
-    NaN below two values, or where nothing varies.
+    Args:
+        values: the sample.
+        mean, spread, n: mean, standard deviation and size of the other sample.
+
+    Returns:
+        NaN below two values, or if nothing varies.
     """
     test = _welch(_moments(values), (mean, spread**2 / n, n))
     return 2 * min(test.p_above(0.0), test.p_below(0.0))
 
 
 def holm(chances: Sequence[float]) -> list[float]:
-    """Adjust p values for so many tests at once (S. Holm, Scand. J. Statist. 6 (1979) 65).
+    """Adjust p values for multiple tests (S. Holm, Scand. J. Statist. 6 (1979) 65).
 
-    NaN stays, and does not count.
+    NaN is kept and does not count as a test.
     """
     order = sorted((p, place) for place, p in enumerate(chances) if not math.isnan(p))
     adjusted, worst = [math.nan] * len(chances), 0.0
@@ -174,13 +192,13 @@ def holm(chances: Sequence[float]) -> list[float]:
 
 
 def interval(values: Sequence[float], bounds: Bounds | None = None) -> tuple[float, float, float]:
-    """Mean and ends of its 95 % interval, as `mean_test` has them."""
+    """Return the mean and the ends of its 95 % interval (see `mean_test`)."""
     test = mean_test(values, bounds)
     return test.mean, *test.interval()
 
 
 def _moments(sample: Sequence[float]) -> tuple[float, float, int]:
-    """Mean, square of its standard error (NaN below two values) and size."""
+    """Return mean, squared standard error (NaN below two values) and size of a sample."""
     n = len(sample)
     mean = sum(sample) / n if n else math.nan
     if n < 2:
@@ -200,7 +218,7 @@ def _welch(one: tuple[float, float, int], other: tuple[float, float, int]) -> Me
 
 
 def opened(value: float, bounds: Bounds | None) -> float:
-    """On a scale without ends; NaN at a bound and beyond."""
+    """Map a bounded value to an unbounded scale; NaN at or beyond a bound."""
     if bounds is None:
         return value
     below, above = value - bounds.low, bounds.high - value
@@ -213,12 +231,12 @@ def closed(place: float, bounds: Bounds | None) -> float:
     if bounds is None:
         return place
     if math.isinf(bounds.high):
-        return bounds.low + math.exp(min(place, 700.0))  # beyond is no float
+        return bounds.low + math.exp(min(place, 700.0))  # avoids overflow
     return bounds.low + (bounds.high - bounds.low) * (1 + math.tanh(place / 2)) / 2
 
 
 def stretch(value: float, bounds: Bounds | None) -> float:
-    """How much longer a small step at `value` is on the scale without ends."""
+    """Return the derivative of `to_open_scale` at `value`."""
     if bounds is None:
         return 1.0
     return 1 / (value - bounds.low) + 1 / (bounds.high - value)

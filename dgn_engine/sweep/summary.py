@@ -1,4 +1,4 @@
-"""Summarises a sweep: a row for each run, and one for each setting over its seeds."""
+"""Summarise a sweep: a row per run, and a group per setting over its seeds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NUMBERS = ("best", "last", "train", "epochs", "seconds")
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """A run: accuracies 0…1, NaN where there is none. A skipped run is 'done'."""
+    """The result of a run: accuracies 0…1, NaN if there is none. A skipped run is 'done'."""
 
     id: str
     settings: Mapping[str, Any]
@@ -44,7 +44,7 @@ class SummaryRow:
 
 @dataclass(frozen=True)
 class SummaryGroup:
-    """Runs that differ in nothing but the seed; means and half-widths of their 95 % intervals."""
+    """Runs that differ only in the seed: means and half-widths of their 95 % intervals."""
 
     settings: Mapping[str, Any]
     n: int
@@ -61,13 +61,13 @@ def rows_of(
     root: Path,
     results: UnitResults | None = None,
 ) -> list[SummaryRow]:
-    """Return a row for each run of the sweep; `results`: those of `root` unless they are given."""
+    """Return a row for each run of the sweep; `results` are read from `root` by default."""
     results = results or UnitResults(root)
     return [_line(run, states.get(run.unit.id, "queued"), last, results) for run in sweep.runs]
 
 
 def groups_of(lines: Sequence[SummaryRow]) -> list[SummaryGroup]:
-    """Group the runs that are over by all settings but the seed, in their order."""
+    """Group finished runs by all settings except the seed, in order of appearance."""
     found: dict[str, list[SummaryRow]] = {}
     for line in lines:
         if line.state in ("done", "diverged"):
@@ -92,9 +92,14 @@ def write_results(
     state: str,
     report: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write results.json and results.csv, whole or not at all; raises `UserError`.
+    """Write results.json and results.csv atomically; raises `UserError`.
 
-    `report`: plain values that results.json holds as well, under that name.
+    Args:
+        root: the folder of the sweep.
+        sweep: the sweep.
+        lines: a row per run.
+        state: state of the sweep.
+        report: plain data to be stored as 'report' in results.json.
     """
     tree = {
         "format": FORMAT,

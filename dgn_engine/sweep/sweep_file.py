@@ -1,10 +1,10 @@
-"""A sweep's TOML file: a base configuration, and what is varied as a grid, a list, or both.
+"""A sweep's TOML file: a base configuration and the fields to vary as a grid, a list, or both.
 
-base = "base.toml"                 # or a table [base]; without either, the usual defaults
-[grid]                             # every combination
+base = "base.toml"                 # or a table [base]; defaults if missing
+[grid]                             # all combinations
 "gating.regime" = ["FR-II", "DL"]
 seed = [0, 1, 2]
-[[list]]                           # for each of these in turn
+[[list]]                           # combined with each of these
 "training.optimiser" = "sgd"
 "training.learning_rate" = 0.1
 """
@@ -25,15 +25,15 @@ from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.storage.config_file import read_config, read_toml
 from dgn_engine.sweep.unit import Training
 
-MOST = 100_000  # runs; more is a slip
+MOST = 100_000  # runs; more is probably a mistake
 KEYS = ("base", "grid", "list")
-_LONGEST = 120  # characters of a folder's name
-Settings = dict[str, Any]  # field in dots → value
+_LONGEST = 120  # characters of a folder name
+Settings = dict[str, Any]  # dotted field → value
 
 
 @dataclass(frozen=True)
 class SweepRun:
-    """One run of a sweep and the fields that set it apart."""
+    """One run of a sweep and its values of the varied fields."""
 
     unit: Training
     settings: Mapping[str, Any]
@@ -41,14 +41,14 @@ class SweepRun:
 
 @dataclass(frozen=True)
 class Sweep:
-    """All runs, in the order of the file; `fields`: what is varied."""
+    """All runs in the order of the file, and the varied fields."""
 
     runs: tuple[SweepRun, ...]
     fields: tuple[str, ...]
 
 
 def read_sweep(path: Path) -> Sweep:
-    """Read a sweep's file; raises `UserError`, one sentence that begins with its name."""
+    """Read a sweep file; raises `UserError` with the file's name."""
     tree = read_toml(path, "sweep")
     try:
         return sweep_of(tree, path.parent)
@@ -57,7 +57,7 @@ def read_sweep(path: Path) -> Sweep:
 
 
 def sweep_of(tree: Mapping[str, Any], folder: Path) -> Sweep:
-    """Return the runs of a parsed sweep; a base file is relative to `folder`."""
+    """Return the runs of a parsed sweep file; `folder` is where its base file is found."""
     for key in tree:
         if key not in KEYS:
             raise UserError(
@@ -69,18 +69,18 @@ def sweep_of(tree: Mapping[str, Any], folder: Path) -> Sweep:
     base = _base(tree.get("base", {}), folder).to_dict()
     grid, entries = _grid(tree.get("grid", {})), _entries(tree.get("list", [{}]))
     if not grid and not any(entries):
-        raise UserError("Nothing is varied; give a [grid] or some [[list]].", kind="empty")
+        raise UserError("Nothing is varied; add a [grid] or [[list]].", kind="empty")
     for field in grid:
         if any(field in entry for entry in entries):
             raise UserError(
-                f"'{field}' is both in [grid] and in [[list]]; leave one out.",
+                f"'{field}' is in both [grid] and [[list]]; remove one.",
                 kind="contradiction",
                 value=field,
             )
     count = len(entries) * prod(len(values) for values in grid.values())
     if count > MOST:
         raise UserError(
-            f"These are {count:,} runs; at most {MOST:,} are allowed.",
+            f"The sweep has {count:,} runs; at most {MOST:,} are allowed.",
             kind="too-large",
             value=count,
         )
@@ -94,7 +94,7 @@ def sweep_of(tree: Mapping[str, Any], folder: Path) -> Sweep:
             same = seen.setdefault(run.unit.config, run.unit.id)
             if run.unit.id in runs or same != run.unit.id:
                 raise UserError(
-                    f"Two runs are the same: '{same}' and '{run.unit.id}'.",
+                    f"Two runs are identical: '{same}' and '{run.unit.id}'.",
                     kind="named-twice",
                     value=run.unit.id,
                 )
@@ -107,7 +107,7 @@ def _base(value: object, folder: Path) -> RunConfig:
         return read_config(folder / value)
     if not isinstance(value, Mapping):
         raise UserError(
-            "base must be the name of a configuration file or a table.",
+            "base must be the path of a configuration file, or a table.",
             kind="wrong-type",
             value=value,
         )
@@ -117,7 +117,9 @@ def _base(value: object, folder: Path) -> RunConfig:
 def _grid(value: object) -> dict[str, list[Any]]:
     if not isinstance(value, Mapping):
         raise UserError(
-            "[grid] must be a table of fields and lists of values.", kind="wrong-type", value=value
+            "[grid] must be a table of fields with lists of values.",
+            kind="wrong-type",
+            value=value,
         )
     grid = dict(_flat(value, ""))
     for field, values in grid.items():
@@ -137,13 +139,13 @@ def _entries(value: object) -> list[Settings]:
         or not value
     ):
         raise UserError(
-            "[[list]] must be tables of fields and values.", kind="wrong-type", value=value
+            "[[list]] must contain tables of fields and values.", kind="wrong-type", value=value
         )
     return [dict(_flat(one, "")) for one in value]
 
 
 def _flat(tree: Mapping[str, Any], where: str) -> Iterator[tuple[str, Any]]:
-    """Yield 'a.b' and nested tables alike, as fields in dots."""
+    """Yield dotted fields and values; a nested table equals a dotted key."""
     for key, value in tree.items():
         field = f"{where}.{key}" if where else key
         if isinstance(value, Mapping):
@@ -161,18 +163,18 @@ def _run(base: Mapping[str, Any], settings: Settings, fields: tuple[str, ...]) -
         config = RunConfig.from_dict(tree)
     except UserError as refusal:
         raise UserError(
-            f"The run {name} is not possible: {refusal}", kind=refusal.kind, value=refusal.value
+            f"The run {name} is invalid: {refusal}", kind=refusal.kind, value=refusal.value
         ) from None
     return SweepRun(Training(name, config), settings)
 
 
 def _put(tree: dict[str, Any], path: list[str], value: object, field: str) -> None:
-    """Set a field; options are copied on the way, because all runs share the base."""
+    """Set a dotted field, copying nested tables first, because all runs share the base."""
     for part in path[:-1]:
         inner = tree.get(part, {})
         if not isinstance(inner, dict):
             raise UserError(
-                f"There is no field '{field}' in a configuration.", kind="unknown-key", value=field
+                f"A configuration has no field '{field}'.", kind="unknown-key", value=field
             )
         tree[part] = dict(inner)
         tree = tree[part]
@@ -180,7 +182,7 @@ def _put(tree: dict[str, Any], path: list[str], value: object, field: str) -> No
 
 
 def _name(settings: Settings, fields: tuple[str, ...]) -> str:
-    """Return 'regime=DL+seed=0', a folder's name."""
+    """Return a folder name such as 'regime=DL+seed=0'."""
     lasts = [field.rpartition(".")[2] for field in fields]
     parts = []
     for field, value in settings.items():

@@ -1,8 +1,8 @@
-"""Units of work: a run to train, or something to calculate; each has one folder and one result.
+"""Units of work, each with its own folder and result: trainings and calculations.
 
-A unit is idempotent: what is done is skipped, what was interrupted goes on, and what it needs is
-named by the ids of other units. Units, tasks and updates cross between processes and machines as
-JSON text: nothing that comes from a worker is unpickled.
+Units are idempotent: finished ones are skipped and interrupted ones resumed. They refer to their
+needs by the ids of other units. Units, tasks and updates are passed between processes and machines
+as JSON, so that nothing from a worker is unpickled.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.storage.plain_data import from_plain, to_plain
 
-UNITS = "units"  # the folder within a sweep's folder; each unit has one of its own in it
+UNITS = "units"  # subfolder of a sweep's folder with one folder per unit
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]*")
 
 
 class UnitFile(NamedTuple):
-    """A file that another unit makes: `file` is relative to that unit's folder."""
+    """A file created by another unit; `file` is relative to that unit's folder."""
 
     unit: str
     file: str
@@ -34,7 +34,7 @@ class UnitFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Training:
-    """One run. `gates_from` and `weights_from` stand for the same fields of the configuration."""
+    """A run to train; `gates_from` and `weights_from` replace these fields of its configuration."""
 
     id: str
     config: RunConfig
@@ -47,7 +47,7 @@ class Training:
         return tuple(dict.fromkeys(source.unit for source in made if source is not None))
 
     def resolved(self, root: Path) -> RunConfig:
-        """Return the configuration with the paths of what other units made."""
+        """Return the configuration with the paths of the other units' files filled in."""
         gating, training = self.config.gating, self.config.training
         if self.gates_from is not None:
             gating = replace(gating, gates_from=str(self.gates_from.path(root)))
@@ -58,9 +58,9 @@ class Training:
 
 @dataclass(frozen=True)
 class Calculation:
-    """A function of the folders of other units: `module:function(CalculationInputs) -> JSON`.
+    """A call `module:function(CalculationInputs) -> JSON` that may read other units' folders.
 
-    `arguments` are plain JSON values. The function lives in this package: nothing else is called.
+    `arguments` are plain JSON values. The function must belong to this package.
     """
 
     id: str
@@ -71,7 +71,7 @@ class Calculation:
 
 @dataclass(frozen=True)
 class CalculationInputs:
-    """The input of a calculation: arguments, the folder for its files, the folders of its needs."""
+    """The inputs of a calculation: arguments, its own folder, and the folders of its needs."""
 
     arguments: Mapping[str, Any]
     folder: Path
@@ -80,8 +80,8 @@ class CalculationInputs:
 
 Unit = Training | Calculation
 
-# 'refused': it would be refused again; 'held': another process writes its run; 'lost': its worker
-# is gone, or the card that it computed on; 'crowded': it is to be tried where there is more memory.
+# 'refused': retrying is pointless; 'held': another process has locked its run; 'lost': its worker
+# or GPU is gone; 'crowded': to be retried where there is more memory.
 UpdateState = Literal[
     "running", "done", "diverged", "interrupted", "failed", "refused", "held", "lost", "crowded"
 ]
@@ -95,7 +95,7 @@ class ProcessId:
 
 @dataclass(frozen=True)
 class UnitTask:
-    """A unit to attempt. `ended`: processes that are known to be dead, whose locks do not count."""
+    """A unit to execute; `ended` are processes known to be dead, whose locks do not count."""
 
     unit: Unit
     root: Path
@@ -112,11 +112,17 @@ class UnitTask:
 
 @dataclass(frozen=True)
 class UnitUpdate:
-    """What a worker says of a unit. `fraction` of its steps; `score`: best test accuracy so far.
+    """An update on a unit from its worker.
 
-    `trouble`: why it failed, with the end of its log; `holder`: who writes a run that is held on
-    another machine, and may be dead; `no_memory`: it did not fit where it was tried; `notice`: a
-    sentence for whoever waits for the sweep.
+    Attributes:
+        unit: its id.
+        state: its state.
+        fraction: share of its steps that are done.
+        score: best test accuracy so far.
+        trouble: why it failed, with the end of its log.
+        holder: the process on another machine that has locked the run; it may be dead.
+        no_memory: whether it ran out of memory.
+        notice: a sentence for the user.
     """
 
     unit: str
@@ -130,7 +136,7 @@ class UnitUpdate:
 
     @property
     def over(self) -> bool:
-        """Whether the worker is free again."""
+        """Whether the worker has finished with the unit."""
         return self.state != "running"
 
     def to_text(self) -> str:
@@ -143,16 +149,16 @@ class UnitUpdate:
 
 
 OnUpdate = Callable[[UnitUpdate], None]
-Stopped = Callable[[], bool]  # asked often
+Stopped = Callable[[], bool]  # polled: whether to stop
 
 
 def unit_folder(root: Path, unit_id: str) -> Path:
-    """The folder of a unit; raises `UserError` where it, or that of all units, is a link."""
+    """Return the folder of a unit; raises `UserError` if it or its parent is a link."""
     folder = root / UNITS / unit_id
     for place in (folder.parent, folder):
         if place.is_symlink():
             raise UserError(
-                f"{place} is a link, which is not followed; take it out of {root}.",
+                f"{place} is a link, which is not followed; remove it from {root}.",
                 kind="link",
                 value=str(place),
             )
@@ -160,19 +166,19 @@ def unit_folder(root: Path, unit_id: str) -> Path:
 
 
 def check_units(units: Sequence[Unit]) -> None:
-    """Raise `UserError` if ids are no names or occur twice, or a need comes too late or never."""
+    """Raise `UserError` for invalid or duplicate ids, or a need that does not come before."""
     seen: set[str] = set()
     for unit in units:
         if not _NAME.fullmatch(unit.id) or unit.id in seen:
             raise UserError(
-                f"The unit '{unit.id}' has no proper name of its own.",
+                f"The unit id '{unit.id}' is invalid or not unique.",
                 kind="no-name",
                 value=unit.id,
             )
         for need in unit.needs:
             if need not in seen:
                 raise UserError(
-                    f"The unit '{unit.id}' needs '{need}', which does not come before.",
+                    f"The unit '{unit.id}' needs '{need}', which does not come before it.",
                     kind="wrong-order",
                     value=need,
                 )
@@ -180,13 +186,13 @@ def check_units(units: Sequence[Unit]) -> None:
 
 
 def same_unit(one: Unit, other: Unit) -> bool:
-    """Whether both stand for one piece of work, on whatever device."""
+    """Return whether two units are the same work, possibly on different devices."""
     if isinstance(one, Training) and isinstance(other, Training):
         return one.config.same_run(other.config) and one == replace(other, config=one.config)
     return one == other
 
 
 def unit_to_plain(unit: Unit) -> dict[str, Any]:
-    """Return the unit as `unit.json` and `plan.json` hold it."""
+    """Return the unit as stored in `unit.json` and `plan.json`."""
     tree: dict[str, Any] = to_plain(unit, omit_none=True)
     return tree

@@ -1,7 +1,7 @@
-"""What the folder of a unit says: its state, what came out, and nothing else is asked.
+"""State and results of units, read from their folders alone.
 
-A training cannot begin where the run whose weights or gates it takes diverged before it left them:
-it counts as diverged itself, and its folder says why (`UnstartableUnit`).
+A training cannot start if the run that provides its weights or gates diverged before writing them.
+It then counts as diverged itself, and its folder records why (`UnstartableUnit`).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from dgn_engine.sweep.unit import Calculation, Training, Unit, unit_folder
 
 FolderState = Literal["done", "diverged", "begun", "new"]
 UNSTARTABLE = "orphan.json"
-_SAME_SCORE = 1e-9  # between a logged accuracy and the share of right answers
+_SAME_SCORE = 1e-9  # tolerance between a logged accuracy and the share of correct answers
 
 
 def state_of(unit: Unit, root: Path) -> FolderState:
-    """Return what a unit's folder says; raises `UserError` where it holds another unit's work."""
+    """Return the state of a unit from its folder; raises `UserError` if that has other work."""
     folder = unit_folder(root, unit.id)
     if isinstance(unit, Calculation):
         return "done" if is_calculated(unit, folder) else "new"
@@ -41,7 +41,7 @@ def state_of(unit: Unit, root: Path) -> FolderState:
     reader = RunReader(folder)
     if not reader.config.same_run(unit.resolved(root)):
         raise UserError(
-            f"{folder} holds a run with another configuration; choose another folder with --out.",
+            f"{folder} has a run with another configuration; choose another folder with --out.",
             kind="other-run",
             value=str(folder),
         )
@@ -53,14 +53,19 @@ def state_of(unit: Unit, root: Path) -> FolderState:
 
 @dataclass(frozen=True)
 class UnstartableUnit:
-    """`source`: the unit that left nothing; `step`: at which the first of them diverged."""
+    """Why a unit cannot start.
+
+    Attributes:
+        source: the unit that should have provided weights or gates.
+        step: the step at which that unit, or the first in a chain, diverged.
+    """
 
     source: str
     step: int
 
 
 def find_unstartable(unit: Unit, root: Path) -> UnstartableUnit | None:
-    """Return what keeps a unit from beginning once its needs are over; None where nothing does."""
+    """Return why a unit whose needs are over cannot start; None if it can."""
     if not isinstance(unit, Training) or (unit_folder(root, unit.id) / RUN).exists():
         return None
     for made in (unit.gates_from, unit.weights_from):
@@ -72,14 +77,14 @@ def find_unstartable(unit: Unit, root: Path) -> UnstartableUnit | None:
 
 
 def record_unstartable(unit_id: str, unstartable: UnstartableUnit, root: Path) -> None:
-    """Say in the unit's folder why it cannot begin, for readers of results."""
+    """Record in the unit's folder why it cannot start."""
     folder = unit_folder(root, unit_id)
     make_folders(folder)
     write_file(inside(folder) / UNSTARTABLE, json.dumps(to_plain(unstartable)).encode())
 
 
 def read_unstartable(folder: Path) -> UnstartableUnit | None:
-    """Return why a unit cannot begin, as its folder says where it holds no run."""
+    """Return the recorded reason why a unit could not start; None if it has a run or no record."""
     if (folder / RUN).exists():
         return None
     try:
@@ -99,9 +104,9 @@ def _diverged_at(folder: Path) -> int | None:
 
 @dataclass(frozen=True)
 class Answers:
-    """Which test examples a run answered right at its best and at its last test score: (N,) bool.
+    """Which test examples a run classified correctly, at its best and last test score: (N,) bool.
 
-    Their means are the two scores.
+    The means are the two scores.
     """
 
     best: Mask
@@ -110,12 +115,18 @@ class Answers:
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """A run that is over. Accuracies (0…1) are those of its last regime; NaN where none exists.
+    """The result of a finished run. Accuracies (0…1) are those of its last regime, or NaN.
 
-    `epochs`, `train`, `test`: the accuracies at each epoch's end, `train` over the last stretch
-    of training batches. `answers`: None where the folder does not hold those of both scores.
-    `test_examples`: 0 where that is not known. `seconds` of training; of a run in a stack, its
-    share of them.
+    Attributes:
+        path: its folder.
+        best, last: best and last test accuracy.
+        epochs: epochs at which the following were measured.
+        train, train_loss: accuracy and loss over the last training batches of each epoch.
+        test: test accuracy at the end of each epoch.
+        seconds: training time; its share if it was part of a stack.
+        diverged_at: step at which the loss diverged, if it did.
+        answers: correct test examples at both scores, if recorded.
+        test_examples: number of test examples; 0 if unknown.
     """
 
     path: Path
@@ -137,9 +148,11 @@ class TrainedRun:
 
 
 class UnitResults:
-    """The units of one sweep's folder by id; raises `UserError` where one is not done.
+    """The results of the units in a sweep's folder; raises `UserError` for an unfinished unit.
 
-    `failed`: trainings that are known to have come to nothing; they have no score.
+    Args:
+        root: the folder of the sweep.
+        failed: ids of failed trainings, which have no score.
     """
 
     def __init__(self, root: Path, failed: Collection[str] = ()) -> None:
@@ -165,7 +178,7 @@ class UnitResults:
         return value
 
     def seconds_of(self, *unit_ids: str, default: float = math.nan) -> float:
-        """Return the time of these units as far as it is known; `default` where it is of none."""
+        """Return the total known time of these units in seconds; `default` if none is known."""
         taken = {**self._calculated, **{name: run.seconds for name, run in self._trained.items()}}
         seconds = [taken.get(unit_id, math.nan) for unit_id in unit_ids]
         known = [one for one in seconds if not math.isnan(one)]
@@ -209,10 +222,16 @@ def _read(path: Path, times: StackTimes) -> TrainedRun:
 
 
 def _answers(folder: Path, tested: Mapping[int, float], examples: int) -> Answers | None:
-    """Those of the best and of the last score; `tested`: accuracies by step.
+    """Read the correct test examples at the best and last score.
 
-    None where they are not of this step, this score and so many examples: answers that could
-    belong to another score are worse than none.
+    Args:
+        folder: the run's folder.
+        tested: test accuracies by step.
+        examples: number of test examples.
+
+    Returns:
+        None unless they match the steps, the scores and the number of examples, as wrong answers
+        are worse than none.
     """
     found = read_answers(folder)
     if not tested or found.examples != examples:
@@ -228,5 +247,5 @@ def _answers(folder: Path, tested: Mapping[int, float], examples: int) -> Answer
 
 
 def _nothing(path: Path, diverged_at: int | None) -> TrainedRun:
-    """Return the result of a run that has not begun."""
+    """Return the result of a run without scores."""
     return TrainedRun(path, math.nan, math.nan, (), (), (), (), 0.0, diverged_at)

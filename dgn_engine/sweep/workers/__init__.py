@@ -1,7 +1,7 @@
-"""Where units are carried out: one by one, in processes, in stacks, on a Dask cluster.
+"""Executors of units: serial, in processes, in stacks, or on a Dask cluster.
 
-The executors by name, and which of them suits a sweep. Nothing is imported before it is chosen: a
-process that trains sets its number of threads before torch is there.
+Executors are imported only when chosen, because a training process must set its number of threads
+before it imports torch.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ def find_executor(
     tls: ClusterTls | None = None,
     devices: str = "",
 ) -> Executor:
-    """Return the executor of this name; 'auto' chooses by the units.
+    """Return an executor by name; 'auto' chooses one that suits the units.
 
     Args:
         name: one of `NAMES`.
-        units: what is to be carried out.
-        cluster: for Dask 'tls://…', 'local' or 'slurm[:options]'; naming one chooses it.
-        workers: at most so many at a time; 0: as many as fit.
-        tls: how the processes of a cluster are protected.
-        devices: 'cuda:0,cuda:1': where processes and stacks compute; '': on every card.
+        units: the units to execute.
+        cluster: Dask cluster 'tls://…', 'local' or 'slurm[:options]'; implies 'dask'.
+        workers: maximum number of workers; 0: as many as fit.
+        tls: TLS options of a cluster.
+        devices: devices of processes and stacks, such as 'cuda:0,cuda:1'; '': all GPUs.
 
     Raises:
-        UserError: the name is not known, or options would have no effect.
+        UserError: the name is unknown, or an option would have no effect.
     """
     if name not in NAMES:
         raise UserError(
@@ -50,7 +50,7 @@ def find_executor(
         )
     if cluster and name not in ("auto", "dask"):
         raise UserError(
-            f"--cluster is for the executor 'dask', not for '{name}'; leave one out.",
+            f"--cluster needs the executor 'dask', not '{name}'; remove one of them.",
             kind="contradiction",
             value=name,
         )
@@ -79,15 +79,15 @@ def find_executor(
 
 
 def _devices_of(name: str, cluster: str, text: str, units: Sequence[Unit]) -> tuple[str, ...]:
-    """The devices that were named, all of which are there; raises `UserError`."""
+    """Return the devices of --devices; raises `UserError` if one is missing or has no effect."""
     if not text:
         return ()
     from dgn_engine.sweep.workers.places import gpus, parse_devices, places_on
 
     if cluster or name in ("serial", "dask"):
         raise UserError(
-            "--devices is for the executors 'processes' and 'packed'; workers of a cluster have "
-            "the card that CUDA_VISIBLE_DEVICES names where they are started.",
+            "--devices needs the executor 'processes' or 'packed'; cluster workers use the GPU in "
+            "CUDA_VISIBLE_DEVICES where they are started.",
             kind="contradiction",
             value=text,
         )
@@ -97,13 +97,12 @@ def _devices_of(name: str, cluster: str, text: str, units: Sequence[Unit]) -> tu
 
 
 def works_here(cluster: str) -> bool:
-    """Whether the units are carried out on this machine, with its devices and its files."""
+    """Return whether units are executed on this machine, with its devices and files."""
     return cluster in ("", "local")
 
 
 def _suits_packs(units: Sequence[Unit], named: Sequence[str]) -> bool:
-    """Whether two or more of these share a stack: dense networks, on a CPU narrow ones, which alone
-    are quicker so there."""
+    """Return whether some units can be trained as a stack; on a CPU, only if that is faster."""
     from dgn_engine.sweep.workers.batched_workers import find_stacks
     from dgn_engine.sweep.workers.places import CPU, gpus
 

@@ -1,8 +1,7 @@
-"""One attempt at a unit, or at a pack of units, in whatever process.
+"""Execute one unit, or a pack of units, in the current process.
 
-A unit is skipped where it is done and continued where it was begun; whatever goes wrong comes back
-as an update. torch is imported when a training begins, after its process has set the number of
-threads.
+A finished unit is skipped and an interrupted one resumed; errors are returned as updates. torch is
+imported when a training starts, after the process has set its number of threads.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ if TYPE_CHECKING:
     from dgn_engine.training.batched import Job, JobProgress, JobResult
     from dgn_engine.training.headless_run import RunWatcher
 
-LOGS = "logs"  # in the sweep's folder: what went wrong with which unit, attempt by attempt
-LAST_LINES = 20  # of a log, in a report
-EVERY = 0.2  # seconds between two updates of one unit
+LOGS = "logs"  # subfolder of a sweep's folder with the errors of each unit
+LAST_LINES = 20  # lines of a log to report
+EVERY = 0.2  # seconds between updates of a unit
 _FAILED: UpdateState = "failed"
 _STATES: dict[str, UpdateState] = {
     "finished": "done",
@@ -52,10 +51,12 @@ _STATES: dict[str, UpdateState] = {
 
 
 def attempt_unit(task: UnitTask, on_update: OnUpdate, interrupted: Stopped) -> UnitUpdate:
-    """Carry out a task; return the last update.
+    """Execute a task and return its last update; never raises an `Exception`.
 
-    Never raises an `Exception`: what goes wrong is an update as well. `on_update` is called on the
-    way, `interrupted` asked between two steps.
+    Args:
+        task: the unit and its folder.
+        on_update: called with progress.
+        interrupted: polled between steps; if it returns True, the unit is saved and ended.
     """
     unit, root = task.unit, task.root
     watcher = _UpdateWatcher(unit.id, on_update)
@@ -75,10 +76,10 @@ def attempt_unit(task: UnitTask, on_update: OnUpdate, interrupted: Stopped) -> U
 def attempt_pack(
     tasks: Sequence[UnitTask], on_update: OnUpdate, interrupted: Stopped
 ) -> list[UnitUpdate]:
-    """Carry out trainings of dense networks as one batched stack; see `attempt_unit`.
+    """Train dense networks as one batched stack; see `attempt_unit`.
 
     Returns:
-        The last update of each task, in order; `no_memory` where the stack does not fit.
+        The last update of each task, in order; with `no_memory` if the stack does not fit.
     """
     from dgn_engine.training.batched import train_pack
 
@@ -112,7 +113,7 @@ def attempt_pack(
 
 
 def _state_after(error: Exception) -> UpdateState:
-    """'lost' where the process can use its card no more: who has it must end."""
+    """Return 'lost' if this process can no longer use its GPU and must end, else 'failed'."""
     return "lost" if breaks_cuda(str(error)) and not _no_memory(error) else "failed"
 
 
@@ -126,7 +127,7 @@ def _no_memory(error: Exception) -> bool:
 
 
 def write_log(root: Path, unit_id: str, text: str) -> None:
-    """Add an attempt that failed to the unit's log; a full disk must not hide the cause."""
+    """Append a failed attempt to the unit's log; ignores write errors."""
     head = f"{datetime.now():%Y-%m-%d %H:%M:%S} process {os.getpid()} on {platform.node()}\n"
     try:
         make_folder(inside(root) / LOGS)
@@ -147,7 +148,7 @@ def last_lines(text: str) -> str:
 
 
 def _perform(task: UnitTask, watcher: RunWatcher, interrupted: Stopped) -> UpdateState:
-    """Return what became of the unit; raises whatever goes wrong."""
+    """Run or train the unit and return its state; errors are raised."""
     from dgn_engine.sweep.calculation import calculate
     from dgn_engine.sweep.unit_results import state_of
 
@@ -172,7 +173,7 @@ def _perform(task: UnitTask, watcher: RunWatcher, interrupted: Stopped) -> Updat
 def _train(
     unit: Training, root: Path, begun: bool, watcher: RunWatcher, interrupted: Stopped
 ) -> bool:
-    """Train, or go on with, a run; return whether it diverged."""
+    """Train or resume a run; return whether it diverged."""
     from dgn_engine.storage.runs.run_folder import RunFolder
     from dgn_engine.training.headless_run import HeadlessRun, NotBegunError
 
@@ -183,7 +184,7 @@ def _train(
         outcome = headless.go_on(folder) if begun else headless.train(folder.info.config, folder)
     except (UserError, NotBegunError):
         if not folder.info.begun:
-            folder.discard()  # it never began
+            folder.discard()  # the run never started
         raise
     finally:
         folder.close()
@@ -193,7 +194,7 @@ def _train(
 
 
 def _no_handles(refusal: UserError) -> bool:
-    """Whether files could not be opened because too many are, which passes."""
+    """Return whether too many files were open, which is temporary."""
     return any(os.strerror(code) in str(refusal) for code in (errno.EMFILE, errno.ENFILE))
 
 
@@ -206,7 +207,7 @@ def _job(task: UnitTask) -> Job:
 
 
 def _job_update(task: UnitTask, result: JobResult, far: float) -> UnitUpdate:
-    """`far`: the share of its steps that was told last; of one that is stopped no more is known."""
+    """Return the last update of a run in a stack; `far` is its share of steps when interrupted."""
     if result.refusal is not None:
         return _refused(task, result.refusal, "failed")
     state, score = _STATES[result.status], _number(result.outcome.best_accuracy)
@@ -214,7 +215,7 @@ def _job_update(task: UnitTask, result: JobResult, far: float) -> UnitUpdate:
 
 
 def _refused(task: UnitTask, refusal: UserError, state: UpdateState) -> UnitUpdate:
-    """Return the update of a refusal: 'held' where another process writes the run."""
+    """Return the update for an error: 'held' if another process has locked the run."""
     if isinstance(refusal, LockHeldError):
         other = refusal.elsewhere
         holder = None if other is None else ProcessId(other.pid, other.host)

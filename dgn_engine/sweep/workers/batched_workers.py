@@ -1,4 +1,4 @@
-"""Dense networks trained side by side as stacks, a process for each stack; the rest one by one."""
+"""Train dense networks as batched stacks, one process per stack, and other units one by one."""
 
 from __future__ import annotations
 
@@ -16,8 +16,13 @@ from dgn_engine.sweep.workers.processes import Batch, ProcessWorkers
 
 @dataclass(frozen=True)
 class BatchedExecutor(Executor):
-    """`limit`: at most so many stacks at a time; 0: one for each GPU, or for each core; `devices`:
-    as in `ProcessExecutor`; `gaining`: on a CPU only stacks that are quicker than one by one."""
+    """An executor that trains stacks of dense networks.
+
+    Attributes:
+        limit: maximum number of stacks at a time; 0: one per GPU or core.
+        devices: see `ProcessExecutor`.
+        gaining: on a CPU, only use stacks that are faster than single runs.
+    """
 
     limit: int = 0
     devices: tuple[str, ...] = ()
@@ -28,7 +33,7 @@ class BatchedExecutor(Executor):
 
 
 class BatchedWorkers(ProcessWorkers):
-    """Hands out stacks: members of one are begun together, when all that it waits for is over."""
+    """Processes that train stacks, whose members start together once all their needs are over."""
 
     def __init__(
         self, root: Path, limit: int, devices: Sequence[str] = (), gaining: bool = False
@@ -37,8 +42,8 @@ class BatchedWorkers(ProcessWorkers):
         self._gaining = gaining
         self._stack_of: dict[str, frozenset[str]] = {}
         self._over: set[str] = set()
-        self._alone: set[str] = set()  # whose stack failed: perhaps another's fault
-        self._halved: set[str] = set()  # of whose stack, halved already, an update is to come
+        self._alone: set[str] = set()  # their stack failed, perhaps because of another member
+        self._halved: set[str] = set()  # their stack was halved; an update is still to come
 
     @contextmanager
     def start(self, units: Sequence[Unit], on_update: OnUpdate, stopped: Stopped) -> Iterator[None]:
@@ -61,7 +66,7 @@ class BatchedWorkers(ProcessWorkers):
             yield
 
     def _elsewhere(self, update: UnitUpdate, place: Place) -> UnitUpdate:
-        """A stack that does not fit is tried again as two of half its size."""
+        """Retry a stack that ran out of memory as two of half its size."""
         stack = self._stack_of.get(update.unit, frozenset())
         if update.state != "failed" or len(stack) < 2:
             return super()._elsewhere(update, place)
@@ -74,9 +79,9 @@ class BatchedWorkers(ProcessWorkers):
         return replace(update, state="crowded")
 
     def batches(self, ready: Sequence[UnitTask]) -> Iterator[Batch]:
-        """Yield stacks that are complete, and units that are in none.
+        """Yield complete stacks, and units that belong to none.
 
-        What waits for others comes last, and only where nothing that runs could complete it.
+        Incomplete stacks come last, and only if no running unit could complete them.
         """
         tasks = {task.unit.id: task for task in ready}
         late: list[Batch] = []
@@ -97,10 +102,18 @@ class BatchedWorkers(ProcessWorkers):
 def find_stacks(
     units: Sequence[Unit], root: Path, places: int, gaining: bool = False
 ) -> list[frozenset[str]]:
-    """Find units that train as one stack, by their ids: two or more each, stacks for `places`;
-    `gaining`: only of networks that a CPU trains quicker so.
+    """Find units that can be trained as a stack.
 
-    A function of the units alone, so that a sweep that goes on has the stacks it had.
+    The result depends only on the units, so that a resumed sweep has the same stacks.
+
+    Args:
+        units: the units of the sweep.
+        root: its folder.
+        places: number of processes among which to divide the units.
+        gaining: only stacks that are faster than single runs on a CPU.
+
+    Returns:
+        The ids of each stack, two or more.
     """
     from dgn_engine.training.batched import packable, why_not
     from dgn_engine.training.batched.stack_groups import STACK, stacks_of
@@ -119,7 +132,7 @@ def find_stacks(
 
 
 def waves(units: Sequence[Unit]) -> list[list[Training]]:
-    """Group the trainings by how many units must be done before, one after another."""
+    """Group the trainings by the length of the chain of units that must be done before."""
     depth: dict[str, int] = {}
     found: dict[int, list[Training]] = {}
     for unit in units:

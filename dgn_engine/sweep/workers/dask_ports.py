@@ -1,8 +1,8 @@
-"""Bounds what a stranger can make the ports of a Dask process hold.
+"""Limit what unauthenticated clients can do to the ports of a Dask process.
 
-Dask waits for a TLS handshake without a limit in time or number, and starts an HTTP server, without
-TLS, which takes the body of a request before it answers. Every connection is an open file of the
-process that schedules, or that writes a run.
+Dask waits for TLS handshakes without a limit in time or number. It also starts an HTTP server
+without TLS that reads the body of a request before it answers. Each connection is an open file of
+the process that schedules or writes a run.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from distributed.comm.tcp import TLSBackend, TLSListener
 from distributed.http.routing import RoutingApplication
 from distributed.node import ServerNode
 
-HANDSHAKE = 10.0  # seconds that a connection has to show its certificate
-MOST = 128  # connections of this process that may be about to; one more ends the oldest
+HANDSHAKE = 10.0  # seconds for a TLS handshake
+MOST = 128  # pending handshakes of this process; one more closes the oldest
 
 
 def raise_file_limit() -> None:
-    """Allow this process, and those that it starts, as many open files as the system lets it."""
+    """Raise the limit of open files of this process and its children to the hard limit."""
     try:
         import resource
     except ImportError:  # Windows has no such limit
@@ -34,7 +34,7 @@ def raise_file_limit() -> None:
 
 
 def guard_ports() -> None:
-    """Bound the ports that this process opens from now on; for a process that is ours alone."""
+    """Protect all ports that this process opens from now on; only for our own processes."""
     raise_file_limit()
     registry.backends["tls"] = _Backend()
     ServerNode.start_http_server = _start_no_server
@@ -42,7 +42,7 @@ def guard_ports() -> None:
 
 @contextmanager
 def guarded_ports() -> Iterator[None]:
-    """Bound the ports that this process opens while it lasts."""
+    """Protect the ports that this process opens within the block."""
     backend, start = registry.get_backend("tls"), ServerNode.start_http_server
     guard_ports()
     try:
@@ -52,10 +52,10 @@ def guarded_ports() -> Iterator[None]:
 
 
 class _Listener(TLSListener):  # type: ignore[misc]  # distributed has no types
-    _waiting: dict[Any, None] = {}  # noqa: RUF012 - of all listeners of the process, oldest first
+    _waiting: dict[Any, None] = {}  # noqa: RUF012 - shared by all listeners, oldest first
 
     def _handle_stream(self, stream: Any, address: Any) -> Awaitable[None]:
-        """Called for each connection as soon as it is accepted."""
+        """Register a newly accepted connection, closing the oldest pending one if too many."""
         self._waiting[stream] = None
         if len(self._waiting) > MOST:
             oldest = next(iter(self._waiting))
@@ -79,5 +79,5 @@ class _Backend(TLSBackend):  # type: ignore[misc]
 
 
 def _start_no_server(node: Any, *_: object, **__: object) -> None:
-    """In the place of `ServerNode.start_http_server`: nothing listens."""
+    """Replace `ServerNode.start_http_server`, so that nothing listens."""
     node.http_application = RoutingApplication([])

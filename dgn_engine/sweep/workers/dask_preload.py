@@ -1,9 +1,8 @@
-"""A preload of the Dask workers and nannies that we start.
+"""Preload module of the Dask workers and nannies that we start.
 
-They ignore Ctrl-C and a closed terminal, which reach them too (the process that started them stops
-them); those that are jobs of Slurm end in order when they are told that their time is nearly up.
-Dask imports a preload before it opens a port or starts a process, and calls `dask_setup`
-afterwards.
+They ignore Ctrl-C and a closed terminal, because the process that started them stops them. Slurm
+jobs shut down cleanly when they are signalled that their time is nearly up. Dask imports a preload
+before it opens a port or starts a process, and calls `dask_setup` afterwards.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from dgn_engine.confinement.start_folder import distrust_start_folder
 from dgn_engine.sweep.workers.dask_ports import guard_ports
 
 _OURS = "SLURM_JOB_ID" in os.environ or multiprocessing.parent_process() is not None
-if _OURS:  # it is no process of somebody else's
+if _OURS:  # not imported into another program's process
     distrust_start_folder()  # and Dask's scratch folder, which is in `sys.path` by now
     guard_ports()
 
 
 def dask_setup(_worker: object) -> None:
-    """Called by Dask in a worker, or a nanny, that is told to preload this module."""
+    """Set up signal handling; called by Dask in a worker or nanny."""
     if threading.current_thread() is not threading.main_thread():
         return
-    if "SLURM_JOB_ID" in os.environ:  # SIGTERM is Dask's own way to end in order
+    if "SLURM_JOB_ID" in os.environ:  # Dask shuts down cleanly on SIGTERM
         signal.signal(signal.SIGUSR1, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
         return
     ignore_group_signals()

@@ -1,4 +1,4 @@
-"""What runs on a Dask worker: one unit; its updates are events, tasks and updates are JSON."""
+"""Functions that run on a Dask worker; tasks and updates are passed as JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dgn_engine.sweep.unit import UnitTask, UnitUpdate
 
 
 def introduce(root: str) -> str:
-    """Return who this worker is, and whether it sees the sweep's folder, as JSON."""
+    """Return the worker's process, version and whether it sees the sweep's folder, as JSON."""
     return json.dumps(
         {
             "pid": os.getpid(),
@@ -28,10 +28,10 @@ def introduce(root: str) -> str:
 
 
 def carry_out_here(text: str, topic: str) -> str:
-    """Attempt the task in `text`.
+    """Execute the task in `text` and return its last update.
 
-    Where it is cancelled, or its client dies, it saves itself and ends; then its last update goes
-    the way of its progress, because nobody waits for the result.
+    If it is cancelled or its client dies, the unit is saved and ended. Its last update is then sent
+    as an event, since nobody waits for the result.
     """
     from dgn_engine.sweep.workers.attempt import attempt_unit
     from dgn_engine.sweep.workers.unit_child import DEVICE_FAULT
@@ -49,7 +49,7 @@ def carry_out_here(text: str, topic: str) -> str:
 
     last = attempt_unit(UnitTask.from_text(text), send, unwanted)
     if last.state == "lost":
-        os._exit(DEVICE_FAULT)  # its card serves this process no more; its nanny starts another
+        os._exit(DEVICE_FAULT)  # the GPU is unusable in this process; the nanny starts a new one
     if unwanted():
         send(last)
     return last.to_text()

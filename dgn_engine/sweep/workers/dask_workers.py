@@ -1,4 +1,4 @@
-"""Units on the workers of a Dask cluster, one at a time on each; the folder is shared by all."""
+"""Execute units on the workers of a Dask cluster, one per worker, in a shared folder."""
 
 from __future__ import annotations
 
@@ -20,17 +20,23 @@ from dgn_engine.sweep.slurm import check_cluster, connected, replace_ended_jobs,
 from dgn_engine.sweep.unit import OnUpdate, ProcessId, Stopped, Unit, UnitTask, UnitUpdate
 from dgn_engine.sweep.workers.attempt import LOGS
 
-REFRESH = 1.0  # seconds between two questions which workers there are
-SLICE = 0.05  # seconds between two questions what is over
-REPLACE = 15.0  # seconds between two questions which jobs of Slurm there are
-MOST_LOST = 4  # times in a row that no job is left, and no worker has come of the last ones
-MOST_REFUSED = 2  # the same, where `sbatch` refused them
-PATIENCE = 30.0  # seconds that a cluster which was there before may be without workers
+REFRESH = 1.0  # seconds between queries for the workers
+SLICE = 0.05  # seconds between checks for finished units
+REPLACE = 15.0  # seconds between queries for the Slurm jobs
+MOST_LOST = 4  # times in a row that all jobs ended before a worker started
+MOST_REFUSED = 2  # the same, if `sbatch` rejected them
+PATIENCE = 30.0  # seconds that a running cluster may be without workers
 
 
 @dataclass(frozen=True)
 class DaskExecutor(Executor):
-    """`cluster`: 'tls://HOST:PORT', 'local' or 'slurm[:options]'; `limit`: of those started."""
+    """An executor on a Dask cluster.
+
+    Attributes:
+        cluster: 'tls://HOST:PORT', 'local' or 'slurm[:options]'.
+        limit: maximum number of workers to start.
+        tls: TLS options.
+    """
 
     cluster: str = "local"
     limit: int = 0
@@ -40,7 +46,7 @@ class DaskExecutor(Executor):
         check_cluster(self.cluster, self.tls)
 
     def workers_in(self, root: Path) -> DaskWorkers:
-        """Return the cluster's workers; every one of them must see the same folder."""
+        """Return the cluster's workers, all of which must see the same folder."""
         return DaskWorkers(self.cluster, self.limit, self.tls, root)
 
 
@@ -52,17 +58,17 @@ class _DaskJob:
 
 
 class DaskWorkers:
-    """Dask workers. Each unit is pinned to one, so that it is known which unit is lost with it."""
+    """Dask workers; each unit is pinned to one, to know which unit is lost with a worker."""
 
     def __init__(self, cluster: str, limit: int, tls: ClusterTls, root: Path) -> None:
         self._cluster, self._limit, self._tls, self._root = cluster, limit, tls, root
         self._topic = f"dgn-{uuid.uuid4().hex}"
         self._events: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._jobs: list[_DaskJob] = []
-        self._present: set[str] = set()  # addresses of the workers that are there and will do
-        self._known: dict[str, ProcessId] = {}  # who works at which address
+        self._present: set[str] = set()  # addresses of the usable workers
+        self._known: dict[str, ProcessId] = {}  # processes by address
         self._gone: set[ProcessId] = set()
-        self._unfit: dict[str, str] = {}  # and why not
+        self._unfit: dict[str, str] = {}  # reasons by address
         self._refreshed = 0.0
         self._replaced = 0.0
         self._lost = 0  # times in a row; see MOST_LOST
@@ -102,7 +108,7 @@ class DaskWorkers:
         self._refresh()
 
     def interrupt(self) -> None:
-        """Cancel all tasks; a unit whose task is cancelled says so in its last event."""
+        """Cancel all tasks; each unit reports it in its last event."""
         for job in self._jobs:
             if not job.future.cancelled():
                 job.future.cancel()
@@ -133,7 +139,7 @@ class DaskWorkers:
             self._finish(job, update)
 
     def _collect(self) -> bool:
-        """Finish what is over; return whether there was anything."""
+        """Finish jobs that are over; return whether there were any."""
         over = [job for job in self._jobs if job.future.status in ("finished", "error", "lost")]
         for job in over:
             if job.future.status == "finished":
@@ -146,9 +152,10 @@ class DaskWorkers:
         return bool(over)
 
     def _refresh(self) -> None:
-        """Find out which workers are there; units of those that are gone are lost.
+        """Update the list of workers; units of missing workers are lost.
 
-        Raises `UserError` where the scheduler or every worker is gone.
+        Raises:
+            UserError: the scheduler or all workers are gone.
         """
         now = time.monotonic()
         if now - self._refreshed < REFRESH:
@@ -158,27 +165,28 @@ class DaskWorkers:
             there = set(self._client.nthreads())
         except (OSError, RuntimeError, TypeError) as error:
             raise UserError(
-                f"The Dask scheduler of {self._cluster} is gone ({error}); begin it again, and "
-                "the same command goes on.",
+                f"The Dask scheduler of {self._cluster} is gone ({error}); restart it and run the "
+                "same command to resume.",
                 kind="no-answer",
                 value=self._cluster,
             ) from None
         for address in set(self._known) - there:
             self._gone.add(self._known.pop(address))
         for address in set(self._unfit) - there:
-            del self._unfit[address]  # another that begins there is asked anew
+            del self._unfit[address]  # a new worker at this address is checked again
         self._introduce(there - set(self._known) - set(self._unfit))
         self._present = there & set(self._known)
         for job in [job for job in self._jobs if job.address not in there]:
-            words = f"The Dask worker {job.address} that had it is gone."
+            words = f"Its Dask worker {job.address} is gone."
             job.future.cancel()
             self._finish(job, UnitUpdate(job.task.unit.id, "lost", trouble=words))
         self._require_workers(there)
 
     def _replace_jobs(self, waiting: int) -> None:
-        """Submit jobs for those that ended while units wait.
+        """Replace Slurm jobs that ended while units are waiting.
 
-        Raises `UserError` where job after job ends before its worker is there.
+        Raises:
+            UserError: job after job ends before its worker starts.
         """
         now = time.monotonic()
         if self._present:
@@ -194,14 +202,11 @@ class DaskWorkers:
         refusal = cluster.job_cls.refusal
         if self._lost >= (MOST_REFUSED if refusal else MOST_LOST):
             why = (
-                f"sbatch refuses them: {refusal.rstrip('.')}"
+                f"sbatch rejects them: {refusal.rstrip('.')}"
                 if refusal
-                else (
-                    f"they end before their worker is there; what they printed is in "
-                    f"{self._root / LOGS}"
-                )
+                else (f"they end before their worker starts; see the logs in {self._root / LOGS}")
             )
-            raise UserError(f"No job of Slurm runs: {why}.", kind="no-workers", value=why)
+            raise UserError(f"No Slurm job is running: {why}.", kind="no-workers", value=why)
 
     def _introduce(self, addresses: set[str]) -> None:
         if not addresses:
@@ -215,7 +220,7 @@ class DaskWorkers:
             if isinstance(answer, str) and not (why := self._unfitness(json.loads(answer))):
                 said = json.loads(answer)
                 self._known[address] = ProcessId(said["pid"], said["host"])
-                self._gone.discard(self._known[address])  # numbers of processes are given again
+                self._gone.discard(self._known[address])  # process ids are reused
             elif isinstance(answer, str):
                 self._unfit[address] = f"The Dask worker {address} {why}."
             else:
@@ -223,13 +228,13 @@ class DaskWorkers:
 
     def _unfitness(self, said: dict[str, Any]) -> str:
         if said["version"] != __version__:
-            return f"has dgn-viewer {said['version']}, here it is {__version__}; use one version"
+            return f"has dgn-viewer {said['version']}, this is {__version__}; use one version"
         if not said["sees"]:
-            return f"does not see {self._root}; choose a folder that all machines share"
+            return f"cannot see {self._root}; choose a folder shared by all machines"
         return ""
 
     def _require_workers(self, there: set[str]) -> None:
-        """Raise `UserError` for a running cluster without a fit worker; jobs of Slurm may wait."""
+        """Raise `UserError` if a cluster has no usable worker; Slurm jobs may still be queued."""
         now = time.monotonic()
         if self._present:
             self._alone_since = now

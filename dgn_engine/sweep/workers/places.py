@@ -1,4 +1,4 @@
-"""Where processes of a sweep compute: on which cards, as CUDA shows them here, or on the CPU."""
+"""The devices of a sweep's processes: GPUs in the numbering of CUDA, or the CPU."""
 
 from __future__ import annotations
 
@@ -18,8 +18,12 @@ _GPU = ("auto", "cuda")
 
 @dataclass(frozen=True)
 class Place:
-    """Room for one process. `name`: 'cuda:1' or 'cpu', '' where any core will do; `visible`: what
-    CUDA_VISIBLE_DEVICES is there, None: as it is here."""
+    """A slot for one process.
+
+    Attributes:
+        name: 'cuda:1' or 'cpu'; '' for any core.
+        visible: value of CUDA_VISIBLE_DEVICES in the process; None: unchanged.
+    """
 
     name: str = ""
     visible: str | None = None
@@ -30,23 +34,23 @@ class Place:
 
 
 def parse_devices(text: str) -> tuple[str, ...]:
-    """Return the names in 'cuda:0,cuda:1', 'cuda' (every card) or 'cpu,cpu', as they stand there.
+    """Split 'cuda:0,cuda:1', 'cuda' (all GPUs) or 'cpu,cpu' into device names.
 
     Raises:
-        UserError: a name is none of a device, or cards and the CPU are mixed.
+        UserError: a name is invalid, or GPUs and the CPU are mixed.
     """
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     for name in names:
         if name not in (CPU, "cuda") and not _CARD.fullmatch(name):
             raise UserError(
-                f"--devices names '{name}'; it takes cuda:0, cuda:1 and so on, cuda for every "
-                "card, or cpu, with commas between them.",
+                f"--devices has '{name}'; use cuda:0, cuda:1, …, cuda for all GPUs, or cpu, "
+                "separated by commas.",
                 kind="unknown-name",
                 value=name,
             )
     if CPU in names and len(set(names)) > 1:
         raise UserError(
-            "--devices mixes cards and the CPU, whose results differ in their last digits; name "
+            "--devices mixes GPUs and the CPU, whose results differ in the last digits; use only "
             "one kind.",
             kind="contradiction",
             value=names,
@@ -55,10 +59,10 @@ def parse_devices(text: str) -> tuple[str, ...]:
 
 
 def check_devices(text: str) -> None:
-    """Refuse what `--devices` names at once where that can be told without loading torch.
+    """Check `--devices` as far as possible without loading torch.
 
     Raises:
-        UserError: as `parse_devices`, or a card is named and torch was built for the CPU alone.
+        UserError: see `parse_devices`, or a GPU is given and torch is CPU-only.
     """
     cards = [name for name in parse_devices(text) if name != CPU]
     try:
@@ -67,19 +71,22 @@ def check_devices(text: str) -> None:
         return
     if alone:
         raise UserError(
-            f"There is no device {cards[0]} here: this build of torch is for the CPU alone.",
+            f"There is no device {cards[0]}: this build of torch is CPU-only.",
             kind="no-device",
             value=cards[0],
         )
 
 
 def places_on(names: Sequence[str], cards: Sequence[str], units: Sequence[Unit]) -> list[Place]:
-    """Return a place for each named device, in order; a name that occurs twice has two.
+    """Return a place for each device name, in order; repeated names get several.
 
-    `cards`: what CUDA_VISIBLE_DEVICES calls those that may be seen, cuda:0 the first of them.
+    Args:
+        names: see `parse_devices`.
+        cards: the visible GPUs by their names in CUDA_VISIBLE_DEVICES; cuda:0 is the first.
+        units: the units of the sweep.
 
     Raises:
-        UserError: a card is not there, or no run (or not every run) may use these devices.
+        UserError: a GPU does not exist, or the runs may not use these devices.
     """
     wanted = {unit.config.device for unit in units if isinstance(unit, Training)}
     places: list[Place] = []
@@ -87,7 +94,7 @@ def places_on(names: Sequence[str], cards: Sequence[str], units: Sequence[Unit])
         if name == CPU:
             if "cuda" in wanted:
                 raise UserError(
-                    "--devices names the CPU, and runs here ask for device 'cuda'; leave one out.",
+                    "--devices is cpu, but some runs need device 'cuda'; change one of them.",
                     kind="contradiction",
                     value=name,
                 )
@@ -95,8 +102,8 @@ def places_on(names: Sequence[str], cards: Sequence[str], units: Sequence[Unit])
             continue
         if units and not wanted & {*_GPU}:
             raise UserError(
-                f"--devices names {name}, and no run here may use a card: their device is "
-                f"'{min(wanted, default=CPU)}'; choose 'auto' or 'cuda' there.",
+                f"--devices has {name}, but no run may use a GPU: their device is "
+                f"'{min(wanted, default=CPU)}'; set it to 'auto' or 'cuda'.",
                 kind="contradiction",
                 value=name,
             )
@@ -104,7 +111,7 @@ def places_on(names: Sequence[str], cards: Sequence[str], units: Sequence[Unit])
         if not found or max(found) >= len(cards):
             shown = ", ".join(f"cuda:{index}" for index in range(len(cards))) or "none"
             raise UserError(
-                f"There is no device {name} here; cards that CUDA shows: {shown}.",
+                f"There is no device {name}. Available GPUs: {shown}.",
                 kind="no-device",
                 value=name,
             )
@@ -113,7 +120,7 @@ def places_on(names: Sequence[str], cards: Sequence[str], units: Sequence[Unit])
 
 
 def gpus(units: Sequence[Unit]) -> tuple[str, ...]:
-    """Return the GPUs that these units would use, as CUDA_VISIBLE_DEVICES names them."""
+    """Return the GPUs that these units may use, by their names in CUDA_VISIBLE_DEVICES."""
     if not any(isinstance(one, Training) and one.config.device in _GPU for one in units):
         return ()
     import torch

@@ -1,4 +1,4 @@
-"""One unit per process: as many processes as the cores carry, or one for each GPU."""
+"""Execute units in processes, as many as there are cores or GPUs."""
 
 from __future__ import annotations
 
@@ -31,16 +31,18 @@ from dgn_engine.sweep.workers.unit_child import DEVICE_FAULT, STOP, serve
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
 
-Batch = tuple[UnitTask, ...]  # what a process is given at once
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # more slow dense networks down
-MOST_FAULTS = 2  # in a row, of processes that have one card: then it is left out
+Batch = tuple[UnitTask, ...]  # tasks given to a process together
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # more would slow dense networks
+MOST_FAULTS = 2  # failures in a row after which a GPU is no longer used
 
 
 @dataclass(frozen=True)
 class ProcessExecutor(Executor):
-    """`limit`: at most so many processes at a time; 0: one for each GPU, or as the cores carry.
+    """An executor that runs units in processes.
 
-    `devices`: where they compute, as `parse_devices` gives them; empty: on every GPU.
+    Attributes:
+        limit: maximum number of processes; 0: one per GPU, or as many as the cores allow.
+        devices: devices from `parse_devices`; empty: all GPUs.
     """
 
     limit: int = 0
@@ -60,16 +62,16 @@ class _Worker:
 
 
 class ProcessWorkers:
-    """Processes, each started when there is work for it."""
+    """A pool of processes, started on demand."""
 
     def __init__(self, root: Path, limit: int, devices: Sequence[str] = ()) -> None:
         self._root = root
         self._limit = limit
         self._devices = devices
         self._workers: list[_Worker] = []
-        self._places: list[Place] = []  # one for each process that may run at a time
-        self._faults: Counter[str] = Counter()  # in a row, by the name of a card
-        self._tight: dict[str, set[str]] = {}  # by unit, the devices where it did not fit
+        self._places: list[Place] = []  # one per process that may run at a time
+        self._faults: Counter[str] = Counter()  # failures in a row by GPU
+        self._tight: dict[str, set[str]] = {}  # by unit: devices on which it ran out of memory
         self._logs = 0
         self._on_update: OnUpdate
 
@@ -105,7 +107,7 @@ class ProcessWorkers:
                     if not worker.log.stat().st_size:
                         worker.log.unlink()
             self._workers = []
-            with contextlib.suppress(OSError):  # it stays where there is something in it
+            with contextlib.suppress(OSError):  # keeps the folder if it is not empty
                 (self._root / LOGS).rmdir()
 
     def submit(self, ready: Sequence[UnitTask]) -> Sequence[UnitTask]:
@@ -113,19 +115,19 @@ class ProcessWorkers:
         for batch in self.batches(ready):
             place = self._place_for(batch)
             if place is None and self._tight_for(batch):
-                continue  # it waits for a larger card; each time it is the first to be asked
+                continue  # waits for a larger GPU, with priority at the next call
             if place is None:
-                break  # those behind it wait too, or it would wait for ever
+                break  # later ones must wait, too, or this one might never start
             self._assign(batch, place)
             begun += batch
         return begun
 
     def batches(self, ready: Sequence[UnitTask]) -> Iterator[Batch]:
-        """Yield what one process is given at once: here one unit each."""
+        """Yield the tasks to be given to a process together: here one each."""
         yield from ((task,) for task in ready)
 
     def _place_for(self, batch: Batch) -> Place | None:
-        """Where there is room for it: of the devices that are used least, the first."""
+        """Return a free place for a batch on the least used device; None if there is none."""
         busy = [next(iter(worker.tasks.values())) for worker in self._workers if worker.tasks]
         used = Counter(worker.place for worker in self._workers if worker.tasks)
         tight = self._tight_for(batch)
@@ -141,8 +143,10 @@ class ProcessWorkers:
         return place if fits else None
 
     def _tight_for(self, batch: Batch) -> set[str]:
-        """The devices where it did not fit; none where there is no other, as when another was left
-        out since: what is tried there once more is refused."""
+        """Return the devices on which the batch ran out of memory.
+
+        Empty if no other device is left; another failure there is then final.
+        """
         tight = set[str]().union(*(self._tight.get(task.unit.id, ()) for task in batch))
         return tight if any(place.name not in tight for place in self._places) else set()
 
@@ -194,7 +198,7 @@ class ProcessWorkers:
         self._on_update(update)
 
     def _elsewhere(self, update: UnitUpdate, place: Place) -> UnitUpdate:
-        """What did not fit on one device is tried on each of the others before it is refused."""
+        """Retry a unit that ran out of memory on each of the other devices before it fails."""
         tried = self._tight.setdefault(update.unit, set())
         tried.add(place.name)
         if all(other.name in tried for other in self._places):
@@ -202,11 +206,11 @@ class ProcessWorkers:
         return replace(update, state="crowded")
 
     def _on_loss(self, worker: _Worker) -> None:
-        """Report the units of a process that closed its end of the pipe: killed, or crashed."""
+        """Report the units of a process that was killed or crashed as lost."""
         self._workers.remove(worker)
         code = _end(worker, 1.0)
         notice = self._note_fault(worker.place) if code == DEVICE_FAULT else ""
-        text = f"The process that had it ended with exit code {code}. {notice}".strip()
+        text = f"Its process ended with exit code {code}. {notice}".strip()
         with contextlib.suppress(OSError):
             printed = worker.log.read_text("utf-8", "replace").strip()
             text = f"{text}\n{last_lines(printed)}".strip()
@@ -214,10 +218,10 @@ class ProcessWorkers:
         for unit_id in worker.tasks:
             write_log(self._root, unit_id, text)
             self._on_update(UnitUpdate(unit_id, "lost", trouble=text, notice=notice))
-            notice = ""  # once
+            notice = ""  # report it only once
 
     def _note_fault(self, place: Place) -> str:
-        """Leave a card out that fails again and again, unless it is the last; a sentence then."""
+        """Stop using a GPU that fails repeatedly, unless it is the last; return a notice or ''."""
         self._faults[place.name] += 1
         left = [other for other in self._places if other.name != place.name]
         if self._faults[place.name] < MOST_FAULTS or not left:
@@ -225,13 +229,13 @@ class ProcessWorkers:
         self._places = left
         others = ", ".join(dict.fromkeys(other.name for other in left))
         return (
-            f"{place.name} failed {MOST_FAULTS} times in a row and is left out; the sweep goes on "
-            f"with {others}."
+            f"{place.name} failed {MOST_FAULTS} times in a row and is no longer used; the sweep "
+            f"continues on {others}."
         )
 
 
 def _send(worker: _Worker, text: str) -> None:
-    with contextlib.suppress(OSError):  # `poll` finds the pipe closed and says so
+    with contextlib.suppress(OSError):  # `poll` will notice the closed pipe
         worker.pipe.send_bytes(text.encode())
 
 
@@ -243,7 +247,7 @@ def _end(worker: _Worker, grace: float) -> int | None:
 
 
 def threads(unit: Unit) -> int:
-    """Return the threads of a unit on a CPU: one; what convolves takes all cores but one."""
+    """Return the threads of a unit on a CPU: one, or all cores but one if it has convolutions."""
     if not isinstance(unit, Training) or not _convolves(unit.config.net):
         return 1
     return max(1, (os.cpu_count() or 1) - 1)
@@ -256,5 +260,5 @@ def _convolves(net: NetConfig) -> bool:
 
     try:
         return convolves(usual_architecture(net))
-    except UserError:  # the run itself will say so
+    except UserError:  # reported when the run starts
         return False

@@ -1,4 +1,4 @@
-"""One unit after another, in this process."""
+"""Execute units one after another in this process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SerialExecutor(Executor):
 
 
 class SerialWorker:
-    """One worker, who works while it is polled."""
+    """A single worker that runs its task in `poll`."""
 
     def __init__(self) -> None:
         self._task: UnitTask | None = None
@@ -41,8 +41,8 @@ class SerialWorker:
             update = attempt_unit(task, self._on_update, self._stopped)
             if update.state == "lost":
                 raise UserError(
-                    f"The card failed, and this process can use it no more; the same command goes "
-                    f"on with what is left: {update.trouble.splitlines()[-1]}",
+                    f"The GPU failed and can no longer be used by this process; run the same "
+                    f"command to resume: {update.trouble.splitlines()[-1]}",
                     kind="no-device",
                 )
             self._on_update(update)
@@ -50,4 +50,4 @@ class SerialWorker:
             time.sleep(seconds)
 
     def interrupt(self) -> None:
-        """Nothing runs while the scheduler does; a unit asks `stopped` itself."""
+        """Do nothing: units poll `stopped` themselves."""

@@ -1,4 +1,4 @@
-"""A process that carries out one unit after another; tasks and updates cross a pipe as JSON."""
+"""A child process that executes units; tasks and updates are passed through a pipe as JSON."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from dgn_engine.storage.inner_path import inside
 from dgn_engine.sweep.unit import UnitTask, UnitUpdate
 from dgn_engine.text.printable import complain
 
-EVERY = 0.1  # seconds between two readings of the pipe while a unit runs
-IDLE = 0.5  # … while none does
-DEVICE_FAULT = 69  # exit code: the card cannot be used, or not by this process any more
-STOP = "stop"  # parent → child: save what runs, then end
+EVERY = 0.1  # seconds between polls of the pipe while a unit runs
+IDLE = 0.5  # … while idle
+DEVICE_FAULT = 69  # exit code: the GPU cannot be used, at least by this process
+STOP = "stop"  # parent → child: save the running unit, then end
 
 
 def serve(pipe: Connection, environment: Mapping[str, str], log: str) -> None:
-    """Serve the parent until it says stop or is gone; output goes to the file `log`.
+    """Execute units for the parent until it sends STOP or is gone; output goes to `log`.
 
-    SIGTERM, which Slurm sends to every process of a job, is a stop too.
+    SIGTERM, which Slurm sends to every process of a job, also stops it.
     """
     parent = _Parent(pipe)
     begin_saving_child()
     signal.signal(signal.SIGTERM, lambda *_: setattr(parent, "stopped", True))
-    os.environ.update(environment)  # before torch is imported and looks
+    os.environ.update(environment)  # before torch is imported
     _redirect(Path(log))
     with contextlib.suppress(EOFError, OSError):  # the parent is gone
         while not parent.stopped:
@@ -46,27 +46,26 @@ def serve(pipe: Connection, environment: Mapping[str, str], log: str) -> None:
 
 
 def _check_card(environment: Mapping[str, str]) -> None:
-    """End the process where it was given a card that does not answer: 'auto' would train on the
-    CPU, without a word."""
+    """End the process if its GPU does not respond; 'auto' would silently train on the CPU."""
     if not environment.get("CUDA_VISIBLE_DEVICES"):
         return
     import torch
 
     try:
         torch.zeros(1, device="cuda").tolist()
-    except Exception as error:  # of every type, from a driver that is gone to memory that is full
-        _leave(f"The card does not answer: {error}")
+    except Exception as error:  # of any type, from a missing driver to full memory
+        _leave(f"The GPU does not respond: {error}")
 
 
 def _leave(why: str) -> None:
-    """End at once: nothing that CUDA would want to tidy up can be."""
-    for line in why.splitlines():  # into its log, of which the parent tells the end
+    """Exit at once, since CUDA cannot be shut down cleanly."""
+    for line in why.splitlines():  # into the log, whose end the parent reports
         complain(line)
     os._exit(DEVICE_FAULT)
 
 
 def _carry_out(texts: list[str], parent: _Parent) -> None:
-    """Attempt one unit by itself, several as a pack."""
+    """Execute a single unit, or several as a pack."""
     from dgn_engine.sweep.workers.attempt import attempt_pack, attempt_unit
 
     tasks = [UnitTask.from_text(text) for text in texts]
@@ -75,13 +74,13 @@ def _carry_out(texts: list[str], parent: _Parent) -> None:
     else:
         last = attempt_pack(tasks, parent.send, parent.wants_stop)
     if any(update.state == "lost" for update in last):
-        _leave(last[0].trouble)  # the parent finds the pipe closed
+        _leave(last[0].trouble)  # the parent will notice the closed pipe
     for update in last:
         parent.send(update)
 
 
 class _Parent:
-    """The parent at the other end of the pipe, asked now and then whether it wants a stop."""
+    """The parent process at the other end of the pipe."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
@@ -106,7 +105,7 @@ class _Parent:
 
 
 def _redirect(log: Path) -> None:
-    """What the process prints, to its last word, goes to a file and not onto a progress bar."""
+    """Redirect stdout and stderr to a file, so that they do not break the progress bar."""
     path = inside(log.parent.parent) / log.parent.name / log.name
     handle = path.open(os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
     for stream in (sys.stdout, sys.stderr):

@@ -33,7 +33,7 @@ def test_a_checkpoint_that_fits_only_other_data_is_refused(tmp_path: Path) -> No
     )
     check_start([held], tmp_path)
     other = replace(held, config=replace(held.config, data=DataConfig("correlated")))
-    with pytest.raises(UserError, match=f"The run {other.id} is not possible: .*256"):
+    with pytest.raises(UserError, match=f"The run {other.id} cannot be trained: .*256"):
         check_start([other], tmp_path)
 
 
@@ -45,7 +45,7 @@ def test_a_device_that_is_not_here_is_refused_and_no_folder_is_left(
     path.write_text(f"[grid]\ndevice = ['cpu', '{absent}']\n")
     assert cli.main(["sweep", str(path), "--out", str(tmp_path / "out")]) == 2
     said = capsys.readouterr().err
-    assert f"The run device={absent} is not possible: Device '{absent}' is not available" in said
+    assert f"The run device={absent} cannot be trained: Device '{absent}' is not available" in said
     assert not (tmp_path / "out").exists()
 
 

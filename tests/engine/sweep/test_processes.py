@@ -120,7 +120,7 @@ def test_units_of_a_process_that_died_are_lost_with_what_it_printed(bench: Bench
     assert log == bench.root / "logs" / "worker-1.txt"
     bench.children[0].die(-11, "\n".join(f"line {n}" for n in range(30)))
     words = "\n".join(
-        ["The process that had it ended with exit code -11.", *(f"line {n}" for n in range(10, 30))]
+        ["Its process ended with exit code -11.", *(f"line {n}" for n in range(10, 30))]
     )
     assert bench.poll() == [UnitUpdate("FR-II-s0", "lost", trouble=words)]
     assert not log.exists()
@@ -135,7 +135,7 @@ def test_a_process_that_died_in_silence_is_told_by_its_exit_code(bench: Bench) -
     bench.submit(small(0))
     bench.children[0].die(3, "")
     (lost,) = bench.poll()
-    assert lost.trouble == "The process that had it ended with exit code 3."
+    assert lost.trouble == "Its process ended with exit code 3."
 
 
 def test_processes_are_told_to_stop_and_killed_where_they_do_not(bench: Bench) -> None:

@@ -143,7 +143,7 @@ def test_what_needs_two_units_waits_for_both_and_fails_once() -> None:
     failed = schedule.apply(UnitUpdate("FR-II-s1", "refused", trouble="no"), stopping=False)
     assert failed == [
         UnitProgress("FR-II-s1", "failed", trouble="no"),
-        UnitProgress("both", "failed", trouble="'FR-II-s1', which it needs, failed: no"),
+        UnitProgress("both", "failed", trouble="it needs 'FR-II-s1', which failed: no"),
     ]
     again = Schedule([small(0), small(1), both])
     for seed in (0, 1):

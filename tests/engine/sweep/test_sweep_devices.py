@@ -193,7 +193,7 @@ def test_a_card_that_fails_twice_in_a_row_is_left_out_and_its_units_go_elsewhere
     bench.children[2].die(DEVICE_FAULT, FAULT)
     (lost,) = bench.poll()
     assert lost.notice.startswith("cuda:1 failed 2 times")
-    assert lost.notice.endswith("with cuda:0.")
+    assert lost.notice.endswith("on cuda:0.")
     assert bench.workers.places == 1
     assert bench.submit(UNITS[1]) == []
     bench.children[0].say(UnitUpdate("FR-II-s0", "done", 1.0))
@@ -337,7 +337,7 @@ def test_a_process_whose_card_does_not_answer_ends_and_trains_nothing(
     assert left == []
     unit_child._check_card({"CUDA_VISIBLE_DEVICES": "7"})
     assert left == [DEVICE_FAULT]
-    assert capsys.readouterr().err == f"The card does not answer: {FAULT}\n"
+    assert capsys.readouterr().err == f"The GPU does not respond: {FAULT}\n"
 
 
 def test_words_of_cuda_that_leave_it_broken() -> None:
