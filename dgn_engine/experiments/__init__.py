@@ -1,4 +1,4 @@
-"""The papers' experiments by name: one file each with the constant EXPERIMENT."""
+"""The experiments of the papers: one module each, with the constant EXPERIMENT."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ __all__ = [
 
 
 def all_experiments() -> dict[str, Experiment]:
-    """Return every experiment by its name ('npf-table2', …)."""
+    """Return all experiments by name ('npf-table2', …)."""
     found = discover("dgn_engine.experiments", "EXPERIMENT", Experiment)
     return {module.replace("_", "-"): experiment for module, experiment in found.items()}
 
 
 def find_experiment(name: str) -> Experiment:
-    """Return an experiment by its name; raises `UserError`."""
+    """Return an experiment by name; raises `UserError` if there is none."""
     found = all_experiments()
     if name not in found:
         raise UserError(
-            f"There is no experiment '{name}'; known: {', '.join(found)}."
+            f"There is no experiment '{name}'. Available: {', '.join(found)}."
             f"{did_you_mean(name, found)}",
             kind="unknown-name",
             value=name,

@@ -1,4 +1,4 @@
-"""Figures of accuracies: measured beside printed, the models of a regime, learning curves."""
+"""Figures of accuracies: measured and printed, the models of each regime, learning curves."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ ACCURACY = "test accuracy (%)"
 
 
 def beside_printed(name: str, label: str, rows: Mapping[str, Row]) -> Figure:
-    """Return means with 95 % intervals, and the printed means beside them, by column.
+    """Plot measured means with 95 % intervals next to the printed means, by column.
 
     Args:
-        rows: of one line of the table, by the name of the column.
+        name: file name of the figure.
+        label: label of the table row.
+        rows: the cells of the table row, by column.
     """
     places, means, halves = [], [], []
     for place, row in enumerate(rows.values()):
@@ -32,7 +34,7 @@ def beside_printed(name: str, label: str, rows: Mapping[str, Row]) -> Figure:
     if any(found):
         lines.append(_printed_line(found))
         note += f" Printed bars: {PRINTED_SPREAD}."
-    title = f"{label}: measured beside printed" if any(found) else f"{label}: measured"
+    title = f"{label}: measured and printed" if any(found) else f"{label}: measured"
     return Figure(name, title, "", ACCURACY, tuple(lines), categories=tuple(rows), note=note)
 
 
@@ -44,13 +46,15 @@ def model_boxes(
     networks: Mapping[str, Sequence[float]],
     printed: Mapping[str, Printed | None],
 ) -> Figure:
-    """Return a box for each regime over all its models, and each model as a point.
+    """Plot a box per regime over all its models, and each model as a point.
 
     Args:
-        regimes: the categories in their order.
-        models: percents of the models by kind and regime; each kind has its own points.
-        networks: percents of single networks by regime, one per seed, as points without a box.
-        printed: the number of the paper by regime.
+        name: file name of the figure.
+        label: label of the table row.
+        regimes: the categories in order.
+        models: accuracies (percent) of the models by kind and regime, drawn as points per kind.
+        networks: accuracies (percent) of single networks by regime, one per seed, without a box.
+        printed: the paper's numbers by regime.
     """
     boxes = [
         (float(place), value)
@@ -66,9 +70,9 @@ def model_boxes(
     lines.append(PlottedLine("one network", *_columns(single), style="cloud"))
     found = [printed.get(regime) for regime in regimes]
     note = (
-        "Points: the models (each the mean over its seeds); of "
+        "Points: models (means over seeds), and for "
         f"{' and '.join(networks)} one network per seed. "
-        "Boxes: quartiles and median over all models of a regime; whiskers reach the furthest "
+        "Boxes: quartiles and median over all models of a regime; whiskers extend to the furthest "
         "model within 1.5 interquartile ranges."
     )
     if any(found):
@@ -78,9 +82,9 @@ def model_boxes(
 
 
 def model_curves(name: str, label: str, models: Mapping[str, Sequence[TrainedCell]]) -> Figure:
-    """Return test accuracies over the epochs by regime: the mean over the models, then over seeds.
+    """Plot test accuracies against epochs by regime, averaged over models, then over seeds.
 
-    The band is the interval over the seeds, never over models, which share their seed's gates.
+    The band is the interval over seeds, not over models, which share the gates of their seed.
     """
     lines = []
     for regime, cells in models.items():
@@ -92,7 +96,7 @@ def model_curves(name: str, label: str, models: Mapping[str, Sequence[TrainedCel
         lines.append(averaged(regime, longest.x, [curve.y for curve in curves]))
     note = (
         "Lines: means over the models of a regime and its seeds; bands: 95 % intervals over the "
-        "seeds. A run that has ended counts as far as it came."
+        "seeds. Runs that stopped early count as far as they go."
     )
     return Figure(name, f"{label}: learning", "epoch", ACCURACY, tuple(lines), note=note)
 
@@ -114,7 +118,7 @@ def _finite(row: Row) -> tuple[float, ...]:
 
 
 def _counts(rows: Mapping[str, Row]) -> str:
-    """'3 seeds', or '3 or 5 seeds' where they differ."""
+    """Format the numbers of replicates as '3 seeds', or '3 or 5 seeds' if they differ."""
     counts = sorted({len(_finite(row)) for row in rows.values()})
     kinds = dict.fromkeys(row.of for row in rows.values())
     return f"{' or '.join(map(str, counts))} {' or '.join(kinds)}"

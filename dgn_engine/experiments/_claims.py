@@ -1,7 +1,7 @@
-"""Judges a claim of a paper by the 95 % interval of its statistic, never by eye.
+"""Judge the claims of a paper by the 95 % interval of a statistic.
 
-A claim is held where the whole interval lies where the claim wants it, not held where none of it
-does, and not decided in between, with fewer than three replicates, or where nothing varies.
+A claim is held if the whole interval lies in the claimed region, not held if it lies outside, and
+otherwise not decided. It is also not decided with fewer than three replicates or without variance.
 """
 
 from __future__ import annotations
@@ -16,16 +16,19 @@ from dgn_engine.experiments._published import claim_ids, published_claim
 from dgn_engine.protocol.experiments import Claim, Verdict
 from dgn_engine.sweep.statistics import Bounds, MeanTest, holm, mean_test
 
-LEAST = 3  # replicates below which nothing that is not exact is decided
+LEAST = 3  # minimum number of replicates to decide a claim that is not exact
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A statistic of each replicate; `of`: what a replicate is.
+    """A statistic with one value per independent replicate.
 
-    Replicates are drawn independently of each other: models that share gates, weights or data of
-    one seed are one replicate, and their mean is its value. `test_variance`: what the finite test
-    set, which all of them share, adds to the variance of the mean.
+    Models that share gates, weights or data of a seed are one replicate, whose value is their mean.
+
+    Attributes:
+        values: one value per replicate.
+        of: what the replicates are, such as 'seeds'.
+        test_variance: variance of the mean due to the finite test set that all of them share.
     """
 
     values: tuple[float, ...]
@@ -38,9 +41,17 @@ Values = Sequence[float] | Sample  # one number per replicate
 
 @dataclass(frozen=True)
 class ClaimTest:
-    """A statistic held against a condition, which `condition` says in words.
+    """The test of a statistic against a condition.
 
-    `region`: where the claim wants the mean; `p`: see `Claim`.
+    Attributes:
+        condition: the condition in words.
+        found: the mean and its error.
+        n: number of replicates.
+        verdict: the result.
+        of: what the replicates are.
+        region: the claimed region of the mean.
+        p: see `Claim`.
+        exact: whether the claim is exact, up to rounding.
     """
 
     condition: str
@@ -66,14 +77,14 @@ def judge(
     """Return the claim with its verdict.
 
     Args:
-        claim: the id of a claim in published.json, or another id with its own statement.
+        claim: the id of a claim in published.json, or another id and its statement.
         statistic: what was measured, in words.
-        test: `above`, `below`, `within`, `at_most`, or `UNMEASURED` for what was not trained.
-        remark: a sentence for the reader, for instance how an unmeasured claim can be decided.
-        design: what the statistic is if the paper is exactly right, for the power.
+        test: result of `above`, `below`, `within` or `at_most`, or `UNMEASURED`.
+        remark: a sentence for the reader, for instance how to decide an unmeasured claim.
+        design: expected value and spread if the paper is exactly right, for the power.
 
     Raises:
-        ValueError: where an id of published.json is given another statement.
+        ValueError: an id of published.json is given with another statement.
     """
     claim_id, statement = published_claim(claim) if isinstance(claim, str) else claim
     if claim_id in claim_ids() and (claim_id, statement) != published_claim(claim_id):
@@ -103,9 +114,12 @@ def judge(
 
 
 def above(values: Values, threshold: float = 0.0, bounds: Bounds | None = None) -> ClaimTest:
-    """Test that the mean of `values` (one per replicate) lies above a threshold.
+    """Test that the mean of `values` lies above a threshold.
 
-    `bounds`: beyond which such a value cannot lie, and so neither can its interval.
+    Args:
+        values: one value per replicate.
+        threshold: the threshold.
+        bounds: bounds of the values, which the interval then respects.
     """
     region = (threshold, math.inf)
     return _interval_test(f"; above {threshold:g}", values, region, bounds)
@@ -125,7 +139,7 @@ def within(
 ) -> ClaimTest:
     """Test that the mean of `values` differs from `around` by less than a tolerance.
 
-    That is a test of equivalence: two one-sided ones (D. J. Schuirmann, J. Pharmacokinet.
+    This is an equivalence test by two one-sided tests (D. J. Schuirmann, J. Pharmacokinet.
     Biopharm. 15 (1987) 657).
     """
     region = (around - tolerance, around + tolerance)
@@ -134,7 +148,7 @@ def within(
 
 
 def at_most(error: float, tolerance: float, n: int, of: str = "cases") -> ClaimTest:
-    """Test a claim that holds exactly: the largest error of `n` cases against rounding."""
+    """Test an exact claim: compare the largest error of `n` cases with the rounding error."""
     verdict: Verdict = "held" if error <= tolerance else "not held"
     if math.isnan(error) or n < 1:
         verdict = "not decided"
@@ -143,10 +157,10 @@ def at_most(error: float, tolerance: float, n: int, of: str = "cases") -> ClaimT
 
 
 def at_scale(request: Request, claim: Claim) -> Claim:
-    """Return the claim as its scale allows.
+    """Adapt a claim to the scale of the request.
 
-    On the quick scale an open one is not decided at this scale; and the power, which is that of
-    the paper's own design, is left out.
+    At quick scale, an undecided claim becomes 'not decided at this scale', and the power, which
+    refers to the paper's own design, is removed.
     """
     if not request.quick or claim.exact:
         return claim
@@ -157,7 +171,7 @@ def at_scale(request: Request, claim: Claim) -> Claim:
 
 
 def with_holm(claims: Sequence[Claim]) -> tuple[Claim, ...]:
-    """Return the claims of one report with the p values that Holm adjusts for all of them."""
+    """Return the claims of a report with p values adjusted by Holm's method."""
     adjusted = holm([claim.p for claim in claims])
     return tuple(replace(claim, p_holm=p) for claim, p in zip(claims, adjusted, strict=True))
 
@@ -178,7 +192,7 @@ def _interval_test(
 
 
 def _p(found: MeanTest, region: Region) -> float:
-    """The smaller p of 'held' and 'not held'."""
+    """Return the smaller of the p values for 'held' and 'not held'."""
     over = [found.p_above(end) for end in region if math.isfinite(end)]
     under = [found.p_below(end) for end in region if math.isfinite(end)]
     if any(math.isnan(p) for p in (*over, *under)):

@@ -1,4 +1,4 @@
-"""Configurations of runs that experiments share, and how the quick scale departs from the paper."""
+"""Run configurations shared by experiments, and how the quick scale differs from the paper."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from dgn_engine.plugins import OptionValue
 
 SGD_STEPS = (0.1, 0.01, 0.001)  # 'best of' in the papers
 BEST_STEP = (
-    "of several steps of SGD a row has one for all its columns, as each notebook has: the step "
-    "with the highest accuracy in the mean over columns and seeds"
+    "where several learning rates of SGD are tried, a row uses one for all its columns, as in the "
+    "notebooks: the one with the highest mean accuracy over columns and seeds"
 )
 DIGITS = "the digits that come with the package (1,437 of 8×8)"
 
 
 def data_of(request: Request, paper: str) -> DataConfig:
-    """Return the paper's data set; on the quick scale the digits, unless another was asked for."""
+    """Return the requested data set, else the digits at quick scale and the paper's at full."""
     name = request.data or ("digits" if request.quick else paper)
     return DataConfig(
         name=name,
@@ -39,8 +39,8 @@ def data_of(request: Request, paper: str) -> DataConfig:
 def base(request: Request, net: NetConfig, data: DataConfig, epochs: int) -> RunConfig:
     """Return the settings of the papers: Adam 3e-4, batch 32, cross entropy, β = 8.
 
-    'as-in-code' has biases, Glorot's start and the soft gate 1.1/(1+exp(-4q)) of the authors'
-    notebooks.
+    'as-in-code' uses biases, Glorot initialisation and the soft gate 1.1/(1 + exp(−4q)) of the
+    authors' notebooks.
     """
     gating = GatingConfig(beta=8.0)
     if request.protocol == "as-in-code":
@@ -72,16 +72,16 @@ def with_training(config: RunConfig, **training: object) -> RunConfig:
 
 
 def stands_in(request: Request, paper: str) -> tuple[str, ...]:
-    """Say what the quick scale trains on instead of the paper's data set ('MNIST')."""
+    """Return a phrase on what the quick scale uses in place of the paper's data set ('MNIST')."""
     if _plain(request.data) == _plain(paper):
         return ()
     if request.data in ("", "digits"):
-        return (f"{DIGITS} stand for {paper}",)
-    return (f"'{request.data}' stands for {paper}",)
+        return (f"{DIGITS} instead of {paper}",)
+    return (f"'{request.data}' instead of {paper}",)
 
 
 def steps_of(request: Request, optimiser: Optimiser, notebook: float) -> tuple[float, ...]:
-    """Return the steps to choose among; 'as-in-code' has that of the notebook."""
+    """Return the learning rates to try; 'as-in-code' uses that of the notebook."""
     if request.protocol == "as-in-code":
         return (notebook,)
     if optimiser == "adam":
@@ -90,10 +90,12 @@ def steps_of(request: Request, optimiser: Optimiser, notebook: float) -> tuple[f
 
 
 def step_remark(label: str, step: float, steps: Sequence[float]) -> tuple[str, ...]:
-    """Say which step a row has, where there was a choice."""
+    """Return a sentence on the chosen learning rate, if several were tried."""
     if len(steps) < 2:
         return ()
-    return (f"{label}: step {step:g}, the best of {', '.join(f'{one:g}' for one in steps)}.",)
+    return (
+        f"{label}: learning rate {step:g}, the best of {', '.join(f'{one:g}' for one in steps)}.",
+    )
 
 
 def option(config: RunConfig, name: str) -> OptionValue:

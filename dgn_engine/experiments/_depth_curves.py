@@ -1,4 +1,4 @@
-"""[DGN]: gradient descent gets faster with depth, and then slower; how that is judged."""
+"""Judge the claim of [DGN] that gradient descent first gets faster with depth, then slower."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dgn_engine.experiments._claims import Sample, above, judge
 from dgn_engine.experiments._power import Design
 
 ABOUT = (
-    "the depth between is the best one of the even draws; only the odd draws are judged, so that "
-    "no minimum of noise counts for the claim"
+    "the best depth in between is chosen by the even draws and tested on the odd ones, so that a "
+    "minimum due to noise does not support the claim"
 )
 
 
@@ -20,14 +20,15 @@ def ends_against_middle(
     curves: Sequence[Sequence[float]],
     designs: tuple[Design, Design],
 ) -> Iterator[Claim]:
-    """Judge that the error left is larger at both ends than at a depth between (dgn-2).
+    """Judge that the remaining error is larger at both ends than at a depth in between (dgn-2).
 
-    Where the best depth lies is not known before: half of the draws choose it, the other half
-    test it.
+    As the best depth is not known in advance, half of the draws choose it and the others test it.
 
     Args:
-        curves: log10 of the error left at each depth, for each draw.
-        designs: of the shallow and of the deep end.
+        words: start of the description of the statistic.
+        depths: the depths.
+        curves: log10 of the remaining error at each depth, for each draw.
+        designs: designs for the shallow and the deep end.
     """
     choosing, testing = curves[0::2], curves[1::2]
     between = range(1, len(depths) - 1)

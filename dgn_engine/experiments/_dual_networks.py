@@ -1,4 +1,4 @@
-"""The two networks of [DUAL], and what stands for them on the quick scale."""
+"""The two networks of [DUAL], and their replacement at quick scale."""
 
 from __future__ import annotations
 
@@ -18,23 +18,27 @@ from dgn_engine.experiments._experiment import Request
 
 FC, CNN = "FC/MNIST", "CNN (4 conv x128, 3x3, stride 1, GAP, dense)/CIFAR-10"
 DESIGNS = {FC: designs.FC, CNN: designs.CNN}
-MARGIN = {FC: 1.0, CNN: 2.0}  # points that count as no difference: chosen here, not printed
+MARGIN = {FC: 1.0, CNN: 2.0}  # points that count as no difference: chosen here, not published
 WIDTH, FC_EPOCHS, CNN_EPOCHS = 128, 60, 100
-ALMOST_ALL = 0.999  # of the training examples: the paper trains 'to almost 100 % train accuracy'
-ADDED = "FC on MNIST is an addition: the paper prints no number for it to compare with"
+ALMOST_ALL = 0.999  # train accuracy: the paper trains 'to almost 100 % train accuracy'
+ADDED = "FC on MNIST was added; the paper gives no number to compare with"
 ADDED_ROW = (
-    "the paper says this in words and prints no accuracy; the rows of FC/MNIST, the dense network "
-    "of its Experiment 1, are an addition: width 128 (not printed), trained to 99.9 % train "
-    f"accuracy or {FC_EPOCHS} epochs, as in duality-48"
+    "the paper gives no accuracy for this; the rows of FC/MNIST, the dense network of its "
+    "Experiment 1, were added: width 128 (not in the paper), trained to 99.9 % train accuracy or "
+    f"for {FC_EPOCHS} epochs, as in duality-48"
 )
 
 
 @dataclass(frozen=True)
 class DualNetwork:
-    """A network on which a claim of [DUAL] without a printed number is tried.
+    """A network on which to test a claim of [DUAL] that has no published number.
 
-    `row`: its label; '' of what stands for it on the quick scale. `design`: the row of [NPF] Table
-    2 whose spread its claims have; `remark` of its claims.
+    Attributes:
+        row: its label; '' for the replacement at quick scale.
+        config: its configuration.
+        design: row of [NPF] Table 2 that gives the spread for its claims.
+        margin: percentage points that count as no difference.
+        remark: remark on its claims.
     """
 
     row: str
@@ -44,7 +48,7 @@ class DualNetwork:
     remark: str = ""
 
     def cell(self, name: str) -> str:
-        """Return the name of a cell; those of the CNN and of the quick scale have no prefix."""
+        """Return the name of a cell, with a prefix for the dense network at full scale."""
         return f"fc-{name}" if self.row == FC else name
 
     def label(self, words: str) -> str:
@@ -55,9 +59,9 @@ class DualNetwork:
 
 
 def dual_networks(request: Request, quick_epochs: int) -> list[DualNetwork]:
-    """Return the networks whose label holds the request's `only`; one at most on the quick scale.
+    """Return the networks whose label contains the request's `only`.
 
-    That one has the margin of the CNN, for which it stands.
+    At quick scale a single network replaces the CNN and has its margin.
     """
     chosen = _chosen(request)
     if request.quick:
@@ -76,22 +80,22 @@ def _chosen(request: Request) -> list[str]:
 
 
 def fc_on_mnist(request: Request) -> RunConfig:
-    """Return the dense network of [DUAL] Experiment 1 at its full scale (β = 10)."""
+    """Return the dense network of [DUAL] Experiment 1 at full scale (β = 10)."""
     epochs = request.epochs or FC_EPOCHS
     config = base(request, dense(WIDTH, 5), data_of(request, "mnist"), epochs)
     return until_learnt(request, with_gating(config, beta=10.0))
 
 
 def until_learnt(request: Request, config: RunConfig) -> RunConfig:
-    """Return a run that ends when almost all is learnt, unless epochs were asked for."""
+    """Stop training at almost 100 % train accuracy, unless epochs were requested."""
     return config if request.epochs else with_training(config, until=ALMOST_ALL)
 
 
 def dual_config(request: Request, quick_epochs: int, full_epochs: int) -> RunConfig:
     """Return the CNN of [DUAL] on CIFAR-10 (4 × 128 channels, β = 10).
 
-    On the quick scale it is a dense network of four gate layers of 64 units on the digits, with
-    Adam 1e-3; `dual_scaled_down` says so.
+    At quick scale it is a dense network with four gate layers of 64 units on the digits, trained
+    with Adam 1e-3; see `dual_scaled_down`.
     """
     if request.quick:
         net, paper = dense(64, 5), "mnist"
@@ -99,18 +103,18 @@ def dual_config(request: Request, quick_epochs: int, full_epochs: int) -> RunCon
         net, paper = NetConfig("cnn4", (("channels", WIDTH),)), "cifar10"
     epochs = request.epochs_or(quick_epochs, full_epochs)
     config = with_gating(base(request, net, data_of(request, paper), epochs), beta=10.0)
-    # so few steps an epoch that little is learnt with 3e-4
+    # with so few steps per epoch, 3e-4 would learn too slowly
     return with_training(config, learning_rate=1e-3) if request.quick else config
 
 
 def dual_scaled_down(request: Request) -> tuple[str, ...]:
-    """Return how the quick scale of `dual_config` differs from what it stands for.
+    """Return how the quick scale of `dual_config` differs from the network that it replaces.
 
-    That is the CNN of [DUAL], or its dense network where only that one is asked for.
+    That is the CNN of [DUAL], or its dense network if only that one is requested.
     """
     if _chosen(request) == [FC]:
         network = (*stands_in(request, "MNIST"), f"64 units a layer instead of {WIDTH}")
     else:
-        words = f"a dense network of 4 × 64 units stands for the CNN of 4 × {WIDTH} channels"
+        words = f"a dense network of 4 × 64 units instead of the CNN of 4 × {WIDTH} channels"
         network = (*stands_in(request, "CIFAR-10"), words)
-    return (*network, "Adam's step is 1e-3 instead of 3e-4")
+    return (*network, "Adam's learning rate is 1e-3 instead of 3e-4")

@@ -1,6 +1,6 @@
-"""What an experiment is: a plan of units for a request, and the findings read out of them.
+"""An experiment: a plan of units for a request, and the findings read from their results.
 
-An option that would not change the plan is refused, or left out where several experiments share
+An option that would not change the plan is an error, or is ignored if several experiments share
 the request.
 """
 
@@ -20,44 +20,56 @@ if TYPE_CHECKING:
 
 Scale = Literal["quick", "full"]
 Protocol = Literal["as-published", "as-in-code"]
-CHOSEN_HERE, NOTEBOOKS = "chosen here", "authors' notebooks"  # where epochs are from
+CHOSEN_HERE, NOTEBOOKS = "chosen here", "authors' notebooks"  # source of the number of epochs
 Question = Literal["steps", "augmentation"]
 
 
 @dataclass(frozen=True)
 class Request:
-    """The options of one reproduction. 0 and '' leave the choice to the experiment.
+    """The options of a reproduction; 0 and '' leave the choice to the experiment.
 
-    `quick`: at most three minutes on two CPU cores, with the digits that come with the package
-    unless `data` names a data set; `full`: the paper's scale. `only`: rows whose label holds this.
+    Attributes:
+        scale: 'quick' (at most three minutes on two CPU cores, on the digits that come with the
+            package unless `data` is set) or 'full' (the paper's scale).
+        protocol: follow the paper, or the authors' code.
+        seeds: number of seeds.
+        seed_start: first seed, so that several sessions can add seeds to one folder.
+        epochs: number of epochs.
+        only: run only rows whose label contains this.
+        data, data_root: data set and where to find it.
+        download: whether to download missing data.
+        steps: learning rates to try where the paper takes the best of several.
+        device: device to train on.
+        augmentation: augmentation of the training images.
+        train_limit, test_limit: maximum number of examples, balanced over the classes.
     """
 
     scale: Scale = "quick"
     protocol: Protocol = "as-published"
     seeds: int = 0
-    seed_start: int = 0  # the first seed; so, sittings with other starts add up in one folder
+    seed_start: int = 0
     epochs: int = 0
     only: str = ""
     data: str = ""
     data_root: str = ""
-    download: bool = False  # data may be fetched
-    steps: tuple[float, ...] = ()  # learning rates to try where the paper takes the best of some
+    download: bool = False
+    steps: tuple[float, ...] = ()
     device: Device = "auto"
-    augmentation: Augmentation = "none"  # of the training images
-    train_limit: int = 0  # keep only so many training examples, balanced over the classes
-    test_limit: int = 0  # likewise of the test set
+    augmentation: Augmentation = "none"
+    train_limit: int = 0
+    test_limit: int = 0
 
     @property
     def quick(self) -> bool:
         return self.scale == "quick"
 
     def seed_range(self, quick: int, full: int) -> range:
-        """Return the seeds, from `seed_start` on; raises `UserError` where one cannot be."""
+        """Return the seeds from `seed_start` on; raises `UserError` for an invalid seed."""
         count = self.seeds or (quick if self.quick else full)
         seeds = range(self.seed_start, self.seed_start + count)
         if seeds.start < 0 or seeds.stop - 1 > MOST_SEED:
             raise UserError(
-                f"The seeds are {seeds.start} to {seeds.stop - 1}; they must lie between 0 and "
+                f"The seeds are {seeds.start} to {seeds.stop - 1}; they must be between 0 and "
                 f"{MOST_SEED}.",
                 kind="out-of-bounds",
                 value=seeds,
@@ -70,11 +82,13 @@ class Request:
 
 @dataclass(frozen=True)
 class Plan:
-    """Units in an order in which each comes after its needs, and what a reader must know.
+    """The units of an experiment, and notes for the reader.
 
-    `scaled_down`: how the quick scale differs from the paper's, a sentence each (reports of the
-    full scale leave it out); `choices`: what the paper does not print and was chosen here;
-    `epochs_from`: where the epochs of the full scale are from, such as `NOTEBOOKS`.
+    Attributes:
+        units: ordered so that each comes after its needs.
+        scaled_down: phrases on how the quick scale differs; not shown at full scale.
+        choices: phrases on what the paper leaves open and was chosen here.
+        epochs_from: source of the number of epochs at full scale, such as `NOTEBOOKS`.
     """
 
     units: tuple[Unit, ...]
@@ -85,13 +99,21 @@ class Plan:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One table, figure or theorem of a paper.
+    """A table, figure or theorem of a paper.
 
-    `plan(request)` says what must be done; `findings(request, results)` reads what came out.
-    `quick_minutes` on two CPU cores; `full_hours` of one CPU core, both estimates; 0 where
-    nobody has measured. `rows`: the labels that `only` chooses among; `asks`: which of the
-    request's special settings it answers to. All fields but the functions are literals: the
-    viewer reads them from the source.
+    All fields except the functions must be literals, because the viewer reads them from the source.
+
+    Attributes:
+        title, paper, about: shown in menus and reports.
+        plan: returns the units for a request.
+        findings: reads the results of the units.
+        quick_minutes: estimated time at quick scale on two CPU cores; 0 if unknown.
+        full_hours: estimated time at full scale on one CPU core; 0 if unknown.
+        claims: ids of the claims that it tests.
+        protocols: supported protocols.
+        rows: labels that the request's `only` can choose.
+        asks: special options that it supports.
+        reproduces: whether it reproduces a paper; if not, its result has no scale or protocol.
     """
 
     title: str
@@ -105,12 +127,12 @@ class Experiment:
     protocols: tuple[Protocol, ...] = field(default=("as-published",))
     rows: tuple[str, ...] = ()
     asks: tuple[Question, ...] = ()
-    reproduces: bool = True  # a paper; else its result has neither scale nor protocol
+    reproduces: bool = True
 
 
-# Two values of an option that make two plans where it matters.
+# Pairs of values that give different plans if an option has an effect.
 _PROBES: Mapping[str, tuple[Any, Any]] = {
-    "only": ("", "\0"),  # no row's label holds it
+    "only": ("", "\0"),  # contained in no label
     "steps": ((0.123,), (0.321,)),
     "augmentation": ("none", "davidnet"),
     "data": ("digits", "mnist"),
@@ -126,30 +148,30 @@ _PROBES: Mapping[str, tuple[Any, Any]] = {
 
 
 def check_options(name: str, experiment: Experiment, request: Request) -> None:
-    """Raise `UserError` for an option that would change nothing, with the others as they are."""
+    """Raise `UserError` for an option that has no effect in combination with the others."""
     for option in _ineffective(experiment, request):
         only = Request(scale=request.scale, protocol=experiment.protocols[0])
         only = replace(only, **{option: getattr(request, option)})
         alone = option in _ineffective(experiment, only)
-        here = "" if alone else " with what else was asked"
+        here = "" if alone else " with the other options"
         words = option.replace("_", "-")
         raise UserError(
-            f"--{words} means nothing to {name}{here}; leave it out.",
+            f"--{words} has no effect on {name}{here}; remove it.",
             kind="no-effect",
             value=option,
         )
 
 
 def effective_request(experiment: Experiment, request: Request) -> Request:
-    """Return the request without the options that would change nothing."""
+    """Return the request without options that have no effect."""
     defaults = {name: getattr(Request(), name) for name in _ineffective(experiment, request)}
     return replace(request, **defaults)
 
 
 def _ineffective(experiment: Experiment, request: Request) -> Iterator[str]:
-    """Yield the options that were asked for and that the plan does not depend on."""
+    """Yield the options of the request on which the plan does not depend."""
     if not experiment.plan(request).units:
-        return  # no row is left: that is another trouble
+        return  # no rows are left, which is reported elsewhere
     for name, probes in _PROBES.items():
         if getattr(request, name) != getattr(Request(), name):
             one, other = (

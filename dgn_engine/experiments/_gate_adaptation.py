@@ -1,7 +1,7 @@
-"""Gates that adapt against gates that stay: the cells and claims of [DGN], on any data set.
+"""Adaptive and fixed gates: the cells and claims of [DGN], on any data set.
 
-'Adaptable' are the soft gates of soft-GaLU and soft-ReLU and the gates of ReLU, 'learnt' those
-that a trained ReLU network leaves behind, 'frozen' those of a network drawn at random.
+'Adaptable' gates are those of ReLU and the soft gates of soft-GaLU and soft-ReLU, 'learnt' gates
+are copied from a trained ReLU network, and 'frozen' gates are those of a random network.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ REGIMES = {
     "ReLU": "ReLU",
 }
 Pair = tuple[str, str]
-# What is compared with what. The last pair is ours: all but the training of the gates is alike.
+# Compared pairs. The last one was added here: it differs only in whether the gates are trained.
 PAIRS: tuple[Pair, ...] = (
     (ADAPTIVE, FROZEN),
     ("soft-ReLU", FROZEN),
@@ -39,15 +39,21 @@ PAIRS: tuple[Pair, ...] = (
     (LEARNT, FROZEN),
     (ADAPTIVE, SOFT_FROZEN),
 )
-LEARNS = "'learns' is chosen as half of the way from chance to training both"
+LEARNS = "'learns' means at least half way from chance to training both (chosen here)"
 
 
 def six_regimes(
     config: RunConfig, seed: int, prefix: str = "", kept: Mapping[str, tuple[int, ...]] = {}
 ) -> Iterator[Training]:
-    """Yield a run of each regime; the learnt gates are those of the ReLU network at its best.
+    """Yield a run per regime, in cells 'PREFIX-REGIME'.
 
-    The cells are 'PREFIX-REGIME'. `kept`: regimes whose weights are kept at these epochs.
+    The learnt gates are those of the ReLU network at its best test score.
+
+    Args:
+        config: the settings.
+        seed: the seed.
+        prefix: prefix of the cells.
+        kept: epochs at which to keep weights, by regime.
     """
 
     def cell(regime: str) -> str:
@@ -62,19 +68,19 @@ def six_regimes(
 
 
 def adaptation_cells(grid: Grid, prefix: str = "") -> dict[str, TrainedCell]:
-    """Read the cells of `six_regimes` by their labels."""
+    """Read the cells of `six_regimes`, by label."""
     front = f"{prefix}-" if prefix else ""
     return {label: grid.trained(f"{front}{regime}") for label, regime in REGIMES.items()}
 
 
 def printed_designs(network: str) -> dict[Pair, Design]:
-    """Return what [NPF] Table 2 prints of such gates, where [DGN]'s numbers are stripped."""
+    """Return designs from [NPF] Table 2, since the numbers of [DGN] are not available."""
 
     def cell(label: str) -> Printed:
         hard = {"FR-II-soft": "FR-II", "soft-ReLU": "ReLU"}.get(REGIMES[label], REGIMES[label])
         return number_in(TABLE2, network, COLUMNS_OF[hard])
 
-    source = f"[NPF] Table 2, {network}; [DGN]'s own numbers are stripped from the text at hand"
+    source = f"[NPF] Table 2, {network}; the numbers of [DGN] are missing in our copy of the text"
     return {
         (one, other): replace(of_printed((1.0, cell(one)), (-1.0, cell(other))), source=source)
         for one, other in PAIRS
@@ -82,9 +88,9 @@ def printed_designs(network: str) -> dict[Pair, Design]:
 
 
 def alone_claim(alone: TrainedCell, both: TrainedCell, classes: int, design: Design) -> Claim:
-    """Judge that gates which are trained alone, under frozen random values, learn.
+    """Judge that training only the gates, with frozen random values, learns.
 
-    'Learns' is: at least half of the way from chance to soft-GaLU, which trains both.
+    'Learns' means at least half way from chance to soft-GaLU, which trains both.
     """
     half = contrast((1.0, alone), (-0.5, both))
     words = f"gates alone − half of {ADAPTIVE}"
@@ -94,7 +100,7 @@ def alone_claim(alone: TrainedCell, both: TrainedCell, classes: int, design: Des
 def adaptation_claims(
     cells: Mapping[str, TrainedCell], designs: Mapping[Pair, Design], prefix: str = ""
 ) -> Iterator[Claim]:
-    """Judge that adaptable gates are better than frozen ones, and learnt than unlearnt."""
+    """Judge that adaptable gates are better than frozen ones, and learnt than random ones."""
     front = f"{prefix}: " if prefix else ""
     for one, other in PAIRS:
         gap = contrast((1.0, cells[one]), (-1.0, cells[other]))

@@ -1,7 +1,8 @@
-"""Measures how much the gates of a checkpoint know ([NPF] Definition 5.1).
+"""Measure how much the gates of a checkpoint have learnt ([NPF] Definition 5.1).
 
-The gates are copied and fixed. Value networks are trained from scratch with them, and others with
-the gates of random networks: how far does the test accuracy come from the one to the network's own?
+Value networks are trained from scratch with the network's gates, which are copied and fixed, and
+others with random gates. The result is how much of the gap in test accuracy between random gates
+and the network itself the copied gates recover.
 """
 
 from __future__ import annotations
@@ -47,26 +48,29 @@ from dgn_engine.training.devices import choose_device, set_threads
 from dgn_engine.training.metrics import TestPass
 
 RANDOM = {"FL": "FR-II", "FL-linear": "FR-linear"}
-"""The regime of copied gates, and that of random gates that are made in the same way."""
+"""The regime of copied gates → that of random gates computed in the same way."""
 ITSELF = "file"
-INTERVAL = "Fieller, 95 %, over seeds; the sampling error of the test set is not in it"
+INTERVAL = "Fieller, 95 %, over seeds; does not include the sampling error of the test set"
 _GATES, _RANDOM_GATES = "its gates", "random gates"
 
 
 def gate_information(
     file: Path, config: RunConfig, seeds: int, data: str, name: str = "", made_from: str = ""
 ) -> Experiment:
-    """Return the experiment for a network; raises `UserError` where its file cannot be read.
+    """Return the experiment that measures the gates of a network.
 
     Args:
-        file: the network whose gates are measured, where every process reads it.
-        config: how value networks are trained; `config.net` is the network that the gates fit
-            (see `net_of`), `config.gating` where they go (see `gating_of`).
-        seeds: how many networks of each kind.
-        data: the fingerprint of the examples: those of the same names may be others tomorrow.
-        name: what the network is called in the report, where that is not the name of the file:
-            'run@430', 'Net of nets.py'.
-        made_from: what the file was written from, where it was written for the measurement.
+        file: the network, readable by every process.
+        config: settings of the value networks, including the architecture that fits the gates
+            (see `net_of`) and the routing of the gates (see `gating_of`).
+        seeds: number of networks of each kind.
+        data: fingerprint of the examples, as a data set of the same name may change.
+        name: name of the network in the report, such as 'run@430' or 'Net of nets.py'; by default
+            the name of the file.
+        made_from: source of the file, if it was written for the measurement.
+
+    Raises:
+        UserError: the file cannot be read.
     """
     name = name or file.name
     digest = _digest(file)
@@ -82,7 +86,7 @@ def gate_information(
     return Experiment(
         title=f"Gate information of {name}",
         paper="[NPF] Definition 5.1",
-        about="Value networks trained from scratch with its gates, and with random ones.",
+        about="Value networks trained from scratch with its gates and with random gates.",
         plan=plan,
         findings=findings,
         quick_minutes=0.0,
@@ -92,12 +96,24 @@ def gate_information(
 
 
 def net_of(listing: CheckpointContents, file: Path, input_shape: tuple[int, ...]) -> NetConfig:
-    """Return the network that the gates of a file fit: a network of ours by its name, else that of
-    the file itself ('file:PATH'); raises `UserError` where what it holds (`listing`) is no network
-    for such inputs."""
+    """Return the architecture that fits the gates of a file.
+
+    Args:
+        listing: contents of the file.
+        file: its path.
+        input_shape: shape of an example.
+
+    Returns:
+        A built-in network by name, else that of the file itself ('file:PATH').
+
+    Raises:
+        UserError: the file has no network for such inputs.
+    """
     if saved_network.is_ours(listing):
         state = saved_network.state_of(listing)
-        if state.regime.own_gates and state.config.gating.tiling:  # its gates are of a wide network
+        if (
+            state.regime.own_gates and state.config.gating.tiling
+        ):  # its gates belong to a wider network
             return NetConfig(f"{OF_FILE}{file}", bias=state.config.net.bias)
         return state.config.net
     network = network_of(listing, input_shape).network
@@ -106,10 +122,13 @@ def net_of(listing: CheckpointContents, file: Path, input_shape: tuple[int, ...]
 
 
 def gating_of(listing: CheckpointContents) -> GatingConfig:
-    """Return how a file's gates are held and where its value network has them.
+    """Return how to fix the gates of a file and route them to its value network.
 
-    A file of ours has its wiring, rotation, shift, tiling and value input, and a feature network
-    that may be linear; others gate themselves. Raises `UserError` where there are no gates to hold.
+    A file written by dgn states wiring, rotation, shift, tiling and value input, and may have a
+    linear feature network; other networks compute their own gates.
+
+    Raises:
+        UserError: there are no gates to copy.
     """
     if not saved_network.is_ours(listing):
         return GatingConfig(regime="FL")
@@ -128,8 +147,12 @@ def gating_of(listing: CheckpointContents) -> GatingConfig:
 
 
 def own_accuracy(work: CalculationInputs) -> Any:
-    """Return the test accuracy (0…1) of the network in a file, its regime, what was assumed of it,
-    how many examples tested it, and the share of the commonest class among them."""
+    """Measure the network of a file itself.
+
+    Returns:
+        Test accuracy (0…1), regime, whether it is soft, assumption on the file, number of test
+        examples, and share of the most frequent class among them.
+    """
     config = RunConfig.from_dict(work.arguments["config"])
     examples = load_examples(config.data)
     listing = read_tensors(Path(work.arguments["file"]))
@@ -154,12 +177,12 @@ def own_accuracy(work: CalculationInputs) -> Any:
 
 
 def network_for(listing: CheckpointContents, examples: Examples) -> ImportedNetwork:
-    """Return the network in a file; raises `UserError` where it does not fit these examples."""
+    """Return the network of a file; raises `UserError` if it does not fit these examples."""
     found = network_of(listing, examples.train_x.shape[1:])
     _check_gates(listing, found.regime.name)
     if not found.network.architecture.gated:
         raise UserError(
-            f"{listing.file_name} has one layer and no gates, which could know nothing.",
+            f"{listing.file_name} has only one layer and therefore no gates.",
             kind="no-gates",
         )
     wanted = 1 if examples.signed else len(examples.class_names)
@@ -174,8 +197,10 @@ def network_for(listing: CheckpointContents, examples: Examples) -> ImportedNetw
 
 
 def arrays_of(details: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the numbers of a result as arrays, accuracies in percent: (K,) by seed, (K, E) by seed
-    and epoch; NaN where there is none."""
+    """Return the numbers of a result as arrays.
+
+    Accuracies are in percent: (K,) by seed, (K, E) by seed and epoch; NaN if missing.
+    """
     share, own = details["share"], details["own"]
     found = {
         "own": np.array(own["percent"], dtype=np.float64),
@@ -197,12 +222,14 @@ def _check_gates(listing: CheckpointContents, regime: str) -> None:
     found = find_regime(regime)
     if found.drawn_gates:
         raise UserError(
-            f"{listing.file_name} has coins for gates: it cannot be tested.", kind="no-gates"
+            f"{listing.file_name} has gates drawn at random for each example; they cannot be "
+            "measured.",
+            kind="no-gates",
         )
     if found.open_gates:
         raise UserError(
-            f"{listing.file_name} is a linear network ({found.name}): all its gates stand open for "
-            "every example, so that there is nothing for them to know.",
+            f"{listing.file_name} is a linear network ({found.name}): all its gates are always "
+            "open and carry no information.",
             kind="no-gates",
         )
 
@@ -232,9 +259,9 @@ def _findings(
     answer = answer_of(share, left_out, chance, converged)
     more = _longer(list(cells.values()), ends, config, own["examples"])
     also = "" if converged else f"Not converged. {why_not_converged(kinds, ends)} {more}"
-    itself = Row(f"{name} itself ({own['regime']})", (share.own,), remark="as it is")
+    itself = Row(f"{name} itself ({own['regime']})", (share.own,), remark="as trained")
     rows = [
-        _row(f"value networks behind {label} ({regime_})", cells[label], kind)
+        _row(f"value networks with {label} ({regime_})", cells[label], kind)
         for label, kind, regime_ in zip(cells, kinds, (regime, RANDOM[regime]), strict=True)
     ]
     details = {
@@ -270,22 +297,23 @@ def _curves(name: str, cell: TrainedCell) -> SeedCurves:
 
 def _left_out(kinds: list[SeedCurves]) -> list[str]:
     return [
-        f"seed {seed} behind {kind.name} {what}"
+        f"seed {seed} with {kind.name} {what}"
         for kind in kinds
         for seed, what in kind.trouble.items()
     ]
 
 
 def _chance(commonest: float, examples: int) -> float:
-    """Return the accuracy (percent) that always naming the commonest class has, and two of its
-    standard errors."""
+    """Return the accuracy (percent) of always guessing the most frequent class, plus two standard
+    errors.
+    """
     return 100 * (commonest + 2 * math.sqrt(commonest * (1 - commonest) / examples))
 
 
 def _longer(
     cells: list[TrainedCell], ends: list[CurveEnding], config: RunConfig, examples: int
 ) -> str:
-    """Return what to do about curves that have not converged, in a sentence."""
+    """Return a sentence on what to do about curves that have not converged."""
     epochs, patience = config.training.epochs, config.training.patience
     worst = max((end for end in ends if not end.converged), key=lambda e: abs(e.mean), default=None)
     if worst is None:
@@ -294,7 +322,7 @@ def _longer(
         return "The share depends on when training ends."
     early = patience and all(0 < cell.last_epoch < epochs for cell in cells)
     if early:
-        return f"The share is not final; try a patience of {2 * patience} epochs, not {patience}."
+        return f"The share is not final; try --patience {2 * patience} instead of {patience}."
     change = max(abs(worst.mean), abs(worst.most) / 2)
     enough = epochs_enough(change, epochs, examples)
     return f"The share is not final; try {enough:,} epochs instead of {epochs:,}."
@@ -302,13 +330,13 @@ def _longer(
 
 def _row(label: str, cell: TrainedCell, curves: SeedCurves) -> Row:
     best = [100 * run.best for run in cell.runs if math.isfinite(run.best)]
-    words = f"best over the epochs {sum(best) / len(best):.2f} %" if best else ""
+    words = f"best epoch: {sum(best) / len(best):.2f} %" if best else ""
     return cell.row(label, remark=words, values=curves.last)
 
 
 def _figure(kinds: list[SeedCurves], own: float, name: str) -> Figure:
     lines = [mean_curve(kind) for kind in kinds]
-    title = "Value networks: mean over the seeds, 95 % interval"
+    title = "Value networks: mean over seeds, 95 % interval"
     across = PlottedLine(f"{name} itself", (), (own,))
     return Figure("learning", title, "epoch", "test accuracy (%)", (*lines, across))
 
@@ -330,17 +358,18 @@ def _kind_details(kind: SeedCurves, cell: TrainedCell, end: CurveEnding) -> dict
 
 def _remarks(name: str, config: RunConfig, own: Mapping[str, Any]) -> Iterator[str]:
     yield (
-        "Accuracies are those after the last epoch, on the "
-        f"{own['examples']:,} test examples of {config.data.name}; no choice was made by them."
+        "Accuracies are those after the last epoch on the "
+        f"{own['examples']:,} test examples of {config.data.name}, which were not used to choose "
+        "anything."
     )
     yield (
-        "Each seed draws the initial weights of a value network, the order of its examples and, "
-        f"for the other of its pair, the random gates. The gates of {name} are those of a single "
-        "network, so the interval covers seeds only: not other networks, and not the sampling "
-        f"error of the {own['examples']:,} test examples."
+        "Each seed draws the initial weights of a value network, the order of its examples and "
+        f"the random gates of its counterpart. As the gates of {name} are those of a single "
+        "network, the interval covers only seeds: not other networks, nor the sampling error of "
+        f"the {own['examples']:,} test examples."
     )
     if own["soft"]:
-        yield f"The gates of {name} are soft ({own['regime']}); they are held as hard ones."
+        yield f"The gates of {name} are soft ({own['regime']}); they were copied as hard gates."
     if own["assumption"]:
         yield str(own["assumption"])
 
@@ -360,20 +389,20 @@ def _choices(file: Path, made_from: str, config: RunConfig) -> Iterator[str]:
         if given[what] and not _straight(what, given[what])
     ]
     if placed:
-        yield f"value networks have the gates where the file has them: {'; '.join(placed)}"
+        yield f"gates are routed to the value networks as in the file: {'; '.join(placed)}"
     if gating.value_input != "image":
-        yield f"value networks are fed {gating.value_input}, not the image"
+        yield f"value networks get {gating.value_input} as input, not the image"
 
 
 def _straight(what: str, numbers: tuple[int, ...]) -> bool:
-    """Whether it changes nothing."""
+    """Return whether a routing setting is the identity."""
     if what == "wiring":
         return numbers == tuple(range(len(numbers)))
     return set(numbers) == {1 if what == "tiling" else 0}
 
 
 def _changed(data: DataConfig) -> str:
-    """Return the settings of the data that are not the usual ones."""
+    """Format the data settings that differ from the defaults."""
     usual = DataConfig()
     names = [f.name for f in fields(data) if f.name not in ("name", "root", "download", "options")]
     changed = {name: getattr(data, name) for name in names}
@@ -386,7 +415,7 @@ def _changed(data: DataConfig) -> str:
 
 
 def _dense_net(architecture: Architecture) -> NetConfig | None:
-    """Return `fc` where the architecture is one; None where it is another."""
+    """Return the `fc` configuration of an architecture; None if it is not one."""
     layers = architecture.nodes
     widths = {node.outputs for node in layers[:-1] if isinstance(node, Dense) and node.gated}
     if len(widths) != 1 or not all(isinstance(node, Dense) for node in layers):
@@ -403,5 +432,5 @@ def _digest(file: Path) -> str:
             return hashlib.file_digest(content, "sha256").hexdigest()
     except OSError as error:
         raise UserError(
-            f"{file} cannot be read: {error.strerror}.", kind="no-file", value=str(file)
+            f"Cannot read {file}: {error.strerror}.", kind="no-file", value=str(file)
         ) from None

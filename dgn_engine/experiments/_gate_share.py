@@ -1,4 +1,4 @@
-"""The share that gates recover of the gap between random gates and a network, and its sentence."""
+"""The share of the accuracy gap between random gates and a network that its gates recover."""
 
 from __future__ import annotations
 
@@ -12,37 +12,42 @@ from dgn_engine.experiments._grid import averaged
 from dgn_engine.protocol.experiments import PlottedLine
 from dgn_engine.sweep.statistics import ratio_of_means
 
-RISE = 0.5  # points of test accuracy: a kind that changes by more in its last quarter goes on
-_ONE = 2.0  # times as much may one seed by itself
-_MOST = 16  # times the epochs that were trained are suggested at most
+RISE = 0.5  # maximum change of the mean test accuracy (points) in the last quarter
+_ONE = 2.0  # factor on it for a single seed
+_MOST = 16  # maximum factor on the epochs to suggest
 MINUS = "−"
 
 
 @dataclass(frozen=True)
 class SeedCurves:
-    """Test accuracies (percent) at the ends of the epochs, of the runs of one kind, seed by seed.
+    """Test accuracy curves of one kind of value networks, one per seed.
 
-    `trouble`: by the seed, what became of a run that has no accuracy to count ('diverged at step
-    12').
+    Attributes:
+        name: the kind, such as 'its gates'.
+        test: test accuracies (percent) at the end of each epoch.
+        trouble: why a seed has no valid accuracy ('diverged at step 12').
     """
 
-    name: str  # after 'behind': 'its gates'
+    name: str
     test: Sequence[Sequence[float]]
     trouble: dict[int, str] = field(default_factory=dict)
 
     @property
     def last(self) -> tuple[float, ...]:
-        """The accuracy of each seed after its last epoch; NaN where there is none to count."""
+        """Accuracy of each seed after its last epoch; NaN if it has no valid one."""
         ends = ((curve[-1] if curve else math.nan) for curve in self.test)
         return tuple(math.nan if seed in self.trouble else a for seed, a in enumerate(ends))
 
 
 @dataclass(frozen=True)
 class CurveEnding:
-    """How test accuracy changed from the last quarter but one of the epochs to the last quarter.
+    """The change of test accuracy from the third to the last quarter of the epochs, in points.
 
-    `mean`: over the seeds, `most`: of the seed in which it changed most; in points, NaN where no
-    seed has two epochs. A kind has `converged` where neither is beyond its bound, either way.
+    Attributes:
+        mean: mean over the seeds; NaN if no seed has two epochs.
+        most: change in the seed with the largest change; NaN likewise.
+        seed: that seed.
+        converged: whether both are within their bounds.
     """
 
     mean: float
@@ -53,11 +58,15 @@ class CurveEnding:
 
 @dataclass(frozen=True)
 class GateShare:
-    """(gates − random)/(own − random), in percent; NaN where it is not defined.
+    """(gates − random)/(own − random), in percent; NaN if undefined.
 
-    The accuracies, in percent, are means over the seeds that have both; the share is the ratio of
-    the mean differences, as the sentence with its three numbers says, and `low` and `high` are the
-    ends of Fieller's 95 % interval over these seeds. `by_seed`: the share of each seed by itself.
+    Attributes:
+        own: accuracy of the network itself, in percent.
+        gates, random: mean accuracies over the seeds that have both, in percent.
+        percent: the share, a ratio of mean differences.
+        low, high: Fieller's 95 % interval over these seeds.
+        n: number of these seeds.
+        by_seed: the share of each seed.
     """
 
     own: float
@@ -71,26 +80,33 @@ class GateShare:
 
     @property
     def bounded(self) -> bool:
-        """Whether the seeds tell the network from random gates, so that there is an interval."""
+        """Whether the network is significantly better than random gates (share defined)."""
         return math.isfinite(self.low) and self.own > self.random
 
 
 @dataclass(frozen=True)
 class GateAnswer:
-    """What the share says: 'recovered' (above 0 beyond the seeds' spread), 'worse' (below 0),
-    'open' (the interval holds 0) or 'none' (nothing can be said), and its sentence."""
+    """The conclusion from a share, with a sentence.
+
+    `kind` is 'recovered' (significantly above 0), 'worse' (below 0), 'open' (the interval includes
+    0) or 'none' (no conclusion).
+    """
 
     kind: Literal["recovered", "worse", "open", "none"]
     sentence: str
 
 
 def gate_share(own: float, gates: Sequence[float], random: Sequence[float]) -> GateShare:
-    """Return the share of an accuracy `own` and those of each seed, in percent.
+    """Compute the share of the gap that the gates recover.
 
-    A seed is a pair: value networks with the same first weights and the same order of examples,
-    one behind the gates that are measured, one behind random gates. Seeds without both (NaN) are
-    left out. Where own accuracy is not above random gates beyond what the seeds differ, the share
-    is no number: the denominator may be zero (`ratio_of_means`).
+    A seed is a pair of value networks with the same initial weights and order of examples, one with
+    the measured gates and one with random gates. Seeds without both (NaN) are left out. If the
+    network is not significantly better than random gates, the denominator may be zero and the share
+    is undefined (see `ratio_of_means`).
+
+    Args:
+        own: accuracy of the network, in percent.
+        gates, random: accuracies per seed, in percent.
     """
     pairs = [(g, r) for g, r in zip(gates, random, strict=True) if math.isfinite(g + r)]
     by_seed = tuple(
@@ -104,18 +120,24 @@ def gate_share(own: float, gates: Sequence[float], random: Sequence[float]) -> G
     mean, mean_random = (sum(one) / len(pairs) for one in kept)
     gained, open_ = [g - r for g, r in pairs], [own - r for _, r in pairs]
     share, low, high = (100 * value for value in ratio_of_means(gained, open_))
-    if len(set(pairs)) == 1:  # test examples too few to tell the seeds apart: no spread is known
+    if (
+        len(set(pairs)) == 1
+    ):  # too few test examples to distinguish the seeds: the spread is unknown
         low = high = math.nan
     return GateShare(own, mean, mean_random, share, low, high, len(pairs), by_seed)
 
 
 def ending(curves: SeedCurves, test_examples: int) -> CurveEnding:
-    """Judge whether more epochs would change the accuracies.
+    """Judge whether training has converged.
 
-    The mean over the last quarter of a run's epochs is compared with that over the quarter before:
-    less noisy than single epochs, and without the drift of a maximum. It has converged where the
-    mean over the seeds changes by at most half a point and no seed by more than one; where half a
-    test example is more than that, by at most so much, and twice as much.
+    The mean over the last quarter of the epochs is compared with that over the quarter before,
+    which is less noisy than single epochs and, unlike a maximum, does not drift. Training has
+    converged if the mean over seeds changes by at most half a point, and no seed by more than one
+    point; if half a test example is more than half a point, that is the bound instead.
+
+    Args:
+        curves: accuracy curves by seed.
+        test_examples: number of test examples.
     """
     changes = {
         seed: _change(curve)
@@ -132,9 +154,9 @@ def ending(curves: SeedCurves, test_examples: int) -> CurveEnding:
 
 
 def epochs_enough(change: float, epochs: int, test_examples: int) -> int:
-    """Return how many epochs would do: twice as often doubled as the change must be halved.
+    """Estimate how many epochs are needed: doubled as often as the change must be halved.
 
-    Errors that shrink as 1/epochs change in the last quarter as 1/epochs too.
+    If errors shrink as 1/epochs, so does the change in the last quarter.
     """
     times = abs(change) / max(RISE, 50.0 / test_examples) if math.isfinite(change) else _MOST
     doubled = 2 ** math.ceil(math.log2(times)) if times > 1 else 2
@@ -144,24 +166,26 @@ def epochs_enough(change: float, epochs: int, test_examples: int) -> int:
 def answer_of(
     share: GateShare, left_out: Sequence[str], chance: float, converged: bool
 ) -> GateAnswer:
-    """Answer 'do the gates carry it?', or say why there is no answer.
+    """Draw the conclusion from a share, or say why there is none.
 
     Args:
-        left_out: why seeds were left out, in words; with any of them nothing is claimed.
-        chance: the accuracy in percent, beyond which a network has learnt something.
+        share: the share.
+        left_out: why seeds were left out; if there are any, there is no conclusion.
+        chance: accuracy (percent) above which a network has learnt something.
+        converged: whether training has converged.
     """
     why = _why_not(share, left_out, chance)
     if why:
         rest = f" {_beyond(share, left_out, converged)}".rstrip()
-        return GateAnswer("none", f"There is no answer: {why}.{rest}")
-    so_far = "" if converged else "So far (training has not converged) "
+        return GateAnswer("none", f"No conclusion: {why}.{rest}")
+    so_far = "" if converged else "So far (training has not converged), "
     the = "the" if so_far else "The"
     number, gap, interval = percent(share.percent), _gap(share), _interval(share)
     if share.low > 0:
         sentence = f"{so_far}{the} gates recover {number} of {gap}, {interval}."
         return GateAnswer("recovered", sentence)
     if share.high < 0:
-        sentence = f"{so_far}{the} gates do worse than random ones: {number} of {gap}, {interval}."
+        sentence = f"{so_far}{the} gates are worse than random ones: {number} of {gap}, {interval}."
         return GateAnswer("worse", sentence)
     return GateAnswer(
         "open",
@@ -171,34 +195,34 @@ def answer_of(
 
 
 def _why_not(share: GateShare, left_out: Sequence[str], chance: float) -> str:
-    """Return what forbids an answer; '' where nothing does."""
+    """Return why there is no conclusion, '' if there is one."""
     random, own = f"random gates ({share.random:.1f} %)", f"the network ({share.own:.1f} %)"
     if left_out:
         return "; ".join(left_out)
     if not share.n:
-        return "no seed has both an accuracy behind its gates and one behind random gates"
+        return "no seed has accuracies for both its gates and random gates"
     if max(share.gates, share.random) <= chance:
         return (
-            f"value networks learned nothing, neither behind its gates ({share.gates:.1f} %) nor "
-            f"behind {random}; try more epochs or a larger step"
+            f"value networks learned nothing, neither with its gates ({share.gates:.1f} %) nor "
+            f"with {random}; try more epochs or a larger learning rate"
         )
     if share.own <= share.random:
         return f"{own} is no better than {random}, so there is no gap to recover"
     if share.n < LEAST:
         few = "1 seed is" if share.n == 1 else f"{share.n} seeds are"
-        return f"{few} too few; use at least {LEAST}"
+        return f"{few} not enough; use at least {LEAST}"
     if not share.bounded:
         if all(value == share.by_seed[0] for value in share.by_seed):
             return "all seeds have the same accuracies, so there are too few test examples"
         return (
-            f"the gap between {random} and {own} is no larger than the differences between seeds, "
-            "so the share of it is not defined"
+            f"the gap between {random} and {own} is not larger than the differences between "
+            "seeds, so the share is undefined"
         )
     return ""
 
 
 def _beyond(share: GateShare, left_out: Sequence[str], converged: bool) -> str:
-    """Return what was measured all the same, as a sentence; '' where it is nothing."""
+    """Return a sentence on what was measured despite the lack of a conclusion, or ''."""
     if not (share.n and share.own > share.random and math.isfinite(share.percent)):
         return ""
     number = percent(share.percent) + ("" if converged else " (not converged)")
@@ -209,7 +233,7 @@ def _beyond(share: GateShare, left_out: Sequence[str], converged: bool) -> str:
         return ""
     seeds = f"{share.n} seed{'s' * (share.n > 1)}"
     interval = _interval(share) if share.bounded else f"without an interval, over {seeds}"
-    return f"What was measured is {number} of {_gap(share)}, {interval}."
+    return f"The estimate is {number} of {_gap(share)}, {interval}."
 
 
 def _gap(share: GateShare) -> str:
@@ -224,19 +248,19 @@ def _interval(share: GateShare) -> str:
 
 
 def percent(value: float) -> str:
-    """'79 %', '−4 %'; no '−0 %'."""
+    """Format as '79 %' or '−4 %', never '−0 %'."""
     return f"{round(value) + 0:,} %".replace("-", MINUS)
 
 
 def why_not_converged(kinds: Sequence[SeedCurves], ends: Sequence[CurveEnding]) -> str:
-    """Say where curves still change, as a sentence; '' where none does."""
+    """Return a sentence on which curves still change, '' if none does."""
     going = [pair for pair in zip(kinds, ends, strict=True) if not pair[1].converged]
     if not going:
         return ""
     if any(math.isnan(end.mean) for _, end in going):
-        return "Whether accuracy still changes cannot be seen in fewer than two epochs."
+        return "At least two epochs are needed to see whether accuracy still changes."
     words = " and ".join(_change_in_words(kind, end) for kind, end in going)
-    return f"In the last quarter of the epochs test accuracy still {words}."
+    return f"In the last quarter of the epochs, test accuracy still {words}."
 
 
 def _change_in_words(kind: SeedCurves, end: CurveEnding) -> str:
@@ -244,13 +268,13 @@ def _change_in_words(kind: SeedCurves, end: CurveEnding) -> str:
     change = end.most if steady else end.mean
     seed = f" in seed {end.seed}" if steady else ""
     verb = "rose" if change > 0 else "fell"
-    return f"{verb} by {abs(change):.2f} points behind {kind.name}{seed}"
+    return f"{verb} by {abs(change):.2f} points with {kind.name}{seed}"
 
 
 def mean_curve(curves: SeedCurves) -> PlottedLine:
-    """Return mean accuracies over the seeds at the ends of the epochs, with their 95 % interval.
+    """Return the mean accuracy curve over the seeds with its 95 % interval.
 
-    A run that ended early because it was flat keeps its last accuracy; one with trouble counts as
+    A run that stopped early because it was flat keeps its last accuracy; an invalid one counts as
     far as it goes.
     """
     longest = max((len(curve) for curve in curves.test), default=0)
@@ -262,7 +286,7 @@ def mean_curve(curves: SeedCurves) -> PlottedLine:
 
 
 def _change(curve: Sequence[float]) -> float:
-    """From the quarter before the last one to the last one, in points."""
+    """Return the change from the third to the last quarter of a curve, in points."""
     quarter = max(1, len(curve) // 4)
     last, before = curve[-quarter:], curve[-2 * quarter : -quarter]
     return sum(last) / quarter - sum(before) / len(before)

@@ -1,4 +1,4 @@
-"""Full-batch gradient descent on ½Σe², in float64: of a network, and of a kernel that is held."""
+"""Full-batch gradient descent on ½Σe² in float64, for a network and for a constant kernel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dgn_engine.model.network import GatedNetwork
 
 @dataclass(frozen=True)
 class DescentStep:
-    """A step that is about to be taken: errors e_t (n,), K_t (n, n), gates by layer."""
+    """The state before a step: errors e_t (n,), K_t (n, n), gates by layer."""
 
     step: int
     error: Tensor
@@ -25,7 +25,7 @@ class DescentStep:
 
 @dataclass(frozen=True)
 class Descent:
-    """A whole descent: K_0 (n, n), its eigenvalues (n,) ascending, ‖e_t‖²/‖e_0‖² by step."""
+    """A complete descent: K_0 (n, n), its eigenvalues (n,) ascending, ‖e_t‖²/‖e_0‖² by step."""
 
     kernel: Tensor
     eigenvalues: Tensor
@@ -33,7 +33,14 @@ class Descent:
 
 
 def train(network: GatedNetwork, x: Tensor, y: Tensor, steps: int) -> Descent:
-    """Train the network by full-batch descent at α = 0.1/ρ_max(K_0)."""
+    """Train the value network by full-batch descent with α = 0.1/ρ_max(K_0).
+
+    Args:
+        network: the network, in float64.
+        x: inputs (n, *input_shape).
+        y: targets (n,) of the only logit.
+        steps: number of steps.
+    """
     kernel = tangent_kernels(network, x, trains=("value",)).whole
     values = torch.linalg.eigvalsh(kernel)
     taken = descend(network, x, y, 0.1 / float(values[-1]), steps, kernels=False)
@@ -42,9 +49,9 @@ def train(network: GatedNetwork, x: Tensor, y: Tensor, steps: int) -> Descent:
 
 
 def descend_with_kernel(kernel: Tensor, y: Tensor, steps: int) -> list[float]:
-    """Return ‖e_t‖²/‖e_0‖², t = 0 … steps, of e ← (I - αK)e from e = y, α = 0.1/ρ_max.
+    """Return ‖e_t‖²/‖e_0‖², t = 0 … steps, of e ← (I − αK)e from e = y, with α = 0.1/ρ_max.
 
-    That is gradient descent of a network whose kernel stays what it is.
+    This is gradient descent of a network with constant kernel.
     """
     values, vectors = torch.linalg.eigh(kernel)
     share = (vectors.T @ y).square() / y.square().sum()
@@ -53,14 +60,23 @@ def descend_with_kernel(kernel: Tensor, y: Tensor, steps: int) -> list[float]:
 
 
 def log_remainder(share: float) -> float:
-    """Return log10 of what is left of the error's square; -30 where that is nothing."""
+    """Return log10 of the remaining share of ‖e‖²; at least −30."""
     return math.log10(max(share, 1e-30))
 
 
 def descend(
     network: GatedNetwork, x: Tensor, y: Tensor, rate: float, steps: int, kernels: bool = True
 ) -> Iterator[DescentStep]:
-    """Train the network and yield the steps 0 … `steps`; y (n,) are targets of the one logit."""
+    """Train the value network with rate α and yield the state before each step 0 … `steps`.
+
+    Args:
+        network: the network, in float64.
+        x: inputs (n, *input_shape).
+        y: targets (n,) of the only logit.
+        rate: learning rate α.
+        steps: number of steps.
+        kernels: whether to compute K_t.
+    """
     network.value.requires_grad_(True)
     weights = list(network.value.parameters())
     for step in range(steps + 1):

@@ -1,7 +1,7 @@
-"""The grid of an experiment: a unit for each cell and seed, and the rows and curves of a cell.
+"""The grid of an experiment: a unit per cell and seed, and the rows and curves of each cell.
 
-The id of a unit is 'CELL-sSEED'. A plan makes units with `training` and `calculation`; findings
-read all seeds of a cell with `Grid`.
+The id of a unit is 'CELL-sSEED'. A plan creates units with `training_unit` and `calculation_unit`;
+findings read all seeds of a cell with `Grid`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dgn_engine.sweep.unit import Calculation, CalculationInputs, Training, Unit
 from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
 from dgn_engine.training.weight_keeper import BEST, KEPT
 
-BAND = "Lines: means over the seeds; bands: their 95 % intervals."
+BAND = "Lines: means over seeds; bands: 95 % intervals."
 
 
 def training(
@@ -42,12 +42,17 @@ def training(
     weights_from: UnitFile | None = None,
     **gating: object,
 ) -> Training:
-    """Return the run of a cell, which is named as the regime unless `cell` says otherwise.
+    """Return the run of a cell for a seed.
 
     Args:
-        gates_of: a regime that takes gates takes those of this run at its best test score.
-        gates_from: or those of another file.
-        gating: other settings of the gates.
+        config: the settings.
+        regime: the regime.
+        seed: the seed.
+        cell: name of the cell; by default the regime.
+        gates_of: run from which a regime with copied gates takes them, at its best test score.
+        gates_from: another file to take gates from.
+        weights_from: file with initial weights.
+        gating: further settings of the gates.
     """
     if gates_of is not None and find_regime(regime).takes_gates:
         gates_from = UnitFile(gates_of.id, f"{KEPT}/{BEST}")
@@ -56,14 +61,14 @@ def training(
 
 
 def gate_source(config: RunConfig, seed: int, cell: str = "", regime: str = "ReLU") -> Training:
-    """Return a run that keeps its weights at its best test score, for others to take gates from."""
+    """Return a run that keeps the weights at its best test score, for others to copy its gates."""
     return training(with_training(config, keep_best=True), regime, seed, cell)
 
 
 def five_regimes(config: RunConfig, seed: int, prefix: str) -> Iterator[Training]:
-    """Yield ReLU, FR-II, FR-DI, DL, and FL with the gates of that ReLU network at its best.
+    """Yield runs of ReLU, FR-II, FR-DI, DL and FL, in cells 'PREFIX-REGIME'.
 
-    The cells are 'PREFIX-REGIME'.
+    FL has the gates of the ReLU network at its best test score.
     """
     relu = gate_source(config, seed, f"{prefix}-ReLU")
     yield relu
@@ -77,14 +82,21 @@ def calculation(
     *needs: Training,
     **arguments: object,
 ) -> Calculation:
-    """Return a call of a plug-in's function with the arguments and the folders of its needs."""
+    """Return a calculation that calls a module-level function.
+
+    Args:
+        unit_id: id of the unit.
+        function: the function; its module and name are stored in the unit.
+        needs: units whose folders it reads.
+        arguments: its arguments, plain JSON values.
+    """
     name = f"{function.__module__}:{function.__name__}"
     return Calculation(unit_id, name, arguments, tuple(unit.id for unit in needs))
 
 
 @dataclass(frozen=True)
 class TrainedCell:
-    """The runs of one cell, one for each seed."""
+    """The runs of a cell, one per seed."""
 
     runs: list[TrainedRun]
 
@@ -99,7 +111,11 @@ class TrainedCell:
         return [100 * run.last for run in self.runs]
 
     def answers(self, at: Literal["best", "last"]) -> list[Mask] | None:
-        """Which test examples each run answered right; None where one of them has no record."""
+        """Return the correct test examples of each run; None if a run has no record of them.
+
+        Args:
+            at: at the best or at the last test score.
+        """
         known = [run.answers for run in self.runs if run.answers is not None]
         if not known:
             return None
@@ -109,7 +125,7 @@ class TrainedCell:
 
     @property
     def test_examples(self) -> int:
-        """How many examples the runs were tested on; 0 where that is not known."""
+        """Number of test examples; 0 if unknown."""
         return min(run.test_examples for run in self.runs)
 
     @property
@@ -118,7 +134,7 @@ class TrainedCell:
 
     @property
     def last_epoch(self) -> float:
-        """Last epoch of the run that came furthest; 0 where none came to the end of one."""
+        """Last epoch of the longest run; 0 if no run completed an epoch."""
         return max((run.epochs[-1] for run in self.runs if run.epochs), default=0.0)
 
     def row(
@@ -131,7 +147,17 @@ class TrainedCell:
         place: tuple[str, str] | None = None,
         of: str = "seeds",
     ) -> Row:
-        """Return the row of the best test accuracies, or of other `values`, one for each `of`."""
+        """Return a row of the best test accuracies, or of other `values`, one per replicate.
+
+        Args:
+            label: its title.
+            printed: the paper's number.
+            remark: a remark.
+            values: other values.
+            unit: their unit.
+            place: row and column in the paper's table.
+            of: what the replicates are.
+        """
         found = tuple(self.best if values is None else values)
         return Row(label, found, printed, unit, self.last_epoch, self.seconds, remark, of, place)
 
@@ -148,7 +174,7 @@ class TrainedCell:
 
 @dataclass(frozen=True)
 class CalculatedCell:
-    """The results (JSON values) of one cell, one for each seed; `seconds` together, or NaN."""
+    """The results (JSON values) of a cell, one per seed, and their total time, or NaN."""
 
     results: list[Any]
     seconds: float
@@ -168,38 +194,42 @@ class CalculatedCell:
         unit: str = "",
         of: str = "seeds",
     ) -> Row:
-        """Return a row of one value for each seed; `of`: what a seed draws."""
+        """Return a row with one value per seed; `of` is what the replicates are."""
         return Row(label, tuple(values), printed, unit, seconds=self.seconds, of=of)
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The results of all seeds, read cell by cell."""
+    """The results of all seeds, to be read cell by cell."""
 
     results: UnitResults
     seeds: range
 
     def trained(self, cell: str) -> TrainedCell:
-        """Read the runs of a cell; raises `UserError` where one is not done."""
+        """Read the runs of a cell; raises `UserError` if one is not done."""
         return TrainedCell([self.results.trained(unit_id) for unit_id in self._ids(cell)])
 
     def calculated(self, cell: str) -> CalculatedCell:
-        """Read the calculations of a cell; raises `UserError` where one is not done."""
+        """Read the calculations of a cell; raises `UserError` if one is not done."""
         found = [self.results.calculated(unit_id) for unit_id in self._ids(cell)]
         return CalculatedCell(found, self.results.seconds_of(*self._ids(cell)))
 
     def best_step(
         self, prefix: str, steps: Sequence[float], cells: Sequence[str]
     ) -> tuple[float, dict[str, TrainedCell]]:
-        """Return one learning rate for all cells of a row, and their runs with it by cell.
+        """Return the best learning rate for the cells of a row, and their runs with it.
 
-        It is the one with the highest accuracy in the mean over cells and seeds. The ids are
-        'PREFIX-STEP-CELL'. A run without a score, because it diverged before its first, counts as
-        zero.
+        It has the highest mean accuracy over cells and seeds. A run that diverged before its first
+        score counts as zero.
+
+        Args:
+            prefix: the ids are 'PREFIX-STEP-CELL-sSEED'.
+            steps: the learning rates.
+            cells: the cells.
         """
 
         def total(found: tuple[float, dict[str, TrainedCell]]) -> float:
-            """All cells have the same seeds."""
+            """Sum the accuracies, which suffices as all cells have the same seeds."""
             runs = [run for cell in found[1].values() for run in cell.runs]
             return sum(0.0 if math.isnan(run.best) else run.best for run in runs)
 
@@ -221,15 +251,15 @@ Term = tuple[float, TrainedCell]
 
 
 def contrast(*terms: Term, at: Literal["best", "last"] = "best") -> Sample:
-    """Return Σ coefficient · test accuracy in points, one value per seed, for a verdict.
+    """Return Σ coefficient · test accuracy in percentage points, one value per seed.
 
-    The variance that the finite test set adds is computed from the answers to its examples, which
-    all networks share; where a run has none recorded, it is bounded by the accuracies. It is never
-    less than one image. A mean over models is a contrast of as many terms.
+    The variance due to the finite test set is computed from the correct examples of each run, or
+    bounded by the accuracies if these were not recorded; it is at least one image. A mean over
+    models is a contrast of as many terms.
 
     Args:
-        terms: cells of the same seeds, with their coefficients.
-        at: the accuracies: at the best test score of each run, or at its last.
+        terms: coefficients and cells with the same seeds.
+        at: whether to use the best or the last test score of each run.
     """
     scored = [
         _Scored(coefficient, cell, cell.best if at == "best" else cell.last)
@@ -247,7 +277,7 @@ def contrast(*terms: Term, at: Literal["best", "last"] = "best") -> Sample:
 
 
 class _Scored(NamedTuple):
-    """A term of a contrast with its accuracies in percent, one for each seed."""
+    """A term of a contrast with its accuracies in percent, one per seed."""
 
     coefficient: float
     cell: TrainedCell
@@ -255,7 +285,7 @@ class _Scored(NamedTuple):
 
 
 def _test_variance(terms: Sequence[_Scored], size: int, at: Literal["best", "last"]) -> float:
-    """Of cells that were tested on one set of `size` examples."""
+    """Return the test-set variance of terms that share a test set of `size` examples."""
     answers = [one.cell.answers(at) for one in terms]
     known = [masks for masks in answers if masks is not None]
     if len(known) == len(terms):
@@ -271,9 +301,9 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def averaged(label: str, x: Sequence[float], curves: Sequence[Sequence[float]]) -> PlottedLine:
-    """Return the mean over the curves at each x, with the half-width of its 95 % interval.
+    """Return the mean of the curves at each x with the half-width of its 95 % interval.
 
-    Curves that ended early count as far as they go.
+    Shorter curves count as far as they go.
     """
     columns = [
         tuple(curve[place] for curve in curves if place < len(curve)) for place in range(len(x))
@@ -291,7 +321,10 @@ def averaged(label: str, x: Sequence[float], curves: Sequence[Sequence[float]]) 
 def start_and_end(
     label: str, curves: Sequence[Sequence[float]], cell: CalculatedCell, runs: TrainedCell
 ) -> Iterator[Row]:
-    """Yield rows of curves over the kept epochs; no training was needed for the start."""
+    """Yield rows for the start and the end of curves over the kept epochs.
+
+    The time of the row for the start does not include training.
+    """
     epochs = cell["epochs"][0]
     for when, place in (("start", 0), ("end", -1)):
         values = tuple(curve[place] for curve in curves)
@@ -300,6 +333,6 @@ def start_and_end(
 
 
 def learning_curves(title: str, cells: Mapping[str, TrainedCell], name: str = "learning") -> Figure:
-    """Return a figure of test accuracies over the epochs, by label."""
+    """Plot test accuracies against epochs, one line per label."""
     lines = tuple(cell.accuracy_line(label) for label, cell in cells.items())
     return Figure(name, title, "epoch", "test accuracy (%)", lines, note=BAND)

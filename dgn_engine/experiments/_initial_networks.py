@@ -1,4 +1,4 @@
-"""Networks at their initialisation, in float64, inputs, targets and kernels of theorems."""
+"""Networks at initialisation in float64, and inputs, targets and kernels for theorems."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from dgn_engine.random_streams import random_stream
 
 
 def dense(inputs: int, width: int, depth: int, logits: int = 1) -> arch.Architecture:
-    """Return d weight layers, d - 1 of them gated, of `width` units."""
+    """Return a dense architecture of d weight layers, d − 1 of them gated, with `width` units."""
     sizes = (inputs, *[width] * (depth - 1))
     nodes: list[arch.Node] = [arch.Dense(a, b) for a, b in pairwise(sizes)]
     return arch.Architecture((inputs,), (*nodes, arch.Dense(sizes[-1], logits, gated=False)))
 
 
 def convolutional(channels: int, side: int) -> arch.Architecture:
-    """Return three 3×3 convolutions with circular padding on one channel, pooling, one logit."""
+    """Return three circular 3×3 convolutions on one channel, global pooling and one logit."""
     convs = [arch.Conv(1 if not place else channels, channels, circular=True) for place in range(3)]
     head = (arch.GlobalAveragePool(), arch.Dense(channels, 1, gated=False))
     return arch.Architecture((1, side, side), (*convs, *head))
 
 
 def residual(inputs: int, width: int, blocks: int, block_depth: int) -> arch.Architecture:
-    """Return the FC-block ResNet of THEORY §3: b skips, d_blk layers in each of b + 2 blocks."""
+    """Return the dense ResNet of THEORY §3: b skips, d_blk layers in each of b + 2 blocks."""
     nodes: list[arch.Node] = [
         arch.Dense(inputs if not i else width, width) for i in range(block_depth)
     ]
@@ -55,7 +55,16 @@ def gated(
     init: Initialisation = "bernoulli",
     sigma: float = 0.0,
 ) -> GatedNetwork:
-    """Draw both networks independently (FR-II); 'bernoulli': ±σ, √(2/fan-in) unless given."""
+    """Draw value and feature network independently (FR-II).
+
+    Args:
+        architecture: the architecture.
+        seed: the seed.
+        own: whether the network uses its own gates (ReLU).
+        soft: whether the gates are soft.
+        init: initialisation of the value network.
+        sigma: σ of the weights; 0: √(2/fan-in).
+    """
     network = GatedNetwork(architecture).double()
     network.own_gates, network.gate = own, Gate(soft=soft)
     network.value.draw(init, random_stream("value", seed), sigma)
@@ -64,13 +73,13 @@ def gated(
 
 
 def normal(inputs: int, width: int, depth: int, seed: int, *, own: bool) -> GatedNetwork:
-    """Draw a dense pair with N(0, 2/w) in every layer, one logit; `own` gates: ReLU, else GaLU."""
+    """Draw a dense ReLU (`own`) or GaLU network with weights N(0, 2/w) and one logit."""
     architecture = dense(inputs, width, depth)
     return gated(architecture, seed, own=own, init="kaiming", sigma=math.sqrt(2 / width))
 
 
 def unit_inputs(n: int, shape: Sequence[int], seed: int, correlation: float = 0.0) -> Tensor:
-    """Draw inputs (n, *shape), float64, of unit norm and pairwise correlation `correlation`."""
+    """Draw float64 inputs (n, *shape) of unit norm with a pairwise correlation."""
     draw = random_stream("inputs", seed)
     size = math.prod(shape)
     common = torch.randn(1, size, generator=draw, dtype=torch.float64)
@@ -82,22 +91,19 @@ def unit_inputs(n: int, shape: Sequence[int], seed: int, correlation: float = 0.
 
 
 def targets(n: int, seed: int) -> Tensor:
-    """Draw y ~ U[-1, 1], (n,)."""
+    """Draw targets y ~ U[−1, 1], (n,)."""
     return 2 * torch.rand(n, generator=random_stream("targets", seed), dtype=torch.float64) - 1
 
 
 def bernoulli_gates(
     n: int, width: int, depth: int, p: float, generator: torch.Generator
 ) -> tuple[Tensor, ...]:
-    """Draw d - 1 layers of gates (n, width) that are open with probability p (FRG)."""
+    """Draw d − 1 layers of gates (n, width), each open with probability p (FRG)."""
     return tuple((torch.rand(n, width, generator=generator) < p).double() for _ in range(depth - 1))
 
 
 def random_gate_kernel(n: int, width: int, depth: int, p: float, seed: int) -> Tensor:
-    """Return K_0/d (n, n) of one draw: identical unit inputs, FRG gates, weights ±√(1/(pw)).
-
-    Source: [DGN].
-    """
+    """Return K_0/d (n, n) for identical unit inputs, FRG gates, weights ±√(1/(pw)) ([DGN])."""
     network = gated(dense(10, width, depth), seed, sigma=(1 / (p * width)) ** 0.5)
     gates = bernoulli_gates(n, width, depth, p, random_stream("coins", seed))
     x = unit_inputs(1, (10,), seed).expand(n, -1)
@@ -106,14 +112,14 @@ def random_gate_kernel(n: int, width: int, depth: int, p: float, seed: int) -> T
 
 
 def eigenvalue_distribution(kernel: Tensor) -> list[float]:
-    """Return the e.c.d.f. of the eigenvalues of the kernel over its trace (THEORY §7)."""
+    """Return the cumulative distribution of the eigenvalues, divided by the trace (THEORY §7)."""
     values = torch.linalg.eigvalsh(kernel)
     shares: list[float] = (values / values.sum()).cumsum(0).tolist()
     return shares
 
 
 def relative_distance(kernel: Tensor, expected: Tensor) -> float:
-    """Return ‖K - E‖/‖E‖ (Frobenius)."""
+    """Return ‖K − E‖/‖E‖ in the Frobenius norm."""
     return float((kernel - expected).norm() / expected.norm())
 
 

@@ -1,4 +1,4 @@
-"""The network of a finished run at the epochs whose weights were kept."""
+"""Networks of a finished run at the epochs whose weights were kept."""
 
 from __future__ import annotations
 
@@ -29,10 +29,14 @@ _EPOCH = re.compile(r"epoch-(\d+)\.safetensors")
 
 
 class KeptNetworks:
-    """The run in `folder` at each kept epoch, one after another in the same network, in float64.
+    """An iterator over (epoch, network) of a run's kept weights, in float64.
 
-    All of it lies on the device of the run, or on the CPU (`choose_float64_device`). `x`, `y`: the
-    first `per_class` training examples of every class, sorted by class.
+    The same network is reused for all epochs. Network and data are on the device of the run or on
+    the CPU (see `choose_float64_device`).
+
+    Attributes:
+        x, y: the first `per_class` training examples of every class, sorted by class.
+        classes: number of classes.
     """
 
     def __init__(self, folder: Path, per_class: int) -> None:
@@ -65,7 +69,7 @@ class KeptNetworks:
 
 
 def nu_of(kernel: Tensor, targets: Tensor) -> dict[str, float]:
-    """Return ν of a kernel (n, n), its rank, its cut-off, and the target's energy left out."""
+    """Return ν of a kernel (n, n) with its rank, cutoff and the excluded energy of the targets."""
     seen = spectrum(kernel.detach(), targets)
     nu, outside = seen.nu or math.nan, seen.outside or 0.0
     return {"nu": nu, "rank": seen.rank, "cutoff": seen.cutoff, "outside": outside}
@@ -74,19 +78,21 @@ def nu_of(kernel: Tensor, targets: Tensor) -> dict[str, float]:
 def left_out_of_nu(
     kernel: str, calculated: Sequence[Mapping[str, Sequence[float]]], examples: int
 ) -> tuple[str, ...]:
-    """Return what is to be said beside ν: the smallest `rank` and the largest share `outside` of
-    all calculations; nothing where one of an older version lacks them."""
+    """Return a remark on ν: the smallest `rank` and largest `outside` of all calculations.
+
+    Empty if a calculation of an older version lacks them.
+    """
     if not all("rank" in found and "outside" in found for found in calculated):
         return ()
     rank = min(min(found["rank"]) for found in calculated)
     outside = max(max(found["outside"]) for found in calculated)
     return (
         f"Smallest numerical rank of {kernel}: {rank:g} of {examples} (or of all examples); at "
-        f"most {percent(outside, 2)} of the targets' energy is left out of ν.",
+        f"most {percent(outside, 2)} of the targets' energy is excluded from ν.",
     )
 
 
 def first_of_each_class(labels: Tensor, per_class: int) -> Tensor:
-    """Return the indices of the first `per_class` examples of each class, class after class."""
+    """Return the indices of the first `per_class` examples of each class, sorted by class."""
     classes = sorted(set(labels.tolist()))
     return torch.cat([torch.where(labels == label)[0][:per_class] for label in classes])

@@ -1,8 +1,7 @@
-"""How often a claim would be held if the paper were exactly right.
+"""Statistical power: how often a claim would be held if the paper were exactly right.
 
-The power of a test of the mean of n replicates, each normal around what the paper expects, by
-integration over the sample's variance. It is that of one planned experiment: two-sided at 5 %,
-as the verdicts are.
+Replicates are assumed normal around the paper's value; the power of the two-sided test at 5 % is
+computed by integration over the sample variance.
 """
 
 from __future__ import annotations
@@ -13,18 +12,21 @@ from functools import cache
 
 from dgn_engine.sweep.statistics import Bounds, opened, stretch
 
-Region = tuple[float, float]  # where a claim wants the mean; an end may be infinite
+Region = tuple[float, float]  # claimed region of the mean; ends may be infinite
 GOAL = 0.8
-MOST = 200  # replicates that anybody would train
-_PARTS = 200  # of the distribution of the sample's variance
+MOST = 200  # replicates considered at most
+_PARTS = 200  # points of the integration over the sample variance
 
 
 @dataclass(frozen=True)
 class Design:
-    """What is expected of a statistic before any run.
+    """The expected distribution of a statistic, fixed before any run.
 
-    `expected`: its value if the paper is exactly right; `spread`: standard deviation of one
-    replicate; `source`: where the spread is from; `test_variance`: see `Sample`.
+    Attributes:
+        expected: its value if the paper is exactly right.
+        spread: standard deviation of one replicate.
+        source: source of the spread.
+        test_variance: see `Sample`.
     """
 
     expected: float
@@ -34,9 +36,9 @@ class Design:
 
 
 def power(design: Design, n: int, region: Region, bounds: Bounds | None = None) -> float:
-    """Return the chance (0…1) that the 95 % interval of n replicates lies within the region.
+    """Return the probability that the 95 % interval of n replicates lies within the region.
 
-    0 below three replicates, which decide nothing.
+    It is 0 below three replicates, which decide nothing.
     """
     if n < 3:
         return 0.0
@@ -46,10 +48,10 @@ def power(design: Design, n: int, region: Region, bounds: Bounds | None = None) 
 
 
 def enough(design: Design, region: Region, bounds: Bounds | None = None) -> int:
-    """Return the least n with a power of 80 %; 0 where 200 replicates are too few."""
+    """Return the smallest n with a power of 80 %; 0 if 200 replicates are not enough."""
     if power(design, MOST, region, bounds) < GOAL:
         return 0
-    low, high = 2, MOST  # the power grows with n
+    low, high = 2, MOST  # bisection: the power grows with n
     while high - low > 1:
         middle = (low + high) // 2
         if power(design, middle, region, bounds) < GOAL:
@@ -65,7 +67,7 @@ def _power(design: Design, n: int, region: Region) -> float:
     from scipy.stats import chi2, norm, t
 
     parts = (np.arange(_PARTS) + 0.5) / _PARTS
-    between = design.spread**2 * chi2.ppf(parts, n - 1) / (n - 1) / n  # of the sample
+    between = design.spread**2 * chi2.ppf(parts, n - 1) / (n - 1) / n  # sample variance of the mean
     total = between + design.test_variance
     freedom = (n - 1) * total / np.maximum(between, 1e-300)
     half = t.ppf(0.975, freedom) * np.sqrt(total)

@@ -1,4 +1,4 @@
-"""The numbers and claims of the papers, from the file that comes with the package."""
+"""The published numbers and claims of the papers, read from published.json."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _papers() -> dict[str, Any]:
 
 
 def printed(table: str, row: str, column: str) -> Printed | None:
-    """Return one cell of a table; None where the paper prints nothing there."""
+    """Return a cell of a table; None if the paper prints nothing there."""
     found = _papers()[table]
     value = found["rows"][row][found["columns"].index(column)]
     if value is None:
@@ -30,7 +30,7 @@ def printed(table: str, row: str, column: str) -> Printed | None:
 
 
 def number_in(table: str, row: str, column: str) -> Printed:
-    """Return one cell of a table in which the paper prints something."""
+    """Return a cell of a table; raises `LookupError` if the paper prints nothing there."""
     found = printed(table, row, column)
     if found is None:
         raise LookupError(f"{table} prints nothing in '{row}', '{column}'")
@@ -38,7 +38,7 @@ def number_in(table: str, row: str, column: str) -> Printed:
 
 
 def table_rows(table: str) -> tuple[str, ...]:
-    """Return the names of a table's rows, or of the numbers that a figure's text prints."""
+    """Return the row names of a table, or the names of the numbers given for a figure."""
     found = _papers()[table]
     if "rows" in found:
         return tuple(found["rows"])
@@ -46,17 +46,22 @@ def table_rows(table: str) -> tuple[str, ...]:
 
 
 def comparable(request: Request, found: Printed | None, of: str) -> tuple[Printed | None, str]:
-    """Return the number for the printed column, and the row's remark.
+    """Return the number for the 'printed' column and a remark for the row.
 
-    On the quick scale another network was trained than the one `of` which the number was printed:
-    the column stays empty and the remark tells the number.
+    At quick scale a different network is trained, so that the column is empty and the remark gives
+    the number.
+
+    Args:
+        request: the options.
+        found: the printed number.
+        of: the network for which it was printed.
     """
     if found is None:
         return None, ""
     if not request.quick:
         return found, f"trained on {request.data}" if request.data else ""
     half = "" if found.half_width is None else f" ± {found.half_width:g}"
-    return None, f"printed of {of}: {found.value:g}{half}"
+    return None, f"printed for {of}: {found.value:g}{half}"
 
 
 def published_claim(claim_id: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Exact expectations: means over every sign pattern of the value weights (THEORY §4)."""
+"""Exact expectations as means over all sign patterns of the value weights (THEORY §4)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TINY = {
 
 
 def value_kernel_error(name: str, seed: int) -> float:
-    """Return the relative distance of the mean of K^V over all 2^weights signs from βH."""
+    """Return the relative distance of the mean of K^V over all sign patterns from βH."""
     network = gated(TINY[name], seed, soft=True, sigma=SIGMA)
     x = unit_inputs(3, TINY[name].input_shape, seed)
     mean = torch.stack(
@@ -44,9 +44,9 @@ def value_kernel_error(name: str, seed: int) -> float:
 
 
 def feature_kernel_error(seed: int) -> float:
-    """Return the relative distance of the mean of K^F over all signs from σ^{2d} Σ ⊙ δ.
+    """Return the relative distance of the mean of K^F over all sign patterns from σ^{2d} Σ ⊙ δ.
 
-    Source: [DGN] Lemma 3.1.
+    This is [DGN] Lemma 3.1.
     """
     network = gated(dense(2, 2, 3), seed, soft=True, sigma=SIGMA)
     x = unit_inputs(3, (2,), seed)
@@ -60,7 +60,7 @@ def feature_kernel_error(seed: int) -> float:
 
 
 def _delta(network: GatedNetwork, x: Tensor) -> Tensor:
-    """δ(s,s') = Σ_θ Σ_p ∂_θA(x_s,p) ∂_θA(x_s',p), hidden paths p enumerated."""
+    """Return δ(s,s') = Σ_θ Σ_p ∂_θA(x_s,p) ∂_θA(x_s',p) by enumerating the hidden paths p."""
 
     def activities(first: Tensor, second: Tensor) -> Tensor:
         q = x @ first.T
@@ -77,7 +77,7 @@ def _delta(network: GatedNetwork, x: Tensor) -> Tensor:
 
 
 def _sign_patterns(network: GatedNetwork) -> Iterator[tuple[float, ...]]:
-    """Set the value weights to every pattern of ±σ in turn."""
+    """Set the value weights to each pattern of ±σ in turn, and yield it."""
     weights = network.value.tensors()[0]
     sizes = [weight.numel() for weight in weights]
     for signs in product((-SIGMA, SIGMA), repeat=sum(sizes)):

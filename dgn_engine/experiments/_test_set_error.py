@@ -1,7 +1,7 @@
-"""What a finite test set adds to the variance of a contrast of accuracies, in points².
+"""The variance of a contrast of accuracies due to the finite test set, in points².
 
-All networks are tested on the same N examples. More seeds do not average that away: another test
-set would have given another difference. A contrast is Σ c · accuracy, the mean over seeds.
+All networks are tested on the same N examples, so that more seeds do not average this error away.
+A contrast is Σ c · accuracy, averaged over seeds.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from numpy.typing import NDArray
 
 from dgn_engine.storage.runs.run_answers import Mask
 
-_POINTS = 100.0  # in an accuracy of 1
+_POINTS = 100.0  # percentage points per unit accuracy
 
 
 def one_image(examples: int) -> float:
-    """The variance below which no contrast is known: one image of so many, squared.
+    """Return the square of one image in `examples`, a lower bound of the variance.
 
-    0 where it is not known how many there are.
+    0 if the number of examples is unknown (0).
     """
     return (_POINTS / examples) ** 2 if examples else 0.0
 
 
 def paired_variance(terms: Sequence[tuple[float, Sequence[Mask]]]) -> float:
-    """Of Σ c · accuracy over networks that answered the same examples.
+    """Return the variance of Σ c · accuracy for networks tested on the same examples.
 
-    Each example i has d_i, the mean over seeds of Σ c · right_i; the mean of the d_i is the
-    contrast, and its variance Var(d_i)/N. So errors that all networks share cancel.
+    For each example i, let d_i be the mean over seeds of Σ c · correct_i. The contrast is the mean
+    of the d_i, and its variance Var(d_i)/N, so that errors shared by all networks cancel.
 
     Args:
-        terms: a coefficient with the right answers (N,) of each seed; all N are equal.
+        terms: a coefficient and the correct examples (N,) of each seed; all N are equal.
     """
     sums: NDArray[np.float64] = np.sum(
         [coefficient * np.mean(masks, axis=0) for coefficient, masks in terms], axis=0
@@ -44,11 +44,14 @@ def paired_variance(terms: Sequence[tuple[float, Sequence[Mask]]]) -> float:
 
 
 def binomial_variance(terms: Sequence[tuple[float, float]], examples: int) -> float:
-    """A bound on the same where answers are not known, by accuracies p (0…1) alone.
+    """Return an upper bound of the variance from the accuracies p (0…1) alone.
 
-    Networks that are right on the same examples add up: the errors c √(p(1 − p)/N) of one sign
-    are summed before they are squared. Those of opposite signs are taken for independent; where
-    errors go together, as they do, that is too large.
+    Errors c √(p(1 − p)/N) of the same sign are taken to be fully correlated and those of opposite
+    sign independent. As errors of networks are positively correlated, this is an overestimate.
+
+    Args:
+        terms: coefficients and accuracies.
+        examples: N; 0 if unknown, which gives 0.
     """
     if not examples:
         return 0.0

@@ -1,7 +1,6 @@
-"""How fast K^V_0 comes to βH as the width grows: the distance, and the bar of its slope.
+"""The rate at which K^V_0 approaches βH as the width grows.
 
-Var K_0 falls as 1/w ([WS] Theorem 4.1); a distance that is the root of a mean square falls as
-w^(-1/2).
+Var K_0 falls as 1/w ([WS] Theorem 4.1), so that a root-mean-square distance falls as w^(−1/2).
 """
 
 from __future__ import annotations
@@ -18,19 +17,24 @@ from dgn_engine.kernels import expected_value_kernel, tangent_kernels, weight_si
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.random_streams import random_stream
 
-THEORY, MARGIN = -0.5, 0.15  # of the log-log slope against the width
-DRAWS = 16  # of the value weights, whose mean square is a distance
+THEORY, MARGIN = -0.5, 0.15  # log-log slope against width, and its tolerance
+DRAWS = 16  # draws of the value weights per distance
 ABOUT = (
-    f"the distance of K^V_0 is the root of the mean square over {DRAWS} draws of the value "
-    f"weights; theory has it fall as w^{THEORY:g}, and a slope within ±{MARGIN:g} of that counts "
-    "as theory's"
+    f"the distance of K^V_0 is the root mean square over {DRAWS} draws of the value weights; in "
+    f"theory it falls as w^{THEORY:g}, and a slope within ±{MARGIN:g} of that counts as agreement"
 )
 
 
 def mean_square_distance(network: GatedNetwork, x: Tensor, seed: int, draws: int = DRAWS) -> float:
-    """Return the root of the mean of (‖K^V_0 − βH‖/‖βH‖)² over draws of the value weights.
+    """Return the root mean square of ‖K^V_0 − βH‖/‖βH‖ over draws of the value weights.
 
-    The gates stay as they are. x: (n, *input_shape). The network is left with the last draw.
+    The gates are fixed; the network keeps the last draw.
+
+    Args:
+        network: the network.
+        x: inputs (n, *input_shape).
+        seed: the seed.
+        draws: number of draws.
     """
     gates = network.trace(x).value.gates
     sigmas = weight_sigmas(network.value.tensors()[0])
@@ -51,9 +55,15 @@ def rate_claim(
     claim: str = "comp-5",
     of: str = "draws",
 ) -> Claim:
-    """Judge that the log-log slope of the distance against the width is theory's.
+    """Judge that the log-log slope of the distance against the width agrees with theory.
 
-    `curves`: the distance at each width, for each draw of everything else, which `of` names.
+    Args:
+        words: start of the description of the statistic.
+        widths: the widths.
+        curves: the distance at each width, for each replicate.
+        design: the design of the claim.
+        claim: its id.
+        of: what the replicates are.
     """
     slopes = Sample(tuple(log_slope(widths, curve) for curve in curves), of)
     words = f"{words}: log-log slope of the distance against width"

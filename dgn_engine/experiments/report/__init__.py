@@ -1,1 +1,1 @@
-"""Reproduces experiments: carries them out, writes, draws and reads their results."""
+"""Reproduce experiments: execute them, and write, draw and read their results."""

@@ -1,4 +1,4 @@
-"""Estimate what a reproduction costs before it begins: runs, hours, storage."""
+"""Estimate the cost of a reproduction before it starts: runs, hours and storage."""
 
 from __future__ import annotations
 
@@ -31,18 +31,23 @@ from dgn_engine.training.step_cost import (
 from dgn_engine.training.steps.optimizer import count_moments
 
 BYTES = 4
-WORTH = 0.9  # of the time: packing that saves less is not mentioned
-_CHECKPOINTS = 2  # that are there at a time
-_TIMED = 3  # kinds of runs whose steps are timed, at most: those that take longest
-_SHORT = 60.0  # seconds: starting processes is a part worth saying of what takes less
-_LONGEST = 1.0  # seconds: longer steps are not timed, but estimated
+WORTH = 0.9  # mention packing only if it reduces the time to less than this share
+_CHECKPOINTS = 2  # checkpoints on disk at a time
+_TIMED = 3  # maximum number of kinds of runs whose steps are timed: the longest ones
+_SHORT = 60.0  # seconds below which the time to start processes is worth mentioning
+_LONGEST = 1.0  # seconds; longer steps are estimated instead of timed
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of runs: seconds of one CPU core, one by one and in stacks; bytes of folders.
+    """The estimated cost of an experiment.
 
-    `timed`: whether steps were timed on this machine for it.
+    Attributes:
+        runs, calculations: how many there are.
+        seconds: time on one CPU core.
+        packed: the same if runs are trained in stacks.
+        storage: bytes on disk.
+        timed: whether steps were timed on this machine.
     """
 
     runs: int
@@ -58,11 +63,15 @@ def cost_of(
     sizes: Callable[[DataConfig], DataSizes] = sizes_of,
     timed: bool = False,
 ) -> Cost:
-    """Estimate by the operations of the networks and the steps; calculations are not counted.
+    """Estimate the cost from the operations per step and the number of steps.
+
+    Calculations are not included.
 
     Args:
-        sizes: loads each data set once, so that a missing one is refused before anything begins.
-        timed: train on noise for up to a second, to learn how fast this machine is now.
+        task: the experiment.
+        sizes: returns the sizes of a data set; by default it loads them, which fails early if a
+            data set is missing.
+        timed: also time a few steps, for up to a second, to measure the speed of this machine.
     """
     units = plan_of(task).units
     runs = [unit for unit in units if isinstance(unit, Training)]
@@ -85,9 +94,9 @@ def cost_of(
 def _pace(
     runs: Iterable[Training], seconds: Iterable[float], sizes: Callable[[DataConfig], DataSizes]
 ) -> float | None:
-    """Return how many times the estimated seconds steps take here; None where none is timed.
+    """Return measured over estimated time of steps on this machine; None if none was timed.
 
-    Of the kinds of runs that take longest; each counts by the time that its runs take.
+    It is averaged over the longest kinds of runs, weighted by their share of the time.
     """
     share: dict[RunConfig, float] = {}
     for unit, each in zip(runs, seconds, strict=True):
@@ -112,9 +121,11 @@ def _pace(
 
 
 def cost_in_words(task: ReproductionTask, timed: bool = False) -> str:
-    """Say it in a sentence: 'npf-table2, full: 150 runs; about 40 h of one CPU core …'.
+    """Format the cost as 'npf-table2, full: 150 runs; about 40 h of one CPU core …'.
 
-    `timed`: see `cost_of`.
+    Args:
+        task: the experiment.
+        timed: see `cost_of`.
     """
     cost = cost_of(task, timed=timed)
     word = scale_of(task.experiment, task.request).word
@@ -128,18 +139,18 @@ def cost_in_words(task: ReproductionTask, timed: bool = False) -> str:
             parts.append(" (and a few seconds to start each process)")
         if cost.packed < WORTH * cost.seconds:
             parts.append(f", {duration(cost.packed)} packed")
-        how = "by steps timed here" if cost.timed else "estimated"
+        how = "from steps timed here" if cost.timed else "estimated"
         parts.append(f", {bytes_in_words(cost.storage)} of storage ({how})")
         parts += [f"; {words}" for words in epochs_in_words(task, plan_of(task))]
     else:
         quick = task.request.quick
         own = quick_words(task.experiment) if quick else full_words(task.experiment)
-        parts.append("; how long is not measured" if own == UNKNOWN else f"; about {own}")
-    return "".join([*parts, f". In {task.folder}."])
+        parts.append("; time unknown" if own == UNKNOWN else f"; about {own}")
+    return "".join([*parts, f". Folder: {task.folder}."])
 
 
 def _run_cost(unit: Training, sizes: DataSizes, stack: int = 1) -> tuple[float, float]:
-    """Return seconds and bytes of one run, trained in a stack of so many."""
+    """Return seconds and bytes of one run that is trained in a stack of `stack` runs."""
     config = unit.config
     architecture = architecture_for(config.net, sizes.shape, sizes.classes)
     steps = math.ceil(sizes.train / config.training.batch)

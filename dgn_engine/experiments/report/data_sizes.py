@@ -1,4 +1,4 @@
-"""The sizes of data sets: counted, or known without loading them."""
+"""The sizes of data sets, known in advance or counted after loading."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from dgn_engine.data import DataSizes, known_sizes, load_examples
 
 
 def sizes_of(data: DataConfig) -> DataSizes:
-    """Load the data set and count; raises `UserError` where it is not there."""
+    """Load a data set and return its sizes; raises `UserError` if it is missing."""
     return _counted(data.without_variant())
 
 
 def expected_sizes(data: DataConfig) -> DataSizes:
-    """Return the sizes that are known without the data, or count; raises `UserError` where neither
-    is possible."""
+    """Return the known sizes of a data set, else load it; raises `UserError` if it is missing."""
     return known_sizes(data) or sizes_of(data)
 
 

@@ -1,6 +1,6 @@
-"""`results.json`: the whole result of one reproduction; free of torch, so that the viewer reads it.
+"""`results.json`: the complete result of a reproduction, readable without torch.
 
-Numbers that do not exist (NaN) are null in the file.
+NaN is stored as null.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from dgn_engine.storage.regular_files import read_text
 from dgn_engine.text.printable import printable_tree
 
 FORMAT = "dgn-viewer result 1"
-_AS_IT_IS = frozenset(("command", "request", "details"))  # for the program; else shown escaped
-_FILE = re.compile(r"[\w.()+-]+")  # name of a figure's files
-# Commands that make a result, with the options that they write down.
+_AS_IT_IS = frozenset(("command", "request", "details"))  # not made printable: used by the program
+_FILE = re.compile(r"[\w.()+-]+")  # valid names of figures
+# Commands that create results, with the options that they record.
 _MAKERS = {
     "reproduce": frozenset(
         f"--{name}"
@@ -54,9 +54,23 @@ State = Literal["running", "done", "interrupted", "failed"]
 
 @dataclass(frozen=True)
 class ReportRow:
-    """A row with its mean, the half-width of its 95 % interval (NaN below two values), and the
-    difference to what was printed (NaN where nothing was) with its two-sided p after Welch (NaN
-    where no ± was printed, or with fewer than two values).
+    """A row with its statistics.
+
+    Attributes:
+        label: its title.
+        values: one value per replicate.
+        mean: their mean.
+        half_width: half-width of the 95 % interval, NaN below two values.
+        printed: the paper's number, if any.
+        difference: mean minus the printed number, NaN without one.
+        unit: '%' or ''.
+        epochs: epochs trained, NaN if not applicable.
+        seconds: time of all runs and calculations.
+        remark: a phrase for the reader.
+        of: what the values are: 'seeds', 'draws'.
+        welch_p: two-sided p of Welch's test against the printed mean, NaN without a printed ± or
+            below two values.
+        place: row and column in the paper's table, if any.
     """
 
     label: str
@@ -69,14 +83,14 @@ class ReportRow:
     epochs: float = math.nan
     seconds: float = 0.0
     remark: str = ""
-    of: str = "seeds"  # what one value stands for
-    welch_p: float = math.nan  # of the printed mean
-    place: tuple[str, str] | None = None  # row and column in the table of the paper
+    of: str = "seeds"
+    welch_p: float = math.nan
+    place: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
 class ReportUnit:
-    """One run or calculation: its state and how long it took."""
+    """A run or calculation with its state and duration."""
 
     id: str
     state: str
@@ -86,13 +100,29 @@ class ReportUnit:
 
 @dataclass(frozen=True)
 class Document:
-    """The content of `results.json`; its texts are made printable, whoever wrote the file.
+    """The content of `results.json`; its texts are made printable, as anybody may have written it.
 
-    `scale`: 'quick', 'full', 'reduced' or 'changed' (`RunScale`); it and `protocol` are '' of what
-    reproduces no paper. `notices`: sentences in its head, on data or a scale that are not the
-    paper's. `answer`: sentences above the rows;
-    `seconds`: of all runs and calculations; `made`: ISO 8601 with its zone; `request`, `machine`
-    and `details`: plain values by name.
+    Attributes:
+        name: the experiment, or the sweep.
+        title, paper, about: of the experiment.
+        scale: 'quick', 'full', 'reduced' or 'changed' (see `RunScale`); '' if it reproduces no
+            paper.
+        protocol: 'as-published' or 'as-in-code'; '' if it reproduces no paper.
+        request: the options.
+        made: date and time, ISO 8601 with time zone.
+        state: whether it is complete.
+        versions, machine: software and hardware.
+        seconds: time of all runs and calculations.
+        rows, claims, figures: the results.
+        remarks: sentences on the results.
+        scaled_down: how it differs from the paper's scale.
+        choices: what the paper leaves open.
+        units: its runs and calculations.
+        answer: sentences above the rows.
+        details: further values by name.
+        notices: sentences at the top, on data or a scale that are not the paper's.
+        command: arguments of `dgn` to resume or repeat it.
+        columns: columns of the paper's table in order; empty: in order of appearance.
     """
 
     name: str
@@ -117,8 +147,8 @@ class Document:
     answer: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
-    command: tuple[str, ...] = ()  # what follows `dgn` to go on with it, or to make it again
-    columns: tuple[str, ...] = ()  # of the paper's table in its order; empty: as they come
+    command: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
     format: str = field(default=FORMAT)
 
     def __post_init__(self) -> None:
@@ -134,10 +164,10 @@ def to_bytes(document: Document) -> bytes:
 
 
 def goes_on_in(document: Document, folder: Path) -> bool:
-    """Whether the command of a result may be run to go on with it.
+    """Return whether it is safe to run a result's command in order to resume it.
 
-    A file of others could name any command, so that only one which makes a result does, with
-    the options that this program writes down, and into the folder of the result itself.
+    A foreign file could contain any command, so only commands that create results are allowed,
+    with the options that this program records, and only in the result's own folder.
     """
     if not document.command:
         return False
@@ -150,8 +180,8 @@ def goes_on_in(document: Document, folder: Path) -> bool:
 
 
 def read(folder: Path) -> Document:
-    """Read the result in a folder, or a result's file; raises `UserError`."""
-    # What sums up a sweep reads runs; the window, which shows no result yet, waits for this module.
+    """Read a result from its folder or file; raises `UserError`."""
+    # Imported late: it is slow, and the window imports this module before it shows any result.
     from dgn_engine.sweep.summary import FORMAT as SWEEP_FORMAT
 
     path = folder if folder.is_file() else inside(folder) / RESULTS
@@ -159,21 +189,21 @@ def read(folder: Path) -> Document:
         tree = json.loads(read_text(path))
     except FileNotFoundError:
         raise UserError(
-            f"{folder} holds no result: there is no {RESULTS} in it.",
+            f"{folder} has no result: {RESULTS} is missing.",
             kind="no-file",
             value=str(folder),
         ) from None
     except OSError as error:
         raise UserError(
-            f"{path} cannot be read: {error.strerror}.", kind="no-file", value=str(path)
+            f"Cannot read {path}: {error.strerror}.", kind="no-file", value=str(path)
         ) from None
     except (ValueError, RecursionError):
-        raise UserError(f"{path} is no sound JSON.", kind="damaged", value=str(path)) from None
+        raise UserError(f"{path} is not valid JSON.", kind="damaged", value=str(path)) from None
     if isinstance(tree, dict) and tree.get("format") == SWEEP_FORMAT:
         tree = tree.get("report")
     if not isinstance(tree, dict) or tree.get("format") != FORMAT:
         raise UserError(
-            f"{path} is no result of dgn reproduce, or of another version of it.",
+            f"{path} is not a result of dgn reproduce, or was written by another version.",
             kind="wrong-file",
             value=str(path),
         )
@@ -184,7 +214,7 @@ def read(folder: Path) -> Document:
     for figure in document.figures:
         if not _FILE.fullmatch(figure.name) or figure.name.startswith("."):
             raise UserError(
-                f"{path} is damaged: '{figure.name}' is no name of a figure.",
+                f"{path} is damaged: '{figure.name}' is not a valid figure name.",
                 kind="damaged",
                 value=figure.name,
             )

@@ -1,4 +1,4 @@
-"""Lists the experiments for a menu and a table, with their estimated costs in words."""
+"""List the experiments with their estimated costs, for menus and tables."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ UNKNOWN = "not measured"
 
 
 def experiment_entries() -> tuple[ExperimentEntry, ...]:
-    """Return the experiments in the order of their names.
+    """Return the experiments sorted by name.
 
-    They are read from their sources, because importing them takes seconds in which a window waits;
-    imported only where the sources are not there or are not literal.
+    They are read from the source files, because importing them takes seconds; if the sources are
+    missing or not literal, they are imported.
     """
     try:
         entries = [(name, _literal_fields(text)) for name, text in _sources()]
@@ -50,13 +50,13 @@ def _sources() -> Iterator[tuple[str, str]]:
 
 
 def _literal_fields(source: str) -> dict[str, Any]:
-    """Return the literal fields of `EXPERIMENT = Experiment(…)`, without functions."""
+    """Return the literal fields of `EXPERIMENT = Experiment(…)` in a source, without functions."""
     for statement in ast.parse(source).body:
         match statement:
             case ast.Assign(targets=[ast.Name(id="EXPERIMENT")], value=ast.Call(keywords=said)):
                 wanted = [one for one in said if one.arg not in ("plan", "findings", "claims")]
                 return {str(one.arg): ast.literal_eval(one.value) for one in wanted}
-    raise LookupError("it has no EXPERIMENT")
+    raise LookupError("EXPERIMENT is missing")
 
 
 def _minutes(minutes: float) -> str:

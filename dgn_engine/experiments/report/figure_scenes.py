@@ -1,4 +1,4 @@
-"""Figures of results as scenes: the window, reports and their pages draw them as every panel."""
+"""Convert figures of results to scenes, which the window and reports draw like any panel."""
 
 from __future__ import annotations
 
@@ -19,25 +19,26 @@ from dgn_engine.scene.scatter import scattered
 from dgn_engine.scene.typeset import plain
 from dgn_engine.text.written_numbers import number
 
-_FEW = 12  # points of a line that are marked
-_ROOM = 0.06  # of the values' range, above and below them
-_ASIDE = 0.02  # the same to the sides, where points are marked
+_FEW = 12  # lines with at most this many points get markers
+_ROOM = 0.06  # vertical margin, as a share of the range of values
+_ASIDE = 0.02  # horizontal margin if there are markers
 _TICKS = 6
-_SHORT = 32  # characters of a name with mathematics
-_LONG = 20  # characters of a name that does not stand beside its curve
-_FAR_DOWN = 1e-9  # of a value, on logarithmic axes
-_COLOURS: Span = "middle_98"  # of pictures
-BOX, CLOUD = 0.36, 0.11  # half-widths of a box and of a cloud; 1 is from category to category
-_REACH = 0.42  # of the marks of one category: those of the next begin at 0.5
-_APART = 0.28  # of two marks of one category
+_SHORT = 32  # maximum length of a name in which mathematics is typeset
+_LONG = 20  # longer names are put into a legend instead of next to the curve
+_FAR_DOWN = 1e-9  # factor that replaces nonpositive values on logarithmic axes
+_COLOURS: Span = "middle_98"  # colour range of images
+BOX, CLOUD = 0.36, 0.11  # half-widths of a box and of a cloud; categories are 1 apart
+_REACH = 0.42  # half-width of the marks of a category; the next category starts at 0.5
+_APART = 0.28  # maximum distance between two marks of a category
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _PRINTED: tuple[Dash, ...] = ("dot", "dashdot", "dash")
 _WHISKER = 1.5  # interquartile ranges
 
 
 class BoxPlot(NamedTuple):
-    """Quartiles and median of the values at one place; whiskers reach the furthest value within
-    1.5 interquartile ranges of the box (Tukey).
+    """The quartiles of the values at one x, with Tukey's whiskers.
+
+    Whiskers extend to the furthest value within 1.5 interquartile ranges of the box.
     """
 
     at: float
@@ -71,8 +72,7 @@ def _chart(figure: Figure, row: int) -> Chart:
 
 
 def _with_own_names(figure: Figure, curves: Iterable[Curve]) -> Iterator[Curve]:
-    """Name no two curves alike: what is drawn beside several lines is named once, and a label that
-    comes again is numbered."""
+    """Make names unique: shared annotations are named once, repeated labels are numbered."""
     shared = {"median"}
     for line in figure.lines:
         if partner_of(figure, line) is not None:
@@ -90,7 +90,7 @@ def _with_own_names(figure: Figure, curves: Iterable[Curve]) -> Iterator[Curve]:
 
 
 def _picture(figure: Figure, row: int) -> Chart:
-    """A montage of tiles, or one image, in colours from its 1st to its 99th percentile."""
+    """Return a chart of an image, coloured from its 1st to its 99th percentile."""
     values = np.asarray(figure.image, dtype=np.float64)
     matrix = Matrix(figure.name, values, "sequential", 0.0, 1.0, bar=typeset(figure.scale))
     reach = span_range([values], _COLOURS)
@@ -106,7 +106,7 @@ def _picture(figure: Figure, row: int) -> Chart:
 
 
 def _tile_axis(label: str, names: Sequence[str], pixels: int) -> Axis:
-    """Each row or column of tiles named at its middle; one empty pixel is between two tiles."""
+    """Return an axis that labels rows or columns of tiles, which are one pixel apart."""
     pitch = (pixels + 1) / max(len(names), 1)
     ticks = tuple(((place + 0.5) * pitch - 1.0, typeset(name)) for place, name in enumerate(names))
     return Axis(typeset(label), limits=(-0.5, pixels - 0.5), ticks=ticks)
@@ -122,8 +122,7 @@ def _across(figure: Figure) -> Axis:
 
 
 def _own_ticks(figure: Figure) -> tuple[tuple[float, str], ...] | None:
-    """Return a tick for each x of a few whole numbers: widths, depths; None where there are more
-    than fit."""
+    """Return a tick for each x if these are a few integers, such as widths, else None."""
     values = sorted({value for line in figure.lines for value in line.x})
     if not all(map(math.isfinite, values)) or (figure.log_x and values and values[0] <= 0):
         return None
@@ -133,7 +132,7 @@ def _own_ticks(figure: Figure) -> tuple[tuple[float, str], ...] | None:
 
 
 def _x_limits(figure: Figure) -> tuple[float, float] | None:
-    """Return limits with room for markers at both ends; None where nothing is marked."""
+    """Return limits with room for markers at both ends; None if there are no markers."""
     marked = any(line.x and (len(line.x) <= _FEW or _is_bare(line)) for line in figure.lines)
     values = [value for line in figure.lines for value in line.x if math.isfinite(value)]
     values = [value for value in values if value > 0 or not figure.log_x]
@@ -149,20 +148,20 @@ def _x_limits(figure: Figure) -> tuple[float, float] | None:
 
 
 def _is_bare(line: PlottedLine) -> bool:
-    """Return whether its points have no line between them."""
+    """Return whether the points are drawn without a line between them."""
     return line.style in ("points", "cloud") or len(line.x) < 2
 
 
 def _short(name: str) -> str:
-    """Return a name with its mathematics set, unless it is long: only plain words can be cut."""
+    """Typeset the mathematics of a name, unless it is long: only plain text can be truncated."""
     return typeset(name) if len(name) <= _SHORT else name.replace("$", r"\$")
 
 
 def _limits(figure: Figure) -> tuple[float, float] | None:
-    """Return what the axis of values shows, its bounds kept; None leaves that to the drawer.
+    """Return limits of the y axis within the bounds of the quantity; None: automatic.
 
-    Of the band of a long line the outermost twentieths do not count: one wide interval would press
-    all curves flat.
+    The outer 5 % of the band of a long line are ignored, as one wide interval would flatten all
+    curves.
     """
     log = figure.log_y
     shown = np.array([value for line in figure.lines for value in _reached(line, log)])
@@ -176,7 +175,7 @@ def _limits(figure: Figure) -> tuple[float, float] | None:
         return 10.0 ** (low - room), 10.0 ** (high + room)
     least, most = value_limits(figure)
     if low >= 0.0:
-        least = max(least, 0.0)  # nothing that is drawn is negative
+        least = max(least, 0.0)  # no drawn value is negative
     if any(most in line.y for line in figure.lines):
         most += _ASIDE * (high - low)  # half a marker at 100 %
     return max(low - room, least), min(high + room, most)
@@ -215,7 +214,7 @@ def _all_curves(figure: Figure) -> Iterator[Curve]:
 
 
 def _curves(line: PlottedLine, look: tuple[Role, Dash], log: bool) -> Iterator[Curve]:
-    """The bands of its spread, and the curve."""
+    """Yield the bands of a line's spread, and its curve."""
     role, dash = look
     x, y = np.asarray(line.x, dtype=np.float64), np.asarray(line.y, dtype=np.float64)
     if line.spread:
@@ -226,8 +225,7 @@ def _curves(line: PlottedLine, look: tuple[Role, Dash], log: bool) -> Iterator[C
 
 
 def _bands(x: Array, y: Array, half: Array, role: Role, log: bool) -> Iterator[Curve]:
-    """The outlines of y ± half, one of each unbroken stretch; what is not positive on a
-    logarithmic axis goes far down."""
+    """Yield the outlines of y ± half, one per contiguous stretch of finite values."""
     inside = np.isfinite(y + half) & ((y > 0) | (not log))
     edges = np.flatnonzero(np.diff(np.concatenate([[False], inside, [False]])))
     for start, end in edges.reshape(-1, 2).tolist():
@@ -240,8 +238,7 @@ def _bands(x: Array, y: Array, half: Array, role: Role, log: bool) -> Iterator[C
 
 
 def _points(line: PlottedLine, x: Sequence[float], role: Role, log: bool) -> Iterator[Curve]:
-    """Points without a line between them, rings where they were printed, and upright bars of
-    their spread."""
+    """Yield points, as rings if they are printed numbers, and vertical bars for their spread."""
     order = np.argsort(np.asarray(x, dtype=np.float64), kind="stable")
     at = np.asarray(x, dtype=np.float64)[order]
     y = np.asarray(line.y, dtype=np.float64)[order]
@@ -253,7 +250,7 @@ def _points(line: PlottedLine, x: Sequence[float], role: Role, log: bool) -> Ite
 
 
 def _boxes(found: Sequence[BoxPlot], role: Role) -> Iterator[Curve]:
-    """Each edge of the boxes as a curve of its own, so that x never falls."""
+    """Yield the edges of box plots as separate curves, so that x never decreases."""
     at, low, first, median, third, high = np.array(found, dtype=np.float64).reshape(-1, 6).T
     sides = np.stack([at - BOX, at - BOX, at + BOX, at + BOX], axis=1)
     ends = sides[:, 1:3]
@@ -266,21 +263,21 @@ def _boxes(found: Sequence[BoxPlot], role: Role) -> Iterator[Curve]:
 
 
 def _broken(x: Array, y: Array) -> tuple[Array, Array]:
-    """A short upright path at each x through the row of y, none joined to the next."""
+    """Return separate vertical paths, one at each x through its row of y."""
     return _paths(np.repeat(x[:, None], y.shape[1], axis=1), y)
 
 
 def _paths(x: Array, y: Array) -> tuple[Array, Array]:
-    """The rows as one curve that NaN breaks between them."""
+    """Join rows into one curve, separated by NaN."""
     gap = np.full((len(y), 1), np.nan)
     return np.hstack([x, x[:, -1:]]).ravel(), np.hstack([y, gap]).ravel()
 
 
 def looks(figure: Figure) -> list[tuple[Role, Dash]]:
-    """Return token and dash of each line.
+    """Return colour token and dash of each line.
 
-    What was printed is grey, each with another dash, and counts for no colour; 'ideal, d = 2' is
-    dotted in the colour of the line 'd = 2'.
+    Printed numbers are grey with different dashes and use up no colour; 'ideal, d = 2' is dotted
+    in the colour of the line 'd = 2'.
     """
     measured = [n for n, line in enumerate(figure.lines) if line.style not in ("printed", "boxes")]
     series = {place: series_of(index) for index, place in enumerate(measured)}
@@ -301,7 +298,10 @@ def looks(figure: Figure) -> list[tuple[Role, Dash]]:
 
 
 def partner_of(figure: Figure, line: PlottedLine) -> int | None:
-    """Return which measured line a printed one stands beside: 'd = 2' for 'ideal, d = 2'."""
+    """Return the index of the measured line that a printed one goes with, if any.
+
+    The partner of 'ideal, d = 2' is 'd = 2'.
+    """
     if line.style != "printed" or not line.x or figure.categories:
         return None
     _, comma, label = line.label.partition(", ")
@@ -310,16 +310,16 @@ def partner_of(figure: Figure, line: PlottedLine) -> int | None:
 
 
 def value_limits(figure: Figure) -> tuple[float, float]:
-    """Return what a value cannot lie beyond: 0 and 100 of an accuracy, else infinities."""
+    """Return the bounds of the y values: 0 and 100 for accuracies, else infinite."""
     if "accuracy" in figure.y and "%" in figure.y:
         return 0.0, 100.0
     return -math.inf, math.inf
 
 
 def places(figure: Figure) -> list[tuple[float, ...]]:
-    """Return x of each line as it is drawn.
+    """Return the x positions at which each line is drawn.
 
-    Over categories the marks of one place stand beside each other, and a cloud is spread sideways.
+    The marks of one category are put side by side, and the points of a cloud spread out.
     """
     if not figure.categories:
         return [line.x for line in figure.lines]
@@ -333,7 +333,7 @@ def places(figure: Figure) -> list[tuple[float, ...]]:
 
 
 def boxes(line: PlottedLine) -> list[BoxPlot]:
-    """Return a box for each place of the line that has a finite value."""
+    """Return a box plot for each x of the line that has finite values."""
     found = []
     for at in sorted(set(line.x)):
         values = sorted(
@@ -352,7 +352,7 @@ def _box(at: float, values: Sequence[float]) -> BoxPlot:
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
-    """Linear between the two nearest values, as numpy's default."""
+    """Interpolate linearly between the two nearest values, like numpy's default."""
     place = share * (len(ordered) - 1)
     below = math.floor(place)
     above = min(below + 1, len(ordered) - 1)
@@ -360,7 +360,7 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def _offset(figure: Figure, index: int, at: float) -> float:
-    """Return how far a line's marks stand beside the middle of a category."""
+    """Return the horizontal offset of a line's marks from the centre of a category."""
     kind = _kind(figure.lines[index])
     beside = [
         place for place, line in enumerate(figure.lines) if _kind(line) == kind and at in line.x
@@ -368,7 +368,7 @@ def _offset(figure: Figure, index: int, at: float) -> float:
     if kind == "boxes":
         return 0.0
     right = kind == "points" and any(line.style == "boxes" for line in figure.lines)
-    if right:  # of the box, which it would be lost in
+    if right:  # to the right of the box, which would hide it
         return BOX + _APART / 3 * (1 + beside.index(index))
     apart = min(_APART, 2 * _REACH / len(beside))
     return apart * (beside.index(index) - (len(beside) - 1) / 2)
@@ -379,9 +379,9 @@ def _kind(line: PlottedLine) -> str:
 
 
 def _sideways(line: PlottedLine) -> list[float]:
-    """Return steps to the side that keep the points of a cloud apart, in the order of the values.
+    """Return horizontal offsets that keep the points of a cloud apart.
 
-    They follow the golden ratio, so that the same values are always drawn alike.
+    They follow the golden ratio in the order of the values, so that the result is reproducible.
     """
     if line.style != "cloud":
         return [0.0] * len(line.x)

@@ -1,4 +1,4 @@
-"""How a result is shown, on paper and in the window alike: numbers, cells, facts and colours."""
+"""Formatting of results, shared by reports and the window: numbers, cells, facts and colours."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dgn_engine.text.printable import printable
 from dgn_engine.text.written_numbers import duration, percent
 
 NOTHING = "–"
-LEVEL = 0.025  # one-sided: the whole 95 % interval lies on one side
+LEVEL = 0.025  # one-sided significance level that corresponds to the 95 % interval
 MINUS = "−"
 SERIES: tuple[Role, ...] = (
     "value",
@@ -34,7 +34,7 @@ DASHES: tuple[Dash, ...] = (
     "dash",
     "dot",
     "dashdot",
-)  # a colour that comes again has another dash
+)  # used in turn when the colours repeat
 ROW_HEADS = (
     "",
     "measured",
@@ -63,13 +63,12 @@ CLAIM_HEADS = (
 ROW_NOTE = "Mean ± half-width of the 95 % interval over n replicates (Student’s t)."
 PRINTED_NOTE = (
     f"A printed ± is {PRINTED_SPREAD}, not the half-width of an interval. "
-    "p is that of Welch’s test of the two means."
+    "p: Welch’s test of the two means."
 )
 CLAIM_NOTE = (
-    "p: chance of a sample that speaks so clearly for its verdict if the opposite were true; a "
-    f"verdict needs p ≤ {LEVEL:g}. After Holm: what is left of the verdicts when all of this table "
-    "are to be right at once. Power: how often the claim would be held with this n if the paper "
-    "were exactly right."
+    "p: probability of at least this much evidence for the verdict if the opposite were true; a "
+    f"verdict needs p ≤ {LEVEL:g}. After Holm: the verdict after correction for all claims of this "
+    "table. Power: how often the claim would be held with this n if the paper were exactly right."
 )
 
 
@@ -112,7 +111,7 @@ def interval(claim: Claim) -> str:
 
 
 def epochs(value: float) -> str:
-    """Format epochs; 0 is a network at its start, NaN what is not trained in epochs."""
+    """Format epochs: 0 for an untrained network, NaN if not trained in epochs."""
     return f"{value:g}" if math.isfinite(value) else NOTHING
 
 
@@ -150,24 +149,23 @@ def claim_cells(claim: Claim, scale: str = "") -> tuple[str, ...]:
 
 def _power_from(claim: Claim) -> str:
     known = math.isfinite(claim.power) and claim.power_from
-    return f"power from the spread of {claim.power_from}" if known else ""
+    return f"power based on the spread of {claim.power_from}" if known else ""
 
 
 def replicates(n: int, of: str) -> str:
-    """'5 seeds', '1 seed'."""
+    """Format as '5 seeds' or '1 seed'."""
     return f"{n} {of.removesuffix('s') if n == 1 else of}"
 
 
 def chance(p: float) -> str:
-    """Format a p value: '0.03', '< 0.001'."""
+    """Format a p value as '0.03' or '< 0.001'."""
     if not math.isfinite(p):
         return NOTHING
     return "< 0.001" if p < 0.001 else f"{p:.2g}"
 
 
 def verdict(claim: Claim, scale: str = "") -> str:
-    """Return the verdict in the words of every output: 'held, reduced scale' where the scale is
-    not the paper's own."""
+    """Format a verdict as 'held', or 'held, reduced scale' if the scale is not the paper's."""
     departs = _departs(scale) and not claim.exact
     if departs and claim.verdict == "not decided":
         return "not decided at this scale"
@@ -180,7 +178,7 @@ def _departs(scale: str) -> bool:
 
 
 def after_holm(claim: Claim, scale: str = "") -> str:
-    """Return the verdict if it stands among all of its report; exact ones do not count."""
+    """Format the verdict after Holm's correction; exact claims need none."""
     if claim.exact:
         return claim.verdict
     if not math.isfinite(claim.p_holm):
@@ -190,23 +188,23 @@ def after_holm(claim: Claim, scale: str = "") -> str:
 
 
 def power(claim: Claim) -> str:
-    """'92 %', and below 80 % how many replicates would do."""
+    """Format as '92 %', adding below 80 % how many replicates would be enough."""
     if not math.isfinite(claim.power):
         return NOTHING
     text = percent(claim.power, 0)
     if claim.power < GOAL:
         more = f"{claim.enough:,} {claim.of}" if claim.enough else f"no number of {claim.of}"
-        text += f"; {more} would do"
+        text += f"; {more} would be enough"
     return text
 
 
 def caption(figure: Figure) -> str:
-    """Say what a figure shows, and what its points and bands are."""
+    """Return the caption of a figure: its title and its note."""
     return " ".join(part for part in (f"{figure.title}.", figure.note) if part)
 
 
 def facts(document: Document) -> Iterator[tuple[str, str]]:
-    """Yield what was asked, and where and with what the result was made."""
+    """Yield names and values of the facts of a result: state, options, machine, versions."""
     yield from ((name, printable(value)) for name, value in _facts(document))
 
 
@@ -217,7 +215,7 @@ def _facts(document: Document) -> Iterator[tuple[str, str]]:
         yield "protocol", document.protocol
     options = _options(document.request)
     if options:
-        yield "asked for", options
+        yield "requested options", options
     count = len(document.units)
     yield (
         "runs and calculations",
@@ -225,37 +223,37 @@ def _facts(document: Document) -> Iterator[tuple[str, str]]:
     )
     wall = document.machine.get("wall_seconds")
     if isinstance(wall, (int, float)) and wall > 1:
-        yield "this sitting", duration(float(wall))
+        yield "last session", duration(float(wall))
     machine = document.machine
     yield "machine", f"{machine.get('processor')}, {machine.get('cores')} cores"
     yield "device", str(machine.get("device"))
     yield "versions", ", ".join(f"{name} {value}" for name, value in document.versions.items())
-    yield "made", document.made
+    yield "created at", document.made
     if document.command:
-        yield "made by", shlex.join(("dgn", *document.command))
+        yield "created by", shlex.join(("dgn", *document.command))
 
 
 def made_at(document: Document) -> str:
-    """Say at which scale and by which protocol it was made; '' of what reproduces no paper."""
+    """Return a sentence on scale and protocol; '' if it reproduces no paper."""
     how = f" ({', '.join(document.scaled_down)})" if _departs(document.scale) else ""
     return f"Scale: {document.scale}{how}, {document.protocol}." if document.scale else ""
 
 
 def rows_note(document: Document) -> str:
-    """Say what stands behind each ± of the rows."""
+    """Return a note that explains the ± of the rows."""
     beside = any(row.printed is not None for row in document.rows)
     return f"{ROW_NOTE} {PRINTED_NOTE}" if beside else ROW_NOTE
 
 
 def rows_title(document: Document) -> str:
     beside = any(row.printed is not None for row in document.rows)
-    return "Measured beside printed" if beside else "Measured"
+    return "Measured and printed" if beside else "Measured"
 
 
 def table(
     heads: Sequence[str], rows: Sequence[Sequence[str]]
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return heads and rows without the columns in which nothing stands."""
+    """Return heads and rows without the empty columns."""
     shown = [p for p in range(len(heads)) if any(row[p] not in ("", NOTHING) for row in rows)]
     return tuple(heads[p] for p in shown), [tuple(row[p] for p in shown) for row in rows]
 
@@ -284,12 +282,12 @@ def _options(request: Mapping[str, Any]) -> str:
 
 @cache
 def tokens(theme: str) -> dict[str, str]:
-    """Return the colours ('#RRGGBB') of 'light' or 'dark' by their names."""
+    """Return the colours ('#RRGGBB') of the theme 'light' or 'dark' by name."""
     text = (files("dgn_resources") / "tokens.json").read_text(encoding="utf-8")
     found: dict[str, str] = json.loads(text)[theme]
     return found
 
 
 def series_of(index: int) -> tuple[Role, Dash]:
-    """Return token and dash of a curve: no two of the first 24 look the same."""
+    """Return colour token and dash of a curve; the first 24 are all different."""
     return SERIES[index % len(SERIES)], DASHES[index // len(SERIES) % len(DASHES)]

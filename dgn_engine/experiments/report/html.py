@@ -1,4 +1,4 @@
-"""`report.html`: one file, without scripts and without a network; light, dark and printed."""
+"""`report.html`: a self-contained page without scripts, for light and dark themes and print."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _NUMBERS = frozenset(
 
 
 def html(document: Document, drawn: Mapping[str, bytes] | None = None) -> str:
-    """`drawn`: figures that are there as SVG already, by name."""
+    """Render the report as HTML; `drawn` are figures that are already SVG, by name."""
     return "\n".join(_page(document, drawn or {})) + "\n"
 
 
@@ -72,10 +72,10 @@ def _page(document: Document, drawn: Mapping[str, bytes]) -> Iterator[str]:
             yield _figure(figure, inline_svg(figure, drawn.get(figure.name, b"")))
         yield "</div>"
     yield from _list("Remarks", document.remarks)
-    yield from _list("How it was scaled down", document.scaled_down)
-    yield from _list("What was chosen", document.choices)
+    yield from _list("Differences from the paper's scale", document.scaled_down)
+    yield from _list("Choices made here", document.choices)
     yield from _failures(document)
-    yield "<h2>How it was made</h2>\n<dl>"
+    yield "<h2>How it was produced</h2>\n<dl>"
     yield from (f"<dt>{escape(n)}</dt><dd>{escape(v)}</dd>" for n, v in facts(document))
     yield "</dl>\n</body>\n</html>"
 
@@ -87,7 +87,7 @@ def _rows(document: Document) -> Iterator[str]:
     yield f"<p class=note>{escape(ROW_NOTE)}</p>"
     if any(row.printed is not None for row in document.rows):
         yield f"<p class=note>{escape(PRINTED_NOTE)}</p>"
-    yield f"<p class=note>As files to paste: {_names(document)}.</p>"
+    yield f"<p class=note>Files to copy from: {_names(document)}.</p>"
 
 
 def _names(document: Document) -> str:
@@ -109,7 +109,7 @@ def _grid(document: Document) -> Iterator[str]:
         yield f'<tr{kind}><th scope="row">{rich(line.label)}</th>{cells}</tr>'
     yield "</tbody></table></div>"
     names = _names(document).replace("-rows.", ".")
-    yield f"<p class=note>{escape(' '.join(grid.notes()))} As files to paste: {names}.</p>"
+    yield f"<p class=note>{escape(' '.join(grid.notes()))} Files to copy from: {names}.</p>"
 
 
 def _figure(figure: Figure, svg: str) -> str:
@@ -156,7 +156,7 @@ def _list(title: str, sentences: Sequence[str]) -> Iterator[str]:
 def _failures(document: Document) -> Iterator[str]:
     failed = [unit for unit in document.units if unit.trouble]
     if failed:
-        yield "<h2>What failed</h2>"
+        yield "<h2>Failed runs</h2>"
     for unit in failed:
         yield f"<details><summary>{escape(unit.id)}</summary><pre>{escape(unit.trouble)}</pre>"
         yield "</details>"

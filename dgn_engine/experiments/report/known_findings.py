@@ -1,8 +1,8 @@
-"""What an unfinished reproduction knows: the findings that its missing runs cannot change any more.
+"""Findings of an unfinished reproduction that do not depend on the missing units.
 
-The findings are read several times, each time with other made-up results in the places of the units
-that are not done. A number that comes out the same each time does not depend on them; all others
-are left out. So every experiment is read by its own code, and no row takes the number of another.
+The findings are read several times with different made-up results for the missing units. Numbers
+that are always the same do not depend on them; all others are left out. Thus every experiment is
+read by its own code, whatever that does.
 """
 
 from __future__ import annotations
@@ -20,16 +20,22 @@ from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request, 
 from dgn_engine.sweep.unit import Calculation, unit_folder
 from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
 
-_LOSS = 0.1  # least training loss of a guess: its logarithm may be taken
+_LOSS = 0.1  # minimum training loss of a guess, so that its logarithm is finite
 _TROUBLE = (UserError, ValueError, TypeError, LookupError, ArithmeticError)
 _SEED = re.compile(r"-s\d+$")
 
 
 @dataclass(frozen=True)
 class KnownFindings:
-    """`found`: what is known for good; `missing`: labels of the rows of which nothing is;
-    `partial`: of those of which some values are; `claims`: how many were left out; `why`: a
-    sentence, where nothing could be read at once."""
+    """The findings known so far.
+
+    Attributes:
+        found: findings that are final.
+        missing: labels of rows without any final value.
+        partial: labels of rows with some final values.
+        claims: number of claims left out.
+        why: a sentence, if the findings could not be read.
+    """
 
     found: Findings
     missing: tuple[str, ...] = ()
@@ -45,27 +51,27 @@ def known_findings(
     results: UnitResults,
     missing: Collection[str],
 ) -> KnownFindings:
-    """Read the findings that do not depend on the `missing` units; nothing where none can be."""
+    """Read the findings that do not depend on the `missing` units."""
     try:
         guessed = [
             experiment.findings(request, _GuessedResults(results, plan, missing, scores))
             for scores in guesses(missing)
         ]
-    except _TROUBLE as trouble:  # nothing like a calculation is done yet, or guesses do not fit
+    except _TROUBLE as trouble:  # no similar calculation is done yet, or the guesses do not fit
         why = str(trouble) if isinstance(trouble, UserError) else ""
         return replace(_whole_rows(experiment, request, results, missing), why=why)
     return _agreed(guessed)
 
 
 def guesses(missing: Collection[str]) -> list[Mapping[str, float]]:
-    """Return accuracies (0…1) of the missing units: the lowest and the highest in turn, and others.
+    """Return several guesses of the accuracies (0…1) of the missing units.
 
-    For any two cells, and any two groups of cells whose ids begin alike (a step of 'sgd-0.1-ReLU'),
-    there is a guess in which one has the highest and the other the lowest, and one the other way
-    round, so that no choice between them, as of the best step, is taken as known while it is open.
+    For any two cells, or groups of cells with a common prefix (a learning rate in 'sgd-0.1-ReLU'),
+    there is a guess in which the first has accuracy 1 and the second 0, and vice versa. So an open
+    choice between them, such as that of the best learning rate, is never taken as known.
     """
     words = {unit_id: _SEED.sub("", unit_id).split("-") for unit_id in missing}
-    codes: dict[tuple[float, ...], None] = {}  # one accuracy a unit
+    codes: dict[tuple[float, ...], None] = {}  # an accuracy per unit
     for length in range(1, max(map(len, words.values()), default=0) + 1):
         named = {unit_id: "-".join(parts[:length]) for unit_id, parts in words.items()}
         groups = {name: place for place, name in enumerate(sorted(set(named.values())))}
@@ -80,7 +86,7 @@ def guesses(missing: Collection[str]) -> list[Mapping[str, float]]:
 def _whole_rows(
     experiment: Experiment, request: Request, results: UnitResults, missing: Collection[str]
 ) -> KnownFindings:
-    """Read the rows that can be chosen and of which every unit is done."""
+    """Read those rows that can be chosen with --only and whose units are all done."""
     labels = [label for label in experiment.rows if request.only in label]
     found: list[Findings] = []
     left: list[str] = []
@@ -101,7 +107,7 @@ def _whole_rows(
 
 
 class _GuessedResults(UnitResults):
-    """The results of a folder, with guesses in the places of what is missing there."""
+    """The results of a folder, with guesses for missing units."""
 
     def __init__(
         self,
@@ -126,7 +132,7 @@ class _GuessedResults(UnitResults):
             path=unit_folder(self.root, unit_id),
             best=best,
             last=last,
-            epochs=(0.3 * draw.random(), 0.5, 0.5 + 0.4 * draw.random()),  # all before the first
+            epochs=(0.3 * draw.random(), 0.5, 0.5 + 0.4 * draw.random()),  # all below 1
             train=(draw.random(), draw.random(), draw.random()),
             train_loss=(draw.random() + _LOSS, draw.random() + _LOSS, draw.random() + _LOSS),
             test=(best * draw.random(), best, last),
@@ -144,8 +150,11 @@ class _GuessedResults(UnitResults):
         return self._known.seconds_of(*unit_ids, default=default)
 
     def _like(self, unit_id: str) -> Any:
-        """Return the result of a calculation of the same function, of the same cell if there is
-        one; raises `UserError`."""
+        """Return a result of the same function, preferably of the same cell.
+
+        Raises:
+            UserError: none is done.
+        """
         wanted = self._calculations[unit_id]
         cell = _SEED.sub("", unit_id)
         done = [
@@ -161,7 +170,7 @@ class _GuessedResults(UnitResults):
 
 
 def _shaken(value: Any, draw: random.Random) -> Any:
-    """Return a JSON value of the same shape with other numbers."""
+    """Return a JSON value of the same structure with different numbers."""
     if isinstance(value, Mapping):
         return {key: _shaken(each, draw) for key, each in value.items()}
     if isinstance(value, list):
@@ -195,7 +204,7 @@ def _agreed(guessed: Sequence[Findings]) -> KnownFindings:
 
 
 def _agreed_rows(guessed: Sequence[Sequence[Row]]) -> list[tuple[Row, bool]]:
-    """Return each row with the values that all guesses agree upon, and whether these are all."""
+    """Return each row with the values on which all guesses agree, and whether it is complete."""
     by_name = [_by_name(rows) for rows in guessed]
     found = []
     for name, row in by_name[0].items():
@@ -217,7 +226,7 @@ def _agreed_rows(guessed: Sequence[Sequence[Row]]) -> list[tuple[Row, bool]]:
 
 
 def _by_name(rows: Sequence[Row]) -> dict[tuple[str, int], Row]:
-    """Return the rows by their labels, of which two may be alike."""
+    """Return the rows by label and, as labels may repeat, their number among equal ones."""
     seen: Counter[str] = Counter()
     found = {}
     for row in rows:
@@ -238,6 +247,6 @@ def _agreed_figures(guessed: Sequence[Sequence[Figure]]) -> tuple[Figure, ...]:
 
 
 def _common(guessed: Sequence[Sequence[Any]]) -> list[Any]:
-    """Return what is in all of them; what is no number is like itself."""
+    """Return the items that occur in all sequences, compared by `repr` so that NaN equals NaN."""
     rest = [set(map(repr, each)) for each in guessed[1:]]
     return [one for one in guessed[0] if all(repr(one) in other for other in rest)]

@@ -1,4 +1,4 @@
-r"""Tables for LaTeX: they need `\usepackage{booktabs}` and nothing else."""
+r"""LaTeX tables of results, which only need `\usepackage{booktabs}`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dgn_engine.experiments.report.mathematics import formulas
 from dgn_engine.experiments.report.paper_table import PaperTable
 from dgn_engine.text.printable import printable
 
-_HEAD, _LABEL = 14, 36  # letters of a line of a head and of a row's label
-_MANY, _SHORT = 6, 18  # where so many columns need room, labels are broken sooner
-_FITS, _COLUMN = 75, 2  # letters of a line on a page of 345 points, and of the space of a column
-_WORDS = frozenset(("", "n", "time"))  # columns that hold no numbers
-_LEFT_OUT = frozenset(("scale", "protocol", "remark"))  # of the columns of the long form
+_HEAD, _LABEL = 14, 36  # characters per line in heads and row labels
+_MANY, _SHORT = 6, 18  # with this many columns, row labels are broken sooner
+_FITS, _COLUMN = 75, 2  # characters in a line of 345 points, and in the gap between columns
+_WORDS = frozenset(("", "n", "time"))  # columns of text
+_LEFT_OUT = frozenset(("scale", "protocol", "remark"))  # columns left out of the long table
 _NUMBER = re.compile(r"[−+]?\d[\d,.]*(?:×10[⁻⁰¹²³⁴-⁹]+)?")
 _ESCAPED = {letter: f"\\{letter}" for letter in "%_&#{}$"} | {
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}",
@@ -34,11 +34,11 @@ _NAMES = (
 _GREEK = dict(zip("αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ", _NAMES, strict=True))
 _LOWERED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 _BREAK = r"\\"
-_LAST_PLAIN = 0x17F  # Latin letters with marks, which LaTeX takes as UTF-8
+_LAST_PLAIN = 0x17F  # accented Latin letters, which LaTeX reads as UTF-8
 
 
 def latex_grid(document: Document, grid: PaperTable) -> str:
-    """Return the table in the grid of the paper, the printed numbers below the measured ones."""
+    """Return the table in the paper's layout, with the printed numbers below the measured ones."""
     lines: list[str] = []
     most = _LABEL if len(grid.columns) < _MANY else _SHORT
     for line in grid.lines():
@@ -54,7 +54,7 @@ def latex_grid(document: Document, grid: PaperTable) -> str:
 
 
 def latex_rows(document: Document) -> str:
-    """Return one line for each row, without its remark; scale and protocol are in the caption."""
+    """Return a table with one line per row; scale and protocol are in the caption."""
     wanted = [place for place, head in enumerate(ROW_HEADS) if head not in _LEFT_OUT]
     cells = [row_cells(document, row) for row in document.rows]
     heads, rows = table(
@@ -71,9 +71,9 @@ def latex_rows(document: Document) -> str:
 
 
 def escape(text: str) -> str:
-    """Return the words so that LaTeX sets these letters; mathematics of the papers as such.
+    """Escape text for LaTeX and typeset the mathematics of the papers.
 
-    A letter that LaTeX does not know without packages stands as its code: 'U+4E2D'.
+    A character that LaTeX does not support without packages is replaced by its code, 'U+4E2D'.
     """
     return "".join(
         f"${_formula(part)}$" if place % 2 else "".join(map(_letter, part))
@@ -97,15 +97,15 @@ def _formula(text: str) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return a cell of the table; one that begins with a number as mathematics: '$97.5 \\pm 0.1$'.
+    """Format a cell; a leading number becomes mathematics, such as '$97.5 \\pm 0.1$'.
 
-    A unit and a count behind the numbers stay words.
+    A following unit or count remains text.
     """
     found = re.match(rf"{_NUMBER.pattern}(?: ± {_NUMBER.pattern})?", text)
     if found is None:
         return escape(text)
     rest = text[found.end() :]
-    if rest and not rest.startswith(" "):  # '30days', 'x4': words after all
+    if rest and not rest.startswith(" "):  # '30days': text after all
         return escape(text)
     number = re.sub("×10([⁻⁰¹²³⁴-⁹]+)", _power, found[0])
     number = number.replace(",", "{,}").replace("−", "-").replace("±", r"\pm")
@@ -117,7 +117,7 @@ def _power(found: re.Match[str]) -> str:
 
 
 def _stacked(label: str, most: int, side: str = "l") -> str:
-    r"""Return a long label as `\shortstack`, broken at its spaces."""
+    r"""Break a long label at its spaces, as a `\shortstack`."""
     lines: list[str] = []
     for word in label.split(" "):
         if lines and len(lines[-1]) + 1 + len(word) <= most:
@@ -130,7 +130,7 @@ def _stacked(label: str, most: int, side: str = "l") -> str:
 
 
 def _size(texts: Sequence[Sequence[str]]) -> str:
-    """Return the smaller type that a wide table needs to stand on a page; '' where it fits."""
+    """Return the font size command that a wide table needs to fit the page; '' if it fits."""
     letters = sum(max(map(len, column)) + _COLUMN for column in zip(*texts, strict=True))
     if letters <= _FITS:
         return ""
@@ -154,7 +154,7 @@ def _table(
     label = re.sub(r"[^a-zA-Z0-9-]", "-", document.name) + suffix
     parts = (
         f"% {' '.join(printable(made).split())}, {document.made}",
-        r"% Needs \usepackage{booktabs}; table* instead of table sets it over two columns.",
+        r"% Needs \usepackage{booktabs}; use table* instead of table to span two columns.",
         r"\begin{table}",
         r"  \centering",
         rf"  \caption{{{escape(caption)}}}",

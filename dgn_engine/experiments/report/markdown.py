@@ -1,4 +1,4 @@
-"""A report in Markdown, for those who paste it elsewhere."""
+"""Reports in Markdown."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from dgn_engine.experiments.report.result_layout import FIGURES
 from dgn_engine.text.printable import printable
 from dgn_engine.text.written_numbers import duration
 
-# what begins a tag, an entity, a link, a picture, code or emphasis, divides cells, or is a formula
+# starts a tag, entity, link, image, code, emphasis or formula, or separates cells
 _MARK = re.compile(r"[\\`*|$~]|<(?=[\w/!?])|&(?=[\w#])|\](?=[(\[:])|(?<!\w)_|_(?!\w)")
-_BLOCK = re.compile(r"^(\s*\d*)([#>+.)-])(?=\s|#|$)")  # a heading, a quotation, a list
+_BLOCK = re.compile(r"^(\s*\d*)([#>+.)-])(?=\s|#|$)")  # starts a heading, quotation or list
 
 
 def markdown(document: Document) -> str:
@@ -60,17 +60,17 @@ def _lines(document: Document) -> Iterator[str]:
         yield f"\n![{words(figure.title)}]({FIGURES}/{figure.name}.svg)\n"
         yield words(caption(figure))
     yield from _list("Remarks", document.remarks)
-    yield from _list("How it was scaled down", document.scaled_down)
-    yield from _list("What was chosen", document.choices)
+    yield from _list("Differences from the paper's scale", document.scaled_down)
+    yield from _list("Choices made here", document.choices)
     troubles = [unit for unit in document.units if unit.trouble]
     yield from _list(
-        "What failed", [f"{unit.id}: {unit.trouble.strip().splitlines()[-1]}" for unit in troubles]
+        "Failed runs", [f"{unit.id}: {unit.trouble.strip().splitlines()[-1]}" for unit in troubles]
     )
-    yield f"\nMade {words(document.made)}; {duration(document.seconds)} of computing."
+    yield f"\nCreated {words(document.made)}; {duration(document.seconds)} of computing."
 
 
 def markdown_grid(grid: PaperTable) -> Iterator[str]:
-    """Yield the lines of the table in the paper's grid, and a line that says what a cell holds."""
+    """Yield the lines of the table in the paper's layout, and a line that explains its cells."""
     lines = [
         (f"*{words(line.label)}*" if line.of_paper else words(line.label), *map(words, line.cells))
         for line in grid.lines()
@@ -80,12 +80,12 @@ def markdown_grid(grid: PaperTable) -> Iterator[str]:
 
 
 def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of a table of plain words."""
+    """Yield the lines of a table of plain text."""
     yield from _table(tuple(map(words, heads)), [tuple(map(words, row)) for row in rows])
 
 
 def words(text: str) -> str:
-    """Return plain words so that Markdown shows these letters: no link, no tag, no formula."""
+    """Escape text so that Markdown shows it literally, without links, tags or formulas."""
     said = _MARK.sub(r"\\\g<0>", printable(text))
     return _BLOCK.sub(r"\1\\\2", said)
 

@@ -1,8 +1,8 @@
-"""Mathematics in the plain words of rows and figures: 'K^V_0' becomes '$K^{V}_{0}$'.
+"""Typeset the mathematics in plain labels: 'K^V_0' becomes '$K^{V}_{0}$'.
 
-Experiments write their labels in plain letters. What stands here between dollars is understood by
-matplotlib's mathtext, by the viewer and by LaTeX. Only what the papers' notation holds is set; a
-name that a user gave stays as it is, and its dollars are `\\$`.
+Experiments write labels in plain text. The formulas between dollars are understood by matplotlib's
+mathtext, the viewer and LaTeX. Only the papers' notation is typeset; users' names are unchanged,
+except that their dollars become `\\$`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from html import escape
 
-_LETTERS = "KHΛSeEfxyzβγδεηθκλμνρστφψΓΘΣΦΨ"  # that carry marks, or stand for a quantity
+_LETTERS = (
+    "KHΛSeEfxyzβγδεηθκλμνρστφψΓΘΣΦΨ"  # letters with sub- or superscripts, or that denote a quantity
+)
 _MARK = r"(?:\^(?:\([a-z]\)|[VFJvfdbT]|-?\d)|_(?:[a-zA-Z]|\d))"
 _NOT_IN_A_WORD = r"(?<![\w$\\/.:-])"
 _END = r"(?![\w$]|\.\w)"
@@ -29,18 +31,18 @@ _FORMULA = re.compile("|".join(_FORMULAS))
 
 
 def typeset(label: str) -> str:
-    """Return the label with its mathematics between dollars, and other dollars as '\\$'."""
+    """Put the mathematics of a label between dollars, and escape other dollars as '\\$'."""
     return _FORMULA.sub(_set, label.replace("$", r"\$"))
 
 
 def formulas(label: str) -> list[str]:
-    """Return the parts of a label, outside and inside of formulas in turn; dollars are letters."""
+    """Split a label into alternating parts of text and formulas, without the dollars."""
     parts = re.split(r"(?<!\\)\$", typeset(label))
     return [part.replace(r"\$", "$") for part in parts]
 
 
 def rich(label: str) -> str:
-    """Return a label as HTML: letters of formulas lean, marks are raised and lowered."""
+    """Return a label as HTML with italics, sub- and superscripts in formulas."""
     return "".join(
         _leaning(part) if place % 2 else escape(part) for place, part in enumerate(formulas(label))
     )

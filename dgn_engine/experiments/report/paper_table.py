@@ -1,4 +1,4 @@
-"""The table of a paper with its own rows and columns, filled with what was measured."""
+"""The table of a paper in its own layout, filled with the measured numbers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dgn_engine.experiments.report.document import Document, ReportRow
 from dgn_engine.experiments.report.formatting import NOTHING, made_at, measured, printed, replicates
 from dgn_engine.protocol.experiments import PRINTED_SPREAD
 
-GRID_TITLE = "In the table of the paper"
+GRID_TITLE = "In the layout of the paper's table"
 PRINTED = "printed"
 
 
 @dataclass(frozen=True)
 class TableLine:
-    """One line of cells; `of_paper`: it holds the printed numbers of the line above it."""
+    """A line of cells; `of_paper` if these are the printed numbers for the line above."""
 
     label: str
     cells: tuple[str, ...]
@@ -24,16 +24,23 @@ class TableLine:
 
 @dataclass(frozen=True)
 class PaperTable:
-    """Rows and columns in the order of the paper; `cells` by both, where there is a number."""
+    """The measured numbers in the layout of the paper.
+
+    Attributes:
+        title: the paper and the experiment.
+        rows, columns: in the order of the paper.
+        cells: rows of the report by row and column.
+        made: a sentence on scale and protocol.
+    """
 
     title: str
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     cells: Mapping[tuple[str, str], ReportRow]
-    made: str = ""  # a sentence: at which scale, by which protocol
+    made: str = ""
 
     def lines(self) -> Iterator[TableLine]:
-        """Yield the measured numbers of each row, and below them the printed ones."""
+        """Yield the measured numbers of each row, followed by the printed ones."""
         count = self._count
         for row in self.rows:
             found = [self.cells.get((row, column)) for column in self.columns]
@@ -43,29 +50,31 @@ class PaperTable:
                 yield TableLine(PRINTED, tuple(numbers), of_paper=True)
 
     def notes(self) -> Iterator[str]:
-        """Yield what a cell holds, as sentences for the caption."""
+        """Yield sentences for the caption that explain the cells."""
         cells = self.cells.values()
         unit = " in %" if all(cell.unit == "%" for cell in cells) else ""
         over = f"n = {self._count}" if self._count else "n values, n in brackets"
         if any(len(cell.values) > 1 for cell in cells):
             yield f"Mean{unit} ± half-width of the 95 % interval (Student’s t) over {over}."
         else:
-            yield f"One value{unit}, without an interval: n = {self._count}."
+            yield f"Single values{unit} without an interval, n = {self._count}."
         if any(cell.printed for cell in cells):
             spread = any(cell.printed and cell.printed.half_width is not None for cell in cells)
-            yield "Below it the printed number" + (f"; its ± is {PRINTED_SPREAD}." * spread or ".")
+            yield "Below each, the printed number" + (
+                f"; its ± is {PRINTED_SPREAD}." * spread or "."
+            )
         if self.made:
             yield self.made
 
     @property
     def _count(self) -> str | None:
-        """'5 seeds' where that is true of all cells."""
+        """The number of replicates, such as '5 seeds', if it is the same in all cells."""
         counts = {replicates(len(cell.values), cell.of) for cell in self.cells.values()}
         return counts.pop() if len(counts) == 1 else None
 
 
 def paper_table(document: Document) -> PaperTable | None:
-    """Return the table of the rows that have a place in one; None where none has."""
+    """Return the table of those rows that have a place in one; None if there are none."""
     cells = {row.place: row for row in document.rows if row.place}
     if not cells:
         return None

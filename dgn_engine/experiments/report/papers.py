@@ -1,4 +1,4 @@
-"""The papers by the names that experiments, formulas and documents give them."""
+"""The papers by their short names, as used in experiments, formulas and documents."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _FIRST = re.compile(r"\[([A-Z]+)\](?: (.*))?")
 class Publication:
     title: str
     year: int
-    source: str  # where it appeared
-    arxiv: str = ""  # its number there, where it has one
+    source: str  # authors and venue
+    arxiv: str = ""  # arXiv number, if any
 
     @property
     def whole(self) -> str:
@@ -51,12 +51,12 @@ OTHERS = "Other papers"
 
 
 def paper_title(cited: str) -> str:
-    """The full title of the paper that is cited first: '[NPF], [DGN]' → that of [NPF]."""
+    """Return the full title of the first cited paper: for '[NPF], [DGN]' that of [NPF]."""
     found = _FIRST.match(cited)
     return PAPERS[found[1]].title if found is not None and found[1] in PAPERS else OTHERS
 
 
 def place_in_paper(cited: str) -> str:
-    """What is cited of the first paper: '[NPF] Table 2' → 'Table 2'."""
+    """Return the cited part of the first paper: 'Table 2' for '[NPF] Table 2'."""
     found = _FIRST.match(cited)
     return (found[2] or "").partition(", [")[0] if found is not None else cited

@@ -1,5 +1,6 @@
-"""Figures of a report as files: one column wide, light on white, as PDF and SVG whose text stays
-text. They have no title: that is for the caption.
+"""Figures of a report as PDF and SVG files with selectable text, one column wide, without title.
+
+The title belongs into the caption.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def figure_bytes(figure: Figure, kind: str) -> bytes:
-    """Return the figure as 'pdf' or 'svg', without a date: the same numbers make the same file."""
+    """Return the figure as 'pdf' or 'svg', without a date so that the file is reproducible."""
     content = io.BytesIO()
     date = "CreationDate" if kind == "pdf" else "Date"
     with print_style():
@@ -33,23 +34,24 @@ def figure_bytes(figure: Figure, kind: str) -> bytes:
 
 
 def draw(figure: Figure) -> Drawn:
-    """Return the figure on its page; call inside `print_style`, in which it has to be saved too."""
+    """Draw the figure on a page; call it, and save the result, inside `print_style`."""
     scene = scene_of((figure,))
     untitled = tuple(replace(chart, title="") for chart in scene.charts)
     panel = FigurePanel(figure.name, replace(scene, charts=untitled), Provenance(figure.title))
     style = FigureStyle(width=TEXT if figure.image else COLUMN, caption=False)
     try:
         return draw_page([panel], style)
-    except UserError:  # a picture that is far wider or taller than a page is stretched
+    except UserError:  # images with extreme aspect ratios are stretched to fit the page
         charts = tuple(replace(chart, square=False) for chart in panel.scene.charts)
         return draw_page([replace(panel, scene=replace(scene, charts=charts))], style)
 
 
 def inline_svg(figure: Figure, drawn: bytes = b"") -> str:
-    """Return the SVG for a page with several figures and two themes: unique ids, colours as CSS
-    variables.
+    """Return an SVG to be inlined in HTML, with unique ids and colours as CSS variables.
 
-    `drawn`: its SVG, where there is one already.
+    Args:
+        figure: the figure.
+        drawn: its SVG, if it was already drawn.
     """
     text = (drawn or figure_bytes(figure, "svg")).decode()
     text = text[text.index("<svg") :]

@@ -1,4 +1,4 @@
-"""Reproduces an experiment, from its plan to its report, in a folder where it can go on later."""
+"""Reproduce an experiment, from its plan to its report, in a folder where it can be resumed."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from dgn_engine.sweep.scheduler import Executor
 from dgn_engine.sweep.unit import Training, Unit, check_units, same_unit, unit_to_plain
 from dgn_engine.sweep.unit_results import state_of
 
-EVERY = 0.5  # seconds between two writings of the progress
+EVERY = 0.5  # seconds between writes of the progress
 OnProgress = Callable[[ReproductionProgress, UnitProgress | None], None]
 
 
 def plan_of(task: ReproductionTask) -> Plan:
-    """Return the plan, checked; raises `UserError` where nothing is left to do."""
+    """Return the checked plan of a task; raises `UserError` if it has no units."""
     plan = task.experiment.plan(task.request)
     if not plan.units:
         raise UserError(no_such_rows(task), kind="no-rows", value=task.request.only)
@@ -49,19 +49,19 @@ def plan_of(task: ReproductionTask) -> Plan:
 
 
 def no_such_rows(task: ReproductionTask) -> str:
-    """Say that no label holds the request's `only`, and which labels there are at this scale."""
-    said = f"{task.name} has no rows"
+    """Return a sentence that no label matches the request's `only`, with the available labels."""
+    sentence = f"{task.name} has no rows"
     if not task.request.only:
-        return f"{said} at this scale."
-    said += f" whose label holds '{task.request.only}' at this scale"
-    there = [row for row in task.experiment.rows if has_rows(task, row)]
-    if not there:
-        return f"{said}."
-    return f"{said}; it has {', '.join(repr(row) for row in there)}."
+        return f"{sentence} at this scale."
+    sentence += f" whose label contains '{task.request.only}' at this scale"
+    available = [row for row in task.experiment.rows if has_rows(task, row)]
+    if not available:
+        return f"{sentence}."
+    return f"{sentence}. Available: {', '.join(repr(row) for row in available)}."
 
 
 def has_rows(task: ReproductionTask, label: str) -> bool:
-    """Whether rows are left at this scale when only those with this label are asked for."""
+    """Return whether there are rows with this label at this scale."""
     return bool(task.experiment.plan(replace(task.request, only=label)).units)
 
 
@@ -71,7 +71,7 @@ def _departures(task: ReproductionTask) -> tuple[str, ...]:
 
 
 def _limits(request: Request) -> list[str]:
-    """Say how the data were cut, a sentence each."""
+    """Return phrases on how the data were limited."""
     parts = ((request.train_limit, "training"), (request.test_limit, "test"))
     return [f"at most {n:,} {part} examples, balanced over the classes" for n, part in parts if n]
 
@@ -82,9 +82,16 @@ def reproduce(
     on_progress: OnProgress,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Document:
-    """Carry the plan out as far as it goes, and write the report of what there is.
+    """Execute the plan as far as possible and write a report of the results.
 
-    Raises `UserError` where the folder holds something else.
+    Args:
+        task: the experiment.
+        executor: executes the units.
+        on_progress: called with the overall progress and the unit that changed.
+        stopped: polled; if it returns True, running units are saved and ended.
+
+    Raises:
+        UserError: the folder has other work.
     """
     plan = plan_of(task)
     _claim_folder(task.folder, plan.units, task.files)
@@ -100,7 +107,7 @@ def reproduce(
             written = time.monotonic()
             reproduction_progress.write(now, task.folder)
 
-    if not (task.folder / RESULTS).exists():  # so that a folder that is killed can be gone on with
+    if not (task.folder / RESULTS).exists():  # so that it can be resumed after a crash
         write_report(task, plan, "running")
     reproduction_progress.write(tally.progress(), task.folder)
     began = time.monotonic()
@@ -117,14 +124,14 @@ def reproduce(
 
 
 def report_again(task: ReproductionTask) -> Document:
-    """Write the report of what is there; raises `UserError` where a unit is not done."""
+    """Write the report from existing results; raises `UserError` if a unit is not done."""
     plan = plan_of(task)
     states = [(unit.id, state_of(unit, task.folder)) for unit in plan.units]
     open_ = [name for name, state in states if state not in ("done", "diverged")]
     if open_:
         raise UserError(
             f"{len(open_)} of {len(states)} runs and calculations in {task.folder} are not done "
-            f"('{open_[0]}' first); the same command without --report-only goes on with them.",
+            f"(first: '{open_[0]}'); run the same command without --report-only to continue.",
             kind="not-done",
             value=len(open_),
         )
@@ -132,7 +139,7 @@ def report_again(task: ReproductionTask) -> Document:
 
 
 def _claim_folder(folder: Path, units: Sequence[Unit], files: Mapping[str, bytes]) -> None:
-    """Refuse a folder in which a unit of the same name stands for something else."""
+    """Write plan and files to the folder; raises `UserError` if it has units of other settings."""
     path = inside(folder) / PLAN
     plain = {unit.id: unit_to_plain(unit) for unit in units}
     try:
@@ -141,7 +148,7 @@ def _claim_folder(folder: Path, units: Sequence[Unit], files: Mapping[str, bytes
         known = {}
     except (OSError, ValueError, RecursionError):
         raise UserError(
-            f"{path} cannot be read; choose another folder with --out.",
+            f"Cannot read {path}; choose another folder with --out.",
             kind="damaged",
             value=str(path),
         ) from None
@@ -152,7 +159,7 @@ def _claim_folder(folder: Path, units: Sequence[Unit], files: Mapping[str, bytes
     for name, tree in plain.items():
         if not _same(known.get(name, tree), tree):
             raise UserError(
-                f"{folder} holds '{name}' with other settings; repeat the command it was begun "
+                f"{folder} has '{name}' with other settings; run the command it was started "
                 "with, or choose another folder with --out.",
                 kind="other-run",
                 value=name,
@@ -163,12 +170,12 @@ def _claim_folder(folder: Path, units: Sequence[Unit], files: Mapping[str, bytes
             write_file(inside(folder) / name, content)
     except OSError as error:
         raise UserError(
-            f"{folder} cannot be written: {error.strerror}.", kind="not-writable", value=str(folder)
+            f"Cannot write to {folder}: {error.strerror}.", kind="not-writable", value=str(folder)
         ) from None
 
 
 def _same(known: object, wanted: dict[str, object]) -> bool:
-    """Whether a unit of the plan there is the wanted one; what it leaves out is the default."""
+    """Return whether a stored unit is the wanted one; settings that it lacks are defaults."""
     if known == wanted:
         return True
     try:
@@ -186,23 +193,23 @@ def _state(tally: ProgressTally, plan: Plan) -> State:
 
 
 def epochs_in_words(task: ReproductionTask, plan: Plan) -> tuple[str, ...]:
-    """Say how many epochs are trained, and where the number is from: 'epochs: 100 (asked for)'."""
+    """Return the number of epochs and its source, such as 'epochs: 100 (as requested)'."""
     runs = [unit for unit in plan.units if isinstance(unit, Training)]
     *most, last = sorted({run.config.training.epochs for run in runs}) or [0]
     if not last or not task.experiment.reproduces:
         return ()
     asked, quick = task.request.epochs, task.request.quick
-    source = "asked for" if asked else "chosen for --quick" if quick else plan.epochs_from
+    source = "as requested" if asked else "chosen for --quick" if quick else plan.epochs_from
     numbers = f"{', '.join(f'{one:,}' for one in most)} or {last:,}" if most else f"{last:,}"
     return (f"epochs: {numbers} ({source})",)
 
 
 _OPTIMISERS = {"adam": "Adam", "sgd": "SGD", "rmsprop": "RMSprop"}
-_STARTS = {"kaiming": "N(0, 2/fan-in)", "glorot": "Glorot's start", "bernoulli": "±σ"}
+_STARTS = {"kaiming": "N(0, 2/fan-in)", "glorot": "Glorot initialisation", "bernoulli": "±σ"}
 
 
 def _training_notes(units: Sequence[Unit]) -> Iterator[str]:
-    """Say how the runs are trained, a sentence for each kind of network, data and optimiser."""
+    """Yield a phrase on how runs are trained, for each combination of network, data, optimiser."""
     kinds: dict[tuple[str, ...], list[RunConfig]] = {}
     for unit in units:
         if isinstance(unit, Training):
@@ -212,7 +219,8 @@ def _training_notes(units: Sequence[Unit]) -> Iterator[str]:
         epochs = sorted({config.training.epochs for config in configs})
         soft = any(find_regime(config.gating.regime).soft for config in configs)
         yield (
-            f"{network}, step {' or '.join(sorted(steps, key=float, reverse=True))}, {batch}, "
+            f"{network}, "
+            f"learning rate {' or '.join(sorted(steps, key=float, reverse=True))}, {batch}, "
             f"{' or '.join(f'{number:,}' for number in epochs)} "
             f"{'epoch' if epochs == [1] else 'epochs'}{until}, {loss}"
             f"{f'; soft gates are {gates}' if soft else ''}"
@@ -220,11 +228,11 @@ def _training_notes(units: Sequence[Unit]) -> Iterator[str]:
 
 
 def _kind(config: RunConfig) -> tuple[str, ...]:
-    """What runs of one kind share, in words; steps and epochs may differ within it."""
+    """Describe the training settings of a run, except for learning rate and epochs."""
     training = config.training
     until = f", to a train accuracy of {100 * training.until:g} %" if training.until else ""
     if 0 < training.patience < training.epochs:
-        until += f" at most, ended by {training.patience} in which train accuracy is flat"
+        until += f" at most, stopping after {training.patience} without a rise in train accuracy"
     return (
         f"{_net(config.net)} on {_data(config.data)}: {_OPTIMISERS[training.optimiser]}",
         f"batch {training.batch}",
@@ -249,5 +257,5 @@ def _net(net: NetConfig) -> str:
 
 
 def _gate(gating: GatingConfig) -> str:
-    """χ(q) = (1 + ε)/(1 + exp(-βq)), THEORY §1."""
+    """Return the formula of the soft gate χ(q) = (1 + ε)/(1 + exp(−βq)) (THEORY §1)."""
     return f"{1 + gating.epsilon:g}/(1 + exp(−{gating.beta:g}q))"

@@ -1,5 +1,4 @@
-"""What is asked of `dgn`: the arguments of the child process, the folder of its result, and which
-results are there already."""
+"""Requests to `dgn reproduce`: its arguments, its results folder, and existing results."""
 
 from __future__ import annotations
 
@@ -16,9 +15,9 @@ _MADE = re.compile(r'"made": "(\d{4}-\d{2}-\d{2})')
 
 
 def results_found(root: Path, names: Iterable[str]) -> Mapping[str, str]:
-    """The day of the newest result of each experiment that has one ('2026-11-02'), by its name.
+    """Return the date of the newest result of each experiment ('2026-11-02'), by name.
 
-    Of a result only its day is read; what is no sound file is passed over.
+    Only the date is read from each file; damaged files are ignored.
     """
     known = sorted(names, key=len, reverse=True)
     found: dict[str, str] = {}
@@ -48,9 +47,9 @@ def _day(path: Path) -> str:
 
 @dataclass(frozen=True)
 class ReproduceRequest:
-    """An experiment with its settings; 0 and '' leave the choice to the experiment.
+    """An experiment with its options; 0 and '' leave the choice to the experiment.
 
-    From `seeds` on each is an option of `dgn`, in this order.
+    The fields from `seeds` on are options of `dgn`, in this order.
     """
 
     name: str
@@ -73,7 +72,7 @@ class ReproduceRequest:
 
     @property
     def folder(self) -> Path:
-        """Where `dgn reproduce` writes it by itself."""
+        """The default results folder of `dgn reproduce`."""
         return default_folder(self.name, self)
 
     @property

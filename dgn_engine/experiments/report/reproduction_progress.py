@@ -1,4 +1,4 @@
-"""How far a reproduction is: counted from the updates of the executor, kept in `progress.json`."""
+"""The progress of a reproduction, computed from executor updates, stored in `progress.json`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from dgn_engine.sweep.schedule import OVER, UnitProgress
 from dgn_engine.sweep.unit import Training, Unit
 from dgn_engine.text.written_numbers import percent
 
-LEAST = 0.002  # of the work: after less, nobody can tell how long the rest takes
+LEAST = 0.002  # share of the work that must be done before the remaining time is estimated
 
 
 @dataclass(frozen=True)
 class RunningUnit:
-    """A unit that is being worked on; `score`: its best test accuracy so far (0…1)."""
+    """A running unit; `score` is its best test accuracy so far (0…1)."""
 
     unit: str
     fraction: float
@@ -35,7 +35,7 @@ class RunningUnit:
 
 @dataclass(frozen=True)
 class FailedUnit:
-    """A unit that failed for good, and the end of its log."""
+    """A unit that failed permanently, and the end of its log."""
 
     unit: str
     trouble: str
@@ -43,8 +43,18 @@ class FailedUnit:
 
 @dataclass(frozen=True)
 class ReproductionProgress:
-    """`fraction` of the work (0…1); `left`: seconds, None where nobody can tell yet; `best`: the
-    unit with the best score so far. `state` as in `results.json`.
+    """The progress of a reproduction.
+
+    Attributes:
+        name: the experiment.
+        state: see `results.json`.
+        total, done, failed: numbers of units.
+        fraction: share of the work that is done (0…1).
+        elapsed: seconds since the start.
+        left: estimated seconds left; None if not known yet.
+        best: the unit with the best score so far.
+        running: running units.
+        failures: failed units.
     """
 
     name: str
@@ -61,11 +71,11 @@ class ReproductionProgress:
 
 
 class ProgressTally:
-    """Counts the updates of an executor. The work of a unit is taken as its number of epochs.
+    """Tracks progress from the updates of an executor. The work of a unit is its number of epochs.
 
-    The time left is that of the steps still to come, at the rate of steps since the first of them:
-    starting processes and reading data are not projected. Units to come are expected to end as
-    early as those that are over.
+    The remaining time is extrapolated from the rate of steps since the first one, so that the time
+    to start processes and load data is excluded. Future units are expected to stop as early as
+    finished ones.
     """
 
     def __init__(
@@ -116,11 +126,11 @@ class ProgressTally:
         )
 
     def _steps(self, progress: UnitProgress) -> bool:
-        """Whether this tells of steps; of calculations where there is nothing else."""
+        """Return whether training steps were taken, or, without trainings, any work was done."""
         return progress.fraction > 0 and (progress.unit in self._trainings or not self._trainings)
 
     def _done(self) -> float:
-        """Return the work that was done; of units that ended early that of their steps."""
+        """Return the work done, counting only steps taken by units that stopped early."""
         return sum(self._work.get(u, 0.0) * _trained(last) for u, last in self.last.items())
 
     def _left(self, now: float) -> float | None:
@@ -146,7 +156,7 @@ class ProgressTally:
 
 
 def work_of(unit: Unit) -> float:
-    """Return the epochs of a training; a calculation counts as one."""
+    """Return the work of a unit: the epochs of a training, 1 for a calculation."""
     if not isinstance(unit, Training):
         return 1.0
     gating = unit.config.gating
@@ -158,27 +168,25 @@ def work_of(unit: Unit) -> float:
 
 
 def write(progress: ReproductionProgress, folder: Path) -> None:
-    """Write it whole or not at all; without sync, since it comes again. Trouble is not fatal."""
+    """Write `progress.json` atomically, ignoring errors; no sync, as it is rewritten often."""
     content = json.dumps(to_plain(progress)).encode()
     with suppress(OSError):
         write_file(inside(folder) / PROGRESS, content, synced=False)
 
 
 def read(folder: Path) -> ReproductionProgress:
-    """Read `progress.json`; raises `UserError` where there is none."""
+    """Read `progress.json`; raises `UserError` if it is missing or damaged."""
     path = inside(folder) / PROGRESS
     try:
         tree = json.loads(read_text(path))
         progress: ReproductionProgress = from_plain(ReproductionProgress, tree)
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise UserError(
-            f"{path} cannot be read: {error}.", kind="no-file", value=str(path)
-        ) from None
+        raise UserError(f"Cannot read {path}: {error}.", kind="no-file", value=str(path)) from None
     return progress
 
 
 def _trained(progress: UnitProgress) -> float:
-    """Return the share of its steps that a unit took; of one that failed as far as it came."""
+    """Return the share of its steps that a unit has taken."""
     over = progress.state in OVER and progress.state != "failed"
     return progress.trained if over else min(1.0, max(0.0, progress.fraction))
 
@@ -188,7 +196,7 @@ def _share(progress: UnitProgress) -> float:
 
 
 def status(folder: Path) -> str:
-    """Say for a list how far a result is: 'none', 'interrupted, 40 % done', 'done 2026-11-21'."""
+    """Return the status of a result: 'none', 'interrupted, 40 % done' or 'done 2026-11-21'."""
     try:
         now = read(folder)
     except UserError:

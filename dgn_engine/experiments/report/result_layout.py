@@ -1,4 +1,4 @@
-"""Where the result of a reproduction lies, and the files in its folder; free of torch."""
+"""The folder of a result and the files in it; does not import torch."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from dgn_engine.storage.runs.folder_layout import results_root
 
 RESULTS = "results.json"
 PROGRESS = "progress.json"
-PLAN = "plan.json"  # every unit, so that another plan is not mixed with this one
+PLAN = "plan.json"  # all units, so that different plans are not mixed in a folder
 REPORT = "report"  # .html and .md
 FIGURES = "figures"  # .pdf and .svg
 TABLES = "tables"  # .md, .csv and .tex
-LONGEST = 60  # letters of one part of a folder's name
+LONGEST = 60  # characters of a part of a folder name
 
 
 class _ReportOptions(Protocol):
-    """The options of a reproduction that decide its report."""
+    """The options of a reproduction that affect its results."""
 
     @property
     def scale(self) -> str: ...
@@ -45,7 +45,7 @@ class _ReportOptions(Protocol):
 
 
 def default_folder(name: str, request: _ReportOptions) -> Path:
-    """Return NAME-SCALE among the user's results, with the other options that decide its report."""
+    """Return NAME-SCALE in the user's results folder, plus other options that affect results."""
     parts = [name, request.scale]
     if request.protocol != "as-published":
         parts.append(request.protocol)
@@ -66,8 +66,7 @@ def default_folder(name: str, request: _ReportOptions) -> Path:
 
 
 def measurement_folder(name: str, file: Path, settings: str) -> Path:
-    """Return the folder of what is measured of a user's file, among the user's results: another one
-    for each file and for other settings."""
+    """Return the results folder of a measurement, unique for the file and the settings."""
     return results_root() / f"{_plain(name, '-')}-{_digest(str(file) + settings)}"
 
 
@@ -76,7 +75,7 @@ def _numbers(*numbers: tuple[int, str]) -> list[str]:
 
 
 def _plain(text: str, kept: str = "") -> str:
-    """Keep letters, digits and `kept`; cut what is too long and add its digest."""
+    """Keep letters, digits and `kept`; truncate long text and append a digest."""
     plain = "".join(c if c.isalnum() or c in kept else "_" for c in text)
     return plain if len(plain) <= LONGEST else f"{plain[:LONGEST]}_{_digest(text)}"
 

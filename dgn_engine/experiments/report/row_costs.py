@@ -1,4 +1,4 @@
-"""The rows of an experiment that can be chosen, with their estimated costs."""
+"""The rows of an experiment that --only can choose, with their estimated costs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dgn_engine.experiments.report.data_sizes import expected_sizes
 from dgn_engine.experiments.report.reproduce import has_rows, no_such_rows
 from dgn_engine.experiments.report.write_report import ReproductionTask
 
-ALL = "all of it"
-LEFT_OUT = "left out at this scale"
+ALL = "all rows"
+LEFT_OUT = "not included at this scale"
 
 
 @dataclass(frozen=True)
 class RowCost:
-    """A label of the rows and what its runs cost; None, and why, where that cannot be said."""
+    """The cost of the rows with a label; None, with a remark, if it is unknown."""
 
     label: str
     cost: Cost | None
@@ -24,10 +24,12 @@ class RowCost:
 
 
 def row_costs(task: ReproductionTask) -> tuple[RowCost, ...]:
-    """Return the rows whose label holds the request's `only`, in the order of the paper.
+    """Return the costs of the rows that match the request's `only`, in the order of the paper.
 
-    Data sets that are not on this machine are taken as they were published. Raises `UserError`
-    where no label holds it.
+    Missing data sets are assumed to have their published sizes.
+
+    Raises:
+        UserError: no label matches.
     """
     only = task.request.only
     labels = [label for label in task.experiment.rows if only in label]
@@ -37,7 +39,7 @@ def row_costs(task: ReproductionTask) -> tuple[RowCost, ...]:
 
 
 def whole_cost(task: ReproductionTask) -> RowCost:
-    """Return the cost of all that the request asks for."""
+    """Return the total cost of the request."""
     if not task.experiment.plan(task.request).units:
         return RowCost(ALL, None, LEFT_OUT)
     return _cost(task, ALL)

@@ -1,7 +1,6 @@
-"""The scale at which a reproduction is run: quick, the paper's own, or how it departs from that.
+"""The scale of a reproduction: quick, the paper's own, or how it differs from that.
 
-Plans are compared, not options: an option that asks for what the experiment has anyway changes
-nothing.
+Plans are compared rather than options, since an option may equal the experiment's own setting.
 """
 
 from __future__ import annotations
@@ -23,9 +22,12 @@ _SEED = re.compile(r"-s\d+$")
 
 @dataclass(frozen=True)
 class RunScale:
-    """`word`: 'quick' or 'full', or 'reduced' where something is less than in the paper, 'changed'
-    where it is other and nothing is known to be less. `departures`: from the paper's scale, a
-    phrase each.
+    """The scale of a reproduction.
+
+    Attributes:
+        word: 'quick', 'full', 'reduced' if something is less than in the paper, or 'changed' if
+            something differs but is not known to be less.
+        departures: differences from the paper, one phrase each.
     """
 
     word: str
@@ -45,7 +47,7 @@ class _Departure:
 
 
 def scale_of(experiment: Experiment, request: Request) -> RunScale:
-    """Return the scale of what is run. More seeds than in the paper are no departure from it."""
+    """Return the scale of a request. More seeds than in the paper do not count as a difference."""
     if request.quick:
         return RunScale("quick")
     found = [
@@ -62,7 +64,7 @@ def scale_of(experiment: Experiment, request: Request) -> RunScale:
 
 
 def stand_in(experiment: Experiment, request: Request) -> tuple[str, ...]:
-    """Say where the networks are trained on other data than the paper's, in one sentence."""
+    """Return a sentence if networks are trained on other data than in the paper."""
     paper = {
         run.id: run.config.data.name
         for run in _trainings(experiment, replace(request, scale="full", data="", steps=()))
@@ -92,7 +94,7 @@ def _trainings(experiment: Experiment, request: Request) -> list[Training]:
 
 
 def _pairs(experiment: Experiment, request: Request, option: str) -> list[tuple[Training, ...]]:
-    """Return the runs that were asked for, each beside that without the option."""
+    """Return the requested runs, each paired with the run without the option."""
     own = replace(request, **{option: getattr(Request(), option)})
     usual = {run.id: run for run in _trainings(experiment, own)}
     asked = _trainings(experiment, request)
@@ -147,7 +149,7 @@ def _train_size(data: DataConfig) -> int | None:
     try:
         return expected_sizes(data).train
     except UserError:
-        return None  # it need not be there to train on another one
+        return None  # the paper's data may be missing when training on other data
 
 
 def _limits(experiment: Experiment, request: Request) -> Iterator[_Departure]:
@@ -188,7 +190,7 @@ def _learning_rates(runs: Sequence[Training]) -> set[float]:
 
 
 def _fewer(found: set[tuple[int, int]], what: str) -> Iterator[_Departure]:
-    """Yield '3 of 60 epochs' for the pairs of what was asked for and what the paper has."""
+    """Yield departures such as '3 of 60 epochs' for pairs of requested and published numbers."""
     for asked in sorted({asked for asked, own in found if asked < own}):
         owns = _either(own for one, own in found if one == asked < own)
         yield _Departure(f"{asked:,} of {owns} {what}", less=True)

@@ -1,7 +1,7 @@
-"""The report of a sweep: a row for each setting over its seeds, a figure for each varied field.
+"""The report of a sweep: a row per setting over its seeds, and a figure per varied field.
 
-Seeds are replicates and no field of their own. A sweep's results.json holds this report too, so
-that whoever opens a result can open a sweep.
+Seeds are replicates, not a field. The report is also stored in the sweep's results.json, so that a
+sweep can be opened like any result.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from dgn_engine.sweep.summary import SummaryRow
 from dgn_engine.sweep.sweep_file import Sweep
 
 SEED = "seed"
-FEW = 6  # values of the other fields that have a line each
-_DECADES = 2  # that positive numbers span, at least, on a logarithmic axis
+FEW = 6  # maximum number of lines, one per setting of the other fields
+_DECADES = 2  # minimum range for a logarithmic axis
 _OVER = ("done", "diverged")
 _ACCURACY = "best test accuracy (%)"
 
 
 @dataclass(frozen=True)
 class _Group:
-    """The runs of one setting, which differ in the seed at most."""
+    """The runs of one setting, which differ only in the seed."""
 
     settings: Mapping[str, Any]
     runs: tuple[SummaryRow, ...]
@@ -50,7 +50,7 @@ def sweep_document(
     root: Path,
     command: Sequence[str] = (),
 ) -> Document:
-    """Return the report of the runs that are over; the others are named."""
+    """Return the report of the finished runs; a notice lists unfinished settings."""
     fields = [field for field in sweep.fields if field != SEED]
     groups = _groups(lines)
     of = "seeds" if SEED in sweep.fields else "runs"
@@ -58,8 +58,8 @@ def sweep_document(
     done = sum(line.state in _OVER for line in lines)
     notices = []
     if done < len(lines):
-        open_ = f" Nothing is done of: {'; '.join(missing[:FEW])}." if missing else ""
-        more = f" And of {len(missing) - FEW:,} more." if len(missing) > FEW else ""
+        open_ = f" No runs yet for: {'; '.join(missing[:FEW])}." if missing else ""
+        more = f" And {len(missing) - FEW:,} more settings." if len(missing) > FEW else ""
         notices.append(f"{done:,} of {len(lines):,} runs are done.{open_}{more}")
     return Document(
         name=f"sweep-{name}",
@@ -146,7 +146,7 @@ def _key(value: Any) -> str:
 
 
 def _figures(fields: Sequence[str], groups: Sequence[_Group], of: str) -> list[Figure]:
-    """Return a figure for each field that has several values among the runs that are over."""
+    """Return a figure for each field that has several values among the finished runs."""
     over = [group for group in groups if group.over]
     figures = []
     for field in fields:
@@ -168,7 +168,7 @@ def _figure(
     note = f"Mean over {of} ± half-width of the 95 % interval; n is in the table."
     if len(lines) > FEW:
         lines = {"mean": [group for some in lines.values() for group in some]}
-        note += f" Each value is the mean over all settings of {', '.join(others)}."
+        note += f" Values are means over all settings of {', '.join(others)}."
     numeric = all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values)
     values = sorted(values) if numeric else values
     places = {_key(v): float(v) if numeric else float(p) for p, v in enumerate(values)}
@@ -189,7 +189,7 @@ def _figure(
 def _line(
     label: str, field: str, groups: Sequence[_Group], places: Mapping[str, float], numeric: bool
 ) -> PlottedLine:
-    """Return the mean at each value of the field; several settings are averaged seed by seed."""
+    """Return the mean at each value of the field; several settings are averaged per seed."""
     points = []
     for key, place in places.items():
         by_seed: dict[str, list[float]] = {}

@@ -1,4 +1,4 @@
-"""The tables of a result as files to paste or calculate with: Markdown, CSV and LaTeX."""
+"""The tables of a result as Markdown, CSV and LaTeX files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KINDS = ("md", "csv", "tex")
 
 
 def table_files(document: Document) -> dict[str, bytes]:
-    """Return the contents by the name of the file: NAME in the paper's grid, NAME-rows in full."""
+    """Return file contents by name: NAME in the paper's layout, NAME-rows with all rows."""
     if not document.rows:
         return {}
     full = (_markdown_rows(document), csv_text(document.rows), latex_rows(document))
@@ -36,7 +36,7 @@ def table_files(document: Document) -> dict[str, bytes]:
 
 
 def csv_text(rows: Sequence[ReportRow]) -> str:
-    """Return one line for each row with every number in full; an empty cell where there is none."""
+    """Return CSV with one line per row and unrounded numbers; missing ones are empty."""
     content = io.StringIO()
     lines = [{head: _plain(value) for head, value in _numbers(row).items()} for row in rows]
     writer = csv.DictWriter(content, lines[0], lineterminator="\n")

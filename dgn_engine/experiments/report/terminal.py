@@ -1,4 +1,4 @@
-"""Prints the tables of a result on a terminal."""
+"""Print the tables of a result to a terminal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def print_document(document: Document, folder: Path, stream: TextIO) -> None:
             style = _STYLES.get(claim.verdict, "dim")
             table.add_row(*start, styled(verdict, style), holm, power)
         out.print(table)
-    if document.answer:  # how it came about is part of it
+    if document.answer:  # an answer needs its remarks and choices
         for sentence in (*document.remarks, *document.choices):
             out.print(sentence, soft_wrap=True)
     for unit in document.units:
@@ -46,7 +46,7 @@ def print_document(document: Document, folder: Path, stream: TextIO) -> None:
 
 def _cells(document: Document, row: ReportRow) -> tuple[str, ...]:
     cells = dict(zip(formatting.ROW_HEADS, formatting.row_cells(document, row), strict=True))
-    cells["measured"] = formatting.measured(row)  # units take room
+    cells["measured"] = formatting.measured(row)  # without the unit, to save room
     return tuple(cells[head] for head in _HEADS)
 
 

@@ -1,4 +1,4 @@
-"""Writes the result of a reproduction: `results.json`, a report, tables, figures."""
+"""Write the result of a reproduction: `results.json`, reports, tables and figures."""
 
 from __future__ import annotations
 
@@ -33,14 +33,20 @@ from dgn_engine.sweep.statistics import mean_and_half_width, welch_p
 from dgn_engine.sweep.unit import Training, Unit, unit_folder
 from dgn_engine.sweep.unit_results import UnitResults, read_unstartable, state_of
 
-_MOST = 12  # runs that are named; more are counted
+_MOST = 12  # maximum number of runs to list by name
 
 
 @dataclass(frozen=True)
 class ReproductionTask:
-    """An experiment to reproduce, and the folder of its result; `command` does it again.
+    """An experiment to reproduce.
 
-    `files` are written into the folder too, once it is known to be its own.
+    Attributes:
+        name: its name.
+        experiment: the experiment.
+        request: its options.
+        folder: its results folder.
+        command: arguments of `dgn` that repeat it.
+        files: further files to write to the folder, by name.
     """
 
     name: str
@@ -58,7 +64,15 @@ def write_report(
     last: Mapping[str, UnitProgress] | None = None,
     took: float = math.nan,
 ) -> Document:
-    """Read what the units came to, and write it as `results.json` and as a report for people."""
+    """Read the results of the units and write `results.json` and the report.
+
+    Args:
+        task: the experiment.
+        plan: its units.
+        state: how far it is.
+        last: last progress of each unit, if it was executed now.
+        took: duration in seconds, NaN if unknown.
+    """
     progress = last or {}
     failed = {name for name, one in progress.items() if one.state == "failed"}
     results = UnitResults(task.folder, failed)
@@ -106,7 +120,7 @@ def write_report(
         notices=(*unfinished, *notices(task)),
     )
     write_file(inside(task.folder) / RESULTS, to_bytes(document))
-    document = read(task.folder)  # as everybody else will see it
+    document = read(task.folder)  # report what other readers will see
     write_files(document, task.folder)
     return document
 
@@ -118,7 +132,7 @@ def _findings(
     results: UnitResults,
     states: Mapping[str, str],
 ) -> tuple[Findings, tuple[str, ...]]:
-    """Return what is found and, of what is not finished, a sentence that says what is missing."""
+    """Return the findings known so far and, if incomplete, a sentence on what is missing."""
     if state == "running":
         return Findings(), ()
     if state == "done":
@@ -128,7 +142,7 @@ def _findings(
         f"{state.capitalize()}: {len(states) - len(missing):,} of {len(states):,} runs and "
         "calculations are done."
     )
-    if not task.experiment.reproduces:  # it has one answer, and no rows that stand by themselves
+    if not task.experiment.reproduces:  # a single answer, without independent rows
         if state != "failed":
             return Findings(), ()
         try:
@@ -137,7 +151,7 @@ def _findings(
             return Findings(), (done, str(refusal))
     known = known_findings(task.experiment, task.request, plan, results, missing)
     said = [done]
-    for what, labels in (("Not done", known.missing), ("Done in part", known.partial)):
+    for what, labels in (("Not done", known.missing), ("Partly done", known.partial)):
         if labels:
             named = [f"'{label}'" for label in labels]
             said.append(f"{what}: {_listed(named)}.")
@@ -145,13 +159,12 @@ def _findings(
         said.append(known.why if known.why.endswith(".") else f"{known.why}.")
     if known.claims:
         claims = "1 claim that needs" if known.claims == 1 else f"{known.claims} claims that need"
-        said.append(f"Left out: {claims} what is missing.")
+        said.append(f"Left out: {claims} the missing runs.")
     return known.found, (" ".join(said),)
 
 
 def notices(task: ReproductionTask) -> tuple[str, ...]:
-    """Return what is said before it begins and in the head of its report: data and scale that are
-    not the paper's, a sentence each."""
+    """Return sentences on data and scale that differ from the paper, shown at start and on top."""
     if not task.experiment.reproduces:
         return ()
     asked = (task.experiment, task.request)
@@ -159,8 +172,10 @@ def notices(task: ReproductionTask) -> tuple[str, ...]:
 
 
 def write_files(document: Document, folder: Path) -> None:
-    """Write the report for people; each file is there whole or as it was before. Raises `UserError`
-    where something in the folder is a link, or cannot be written.
+    """Write reports, tables and figures, each file atomically.
+
+    Raises:
+        UserError: the folder contains a link, or cannot be written.
     """
     try:
         _write_files(document, inside(folder))
@@ -201,15 +216,12 @@ def _write_files(document: Document, folder: InnerPath) -> None:
 def _early_ends(
     states: Mapping[str, str], results: UnitResults, task: ReproductionTask
 ) -> Iterator[str]:
-    """Yield a sentence for the runs that diverged, that could not begin because of it, that failed.
-
-    `states`: by the unit's id.
-    """
+    """Yield sentences on runs that diverged, could not start because of that, or failed."""
     diverged, unstartable = [], []
     for name in (name for name, state in states.items() if state == "diverged"):
         found = read_unstartable(unit_folder(task.folder, name))
         if found is not None:
-            unstartable.append(f"'{name}' (of '{found.source}')")
+            unstartable.append(f"'{name}' (needs '{found.source}')")
             continue
         try:
             diverged.append(f"'{name}' at step {results.trained(name).diverged_at:,}")
@@ -217,19 +229,19 @@ def _early_ends(
             diverged.append(f"'{name}'")
     if diverged:
         counts = (
-            "Such a run counts with its best score until then and is not retuned."
+            "These count with their best score until then; they were not retuned."
             if task.experiment.reproduces
-            else "Such a run has no accuracy; its seed is left out."
+            else "These have no accuracy, and their seeds are left out."
         )
         yield f"Diverged: {_listed(diverged)}. {counts}"
     if unstartable:
         yield (
-            f"Not begun, because the run whose gates or weights they take diverged before it left "
-            f"any: {_listed(unstartable)}. They count as diverged."
+            f"Not started, because the run that provides their gates or weights diverged early: "
+            f"{_listed(unstartable)}. These count as diverged."
         )
     failed = [f"'{name}'" for name, state in states.items() if state == "failed"]
     if failed:
-        yield f"Failed: {_listed(failed)}. Their places in the table are empty."
+        yield f"Failed: {_listed(failed)}. Their table cells are empty."
 
 
 def _listed(names: list[str]) -> str:
@@ -238,7 +250,7 @@ def _listed(names: list[str]) -> str:
 
 
 def report_row(row: Row) -> ReportRow:
-    """Add mean and interval of the values that are there."""
+    """Compute the statistics of a row, ignoring missing values."""
     values = tuple(value for value in row.values if math.isfinite(value))
     mean, half = mean_and_half_width(values)
     difference, p, printed = math.nan, math.nan, row.printed
@@ -274,7 +286,7 @@ def _state_before(unit: Unit, root: Path) -> str:
 
 
 def machine(plan: Plan, root: Path, took: float) -> dict[str, object]:
-    """Return what the units of a plan were carried out with; `took`: seconds, or NaN."""
+    """Return the hardware that executed a plan; `took` is its duration in seconds, or NaN."""
     return {
         "processor": run_info.processor(),
         "cores": os.cpu_count(),

@@ -386,7 +386,7 @@ def test_of_several_steps_a_row_has_the_best_in_the_mean_over_its_cells() -> Non
     assert [row.values for row in found.rows] == [
         pytest.approx(percents(runs, f"gconv-sgd-{step}-{name}", 5)) for name in regimes
     ]
-    assert f"step {step}," in found.remarks[0]
+    assert f"learning rate {step}," in found.remarks[0]
     other = read("npf-table2", replace(request, data="folder:cats"), runs)
     assert all("folder:cats" in row.remark for row in other.rows)
     assert other.rows[0].printed == Printed(67.36, 0.56)

@@ -65,7 +65,7 @@ def test_a_denominator_that_may_be_zero_leaves_no_interval() -> None:
 
 @pytest.mark.parametrize("sizes", [(0, 0), (2, 3)])
 def test_samples_that_are_not_paired_are_refused(sizes: tuple[int, int]) -> None:
-    with pytest.raises(ValueError, match="not paired"):
+    with pytest.raises(ValueError, match="cannot be paired"):
         ratio_of_means([1.0] * sizes[0], [1.0] * sizes[1])
 
 
@@ -158,11 +158,11 @@ def test_a_share_that_is_not_final_says_so_beside_the_number() -> None:
         (96.0, [84.0, 85.0, 83.0], [90.0, 91.0, 89.0], "worse", "−"),
         (88.0, [94.0, 95.0, 95.5], [90.0, 91.0, 89.0], "none", "88.0 %"),
         (90.3, [94.0, 95.0, 95.5], [90.0, 91.0, 89.0], "none", "differences"),
-        (96.0, [94.0], [90.0], "none", "1 seed is too few"),
-        (96.0, [94.0, 95.0], [90.0, 91.0], "none", "2 seeds are too few"),
+        (96.0, [94.0], [90.0], "none", "1 seed is not enough"),
+        (96.0, [94.0, 95.0], [90.0, 91.0], "none", "2 seeds are not enough"),
         (96.0, [94.0] * 3, [90.0] * 3, "none", "test examples"),
         (96.0, [9.0, 10.0, 11.0], [10.0, 9.0, 10.0], "none", "learned nothing"),
-        (96.0, [math.nan] * 3, [90.0] * 3, "none", "no seed has both"),
+        (96.0, [math.nan] * 3, [90.0] * 3, "none", "no seed has accuracies for both"),
         (96.0, [96.0] * 3, [96.0] * 3, "none", "no better"),
     ],
 )
@@ -224,7 +224,7 @@ def test_one_seed_that_goes_on_is_enough() -> None:
     assert not found.converged
     assert abs(found.mean) < 0.5
     words = why_not_converged([curves(*[flat] * 9, late)], [found])
-    assert "rose by 1.20 points behind its gates in seed 9" in words
+    assert "rose by 1.20 points with its gates in seed 9" in words
 
 
 def test_an_accuracy_that_falls_has_not_converged_either() -> None:
@@ -238,7 +238,7 @@ def test_one_epoch_has_no_course() -> None:
     for each in (curves([90.0]), curves([], [])):
         found = ending(each, 360)
         assert not found.converged
-        assert "fewer than two epochs" in why_not_converged([each], [found])
+        assert "At least two epochs" in why_not_converged([each], [found])
 
 
 def test_noise_of_few_test_examples_is_no_course() -> None:

@@ -81,7 +81,7 @@ def test_an_option_that_another_takes_away_is_told_apart() -> None:
     check_options("x", made, Request(steps=(0.5,)))
     with refused("no-effect", value="steps") as found:
         check_options("x", made, Request(steps=(0.5,), only="Adam"))
-    assert "what else" in str(found.error)
+    assert "with the other options" in str(found.error)
 
 
 def test_alone_is_within_the_scale_and_the_usual_protocol_of_the_experiment() -> None:
@@ -95,7 +95,7 @@ def test_alone_is_within_the_scale_and_the_usual_protocol_of_the_experiment() ->
     for scale, elsewhere in (("full", True), ("quick", False)):
         with refused("no-effect", value="epochs") as found:
             check_options("x", made, Request(scale, epochs=7))  # type: ignore[arg-type]
-        assert ("what else" in str(found.error)) == elsewhere
+        assert ("with the other options" in str(found.error)) == elsewhere
 
 
 def test_nothing_is_said_of_options_where_no_row_is_left() -> None:

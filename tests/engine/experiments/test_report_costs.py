@@ -205,7 +205,7 @@ def test_gates_that_are_learnt_first_are_epochs_too() -> None:
 def test_a_cost_is_said_in_a_sentence() -> None:
     assert cost_in_words(task(of("ReLU"))) == (
         "tiny, quick: 1 run; about 11 ms of one CPU core to train, 70.3 kB of storage "
-        "(estimated); epochs: 2 (chosen for --quick). In /there."
+        "(estimated); epochs: 2 (chosen for --quick). Folder: /there."
     )
     eight = [replace(of("ReLU", f"s{s}"), config=replace(CONFIG, seed=s)) for s in range(8)]
     words = cost_in_words(task(*eight, Calculation("c", "dgn_engine.x:y"), scale="full"))
@@ -218,10 +218,10 @@ def test_a_cost_is_said_in_a_sentence() -> None:
 def test_calculations_cost_what_the_experiment_says() -> None:
     call = Calculation("c", "dgn_engine.x:y")
     started = "tiny, quick: 1 calculation; "
-    assert cost_in_words(task(call)) == f"{started}about 90 s. In /there."
-    assert cost_in_words(task(call, scale="full")).endswith("; about 30 h. In /there.")
+    assert cost_in_words(task(call)) == f"{started}about 90 s. Folder: /there."
+    assert cost_in_words(task(call, scale="full")).endswith("; about 30 h. Folder: /there.")
     unknown = cost_in_words(task(call, quick_minutes=0))
-    assert unknown == f"{started}how long is not measured. In /there."
+    assert unknown == f"{started}time unknown. Folder: /there."
 
 
 # Progress.

@@ -53,7 +53,7 @@ def test_facts_leave_out_what_nobody_asked_or_measured(wall: float | None) -> No
     machine = {"wall_seconds": wall}
     plain = result(request={"seeds": 0}, units=(), command=(), machine=machine)
     found = dict(formatting.facts(plain))
-    assert not {"asked for", "this sitting", "made by"} & set(found)
+    assert not {"requested options", "last session", "created by"} & set(found)
     assert found["state"] == "done"
 
 
@@ -79,8 +79,8 @@ def test_markdown_without_rows_and_claims_has_no_empty_tables() -> None:
     bare = markdown(result(rows=(), claims=(), remarks=(), units=()))
     assert "|" not in bare
     assert [line for line in bare.splitlines() if line.startswith("##")] == [
-        "## How it was scaled down",
-        "## What was chosen",
+        "## Differences from the paper's scale",
+        "## Choices made here",
     ]
 
 
@@ -101,15 +101,15 @@ def test_html_says_each_cell_and_leaves_out_columns_without_content() -> None:
     for head in ("printed", "difference", "remark", "epochs", "95 % interval"):
         assert f">{head}</th>" not in bare, head
     assert "<th>scale</th>" in bare
-    for title in ("What failed", "Remarks", "How it was scaled down"):
+    for title in ("Failed runs", "Remarks", "Differences from the paper's scale"):
         assert f"<h2>{title}</h2>" not in bare
-    assert "<h2>What was chosen</h2>" in bare
+    assert "<h2>Choices made here</h2>" in bare
 
 
 def test_html_without_rows_and_claims_has_no_tables() -> None:
     page = html(result(rows=(), claims=()))
     assert "<table" not in page
-    assert "Measured beside printed" not in page
+    assert "Measured and printed" not in page
     assert "<h2>Claims</h2>" not in page
 
 

@@ -119,11 +119,11 @@ def test_what_could_not_begin_is_told_apart_from_what_diverged(tmp_path: Path) -
     made = write(tmp_path, "done", last)
     diverged, left = made.remarks
     assert diverged.startswith("Diverged: 'u0'. ")
-    assert "'u1' (of 'u0')." in left
+    assert "'u1' (needs 'u0')." in left
     others = {name: UnitProgress(name, "diverged") for name in ("u1", "u2", "u3")}
     listed, not_begun = write(tmp_path, "done", others).remarks
     assert listed.startswith("Diverged: 'u2', 'u3'. ")  # also behind one that could not begin
-    assert "'u1' (of 'u0')." in not_begun
+    assert "'u1' (needs 'u0')." in not_begun
     assert {unit.id: unit.state for unit in write(tmp_path).units} == {
         "u0": "queued",
         "u1": "queued",

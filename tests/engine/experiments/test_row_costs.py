@@ -93,7 +93,7 @@ def test_the_command_lists_the_rows_and_runs_nothing(
     assert lines[0].startswith("npf-table2, quick, as-published (")
     (adam,) = [line for line in lines if line.startswith("FC(w=128,d=6)/Adam/MNIST")]
     assert adam.split()[1] == "15"
-    assert any(line.startswith("all of it ") for line in lines)
+    assert any(line.startswith("all rows ") for line in lines)
     assert main(["reproduce", "npf-table2", "--rows", "--json", "--full", "--epochs", "1"]) == 0
     tree = json.loads(capsys.readouterr().out)
     assert (tree["experiment"], tree["scale"]) == ("npf-table2", "reduced")

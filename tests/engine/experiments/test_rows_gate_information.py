@@ -129,11 +129,11 @@ def test_rows_are_the_file_itself_its_gates_and_random_ones(file: Path) -> None:
         some = [runs[f"{cell}-s{seed}"] for seed in range(4)]
         best = sum(100 * run.best for run in some) / 4
         last = [100 * run.test[-1] for run in some]
-        remark = f"best over the epochs {best:.2f} %"
-        return cell_row(runs, cell, f"value networks behind {label}", 4, None, remark, last, "%")
+        remark = f"best epoch: {best:.2f} %"
+        return cell_row(runs, cell, f"value networks with {label}", 4, None, remark, last, "%")
 
     assert rows(found) == [
-        row("x.pt itself (DL)", [91.23], unit="%", remark="as it is"),
+        row("x.pt itself (DL)", [91.23], unit="%", remark="as trained"),
         expected("FL", "its gates (FL)"),
         expected("FR-II", "random gates (FR-II)"),
     ]
@@ -167,7 +167,7 @@ def test_curves_that_rise_are_said_and_drawn(file: Path) -> None:
     share, why = found.answer
     assert "75 % of" in share
     assert "not converged" in share
-    assert "rose by 2.33 points behind random gates" in why
+    assert "rose by 2.33 points with random gates" in why
     assert why.endswith("try 72 epochs instead of 9.")
     assert found.details["converged"] is False
     (figure,) = found.figures
@@ -185,7 +185,7 @@ def test_runs_that_ended_early_and_still_change_ask_for_patience(file: Path) -> 
     runs["FR-II-s1"] = curved(10, 30, 50, 60, 70, 75, 78, 81)
     results = MadeUpResults(runs, {"file": (OWN, 2.0)})
     found = gate_information(file, config, 3, "").findings(Request(), results)
-    assert found.answer[1].endswith("try a patience of 6 epochs, not 3.")
+    assert found.answer[1].endswith("try --patience 6 instead of 3.")
 
 
 def test_accuracies_that_fall_ask_for_no_more_epochs(file: Path) -> None:
