@@ -1,4 +1,4 @@
-"""[COMP] Figure 5: a ReLU CNN and a gated one with its gates reversed, on a random input."""
+"""[COMP] Figure 5: a ReLU CNN, and a value network with its gates in reverse, on random input."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ SEEDS = (3, 5)
 SAME = 3.0
 FILTERS = 2
 LAYERS = 4
-NETWORKS = ("ReLU", "reversed")  # above and below in the pictures
+NETWORKS = ("ReLU", "reversed")  # top and bottom of the images
 FILTER_ROWS = tuple(f"{name}, filter {place + 1}" for name in NETWORKS for place in range(FILTERS))
 
 
 def plan(request: Request) -> Plan:
-    """Train the ReLU network, and a value network under its gates, last layer's first."""
+    """Plan the ReLU network, and a value network with its gates in reverse order of layers."""
     config = _config(request)
     runs: list[Training] = []
     for seed in request.seed_range(*SEEDS):
@@ -54,16 +54,16 @@ def plan(request: Request) -> Plan:
         (*runs, calculation(_pictures(request), pictures, *runs[:2])),
         (*stands_in(request, "CIFAR-10"), "8 channels instead of 128, Adam 3e-3"),
         (
-            f"'about as well' is a mean difference within ±{SAME:g} points",
-            f"one picture has the first {FILTERS} filters of each layer, as printed, another the "
-            "means over all of them: sizes |z|, each tile scaled to its largest, for the first "
+            f"'about as well' means a mean difference within ±{SAME:g} points",
+            f"one image shows the first {FILTERS} filters of each layer, as in the paper, another "
+            "the means over all filters: |z| scaled to the maximum of each tile, for the first "
             "training image and the first seed",
         ),
     )
 
 
 def _pictures(request: Request) -> str:
-    """Return the id of the pictures, which are those of the first seed."""
+    """Return the id of the calculation of the images, for the first seed."""
     return f"pictures-s{request.seed_range(*SEEDS).start}"
 
 
@@ -81,11 +81,11 @@ Picture = list[list[float | None]]
 
 
 def pictures(work: CalculationInputs) -> dict[str, Picture]:
-    """Return hidden outputs z_l of the ReLU network above, of the other one below.
+    """Return images of the hidden outputs z_l, the ReLU network at the top, the other below.
 
-    'filters': a row of tiles for each of the first filters; 'means': one of means over all. The
-    value input comes first in a row. Each tile holds sizes, scaled to its largest, for the first
-    training image.
+    'filters' has a row of tiles for each of the first filters, 'means' one for the mean over all
+    filters. The first column is the value input. Tiles show |z| for the first training image,
+    scaled to their maximum.
     """
     above, below = (_outputs(folder) for folder in work.needs.values())
     by_filter = [_first_filters(maps, place) for maps in (above, below) for place in range(FILTERS)]
@@ -94,7 +94,7 @@ def pictures(work: CalculationInputs) -> dict[str, Picture]:
 
 
 def _outputs(folder: Path) -> list[Tensor]:
-    """Return the value input and z of every layer, (channels, rows, columns) each."""
+    """Return the value input and z of every layer, each (channels, rows, columns)."""
     kept = KeptNetworks(folder, 1)
     x = kept.x[:1]
     ((_, network),) = list(kept)
@@ -105,7 +105,7 @@ def _outputs(folder: Path) -> list[Tensor]:
 
 
 def _first_filters(maps: list[Tensor], place: int) -> list[Tensor | None]:
-    """Return the tiles of one filter of each layer, behind the input in the first row."""
+    """Return the tiles of one filter of each layer, preceded by the input in the first row."""
     seen, *layers = maps
     return [None if place else _tile(seen.mean(0)), *(_tile(one[place]) for one in layers)]
 
@@ -116,7 +116,7 @@ def _tile(values: Tensor) -> Tensor:
 
 
 def _montage(rows: Sequence[Sequence[Tensor | None]]) -> Picture:
-    """Put tiles of one size (rows, columns) side by side, an empty line between any two."""
+    """Join tiles of equal size (rows, columns) into an image, separated by empty lines."""
     height, width = next(tile.shape for tile in rows[0] if tile is not None)
     picture: Picture = []
     for tiles in rows:
@@ -163,14 +163,14 @@ def _figure(name: str, picture: Picture, rows: Sequence[str], what: str) -> Figu
         image=image,
         rows=tuple(rows),
         columns=("value input", *layers),
-        scale="of the largest in the tile",
+        scale="share of the tile's maximum",
     )
 
 
 EXPERIMENT = Experiment(
     title="Gates reversed, on a random input",
     paper="[COMP] Figure 5, [DUAL]",
-    about="A value network that never sees the image, under a ReLU network's gates backwards.",
+    about="A value network that never sees the image, with a ReLU network's gates in reverse.",
     plan=plan,
     findings=findings,
     quick_minutes=2.5,

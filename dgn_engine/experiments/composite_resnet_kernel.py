@@ -1,7 +1,7 @@
 """[COMP] Lemma 4.2: a residual network's path kernel is a sum over its 2^b sub-networks.
 
-Once without normalisation (γ = 1), as the lemma has it, and once with constants γ before and
-behind each addition, z ← γ^post (γ^pre block(z) + z), which normalisation is modelled as.
+It is tested without normalisation (γ = 1), as in the lemma, and with constants γ before and after
+each addition, z ← γ^post (γ^pre block(z) + z), as a model of normalisation.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ BLOCKS, BLOCK_DEPTH = 4, 2
 SEEDS = (5, 10)
 EXACT = 1e-10
 SLOPE = Design(THEORY, 0.06, "pilot of 12 draws, widths 32 to 512, 2026-11")
-KINDS = {"": "γ = 1", "gamma-": "γ drawn"}  # what the ids of units begin with
+KINDS = {"": "γ = 1", "gamma-": "γ drawn"}  # prefix of unit ids → label
 
 
 def plan(request: Request) -> Plan:
-    """Draw one network for each seed and width, without factors γ and with."""
+    """Plan one network per seed and width, without and with factors γ."""
     units = tuple(
         _unit(prefix, width, seed)
         for prefix, width, seed in product(KINDS, _widths(request), request.seed_range(*SEEDS))
@@ -62,10 +62,8 @@ def plan(request: Request) -> Plan:
         (
             f"b = {BLOCKS} skips, d_blk = {BLOCK_DEPTH}, 8 unit inputs of dimension 10, gates of "
             "an independent random network, σ = √(2/fan-in)",
-            "γ^pre and γ^post of each block are 1, or drawn by the seed, log-uniform between ½ "
-            "and 2",
-            "the share of a sub-network is that of β_J trace H^J: how much of K^V_0 it makes on "
-            "average",
+            "γ^pre and γ^post of each block are 1, or drawn log-uniformly between ½ and 2",
+            "the share of a sub-network is that of β_J trace H^J, its mean contribution to K^V_0",
             ABOUT,
         ),
     )
@@ -86,7 +84,7 @@ def _unit(prefix: str, width: int, seed: int) -> Calculation:
 
 
 def shares(work: CalculationInputs) -> dict[str, Any]:
-    """Return shares of H and of βH by the number of blocks kept, and how exactly the sums agree."""
+    """Return shares of H and βH by the number of blocks kept, and the errors of their sums."""
     width, seed = work.arguments["width"], work.arguments["seed"]
     pre, post = work.arguments["pre"], work.arguments["post"]
     architecture = _normalised(residual(10, width, BLOCKS, BLOCK_DEPTH), pre, post)
@@ -131,9 +129,9 @@ def _normalised(
 def _product(
     gates: Sequence[Tensor], x: Tensor, pre: Sequence[float], post: Sequence[float]
 ) -> Tensor:
-    """Return H = Σ ⊙ B_0 ⊙ Π_i γ^post_i² (1 + γ^pre_i² B_i) ⊙ B_{b+1}, of THEORY §3.
+    """Return H = Σ ⊙ B_0 ⊙ Π_i γ^post_i² (1 + γ^pre_i² B_i) ⊙ B_{b+1} (THEORY §3).
 
-    B_i is the product of the overlaps of block i; the last block has d_blk - 1 gate layers.
+    B_i is the product of the overlaps of block i; the last block has d_blk − 1 gate layers.
     """
     overlaps = [gate @ gate.T for gate in gates]
     kernel = x @ x.T
@@ -208,10 +206,10 @@ def _figures(found: dict[str, Cells]) -> tuple[Figure, ...]:
     )
     distance = "‖K^V_0 − Σβ_J H^J‖/‖Σβ_J H^J‖"
     return (
-        Figure("shares", "What sub-networks make of K^V_0", "blocks kept", "share (%)", lines),
+        Figure("shares", "Contributions to K^V_0", "blocks kept", "share (%)", lines),
         Figure(
             "distance",
-            "K^V_0 nears its mean with width",
+            "K^V_0 approaches its mean with width",
             "width",
             distance,
             distances,
@@ -224,7 +222,7 @@ def _figures(found: dict[str, Cells]) -> tuple[Figure, ...]:
 EXPERIMENT = Experiment(
     title="The 2^b sub-networks of a ResNet",
     paper="[COMP] Lemma 4.2",
-    about="Shares of the sub-networks in the path kernel and in the value kernel.",
+    about="Contributions of the sub-networks to the path kernel and the value kernel.",
     plan=plan,
     findings=findings,
     quick_minutes=0.3,

@@ -1,4 +1,4 @@
-"""[DGN] Figure 8: gates that adapt against frozen ones, on two digits; ν of four kernels."""
+"""[DGN] Figure 8: adaptive and frozen gates on two digits, and ν of four kernels."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ GRAMS = ("K^V", "K^F", "K", "H")
 SEEDS = (5, 10)
 PER_CLASS = 100
 _PILOT = "3 other seeds at the paper's scale, 2026-11"
-_SHARED = 0.02  # what 2,010 test images add to the variance of a difference, in points²
+_SHARED = 0.02  # variance of a difference due to 2,010 test images, in points²
 ACCURACIES = {
     (ADAPTIVE, FROZEN): Design(0.46, 0.1, _PILOT, _SHARED),
     ("soft-ReLU", FROZEN): Design(0.41, 0.05, _PILOT, _SHARED),
@@ -56,7 +56,7 @@ LEARNT_ALONE = Design(49.9, 0.15, _PILOT, _SHARED)
 
 
 def plan(request: Request) -> Plan:
-    """Train under seven kinds of gates; take kernels of soft-GaLU with frozen and adaptive ones."""
+    """Plan seven kinds of gates, and kernels of soft-GaLU with frozen and adaptive gates."""
     config, kept = _config(request)
     units: list[Unit] = []
     for seed in request.seed_range(*SEEDS):
@@ -69,20 +69,20 @@ def plan(request: Request) -> Plan:
         (*stands_in(request, "MNIST"), "50 units a layer instead of 100"),
         (
             "squared loss, RMSprop 1e-4 with Keras' ρ = 0.9, batch 64, width 100, d = 5: "
-            "chosen after the authors' notebook on the same two digits; the numbers are stripped "
-            "from the text at hand",
-            "frozen soft gates (FR-II-soft) differ from soft-GaLU in nothing but that they are not "
-            "trained; GaLU's frozen gates (FR-II) are hard as well",
-            "ν is that of K^V, K^F, K = K^V + K^F and of the path kernel H, each divided by its "
-            "trace, on the first 100 training examples of each digit; the text at hand names K^V, "
-            "K^F 'and others': K and H are chosen here. With frozen gates K^F is that of the "
-            "gates as they are, whose weights no step moves",
+            "taken from the authors' notebook on the same two digits, since the numbers are "
+            "missing in our copy of the text",
+            "frozen soft gates (FR-II-soft) differ from soft-GaLU only in not being trained; "
+            "GaLU's frozen gates (FR-II) are also hard",
+            "ν of K^V, K^F, K = K^V + K^F and the path kernel H, each divided by its trace, on the "
+            "first 100 training examples of each digit; our copy of the text mentions K^V, K^F "
+            "'and others', so that K and H were chosen here. With frozen gates, K^F is that of "
+            "their weights, which are not trained",
         ),
     )
 
 
 def _config(request: Request) -> tuple[RunConfig, tuple[int, ...]]:
-    """Return the configuration, and the epochs at which weights are kept."""
+    """Return the configuration, and the epochs whose weights are kept."""
     epochs = request.epochs_or(60, 50)
     data = replace(data_of(request, "mnist"), binary=(4, 7))
     config = base(request, dense(50 if request.quick else 100, 5), data, epochs)
@@ -94,8 +94,7 @@ def _config(request: Request) -> tuple[RunConfig, tuple[int, ...]]:
 
 
 def nus_of_stages(work: CalculationInputs) -> dict[str, Any]:
-    """Return ν of the four kernels at each kept epoch, float64, each with its rank, its cut-off
-    and the target's energy that is left out."""
+    """Return ν of the four kernels at each kept epoch in float64, with its truncation."""
     (folder,) = work.needs.values()
     kept = KeptNetworks(folder, int(work.arguments.get("per_class", PER_CLASS)))
     targets = class_targets(kept.y, kept.classes)
@@ -110,7 +109,7 @@ def nus_of_stages(work: CalculationInputs) -> dict[str, Any]:
 
 
 def _grams(network: GatedNetwork, x: Tensor) -> dict[str, Tensor]:
-    """Return K^V, K^F, their sum and H of all examples, whether the gates are trained or not."""
+    """Return K^V, K^F, K^V + K^F and H (n, n), whether or not the gates are trained."""
     trace = network.trace(x)
     kernels = tangent_kernels(network, x, trains=("value", "feature"), trace=trace)
     assert kernels.value is not None
@@ -141,7 +140,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 
 def _nus(name: str, cell: CalculatedCell) -> list[Sequence[float]]:
-    """Return ν of a kernel over the kept epochs, for each seed."""
+    """Return ν of a kernel at the kept epochs, per seed."""
     return [result[name]["nu"] for result in cell.results]
 
 
@@ -157,10 +156,10 @@ def _rows(name: str, nus: Mapping[str, CalculatedCell]) -> list[Row]:
 
 
 def _bounded(name: str, nus: Mapping[str, CalculatedCell]) -> Claim:
-    """Judge that ν with adaptive gates is below ν with frozen ones, on average over training.
+    """Judge that ν is lower with adaptive gates than with frozen ones, on average over training.
 
-    All kept epochs after the start count alike: a largest ratio would be that of the first ones,
-    at which both have hardly left the weights that they share.
+    All kept epochs after the start have equal weight. The largest ratio would instead be dominated
+    by the first epochs, at which both are still close to their common initial weights.
     """
     pairs = zip(_nus(name, nus["DL"]), _nus(name, nus["FR-II-soft"]), strict=True)
     means = [
@@ -182,9 +181,9 @@ def _figure(name: str, nus: Mapping[str, CalculatedCell]) -> Figure:
 
 
 EXPERIMENT = Experiment(
-    title="Gates that adapt against frozen ones",
+    title="Adaptive and frozen gates",
     paper="[DGN] Figure 8",
-    about="Two digits under seven kinds of gates, and ν of four kernels.",
+    about="Two digits with seven kinds of gates, and ν of four kernels.",
     plan=plan,
     findings=findings,
     quick_minutes=1.5,

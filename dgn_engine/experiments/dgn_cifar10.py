@@ -1,4 +1,4 @@
-"""[DGN]: on CIFAR-10, too, gates that adapt and gates that were learnt are better."""
+"""[DGN]: adaptive and learnt gates are better than frozen ones on CIFAR-10, too."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEEDS = (3, 5)
 
 
 def plan(request: Request) -> Plan:
-    """Train under six kinds of gates, dense and convolutional networks."""
+    """Plan dense and convolutional networks with six kinds of gates."""
     chosen = _chosen(request)
     units: list[Unit] = []
     for seed in request.seed_range(*SEEDS):
@@ -32,21 +32,21 @@ def plan(request: Request) -> Plan:
         (
             *stands_in(request, "CIFAR-10"),
             "dense: 64 units a layer instead of 256; convolutional: 8 channels instead of 32",
-            "Adam's step is 1e-3 (dense) and 3e-3 (convolutional) instead of 3e-4",
+            "Adam's learning rate is 1e-3 (dense) and 3e-3 (convolutional) instead of 3e-4",
         ),
         (
-            "the numbers of this figure are stripped from the text at hand: dense w = 256, d = 5 "
+            "the numbers of this figure are missing in our copy of the text; dense w = 256, d = 5 "
             "and four convolutions of 32 channels with pooling, all ten classes, cross entropy, "
-            "Adam 3e-4, batch 32, 50 epochs are chosen here",
+            "Adam 3e-4, batch 32 and 50 epochs were chosen here",
             "Evidence I is read as 'adaptable gates are better than frozen ones', Evidence II as "
             "'learnt gates are better than unlearnt ones' (claim dgn-5)",
-            "a best test accuracy is the best of all epochs, of every regime alike",
+            "the test accuracy is the best over all epochs, for every regime",
         ),
     )
 
 
 def _chosen(request: Request) -> dict[str, RunConfig]:
-    """Return the configurations of the rows whose label holds what was asked for."""
+    """Return the configurations of the rows whose label contains the request's `only`."""
     return {row: _config(request, row) for row in ROWS if request.only in ROWS[row]}
 
 
@@ -73,9 +73,9 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 
 EXPERIMENT = Experiment(
-    title="Gates that adapt, on CIFAR-10",
+    title="Adaptive gates on CIFAR-10",
     paper="[DGN]",
-    about="Six kinds of gates in a dense and in a convolutional network.",
+    about="Six kinds of gates in a dense and a convolutional network.",
     plan=plan,
     findings=findings,
     quick_minutes=2.0,

@@ -1,4 +1,4 @@
-"""[DGN] Fixed random gates: gradient descent gets faster with depth, and then slower."""
+"""[DGN]: with fixed random gates, gradient descent gets faster with depth, then slower."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DESIGNS = (Design(3.4, 0.11, _PILOT), Design(0.63, 0.1, _PILOT))
 
 
 def plan(request: Request) -> Plan:
-    """Draw one kernel for each seed, width and depth."""
+    """Plan one kernel per seed, width and depth."""
     n, widths = 100 if request.quick else 200, _widths(request)
     units = tuple(
         calculation(
@@ -35,8 +35,8 @@ def plan(request: Request) -> Plan:
         units,
         (f"n = {n} instead of 200, width {widths[-1]} instead of 500",),
         (
-            "y ~ U[-1, 1], α = 0.1/ρ_max, ‖e_t‖²/‖e_0‖² after 100 steps with the kernel held as it "
-            "is at the start (its exact dynamics, by eigenvalues)",
+            "y ~ U[-1, 1], α = 0.1/ρ_max, ‖e_t‖²/‖e_0‖² after 100 steps with the initial kernel "
+            "kept constant (exact dynamics from its eigenvalues)",
             ABOUT,
         ),
     )
@@ -47,7 +47,7 @@ def _widths(request: Request) -> tuple[int, ...]:
 
 
 def convergence(work: CalculationInputs) -> dict[str, Any]:
-    """Return the error's square over the steps."""
+    """Return ‖e_t‖²/‖e_0‖² over the steps."""
     given = work.arguments
     kernel = random_gate_kernel(given["n"], given["width"], given["depth"], P, given["seed"])
     return {"errors": descend_with_kernel(kernel, targets(given["n"], given["seed"]), STEPS)}
@@ -69,7 +69,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
     judged = tuple(ends_against_middle(words, DEPTHS, curves[widths[-1]], DESIGNS))
     figure = Figure(
         "convergence",
-        "Convergence by depth under fixed random gates",
+        "Convergence by depth with fixed random gates",
         "depth d",
         "log10 of the error's square",
         tuple(averaged(f"w = {width}", DEPTHS, curves[width]) for width in widths),
@@ -78,9 +78,9 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 
 EXPERIMENT = Experiment(
-    title="Convergence under fixed random gates",
+    title="Convergence with fixed random gates",
     paper="[DGN]",
-    about="How much of the error is left after 100 steps, by depth.",
+    about="The remaining error after 100 steps, by depth.",
     plan=plan,
     findings=findings,
     quick_minutes=0.5,

@@ -1,4 +1,4 @@
-"""[DGN] Fixed random gates on identical inputs: the spectrum of K_0 against its ideal."""
+"""[DGN]: fixed random gates on identical inputs; the spectrum of K_0 and its ideal."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from dgn_engine.sweep.unit_results import UnitResults
 
 DEPTHS, WIDTHS, P = (2, 4, 6, 8, 12, 16, 20), (25, 500), 0.5
 SEEDS = (10, 10)
-NEAR = 0.1  # of the e.c.d.f.'s range: chosen before the first run, no number is printed
+NEAR = 0.1  # distance of e.c.d.f.s that counts as near; chosen before the first run
 _PILOT = "3 draws of other seeds at the paper's scale, 2026-11"
 NEARER = Design(-0.1, 0.006, _PILOT)
-AT_WIDE = Design(NEAR / 2, 0.002, f"{_PILOT}; 'exactly right' is taken as half of the bar")
+AT_WIDE = Design(NEAR / 2, 0.002, f"{_PILOT}; 'exactly right' means half of the threshold")
 
 
 def plan(request: Request) -> Plan:
-    """Draw one kernel for each seed, width and depth."""
+    """Plan one kernel per seed, width and depth."""
     n = _examples(request)
     units = tuple(
         calculation(
@@ -49,9 +49,9 @@ def plan(request: Request) -> Plan:
         (f"n = {n} instead of 200",),
         (
             "p = ½ and widths 25 and 500 are recalled from arXiv:2002.03996; n, depths and 10 "
-            "draws are chosen here: the numbers are stripped from the text at hand",
-            "'nearer' is chosen as: at most half as far as at the narrow width (a distance that "
-            "falls as w^(-1/2) would be a fifth)",
+            "draws were chosen here, since the numbers are missing in our copy of the text",
+            "'nearer' means at most half the distance at the narrow width (if it fell as w^(-1/2), "
+            "it would be a fifth)",
         ),
     )
 
@@ -61,7 +61,7 @@ def _examples(request: Request) -> int:
 
 
 def spectrum_of(work: CalculationInputs) -> dict[str, Any]:
-    """Return the e.c.d.f. of the eigenvalues of K_0/d, its mean diagonal, its mean entry off it."""
+    """Return the eigenvalue distribution, mean diagonal and mean off-diagonal entry of K_0/d."""
     given = work.arguments
     n = given["n"]
     kernel = random_gate_kernel(n, given["width"], given["depth"], P, given["seed"])
@@ -115,19 +115,19 @@ def findings(request: Request, results: UnitResults) -> Findings:
         )
         for width in WIDTHS
     )
-    remark = "'Printed' is the ideal: 1 on the diagonal, p^{d-1} off it."
+    remark = "'Printed' is the ideal: 1 on the diagonal, p^{d-1} elsewhere."
     return Findings(tuple(rows), judged, figures, (remark,))
 
 
 def _claims(far: Mapping[int, Sequence[float]]) -> Iterator[Claim]:
-    """Judge the distances, mean over the depths, of each draw at the narrow and the wide width."""
+    """Judge the distances, averaged over depths, at the narrow and the wide width."""
     narrow, wide = WIDTHS
     words = "largest e.c.d.f. distance, mean over depths"
     halved = Sample(tuple(minus(far[wide], [one / 2 for one in far[narrow]])), "draws")
     statistic = f"{words}: w = {wide} − half of w = {narrow}"
     yield judge("dgn-1", statistic, below(halved), design=NEARER)
     near = below(Sample(tuple(far[wide]), "draws"), NEAR, SHARE)
-    remark = f"'near' is chosen here as {NEAR:g}"
+    remark = f"'near' means within {NEAR:g} (chosen here)"
     yield judge("dgn-1", f"{words}: w = {wide}", near, remark, AT_WIDE)
 
 
@@ -144,9 +144,9 @@ def _distance(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 EXPERIMENT = Experiment(
-    title="Spectrum under fixed random gates",
+    title="Spectrum with fixed random gates",
     paper="[DGN]",
-    about="Identical inputs, a coin for every gate: K_0 against its closed form, by depth.",
+    about="Identical inputs, independent random gates: K_0 and its closed form, by depth.",
     plan=plan,
     findings=findings,
     quick_minutes=0.5,

@@ -1,4 +1,4 @@
-"""[DGN] On highly correlated inputs GaLU optimises better than ReLU."""
+"""[DGN]: on highly correlated inputs, GaLU trains faster than ReLU."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DESIGNS = {
 
 
 def plan(request: Request) -> Plan:
-    """Train both kinds of gates at each depth."""
+    """Plan both kinds of gates at each depth."""
     n, width, steps = (50, 100, 200) if request.quick else (200, 500, 1000)
     size = {"n": n, "width": width, "steps": steps}
     units = tuple(
@@ -45,14 +45,14 @@ def plan(request: Request) -> Plan:
         (
             f"unit vectors of dimension 100 with pairwise correlation {CORRELATION}, y ~ U[-1, 1], "
             "weights N(0, 2/w), α = 0.1/ρ_max(K_0), full batch; GaLU is FR-II",
-            "both have the step that fits their own K_0, and the inputs, targets and first value "
-            "weights of a draw",
+            "each uses the learning rate for its own K_0; both share inputs, targets and initial "
+            "value weights of a draw",
         ),
     )
 
 
 def trained(work: CalculationInputs) -> dict[str, Any]:
-    """Return the e.c.d.f. of K_0 and ‖e_t‖²/‖e_0‖² over the steps."""
+    """Train, and return the eigenvalue distribution of K_0 and ‖e_t‖²/‖e_0‖² over the steps."""
     given = work.arguments
     n, seed, steps = given["n"], given["seed"], given["steps"]
     network = normal(100, given["width"], given["depth"], seed, own=given["kind"] == "relu")
@@ -107,7 +107,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
 EXPERIMENT = Experiment(
     title="GaLU and ReLU on correlated inputs",
     paper="[DGN]",
-    about="Spectrum at the start and convergence, by depth.",
+    about="Initial spectrum and convergence, by depth.",
     plan=plan,
     findings=findings,
     quick_minutes=1.5,

@@ -1,4 +1,4 @@
-"""[DGN] 'Lottery in the gates': training the gates alone, under frozen random values, learns."""
+"""[DGN] 'Lottery in the gates': training only the gates, with frozen random values, learns."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ REGIMES = {
 }
 SEEDS = (3, 5)
 CLASSES = 10
-# soft-GaLU and the gates alone within two points of each other, as on the digits
+# soft-GaLU and gates alone within two points of each other, as on the digits
 EXPECTED = Design(47.0, 1.0, "one run of each at the quick scale, 2026-11", 0.03)
 
 
 def plan(request: Request) -> Plan:
-    """Train gates alone, values alone, and both."""
+    """Plan training of gates alone, values alone, and both."""
     net = dense(64 if request.quick else 128, 5)
     epochs = request.epochs_or(40, 50)
     config = base(request, net, data_of(request, "mnist"), epochs)
@@ -38,12 +38,12 @@ def plan(request: Request) -> Plan:
         (
             *stands_in(request, "MNIST"),
             "64 units a layer instead of 128",
-            "RMSprop's step is 1e-3 instead of 1e-4",
+            "RMSprop's learning rate is 1e-3 instead of 1e-4",
         ),
         (
-            "RMSprop as in the paper; its step 1e-4, Keras' ρ = 0.9, batch 64, all ten digits, "
-            "width 128 and d = 5 are chosen here, stripped from the text at hand (two digits: "
-            "dgn-adaptable-gates)",
+            "RMSprop as in the paper; its learning rate 1e-4, Keras' ρ = 0.9, batch 64, all ten "
+            "digits, width 128 and d = 5 were chosen here, since the numbers are missing in our "
+            "copy of the text (for two digits, see dgn-adaptable-gates)",
         ),
     )
 
@@ -55,14 +55,14 @@ def findings(request: Request, results: UnitResults) -> Findings:
     return Findings(
         tuple(cell.row(label) for label, cell in cells.items()),
         (alone_claim(alone, both, CLASSES, EXPECTED),),
-        (learning_curves("What learns", cells),),
+        (learning_curves("Training gates, values or both", cells),),
     )
 
 
 EXPERIMENT = Experiment(
     title="Training the gates alone",
     paper="[DGN]",
-    about="The values stay as they were drawn; soft gates are trained above them.",
+    about="Soft gates are trained while the values keep their random initial weights.",
     plan=plan,
     findings=findings,
     quick_minutes=1.0,

@@ -1,4 +1,4 @@
-"""[DGN] Two points on one ray: no bias-free ReLU network fits both, gates of their own do."""
+"""[DGN]: no bias-free ReLU network can fit two points on a ray, but per-example gates can."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from dgn_engine.sweep.unit_results import UnitResults
 
 REGIMES = ("ReLU", "FRG")
 SEEDS = (3, 10)
-# ŷ(x/2) = ŷ(x)/2 =: t/2: the least of ½((t - 1)² + (t/2 + 1)²)/2 lies at t = 2/5.
+# ŷ(x/2) = ŷ(x)/2 =: t/2, and ½((t − 1)² + (t/2 + 1)²)/2 has its minimum at t = 2/5.
 FLOOR = ((0.4 - 1) ** 2 + (0.2 + 1) ** 2) / 4
-# A network without an output has a loss of 0.5: ReLU is trained to the end where it is this near to
-# the floor. Gates of their own fit both points where they come below a tenth of it.
+# Zero output has a loss of 0.5. ReLU counts as fully trained this close to the floor, and
+# per-example gates as fitting both points below a tenth of it.
 REACHED, FITTED = 0.005, FLOOR / 10
 
 
 def plan(request: Request) -> Plan:
-    """Train bias-free ReLU, and gates drawn for each example (FRG), on (x, 1), (x/2, -1)."""
+    """Plan bias-free ReLU, and gates drawn per example (FRG), on (x, 1), (x/2, −1)."""
     epochs = request.epochs_or(3000, 20000)
     config = base(request, dense(32 if request.quick else 128, 4), DataConfig("hard"), epochs)
     config = with_training(config, loss="squared", learning_rate=1e-3, batch=2)
@@ -32,11 +32,11 @@ def plan(request: Request) -> Plan:
         units,
         ("width 32 instead of 128", f"{epochs:,} steps instead of 20,000"),
         (
-            f"the loss ½e² of homogeneous networks has the floor {FLOOR:g} (mean of both points)",
-            f"ReLU is trained to the end where its loss is within {REACHED:g} of the floor; gates "
-            f"of their own (FRG) fit both points where it is below {FITTED:g}, which shows that "
-            "the data can be fitted",
-            "a theorem and a counterexample to its converse: exact, no interval over seeds",
+            f"the loss ½e² of homogeneous networks is at least {FLOOR:g} (mean of both points)",
+            f"ReLU counts as fully trained within {REACHED:g} of this minimum; per-example gates "
+            f"(FRG) count as fitting both points below {FITTED:g}, which shows that the data can "
+            "be fitted",
+            "a theorem and a counterexample to its converse: exact, without intervals over seeds",
         ),
     )
 
@@ -73,7 +73,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
 EXPERIMENT = Experiment(
     title="Two points on one ray",
     paper="[DGN], [WS]",
-    about="(x, 1) and (x/2, -1): homogeneous networks cannot fit both.",
+    about="Homogeneous networks cannot fit both (x, 1) and (x/2, -1).",
     plan=plan,
     findings=findings,
     quick_minutes=0.5,

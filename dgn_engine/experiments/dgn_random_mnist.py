@@ -1,4 +1,4 @@
-"""[DGN] Figure 5: GaLU against ReLU on true labels, random labels and random pixels."""
+"""[DGN] Figure 5: GaLU and ReLU on true labels, random labels and random pixels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BETTER = of_regimes(2.12, FC, "ReLU", "FR-II")
 
 
 def plan(request: Request) -> Plan:
-    """Train both kinds of gates on the three variants of the data."""
+    """Plan both kinds of gates on the three variants of the data."""
     net = dense(64 if request.quick else 256, 5)
     config = base(request, net, data_of(request, "mnist"), request.epochs_or(60, 100))
     units = []
@@ -45,9 +45,9 @@ def plan(request: Request) -> Plan:
         tuple(units),
         (*stands_in(request, "MNIST"), "64 units a layer instead of 256"),
         (
-            "the numbers of this experiment are stripped from the text at hand; width 256, d = 5, "
-            "Adam 3e-4 are chosen here; 'GaLU' is FR-II",
-            "'faster' is a lower mean over all epochs of log10 of the training loss",
+            "the numbers of this experiment are missing in our copy of the text; width 256, d = 5 "
+            "and Adam 3e-4 were chosen here; 'GaLU' is FR-II",
+            "'faster' means a lower mean of log10 of the training loss over all epochs",
         ),
     )
 
@@ -89,7 +89,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 
 def _speeds(cell: TrainedCell) -> tuple[float, ...]:
-    """Return the means over the epochs of log10 of the training loss: lower is faster."""
+    """Return the mean over epochs of log10 of the training loss, per run; lower is faster."""
     return tuple(
         sum(math.log10(max(loss, 1e-12)) for loss in run.train_loss) / len(run.train_loss)
         if run.train_loss

@@ -1,4 +1,4 @@
-"""[DUAL] Experiment 1: 48 models a regime, all orders of the gates and two inputs."""
+"""[DUAL] Experiment 1: 48 models per regime, all orders of the gates and two inputs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from dgn_engine.sweep.unit import Training
 from dgn_engine.sweep.unit_results import UnitResults
 
 ORDERS = tuple(permutations(range(4)))
-# Every gate layer twice at every place: the cyclic orders, forwards and backwards.
+# Each gate layer occurs twice at each position: the cyclic orders, forwards and backwards.
 EIGHT = tuple(
     order
     for start in range(4)
@@ -60,20 +60,20 @@ IDENTITY = ORDERS[0]
 INPUTS = {"image": "x", "ones": "1"}
 REGIMES = ("FR-II", "FR-DI", "FL", "DL")
 TABLE, CNTK, CHANCE = "duality_experiment1", 77.43, 10.0
-COLUMNS = ("FR-II", "FR-DI", "DL", "FL", "ReLU")  # as printed
+COLUMNS = ("FR-II", "FR-DI", "DL", "FL", "ReLU")  # as in the paper
 SEEDS = (3, 3)
 UNSEEN = (
-    "small networks on the digits differ by as much as the margin from seed to seed, which hides "
-    "a single bad order: --full decides"
+    "small networks on the digits vary between seeds by as much as the margin, which hides a "
+    "single bad order; use --full to decide"
 )
-NEAR = 1.0  # FL lies 'within 1 point of ReLU'
+NEAR = 1.0  # FL is 'within 1 point of ReLU'
 
 Order = tuple[int, ...]
 Cells = dict[tuple[str, str, Order], TrainedCell]  # by regime, value input and order of the gates
 
 
 def plan(request: Request) -> Plan:
-    """Train for each seed a ReLU network, whose gates FL takes, and 4 × 24 × 2 gated ones."""
+    """Plan, per seed, a ReLU network, whose gates FL copies, and 4 × 24 × 2 gated ones."""
     units: list[Training] = []
     for row in _rows(request):
         config, prefix = _config(request, row), _prefix(row)
@@ -98,19 +98,19 @@ def plan(request: Request) -> Plan:
             *stands_in(request, "MNIST"),
             "four gate layers of 32 units instead of 128, not trained to 100 % train accuracy",
             "8 orders of the gates instead of 24: the cyclic ones, forwards and backwards, so 16 "
-            "models a regime",
+            "models per regime",
             "the CNN on CIFAR-10 is left out",
         ),
         (
-            f"the width of the MNIST network is not printed: {WIDTH}",
-            "a run's number is its best test accuracy; the models of one seed share its draw of "
-            "gates and weights, so that their mean is one value, and n counts seeds: each of the "
-            "48 is run once for each of three seeds, where the paper runs it once",
-            f"'no difference' and 'robust' are a mean difference within ±{MARGIN[FC]:g} point on "
+            f"the width of the MNIST network is not in the paper: {WIDTH}",
+            "the accuracy of a run is its best test accuracy; the models of one seed share the "
+            "draw of gates and weights, so that their mean is one value and n counts seeds: each "
+            "of the 48 models is run once for each of three seeds, in the paper only once",
+            f"'no difference' and 'robust' mean a mean difference within ±{MARGIN[FC]:g} point on "
             f"MNIST and ±{MARGIN[CNN]:g} on CIFAR-10, for every regime; ReLU − FL is compared with "
             f"the printed difference, within ±{NEAR:g}; "
-            "'far above chance' is more than half of the printed distance",
-            "of the orders, their mean is compared with identity, and the worst one, which is "
+            "'far above chance' means more than half of the printed distance",
+            "the mean over orders is compared with identity, and so is the worst order, which is "
             "chosen for each seed by the other seeds",
         ),
     )
@@ -136,7 +136,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
         if name == CNN:
             judged += _against_cntk(cells, relu)
     if CNN not in _rows(request):
-        remark = "a number of networks on CIFAR-10: --full --only CNN trains them"
+        remark = "refers to networks on CIFAR-10; use --full --only CNN to train them"
         statistic = f"FR below {CNTK:g}; ReLU, FL, DL above"
         judged.append(judge("dual-4", statistic, UNMEASURED, remark))
     return Findings(tuple(rows), tuple(judged), tuple(figures), columns=COLUMNS)
@@ -169,7 +169,7 @@ def _table(request: Request, name: str, cells: Cells, relu: TrainedCell) -> Iter
 
 
 def _of(cells: Cells, *start: str) -> list[TrainedCell]:
-    """Return the models of a regime, or of a regime and an input."""
+    """Return the models of a regime, or of a regime and a value input."""
     return [cell for key, cell in cells.items() if key[: len(start)] == start]
 
 
@@ -181,28 +181,28 @@ def _mean_row(
     *,
     place: tuple[str, str],
 ) -> Row:
-    """Return the row of the means over the models, one for each seed."""
+    """Return the row of means over the models, one value per seed."""
     means = [sum(of_seed) / len(models) for of_seed in zip(*(m.best for m in models), strict=True)]
     spread = _spread([sum(model.best) / len(model.best) for model in models])
-    over = f"means over {len(models)} models, which spread by {spread:.2f} (standard deviation)"
+    over = f"means over {len(models)} models (standard deviation {spread:.2f})"
     words = "; ".join(part for part in (remark, over, _least(models)) if part)
     joined = TrainedCell([run for model in models for run in model.runs])
     return joined.row(label, value, words, values=means, place=place)
 
 
 def _spread(values: list[float]) -> float:
-    """Return the standard deviation; NaN where a value is."""
+    """Return the standard deviation; NaN if a value is NaN."""
     mean = sum(values) / len(values)
     return math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
 
 def _least(models: list[TrainedCell]) -> str:
     least = min(run.train_accuracy for model in models for run in model.runs)
-    return f"train accuracy {100 * least:.1f} % at least"
+    return f"train accuracy at least {100 * least:.1f} %"
 
 
 def _figures(request: Request, name: str, cells: Cells, relu: TrainedCell) -> Iterator[Figure]:
-    """Yield the models of each regime as boxes and points, and the learning curves."""
+    """Yield the models of each regime as box plots and points, and learning curves."""
     label, prefix, best = _label(request, name), _prefix(name), _means(cells)
     inputs = {
         f"x^v = {word}": {
@@ -219,7 +219,7 @@ def _figures(request: Request, name: str, cells: Cells, relu: TrainedCell) -> It
 
 
 def _means(cells: Cells) -> dict[tuple[str, str, Order], float]:
-    """Return the mean accuracy of each model over the seeds, in percent."""
+    """Return the mean accuracy of each model over seeds, in percent."""
     return {
         key: 100 * sum(run.best for run in cell.runs) / len(cell.runs)
         for key, cell in cells.items()
@@ -243,7 +243,7 @@ def _claims(request: Request, name: str, cells: Cells, relu: TrainedCell) -> Ite
         "comp-1",
         f"{label}: FR",
         above(far, (number + CHANCE) / 2),
-        f"the bar is half way from chance to the printed {number:g}",
+        f"the threshold is half way from chance to the printed {number:g}",
         designs.of_regimes(number, DESIGNS[name], "FR-II"),
     )
     margin = MARGIN[name]
@@ -274,10 +274,10 @@ def _claims(request: Request, name: str, cells: Cells, relu: TrainedCell) -> Ite
 
 
 def _worst(cells: Cells, regime: str) -> Sample:
-    """Return how far the worst order of a regime lies above identity.
+    """Return the accuracy of the worst order of a regime minus that of identity.
 
-    Which order, under which input, is chosen for each seed by the mean of the others: the worst of
-    all on the same seed would lie below identity by noise alone.
+    The order and input are chosen for each seed by the mean of the other seeds; the worst one on
+    the same seed would be below identity by noise alone.
     """
     pairs = [
         (cells[regime, seen, order], cells[regime, seen, IDENTITY])
@@ -297,7 +297,7 @@ def _worst(cells: Cells, regime: str) -> Sample:
 
 
 def _differences(request: Request, name: str, cells: Cells, relu: TrainedCell) -> Iterator[Claim]:
-    """Judge the differences of the means of two regimes."""
+    """Judge the differences between the means of two regimes."""
     label, network = _label(request, name), DESIGNS[name]
 
     def design(one: str, other: str) -> Design:
@@ -319,7 +319,7 @@ def _differences(request: Request, name: str, cells: Cells, relu: TrainedCell) -
         "dual-3",
         f"{label}: ReLU − FL",
         within(copied, NEAR, gap),
-        "" if request.quick else f"printed is a difference of {gap:g}",
+        "" if request.quick else f"the printed difference is {gap:g}",
         design("ReLU", "FL"),
     )
 
@@ -329,7 +329,7 @@ def _printed(name: str, regime: str) -> float:
 
 
 def _against_cntk(cells: Cells, relu: TrainedCell) -> Iterator[Claim]:
-    """Judge that FR lies below the CNTK's accuracy, the others above."""
+    """Judge that FR is below the accuracy of the CNTK, and the others above."""
     models = {regime: _of(cells, regime) for regime in REGIMES} | {"ReLU": [relu]}
     for regimes, test in (
         (("FR-II", "FR-DI"), below),
@@ -365,14 +365,14 @@ def _config(request: Request, row: str) -> RunConfig:
     if not request.quick:
         return fc_on_mnist(request)
     config = base(request, dense(32, 5), data_of(request, "mnist"), request.epochs or 20)
-    # fewer steps an epoch: a larger one, or nothing is learnt in time
+    # fewer steps per epoch need a larger learning rate
     return with_training(with_gating(config, beta=10.0), learning_rate=1e-3)
 
 
 EXPERIMENT = Experiment(
-    title="48 models a regime: orders of the gates, and input 1",
+    title="48 models per regime: orders of the gates, and constant input",
     paper="[DUAL] Experiment 1",
-    about="Every order of four gate layers, with the image and with ones as the value input.",
+    about="All orders of four gate layers, with the image or ones as the value input.",
     plan=plan,
     findings=findings,
     quick_minutes=2.0,

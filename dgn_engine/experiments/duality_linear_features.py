@@ -1,4 +1,4 @@
-"""[DUAL] §5: the feature network may be entirely linear."""
+"""[DUAL] §5: the feature network can be entirely linear."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ SEEDS, QUICK_EPOCHS = (3, 5), 25
 
 
 def plan(request: Request) -> Plan:
-    """Train each regime with ReLU features and with linear ones.
+    """Plan each regime with ReLU features and with linear features.
 
-    FL copies ReLU's gates, FL-linear those of DL-linear at its best.
+    FL copies the gates of ReLU, FL-linear those of DL-linear at its best test score.
     """
     units = [
         unit
@@ -40,7 +40,7 @@ def plan(request: Request) -> Plan:
         tuple(units),
         dual_scaled_down(request),
         (
-            f"'as well' is a mean difference within ±{MARGIN[CNN]:g} points (the CNN and the quick "
+            f"'as well' means a mean difference within ±{MARGIN[CNN]:g} points (CNN and quick "
             f"scale) or ±{MARGIN[FC]:g} point (FC/MNIST)",
             ADDED_ROW,
         ),
@@ -82,7 +82,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
 EXPERIMENT = Experiment(
     title="Linear feature networks",
     paper="[DUAL] §5",
-    about="Gates of a feature network without ReLU, frozen at random, frozen learnt, and learnt.",
+    about="Gates of a linear feature network: random and frozen, learnt and frozen, or trained.",
     plan=plan,
     findings=findings,
     quick_minutes=1.5,

@@ -1,4 +1,4 @@
-"""[DUAL] Experiment 2: what gates keep that were learnt under label noise (M1 … M5)."""
+"""[DUAL] Experiment 2: information in gates learnt under label noise (M1 … M5)."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ COLUMNS = {
     "M5 fixed gates of M4, true": "m5",
 }
 SEEDS = (3, 5)
-MARGIN, TURN = 2.0, 1.0  # points, chosen here: what counts as no difference, and as a turn
+MARGIN, TURN = 2.0, 1.0  # points that count as no difference, and as a peak (chosen here)
 M1, END, M2, M3, M4, M5 = COLUMNS
 
 Cells = dict[tuple[str, int], TrainedCell]  # by model and noise level
 
 
 def plan(request: Request) -> Plan:
-    """Train five models for each noise level and seed; without noise M4 is M1 and M5 is M2."""
+    """Plan five models per noise level and seed; without noise M4 is M1 and M5 is M2."""
     config = dual_config(request, 40, 100)
     units = [
         unit
@@ -66,19 +66,19 @@ def plan(request: Request) -> Plan:
         tuple(units),
         dual_scaled_down(request),
         (
-            "epochs are printed nowhere: each stage is trained as long as the others",
-            "gates and weights are taken as they stand at the end of a stage",
-            "each label is replaced with probability γ by a uniformly drawn class, anew for each "
-            "seed; the training set of M3's first stage has only such labels",
-            f"a printed fall is met within ±{MARGIN:g} points, M4 is M5 within ±{MARGIN:g}, and "
-            f"M3(0) is M2(0) or better where it lacks less than {MARGIN:g}",
-            "where a curve peaks is chosen for each seed by the mean curve of the other seeds; "
-            f"from there, the accuracy of this seed must lie {TURN:g} point above its first and "
-            "above its last epoch",
-            "M2 is nearer to M4 than M1's end is, where M2 lies above M1's end and less far above "
-            "M4 than that lies below: both are tested, the weaker stands in the report",
-            "the text at hand does not describe the lower half of figure 5: here, the test "
-            "accuracies downstream",
+            "the paper does not give epochs: all stages are trained equally long",
+            "gates and weights are taken from the end of a stage",
+            "each label is replaced with probability γ by a uniformly drawn class, independently "
+            "for each seed; the training set of M3's first stage has only such labels",
+            f"a printed drop is confirmed within ±{MARGIN:g} points, M4 equals M5 within "
+            f"±{MARGIN:g}, and M3(0) is as good as M2(0) if it is less than {MARGIN:g} below",
+            "the peak of a curve is chosen for each seed by the mean curve of the other seeds; "
+            f"there, the accuracy of this seed must be {TURN:g} point above its first and its "
+            "last epoch",
+            "M2 is nearer to M4 than M1's end is if M2 is above M1's end, and above M4 by less "
+            "than M1's end is below it: both are tested, and the weaker result is reported",
+            "our copy of the text does not describe the lower half of figure 5; shown here are "
+            "the downstream test accuracies",
         ),
     )
 
@@ -127,7 +127,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 
 def _upstream(cells: Cells) -> Figure:
-    """Return the upper half of figure 5."""
+    """Plot the upper half of figure 5."""
     return Figure(
         "upstream",
         "Training on noisy labels: rise, peak, fall",
@@ -139,7 +139,7 @@ def _upstream(cells: Cells) -> Figure:
 
 
 def _downstream(cells: Cells, level: int) -> Figure:
-    """Return the lower half of figure 5 for one level of noise."""
+    """Plot the lower half of figure 5 for one noise level."""
     models = {
         name.upper(): cells[name, level]
         for name in ("m2", "m3", "m4", "m5")
@@ -168,7 +168,7 @@ def _claims(request: Request, cells: Cells, level: int) -> Iterator[Claim]:
     yield _fall(request, cells, level)
     same = contrast((1.0, cells["m4", level]), (-1.0, cells["m5", level]))
     design = _design((1, M4, level), (-1, M5, level))
-    remark = "0.5 points cannot be told from none with 10,000 test images"
+    remark = "with 10,000 test images, 0.5 points cannot be distinguished from zero"
     test = within(same, MARGIN)
     yield judge("dual-11", f"M4({level}) − M5({level})", test, remark, design)
     rise, fall = turn(cells["m1", level])
@@ -179,10 +179,10 @@ def _claims(request: Request, cells: Cells, level: int) -> Iterator[Claim]:
 
 
 def _fall(request: Request, cells: Cells, level: int) -> Claim:
-    """Judge the fall of M4 below M1(0), which is a number of the CNN on CIFAR-10."""
+    """Judge the drop from M1(0) to M4, which was printed for the CNN on CIFAR-10."""
     words, fall = f"M1(0) − M4({level})", FALLS[level]
     if request.quick:
-        remark = f"printed is {fall:g} of the CNN on CIFAR-10: --full trains it"
+        remark = f"printed as {fall:g} for the CNN on CIFAR-10; use --full to train it"
         return judge("dual-10", words, UNMEASURED, remark)
     found = contrast((1.0, cells["m1", 0]), (-1.0, cells["m4", level]))
     design = _design((1, M1, 0), (-1, M4, level))
@@ -190,10 +190,10 @@ def _fall(request: Request, cells: Cells, level: int) -> Claim:
 
 
 def _nearer(cells: Cells, level: int) -> Claim:
-    """Judge |M4 − M2| < M4 − M1's end by its two sides, each linear in the accuracies.
+    """Judge |M4 − M2| < M4 − M1's end by two inequalities that are linear in the accuracies.
 
-    The weaker of two tests that both must hold is one at the same level (R. L. Berger,
-    Technometrics 24 (1982) 295); |M4 − M2| of noisy means is no such contrast.
+    |M4 − M2| itself is not a contrast. If both inequalities must hold, the weaker of the two tests
+    has the same level (R. L. Berger, Technometrics 24 (1982) 295).
     """
     m2, m4 = cells["m2", level], cells["m4", level]
     end = contrast((-1.0, cells["m1", level]), at="last")
@@ -214,12 +214,11 @@ def _nearer(cells: Cells, level: int) -> Claim:
 
 
 def turn(cell: TrainedCell) -> tuple[Sample, Sample]:
-    """Return how far, in points, the test accuracy lies at its peak above its first and above its
-    last epoch.
+    """Return the peak test accuracy minus that of the first and of the last epoch, in points.
 
-    The peak's place is chosen for each seed by the mean curve of the others, whose noise is
-    independent: a flat curve has differences of mean zero. The test set adds what it adds to two
-    independent networks; answers are not recorded at every epoch.
+    The epoch of the peak is chosen for each seed by the mean curve of the others, whose noise is
+    independent, so that the differences of a flat curve have mean zero. The test-set variance is
+    that of independent networks, since correct examples are not recorded at every epoch.
     """
     length = min(len(run.test) for run in cell.runs)
     curves = [[100 * accuracy for accuracy in run.test[:length]] for run in cell.runs]
@@ -241,14 +240,14 @@ def turn(cell: TrainedCell) -> tuple[Sample, Sample]:
 
 
 def _plus(one: Sample, other: Sample) -> Sample:
-    """Add two contrasts of the same seeds; their test errors are taken to go together."""
+    """Add two contrasts of the same seeds, assuming fully correlated test-set errors."""
     values = tuple(a + b for a, b in zip(one.values, other.values, strict=True))
     both = math.sqrt(one.test_variance) + math.sqrt(other.test_variance)
     return Sample(values, one.of, both**2)
 
 
 def _design(*terms: tuple[int, str, int]) -> Design:
-    """Return the design of Σ coefficient · the printed cell of a column and a level of noise."""
+    """Return the design of Σ coefficient · printed cell, by column and noise level."""
     return designs.of_printed(
         *((factor, number_in(TABLE, str(level), column)) for factor, column, level in terms)
     )
@@ -257,7 +256,7 @@ def _design(*terms: tuple[int, str, int]) -> Design:
 EXPERIMENT = Experiment(
     title="Gates learnt under label noise (M1 … M5)",
     paper="[DUAL] Experiment 2",
-    about="Networks fit noisy labels in their values; their gates still serve the true ones.",
+    about="Values memorise noisy labels, while the gates remain useful for the true ones.",
     plan=plan,
     findings=findings,
     quick_minutes=2.5,

@@ -1,4 +1,4 @@
-"""[DUAL] 'Arbitrary tiling cum rotation' of the gates leaves the accuracy as it is."""
+"""[DUAL]: 'arbitrary tiling cum rotation' of the gates does not change the accuracy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LAYERS, TURNS = 4, 64
 
 @dataclass(frozen=True)
 class _Wiring:
-    """How gates are repeated; `turns`: whether they are shifted too."""
+    """A wiring: how often gates are repeated, and whether they are also rotated (`turns`)."""
 
     name: str
     tiling: tuple[int, ...] = ()
@@ -48,7 +48,7 @@ WIRINGS = (
 
 
 def plan(request: Request) -> Plan:
-    """Train three regimes under five wirings; the rotations are drawn by the seed."""
+    """Plan three regimes with five wirings; rotations are drawn by the seed."""
     units = [
         unit
         for network in dual_networks(request, QUICK_EPOCHS)
@@ -59,12 +59,12 @@ def plan(request: Request) -> Plan:
         tuple(units),
         dual_scaled_down(request),
         (
-            "the paper does not define tiling or rotation; here (our definition) a layer's gates "
-            "are shifted cyclically by a random number of units, the same for all examples (in "
-            "maps also by 1 to 4 rows and columns), and repeated k times for k times the units",
-            f"'robust' is a mean difference to identity within ±{MARGIN[CNN]:g} points (the CNN "
-            f"and the quick scale) or ±{MARGIN[FC]:g} point (FC/MNIST), for every wiring and "
-            "regime",
+            "the paper does not define tiling or rotation; in our definition, a layer's gates are "
+            "shifted cyclically by a random number of units, the same for all examples (in "
+            "feature maps also by 1 to 4 rows and columns), and repeated k times for k times as "
+            "many units",
+            f"'robust' means a mean difference to identity within ±{MARGIN[CNN]:g} points (CNN "
+            f"and quick scale) or ±{MARGIN[FC]:g} point (FC/MNIST), for every wiring and regime",
             ADDED_ROW,
         ),
     )
@@ -81,7 +81,7 @@ def _runs(request: Request, network: DualNetwork, seed: int) -> Iterator[Trainin
 
 
 def _gating(wiring: _Wiring, seed: int, maps: bool) -> dict[str, Any]:
-    """Return the settings of the gates; of maps with a shift of rows and columns."""
+    """Return the gate settings of a wiring, including a shift of rows and columns for maps."""
     gating: dict[str, Any] = {"tiling": wiring.tiling}
     if wiring.turns:
         draw = random.Random(f"{wiring.name} {seed}")
@@ -124,7 +124,7 @@ def _claims(network: DualNetwork, cells: dict[tuple[str, str], TrainedCell]) -> 
 EXPERIMENT = Experiment(
     title="Tiling and rotation of the gates",
     paper="[DUAL] Experiment 1",
-    about="Gates repeated and shifted along their units; the definition is ours.",
+    about="Gates repeated and shifted along the units, in our own definition.",
     plan=plan,
     findings=findings,
     quick_minutes=2.0,

@@ -1,4 +1,4 @@
-"""Kernels as predictors: ridge regression with H, K, K^(d) and the CNTK (THEORY §7)."""
+"""Ridge regression with the kernels H, K, K^(d) and the CNTK as predictors (THEORY §7)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _KERNELS = {
 
 
 def plan(request: Request) -> Plan:
-    """Train a ReLU network for each seed; fit with the kernels of its first and last epoch."""
+    """Plan a ReLU network per seed, and regressions with its initial and final kernels."""
     epochs = request.epochs_or(30, 20)
     net = dense(64 if request.quick else 128, DEPTH)
     config = base(request, net, data_of(request, "mnist"), epochs)
@@ -54,18 +54,19 @@ def plan(request: Request) -> Plan:
         tuple(units),
         (
             *stands_in(request, "MNIST"),
-            f"{few} examples a class ({images} for the CNTK) instead of 200 (40)",
+            f"{few} examples per class ({images} for the CNTK) instead of 200 (40)",
         ),
         (
-            f"three quarters of these examples fit, the rest score; ridge {RIDGE:g} of the mean "
-            "eigenvalue; one-versus-rest targets of ±1",
-            "no number is printed but Arora et al.'s 77.43 % of the CNTK on all of CIFAR-10",
+            f"three quarters of these examples are used to fit, the rest to score; ridge {RIDGE:g} "
+            "times the mean eigenvalue; one-versus-rest targets of ±1",
+            "the only published number is the 77.43 % of the CNTK on all of CIFAR-10 (Arora et "
+            "al.)",
         ),
     )
 
 
 def regressions(work: CalculationInputs) -> dict[str, float]:
-    """Return the held-out accuracy (0…1) of each dense kernel."""
+    """Compute the held-out accuracy (0…1) of each dense kernel."""
     (folder,) = work.needs.values()
     kept = KeptNetworks(folder, work.arguments["per_class"])
     x, seed = kept.x, work.arguments["seed"]
@@ -79,7 +80,7 @@ def regressions(work: CalculationInputs) -> dict[str, float]:
 
 
 def convolutional(work: CalculationInputs) -> dict[str, float]:
-    """Return the held-out accuracy of the CNTK, and of K^(d) on the same few images."""
+    """Compute the held-out accuracy (0…1) of the CNTK, and of K^(d) on the same images."""
     (folder,) = work.needs.values()
     kept = KeptNetworks(folder, work.arguments["per_class"])
     side = round(kept.x[0].numel() ** 0.5)
@@ -112,7 +113,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
         rows.append(cell.row(label, [100 * value for value in cell[name]], unit="%"))
     limit = [100 * value for value in mapped["limit"]]
     rows.append(mapped.row("K^(d) on the CNTK's fewer examples", limit, unit="%"))
-    remark = "The kernels see far fewer examples than the network: compare them with each other."
+    remark = "The kernels use far fewer examples than the network; compare them with each other."
     return Findings(tuple(rows), remarks=(remark,))
 
 

@@ -1,7 +1,7 @@
-"""[NPF] Proposition 3.3: how the path kernel bounds the speed of training, paths enumerated.
+"""[NPF] Proposition 3.3: the path kernel bounds the speed of training; paths are enumerated.
 
-Between two switching instants of a ReLU network K = Φᵀ ∇v ∇vᵀ Φ and ė = −Ke, so that
-ρ_min(K) ≤ ρ_min(H) ρ_max(∇v ∇vᵀ) with H = ΦᵀΦ. The paper prints ė without the minus sign.
+While no gate of a ReLU network switches, K = Φᵀ ∇v ∇vᵀ Φ and ė = −Ke, so that
+ρ_min(K) ≤ ρ_min(H) ρ_max(∇v ∇vᵀ) with H = ΦᵀΦ. The paper omits the minus sign of ė.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from dgn_engine.sweep.unit_results import UnitResults
 N, INPUTS = 4, 3
 SIZES = ((4, 3), (3, 4), (6, 3))  # width and depth: 48, 81 and 108 paths
 STEPS, EVERY = 40, 10  # of descent, at 0.1/ρ_max(K_0)
-NUDGE = 1e-5  # of α = 1/ρ_max(K), for ė by a central difference
+NUDGE = 1e-5  # step of the central difference for ė, relative to 1/ρ_max(K)
 SEEDS = (3, 5)
 
 
 def plan(request: Request) -> Plan:
-    """Take every quantity of the bound at the start and while the networks are trained."""
+    """Plan the evaluation of the bound at the start and during training."""
     networks = _networks(request)
     units = tuple(
         calculation(f"bound-s{seed}", bound_while_training, seed=seed, networks=networks)
@@ -44,8 +44,8 @@ def plan(request: Request) -> Plan:
             f"ReLU networks without biases, N(0, 2/fan-in), one logit, {N} unit inputs of "
             f"dimension {INPUTS}, y ~ U[-1, 1], widths and depths "
             f"{', '.join(f'{width} × {depth}' for width, depth in SIZES)}, float64",
-            f"taken every {EVERY} of {STEPS} steps of descent at 0.1/ρ_max(K_0); ė is a central "
-            "difference along the gradient, left out where a gate switches within it",
+            f"evaluated every {EVERY} of {STEPS} steps of descent with α = 0.1/ρ_max(K_0); ė is a "
+            "central difference along the gradient, left out if a gate switches within it",
         ),
     )
 
@@ -55,7 +55,7 @@ def _networks(request: Request) -> int:
 
 
 def bound_while_training(work: CalculationInputs) -> dict[str, Any]:
-    """Return what `parts_of_bound` says of every network and time, as lists by name."""
+    """Evaluate `parts_of_bound` for every network and time; return lists by name."""
     found: dict[str, list[float]] = {}
     seed, count = work.arguments["seed"], work.arguments["networks"]
     for width, depth in SIZES:
@@ -73,13 +73,17 @@ def bound_while_training(work: CalculationInputs) -> dict[str, Any]:
 
 
 def parts_of_bound(network: GatedNetwork, x: Tensor, y: Tensor) -> dict[str, float]:
-    """Compare K with its paths, and both sides of the bound; x (n, d_in), y (n,).
+    """Compare K with its path decomposition, and both sides of the bound.
+
+    Args:
+        network: the network.
+        x: inputs (n, d_in).
+        y: targets (n,).
 
     Returns:
         factors: ‖K − Φᵀ∇v∇vᵀΦ‖/‖K‖; paths: ‖H − ΦᵀΦ‖/‖H‖; excess: (ρ_min(K) −
-        ρ_min(H) ρ_max(∇v∇vᵀ))/ρ_max(K), at most zero; ratio: ρ_min(K) over the bound, NaN where
-        H is singular; speed: ‖ė + Ke‖/(‖K‖‖e‖), NaN where a gate switches. All 0 or NaN where
-        K = 0.
+        ρ_min(H) ρ_max(∇v∇vᵀ))/ρ_max(K), at most zero; ratio: ρ_min(K) divided by the bound, NaN if
+        H is singular; speed: ‖ė + Ke‖/(‖K‖‖e‖), NaN if a gate switches. If K = 0, all are 0 or NaN.
     """
     with torch.no_grad():
         trace = network.trace(x)
@@ -104,7 +108,7 @@ def parts_of_bound(network: GatedNetwork, x: Tensor, y: Tensor) -> dict[str, flo
 
 
 def path_features(x: Tensor, gates: list[Tensor]) -> Tensor:
-    """Return Φ (P, n): x(p_0) times the gates on the path p = (p_0, …, p_{d-1})."""
+    """Return Φ (P, n): x(p_0) times the gates along the path p = (p_0, …, p_{d−1})."""
     phi = x.T
     for gate in gates:
         phi = (phi[:, None, :] * gate.T[None, :, :]).flatten(0, 1)
@@ -112,11 +116,11 @@ def path_features(x: Tensor, gates: list[Tensor]) -> Tensor:
 
 
 def path_value_slopes(network: GatedNetwork) -> Tensor:
-    """Return ∇v (P, d_net) of the products v of the weights on each path."""
+    """Return ∇v (P, d_net), where v is the product of the weights along each path."""
 
     def values(*weights: Tensor) -> Tensor:
         v = torch.ones(weights[0].shape[1], dtype=weights[0].dtype)
-        for weight in weights:  # (outputs, inputs); the last unit of a path varies quickest
+        for weight in weights:  # (outputs, inputs); the last unit of a path varies fastest
             v = (v.reshape(-1, weight.shape[1], 1) * weight.T).flatten()
         return v
 
@@ -128,8 +132,11 @@ def path_value_slopes(network: GatedNetwork) -> Tensor:
 def _speed_error(
     network: GatedNetwork, x: Tensor, error: Tensor, kernel: Tensor, gates: list[Tensor]
 ) -> float:
-    """Return ‖ė + Ke‖/(‖K‖‖e‖), ‖K‖ = ρ_max; NaN where a gate switches within the difference, or
-    the divisor is 0. Not over ‖Ke‖: an error that K maps to zero leaves rounding alone there."""
+    """Return ‖ė + Ke‖/(‖K‖‖e‖), where ‖K‖ = ρ_max.
+
+    NaN if a gate switches within the difference, or the divisor is 0. It is not ‖Ke‖, which
+    may consist of rounding errors only.
+    """
     wanted, largest = -kernel @ error, float(torch.linalg.eigvalsh(kernel)[-1])
     size = largest * float(error.norm())
     if not size > 0:
@@ -184,8 +191,8 @@ def findings(request: Request, results: UnitResults) -> Findings:
         _exact("largest ‖ė + Ke‖/(‖K‖‖e‖)", speeds, 1e-6),
     )
     remark = (
-        "The bound is an inequality: it holds however far apart its sides are. How far is the "
-        "first row; where H is singular, both sides are zero."
+        "The bound is an inequality, which may be far from tight; see the first row. If H is "
+        "singular, both sides are zero."
     )
     return Findings(rows, judged, remarks=(remark,))
 

@@ -1,4 +1,4 @@
-"""[NPF] Figure 2, right: in decoupled learning K^V and K^F are of one scale."""
+"""[NPF] Figure 2, right: in decoupled learning, K^V and K^F have the same scale."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ SEEDS = (3, 5)
 DEPTH = 6
 NUMBERS = {"trace": "trace", "norm": "Frobenius norm"}
 EXPECTED = Design(
-    0.5, 0.1, "a factor of three (half of the decade); spread above those of pilots, d = 5 and 6"
+    0.5, 0.1, "a factor of three (half a decade); spread larger than in pilots, d = 5 and 6"
 )
 PARTS = {"value": "K^V", "feature": "K^F"}
 
 
 def plan(request: Request) -> Plan:
-    """Train one DL network for each seed; take its two kernels at the kept epochs."""
+    """Plan one DL network per seed, and its two kernels at the kept epochs."""
     net = dense(64 if request.quick else 128, DEPTH)
     epochs = request.epochs_or(30, 60)
     config = base(request, net, data_of(request, "mnist"), epochs)
@@ -45,25 +45,25 @@ def plan(request: Request) -> Plan:
         tuple(units),
         (*stands_in(request, "MNIST"), "64 units a layer instead of 128"),
         (
-            f"d = {DEPTH}; the kernels are those of the logits, trace over logits divided by ten",
-            "neither optimiser nor epochs are printed: Adam 3e-4 as in the paper's other "
-            "experiments; SGD 1e-2 in the authors' code, where the 60 epochs are from",
-            "the authors' notebook differentiates the sum of the softmax outputs, which is 1: "
-            "its kernels are rounding noise and cannot be compared with",
+            f"d = {DEPTH}; the kernels are averaged over the ten logits",
+            "the paper gives neither optimiser nor epochs: Adam 3e-4 as in its other experiments; "
+            "SGD 1e-2 in the authors' code, from which the 60 epochs are taken",
+            "the authors' notebook differentiates the sum of the softmax outputs, which is 1, so "
+            "that its kernels are rounding noise and cannot be compared with",
         ),
         epochs_from=NOTEBOOKS,
     )
 
 
 def kernels_of_stages(work: CalculationInputs) -> dict[str, Any]:
-    """Return trace and Frobenius norm of K^V and K^F at each kept epoch, float64.
+    """Return trace and Frobenius norm of K^V and K^F at each kept epoch, in float64.
 
-    The examples are the first 20 of each class.
+    The examples are the first 20 of each class by default.
     """
     (folder,) = work.needs.values()
     kept = KeptNetworks(folder, int(work.arguments.get("per_class", PER_CLASS)))
     epochs: list[int] = []
-    rows: list[torch.Tensor] = []  # on the run's device until all is queued
+    rows: list[torch.Tensor] = []  # kept on the device, to synchronise only once
     for epoch, network in kept:
         kernels = tangent_kernels(network, kept.x, logits="mean")
         epochs.append(epoch)
@@ -117,19 +117,19 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 
 def _largest(curve: dict[str, list[float]], name: str) -> float:
-    """Return the largest |log10 ratio| over the epochs of one run.
+    """Return the largest |log10 ratio| over the epochs of a run.
 
-    Noise can only enlarge a maximum of absolute values, so that a test of it as an upper bound
-    errs on the safe side.
+    Noise can only increase a maximum of absolute values, so that testing it against an upper bound
+    is conservative.
     """
     pairs = zip(curve[f"{name}_value"], curve[f"{name}_feature"], strict=True)
     return max(abs(math.log10(value / feature)) for value, feature in pairs)
 
 
 EXPERIMENT = Experiment(
-    title="K^V and K^F are of one scale",
+    title="K^V and K^F have the same scale",
     paper="[NPF] Figure 2 (right)",
-    about="Value and feature tangent kernel while both networks are trained (DL).",
+    about="Value and feature tangent kernels while both networks are trained (DL).",
     plan=plan,
     findings=findings,
     quick_minutes=1.0,

@@ -1,4 +1,4 @@
-"""[NPF] Figure 2, middle: ν of the neural path kernel falls while a ReLU network learns."""
+"""[NPF] Figure 2, middle: ν of the neural path kernel falls while a ReLU network is trained."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from dgn_engine.sweep.unit_results import UnitResults
 
 PER_CLASS = 100
 SEEDS = (3, 5)
-EXPECTED = Design(-0.18, 0.02, "pilot of 5 other seeds, d = 5, 2026-11; the paper prints a curve")
-KERAS_RHO = 0.9  # of RMSprop, as the notebooks leave it
+EXPECTED = Design(-0.18, 0.02, "pilot of 5 other seeds, d = 5, 2026-11; the paper shows a curve")
+KERAS_RHO = 0.9  # ρ of RMSprop: Keras' default, used in the notebooks
 
 
 def plan(request: Request) -> Plan:
-    """Train one ReLU network for each seed on two digits; take ν at its kept epochs."""
+    """Plan one ReLU network on two digits per seed, and ν at its kept epochs."""
     depth = 6 if request.protocol == "as-in-code" else 5
     width = 50 if request.quick else 100
     epochs = request.epochs_or(60, 50)
     data = replace(data_of(request, "mnist"), binary=(4, 7))
     config = base(request, dense(width, depth), data, epochs)
-    # ±√(2/w) in every layer, without biases: the notebook's own initialisation.
+    # ±√(2/w) in every layer, without biases, as in the notebook.
     net = replace(dense(width, depth), bias=False, init="bernoulli", sigma=math.sqrt(2 / width))
     every = tuple(range(0, epochs + 1, max(1, epochs // 25)))
     settings = TrainingConfig(
@@ -47,21 +47,21 @@ def plan(request: Request) -> Plan:
         tuple(units),
         (*stands_in(request, "MNIST"), "50 units a layer instead of 100"),
         (
-            f"d = {depth}: the text has 5, the authors' code 6",
-            "the network is trained on all images of both digits, ν is taken on the first "
+            f"d = {depth} (5 in the text, 6 in the authors' code)",
+            "the network is trained on all images of both digits; ν is computed on the first "
             f"{PER_CLASS} of each, as in the authors' code",
-            "±√(2/w) in every layer, RMSprop 1e-4 with Keras' ρ = 0.9, batch 64, 50 epochs "
-            "(authors' code); not printed. Left out: their one step on one image before the first "
-            "epoch, and Keras' ε of 1e-7 (here 1e-8)",
+            "±√(2/w) in every layer, RMSprop 1e-4 with Keras' ρ = 0.9, batch 64, 50 epochs: from "
+            "the authors' code, not in the paper. Not reproduced: their single step on one image "
+            "before the first epoch, and Keras' ε of 1e-7 (here 1e-8)",
         ),
         epochs_from=NOTEBOOKS,
     )
 
 
 def nu_of_stages(work: CalculationInputs) -> dict[str, Any]:
-    """Return ν = yᵀĤ⁻¹y at each kept epoch, Ĥ = H/trace H in float64.
+    """Return ν = yᵀĤ⁻¹y at each kept epoch, where Ĥ = H/trace H, in float64.
 
-    With it the rank of Ĥ, its cut-off and the target's energy outside it.
+    Also the rank of Ĥ, its cutoff and the energy of the targets outside its range.
     """
     (folder,) = work.needs.values()
     kept = KeptNetworks(folder, int(work.arguments.get("per_class", PER_CLASS)))
@@ -92,7 +92,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 
 def _fall(nu: Sequence[float]) -> float:
-    """Return the change of log10 ν over one run; two fixed stretches, no extreme is looked for."""
+    """Return the change of log10 ν over a run, from the first to the last fifth of the epochs."""
     logs = [math.log10(value) for value in nu]
     part = max(1, len(logs) // 5)
     return (sum(logs[-part:]) - sum(logs[:part])) / part
@@ -101,7 +101,7 @@ def _fall(nu: Sequence[float]) -> float:
 EXPERIMENT = Experiment(
     title="ν of the neural path kernel falls",
     paper="[NPF] Figure 2 (middle)",
-    about="Two digits, squared loss: yᵀĤ⁻¹y of the path kernel while a ReLU network is trained.",
+    about="yᵀĤ⁻¹y of the path kernel while a ReLU network is trained on two digits.",
     plan=plan,
     findings=findings,
     quick_minutes=0.5,

@@ -1,4 +1,7 @@
-"""[NPF] Figure 2, left: gates copied at later stages of training carry more (FLNPF-1 … FLNPF-6)."""
+"""[NPF] Figure 2, left: gates from later stages of training carry more information.
+
+The stages are called FLNPF-1 … FLNPF-6.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +39,14 @@ from dgn_engine.training.weight_keeper import KEPT, best_until_file, epoch_file
 STAGES = range(1, 7)
 PRINTED = {1: 72.0, 6: 79.68}
 FROZEN, CNTK = 67.08, 77.43
-ROW = "GCONV/Adam/CIFAR-10"  # of Table 2: the same networks, with a ±
+ROW = "GCONV/Adam/CIFAR-10"  # row of Table 2 with the same networks, printed with a ±
 TREND = tuple((stage - 3.5) / 17.5 for stage in STAGES)  # least squares: Σ(k − 3.5)² = 17.5
 BELOW, AT = 4.2, 2.1  # points: a half and a quarter of the printed 80.43 − 72.0
 SEEDS = (3, 5)
 
 
 def plan(request: Request) -> Plan:
-    """Train a ReLU network whose gates are copied at six stages, and a frozen random one."""
+    """Plan a ReLU network, six networks with gates copied at its stages, and random gates."""
     config = _config(request)
     kept = tuple(_every(request) * stage for stage in STAGES)
     best = request.protocol == "as-in-code"
@@ -65,17 +68,16 @@ def plan(request: Request) -> Plan:
 
 
 def _choices(request: Request) -> Iterator[str]:
-    yield "FLNPF is trained for 80 epochs in the authors' code; that is not printed"
+    yield "FLNPF is trained for 80 epochs in the authors' code (not in the paper)"
     yield (
-        f"the ReLU network is that of the stages, of 60 epochs; 'below' it is by {BELOW:g} "
-        f"points, 'at' it within ±{AT:g}: a half and a quarter of what the paper prints between "
-        "ReLU (Table 2) and FLNPF-1"
+        f"the ReLU network is the one with the stages, trained for 60 epochs; 'below' it means by "
+        f"{BELOW:g} points, 'at' it within ±{AT:g}: a half and a quarter of the printed "
+        "difference between ReLU (Table 2) and FLNPF-1"
     )
     if request.protocol == "as-in-code":
         yield (
-            "the gates of a stage are those of the weights that did best on the test set until "
-            "then, not those at that epoch: the notebook validates on the test set and goes "
-            "on copying the best weights it has seen"
+            "the gates of a stage are those with the best test score so far, not those at that "
+            "epoch: the notebook validates on the test set and copies the best weights"
         )
 
 
@@ -84,7 +86,7 @@ def _scaled_down(request: Request, config: RunConfig) -> tuple[str, ...]:
         return ()
     return (
         *stands_in(request, "CIFAR-10"),
-        f"fc ({option(config, 'width')} units, d = {option(config, 'depth')}) stands for GCONV",
+        f"fc ({option(config, 'width')} units, d = {option(config, 'depth')}) instead of GCONV",
         f"stages {_every(request)} epochs apart instead of 10, each FLNPF trained for "
         f"{config.training.epochs} epochs",
     )
@@ -116,7 +118,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
         lines.append(PlottedLine("ReLU (Table 2)", (), (_printed()[3].value,), style="printed"))
     figure = Figure(
         "stages",
-        "Gates of later stages carry more",
+        "Gates of later stages carry more information",
         "epoch of the copied gates",
         "test accuracy (%)",
         tuple(lines),
@@ -128,7 +130,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
 def _claims(
     request: Request, stages: list[TrainedCell], frozen: TrainedCell, relu: TrainedCell
 ) -> Iterator[Claim]:
-    """Judge contrasts that are declared here; `stages`: FLNPF-1 to FLNPF-6."""
+    """Judge the contrasts between the stages, FLNPF-1 to FLNPF-6, frozen gates and ReLU."""
     first, last, random, own = _printed()
     trend = contrast(*zip(TREND, stages, strict=True))
     rise = [first.value + (last.value - first.value) * k / 5 for k in range(len(STAGES))]
@@ -138,7 +140,7 @@ def _claims(
     start = above(contrast((1, stages[0]), (-1, frozen)))
     yield judge("npf-3", "FLNPF-1 − FRNPF", start, design=of_printed((1, first), (-1, random)))
     if request.quick:
-        remark = "a number of networks on CIFAR-10, which --full trains"
+        remark = "refers to networks on CIFAR-10; use --full to train them"
         yield judge("npf-3", f"FLNPF-6; above {CNTK:g}", UNMEASURED, remark)
         yield judge("npf-7", f"ReLU − FLNPF-1; above {BELOW:g}", UNMEASURED, remark)
         return
@@ -151,7 +153,7 @@ def _claims(
 
 
 def _printed() -> tuple[Printed, Printed, Printed, Printed]:
-    """Return FLNPF-1, FLNPF-6, FRNPF and ReLU with the ± of Table 2; the figure prints none."""
+    """Return FLNPF-1, FLNPF-6, FRNPF and ReLU with the ± of Table 2, as the figure has none."""
     learnt, random, relu = (number_in(TABLE2, ROW, c) for c in ("FLNPF", "FRNPF(II)", "ReLU"))
     return (
         replace(learnt, value=PRINTED[1]),
@@ -171,9 +173,9 @@ def _config(request: Request) -> RunConfig:
 
 
 EXPERIMENT = Experiment(
-    title="Gates of later stages carry more",
+    title="Gates of later stages carry more information",
     paper="[NPF] Figure 2 (left)",
-    about="The gates of one ReLU network, copied at six stages of its training.",
+    about="The gates of a ReLU network, copied at six stages of its training.",
     plan=plan,
     findings=findings,
     quick_minutes=1.5,

@@ -1,4 +1,4 @@
-"""[NPF] Table 2: test accuracy of frozen, decoupled, fixed learnt gates and ReLU."""
+"""[NPF] Table 2: test accuracy of frozen, decoupled and fixed learnt gates, and of ReLU."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from dgn_engine.sweep.unit_results import UnitResults
 
 WIDTH, QUICK_WIDTH, DEPTH = 128, 64, 6
 SEEDS = (3, 5)
-SAID_OF = "GCONV/Adam/CIFAR-10"  # the row of which the paper says that FL is within a point of ReLU
-AS_PRINTED = "npf-8"  # of the other rows: no sentence of the paper, but its numbers
-MARGINS = {"mnist": 0.5, "cifar10": 2.0}  # points, for the other rows, which print 0.3 to 4
+SAID_OF = "GCONV/Adam/CIFAR-10"  # row for which the paper claims FL within a point of ReLU
+AS_PRINTED = "npf-8"  # claim for the other rows, from the printed numbers instead of a sentence
+MARGINS = {"mnist": 0.5, "cifar10": 2.0}  # points, for the other rows, with gaps of 0.3 to 4
 
 
 @dataclass(frozen=True)
 class _Setting:
-    """A row of the table with how it is trained on either scale and in the authors' code."""
+    """A row of the table with its training settings in the authors' code."""
 
     row: str
     net: str
     paper_data: str
     optimiser: Optimiser
-    epochs: int  # of the notebooks, also where they have another step
-    step: float  # of the notebooks
+    epochs: int  # in the notebooks, whatever the learning rate
+    step: float  # learning rate in the notebooks
 
     @property
     def id(self) -> str:
@@ -63,7 +63,7 @@ SETTINGS = (
 
 
 def plan(request: Request) -> Plan:
-    """Train five regimes for each row, step and seed; on the quick scale MNIST's two rows."""
+    """Plan five regimes per row, learning rate and seed; only the MNIST rows at quick scale."""
     units = [
         unit
         for setting in _chosen(request)
@@ -75,14 +75,14 @@ def plan(request: Request) -> Plan:
         tuple(units),
         tuple(_scaled_down(request)),
         (
-            "epochs are printed nowhere: --full takes those of the authors' notebooks",
+            "the paper does not give epochs: --full uses those of the authors' notebooks",
             BEST_STEP,
-            "FL takes the gates of the ReLU network with the same step and seed, at its best test "
-            "accuracy, as the authors' code does",
-            "the number of a run is its best test accuracy over the epochs",
-            "the paper says of GCONV with Adam that FL is within a point of ReLU; of every other "
-            f"row ReLU − FL is compared with what is printed, within ±{MARGINS['mnist']:g} points "
-            f"(MNIST) or ±{MARGINS['cifar10']:g} (CIFAR-10)",
+            "FL copies the gates of the ReLU network with the same learning rate and seed, at its "
+            "best test accuracy, as in the authors' code",
+            "the accuracy of a run is its best test accuracy over the epochs",
+            "for GCONV with Adam, the paper claims that FL is within a point of ReLU; for the "
+            f"other rows, ReLU − FL is compared with the printed numbers, within "
+            f"±{MARGINS['mnist']:g} points (MNIST) or ±{MARGINS['cifar10']:g} (CIFAR-10)",
         ),
         epochs_from=NOTEBOOKS,
     )
@@ -95,7 +95,7 @@ def _scaled_down(request: Request) -> Iterator[str]:
     for setting in _chosen(request):
         steps = _steps(request, setting)
         if setting.optimiser == "sgd" and request.protocol == "as-published" and len(steps) == 1:
-            yield f"SGD has one step, {steps[0]:g}, instead of the best of three"
+            yield f"SGD uses one learning rate, {steps[0]:g}, instead of the best of three"
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
@@ -119,9 +119,9 @@ def findings(request: Request, results: UnitResults) -> Findings:
         curves = {column: cells[regime] for column, regime in COLUMNS.items()}
         figures.append(learning_curves(f"{label}: learning", curves, f"learning-{setting.id}"))
     if request.quick:
-        remark = "said of GCONV with Adam on CIFAR-10, which --full trains"
+        remark = "claimed for GCONV with Adam on CIFAR-10; use --full to train it"
         judged.append(judge("npf-2", f"{SAID_OF}: ReLU − FL; within ±1", UNMEASURED, remark))
-        remark = f"printed of FC with {WIDTH} units and of networks on CIFAR-10: --full trains them"
+        remark = f"printed for FC with {WIDTH} units and CIFAR-10; use --full to train these"
         judged.append(judge(AS_PRINTED, "ReLU − FL of the other rows", UNMEASURED, remark))
     return Findings(
         tuple(rows), tuple(judged), tuple(figures), tuple(remarks), columns=tuple(COLUMNS)
@@ -179,7 +179,7 @@ def _config(request: Request, setting: _Setting, step: float) -> RunConfig:
 EXPERIMENT = Experiment(
     title="Test accuracy of the gating regimes",
     paper="[NPF] Table 2",
-    about="Frozen random gates against learnt ones: where the information sits.",
+    about="Frozen random gates compared with learnt ones: where the information is stored.",
     plan=plan,
     findings=findings,
     quick_minutes=1.5,

@@ -1,4 +1,4 @@
-"""[NPF], [DGN]: how fast gradient descent is, by depth, under own, frozen and random gates."""
+"""[NPF], [DGN]: speed of gradient descent by depth, with own, frozen and random gates."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DESIGNS = (Design(2.7, 0.3, _PILOT), Design(2.1, 0.6, _PILOT))
 
 
 def plan(request: Request) -> Plan:
-    """Train one network for each kind of gates, depth and seed."""
+    """Plan one network per kind of gates, depth and seed."""
     n, width, steps = (40, 64, 100) if request.quick else (200, 256, 400)
     size = {"n": n, "width": width, "steps": steps}
     units = tuple(
@@ -42,7 +42,7 @@ def plan(request: Request) -> Plan:
 
 
 def speed(work: CalculationInputs) -> dict[str, Any]:
-    """Return ‖e_T‖²/‖e_0‖² of the trained network, and ρ_min/ρ_max of K_0."""
+    """Train, and return the final ‖e_T‖²/‖e_0‖² and ρ_min/ρ_max of K_0."""
     given = work.arguments
     kind, depth, seed, n = given["kind"], given["depth"], given["seed"], given["n"]
     network = normal(10, given["width"], depth, seed, own=kind == "relu")
@@ -81,7 +81,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
 EXPERIMENT = Experiment(
     title="Training speed by depth",
     paper="[NPF], [DGN]",
-    about="Real gradient descent, not its kernel's: own gates, frozen ones, coins.",
+    about="Gradient descent on the networks themselves: own, frozen and random gates.",
     plan=plan,
     findings=findings,
     quick_minutes=1.0,

@@ -1,4 +1,4 @@
-"""[NPF]: e_{t+1} = e_t − αK_t e_t against what gradient descent does, step by step."""
+"""[NPF]: e_{t+1} = e_t − αK_t e_t compared with gradient descent, step by step."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DRIFTS = {"parameters": "‖θ_t − θ_0‖/‖θ_0‖", "npf": "‖φ_t − φ
 
 
 def plan(request: Request) -> Plan:
-    """Train under both kinds of gates at every width: the widest are the wide regime."""
+    """Plan both kinds of gates at every width, up to the wide regime."""
     steps, widths = 150 if request.quick else 1000, _widths(request)
     units = tuple(
         calculation(
@@ -45,7 +45,7 @@ def plan(request: Request) -> Plan:
         (
             f"{N} unit inputs of dimension {INPUTS}, d = {DEPTH}, y ~ U[-1, 1], all weights "
             "N(0, 2/fan-in), α = 0.1/ρ_max(K_0), full batch, float64",
-            "a switching instant is a step after which some gate of some example is another one",
+            "a switching instant is a step that changes some gate of some example",
         ),
     )
 
@@ -55,7 +55,7 @@ def _widths(request: Request) -> tuple[int, ...]:
 
 
 def dynamics(work: CalculationInputs) -> dict[str, Any]:
-    """Return prediction errors, switching instants and drifts over the steps."""
+    """Train, and return prediction errors, switching instants and drifts over the steps."""
     given = work.arguments
     width, seed = given["width"], given["seed"]
     architecture = dense(INPUTS, width, DEPTH)
@@ -101,7 +101,7 @@ def _relative_change(now: Sequence[Tensor], first: Sequence[Tensor]) -> float:
 
 
 def _feature_drift(now: Sequence[Tensor], first: Sequence[Tensor], x: Tensor) -> float:
-    """Return ‖φ_t − φ_0‖/‖φ_0‖: ⟨φ_t, φ_0⟩ of an example is |x|² Π_l ⟨G_l(t), G_l(0)⟩."""
+    """Return ‖φ_t − φ_0‖/‖φ_0‖, using ⟨φ_t, φ_0⟩ = |x|² Π_l ⟨G_l(t), G_l(0)⟩ per example."""
 
     def inner(one: Sequence[Tensor], other: Sequence[Tensor]) -> float:
         product = x.square().sum(1)
@@ -113,7 +113,7 @@ def _feature_drift(now: Sequence[Tensor], first: Sequence[Tensor], x: Tensor) ->
 
 
 def _value_drift(now: Sequence[Tensor], first: Sequence[Tensor]) -> float:
-    """Return ‖v_t − v_0‖/‖v_0‖: ⟨v_t, v_0⟩ is the chain of the products W(t) ⊙ W(0)."""
+    """Return ‖v_t − v_0‖/‖v_0‖, where ⟨v_t, v_0⟩ is the matrix chain of W_l(t) ⊙ W_l(0)."""
 
     def inner(one: Sequence[Tensor], other: Sequence[Tensor]) -> float:
         total = torch.ones(one[0].shape[1], dtype=one[0].dtype)
@@ -125,7 +125,7 @@ def _value_drift(now: Sequence[Tensor], first: Sequence[Tensor]) -> float:
 
 
 def _drift(now: float, both: float, first: float) -> float:
-    """Return ‖a − b‖/‖b‖ of the inner products ⟨a, a⟩, ⟨a, b⟩ and ⟨b, b⟩."""
+    """Return ‖a − b‖/‖b‖ from ⟨a, a⟩, ⟨a, b⟩ and ⟨b, b⟩."""
     return math.sqrt(max(0.0, now - 2 * both + first) / first)
 
 
@@ -161,8 +161,8 @@ def findings(request: Request, results: UnitResults) -> Findings:
         Figure("loss", "Loss", "step (hundredths of the run)", "½‖e‖²", tuple(losses), log_y=True),
     )
     remark = (
-        "With fixed gates the error left is that of the finite step alone (φ does not move); "
-        "with a network's own gates switching instants add to it."
+        "With fixed gates φ is constant, and the remaining error is only that of the finite step; "
+        "with a network's own gates, switching adds to it."
     )
     return Findings(tuple(rows), figures=figures, remarks=(remark,))
 
@@ -170,7 +170,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
 EXPERIMENT = Experiment(
     title="Dynamics step by step",
     paper="[NPF]",
-    about="What K_t predicts for the next step, and what happens; switching gates; drift by width.",
+    about="The next step predicted by K_t and the actual one; switching gates; drift by width.",
     plan=plan,
     findings=findings,
     quick_minutes=1.0,

@@ -1,4 +1,4 @@
-"""[NPF], [WS], [COMP]: the NTK of ever wider networks against its closed form."""
+"""[NPF], [WS], [COMP]: the NTK of increasingly wide networks and its closed form."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from dgn_engine.sweep.unit_results import UnitResults
 WIDTHS = (32, 64, 128, 256, 512, 1024, 2048)
 DEPTH, LAYERS = 4, 12
 SEEDS = (5, 10)
-DRAWS = 8  # of all weights, whose mean square is a distance
+DRAWS = 8  # draws of all weights per distance
 _PILOT = "4 to 6 draws of other seeds, widths to 1024, 2026-11"
 RATE = Design(THEORY, 0.06, _PILOT)
 APART = Design(0.46, 0.05, f"the closed forms of both limits; spread: {_PILOT}")
@@ -44,7 +44,7 @@ OVERLAP = Design(-0.05, 0.02, f"the arc-cosine recursion; spread: {_PILOT}")
 
 
 def plan(request: Request) -> Plan:
-    """For each seed take the distances against width, and the angles of a deep wide network."""
+    """Plan, per seed, the distances by width and the angles of a deep wide network."""
     widths = list(_widths(request))
     units: list[Calculation] = []
     for seed in request.seed_range(*SEEDS):
@@ -58,12 +58,12 @@ def plan(request: Request) -> Plan:
         (
             f"10 unit inputs of dimension 10, d = {DEPTH}; hidden weights N(0, 2/w), output "
             "N(0, 1/w), for which K^(d) = (K̃ + Σ)/2 is the limit",
-            f"each distance is the root of the mean square over {DRAWS} draws of all weights; "
-            f"theory has that from K^(d) fall as w^{THEORY:g}, and a slope within ±{MARGIN:g} of "
-            "that counts as theory's; 'not to βH' is: at the largest width at least half as far "
-            "from it as the two limits are apart",
-            "'falls' and 'goes to ½' are: by the last layer to less than half of the first",
-            f"angles: a ReLU network of {LAYERS} layers at its start",
+            f"each distance is the root mean square over {DRAWS} draws of all weights; in theory, "
+            f"that from K^(d) falls as w^{THEORY:g}, and a slope within ±{MARGIN:g} of that counts "
+            "as agreement; 'not to βH' means that, at the largest width, the distance from it is "
+            "at least half of the distance between the two limits",
+            "'falls' and 'goes to ½' mean: in the last layer less than half of the first",
+            f"angles: a ReLU network of {LAYERS} layers at initialisation",
         ),
     )
 
@@ -73,7 +73,7 @@ def _widths(request: Request) -> tuple[int, ...]:
 
 
 def _wide(width: int, depth: int, seed: int) -> GatedNetwork:
-    """Draw ReLU with N(0, 2/w) in every layer and N(0, 1/w) in the last (FR-DI at its start)."""
+    """Draw a ReLU network with N(0, 2/w), and N(0, 1/w) in the last layer."""
     network = normal(10, width, depth, seed, own=True)
     network.value.tensors()[0][-1].mul_(math.sqrt(0.5))
     return network
@@ -82,8 +82,8 @@ def _wide(width: int, depth: int, seed: int) -> GatedNetwork:
 def distances(work: CalculationInputs) -> dict[str, Any]:
     """Return the distances of K_0 from K^(d) and from βH of its own gates, for each width.
 
-    Roots of mean squares over draws of the weights. 'apart': the distance of K^(d) from the limit
-    of βH, by closed forms.
+    They are root mean squares over draws of the weights. 'apart' is the distance between K^(d) and
+    the limit of βH, from their closed forms.
     """
     seed, draws = work.arguments["seed"], work.arguments["draws"]
     x = unit_inputs(10, (10,), seed)
@@ -109,10 +109,14 @@ def _squares(network: GatedNetwork, x: Tensor, limit: Tensor) -> tuple[float, fl
 
 
 def expected_limit(x: Tensor, depth: int) -> Tensor:
-    """Return the limit of βH of a ReLU network at its start, with weights as in `_wide`.
+    """Return the limit of βH of a ReLU network at initialisation (see `_draw_wide_network`).
 
-    x: (n, d_in) of unit norm. τ_l/w goes to (π − θ_l)/2π, the angle θ_l between the inputs of
-    layer l as the arc-cosine recursion has it; β w^(d−1) is (d − 1) 2^(d−2) + 2^(d−1).
+    τ_l/w tends to (π − θ_l)/2π, where the angle θ_l between the inputs of layer l follows the
+    arc-cosine recursion; β w^(d−1) = (d − 1) 2^(d−2) + 2^(d−1).
+
+    Args:
+        x: inputs (n, d_in) of unit norm.
+        depth: number of layers d.
     """
     cosine = (x @ x.T).clamp(-1, 1)
     kernel = x @ x.T
@@ -126,7 +130,7 @@ def expected_limit(x: Tensor, depth: int) -> Tensor:
 
 
 def angles(work: CalculationInputs) -> dict[str, Any]:
-    """Return means over pairs of the angle between the layers' inputs, and of τ_l/w, by layer."""
+    """Return the mean over pairs of the angle between layer inputs and of τ_l/w, by layer."""
     seed, width = work.arguments["seed"], work.arguments["width"]
     x = unit_inputs(10, (10,), seed)
     trace = _wide(width, LAYERS, seed).trace(x).value
@@ -164,7 +168,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
     figures = (
         Figure(
             "distance",
-            "K_0 with its own gates goes to K^(d), not to βH",
+            "K_0 with its own gates tends to K^(d), not to βH",
             "width",
             "relative distance",
             tuple(averaged(word, widths, limit[key]) for key, word in words.items()),
@@ -173,14 +177,14 @@ def findings(request: Request, results: UnitResults) -> Findings:
         ),
         Figure(
             "angles",
-            "Angles close with depth",
+            "Angles shrink with depth",
             "layer",
             "angle (radians)",
             (averaged("angle", layers, angle["angle"]),),
         ),
         Figure(
             "overlap",
-            "τ/w goes to ½",
+            "τ/w tends to ½",
             "layer",
             "τ/w",
             (
@@ -194,7 +198,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 
 def _claims(widths: Sequence[int], limit: CalculatedCell, angle: CalculatedCell) -> Iterator[Claim]:
-    """Judge the goal of K_0 (ws-4), and what becomes of angles and overlaps (comp-4)."""
+    """Judge the limit of K_0 (ws-4), and angles and overlaps by layer (comp-4)."""
     yield rate_claim("K_0 and K^(d)", widths, limit["limit"], RATE, "ws-4")
     half = [beta[-1] - apart / 2 for beta, apart in zip(limit["beta"], limit["apart"], strict=True)]
     yield judge(
@@ -216,7 +220,7 @@ def _claims(widths: Sequence[int], limit: CalculatedCell, angle: CalculatedCell)
 EXPERIMENT = Experiment(
     title="Infinite width",
     paper="[NPF], [WS], [COMP]",
-    about="The tangent kernel of wide ReLU networks, K^(d) and βH; angles and overlaps by layer.",
+    about="Tangent kernels of wide ReLU networks, K^(d) and βH; angles and overlaps by layer.",
     plan=plan,
     findings=findings,
     quick_minutes=0.5,

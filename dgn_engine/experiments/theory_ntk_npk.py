@@ -1,4 +1,4 @@
-"""[NPF], [COMP], [WS], [DGN]: K^V_0 goes to βH with the width, and is it on average."""
+"""[NPF], [COMP], [WS], [DGN]: K^V_0 tends to βH with the width, and equals it on average."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ RATES = {
     "cnn": Design(THEORY, 0.07, _PILOT),
     "resnet": Design(THEORY, 0.04, _PILOT),
 }
-EXCESS = 0.25  # of the slope of Var K_0 over its bound's: more counts as beyond the bound
+EXCESS = 0.25  # tolerated excess of the slope of Var K_0 over that of its bound
 BOUNDS = {
     "widths": Design(0.0, 0.13, "the bound itself; spread: 4 draws of other seeds, 2026-11"),
     "depths": Design(0.0, 0.17, "the bound itself; spread: 4 draws of other seeds, 2026-11"),
 }
 DEPTH_REMARK = (
-    "the logarithms of the norms of d layers add up, each with variance about 2/w, so that "
-    "Var K_0/(βH)² grows as d/w and Var K_0 as d³/w: faster than d²/w"
+    "the log norms of the d layers add up, each with variance about 2/w, so that Var K_0/(βH)² "
+    "grows as d/w and Var K_0 as d³/w: faster than d²/w"
 )
 
 
 def plan(request: Request) -> Plan:
-    """Take distances against width for each seed, variances, and three exact expectations."""
+    """Plan distances by width and variances, per seed, and three exact expectations."""
     seeds = request.seed_range(*SEEDS)
     draws = 60 if request.quick else 400
     units = [
@@ -76,9 +76,9 @@ def plan(request: Request) -> Plan:
             "8 unit inputs; gates of an independent random network (FR-II); value weights ±σ with "
             "σ = √(2/fan-in); fc d = 4, cnn 3 convolutions on 6×6, resnet b = 2, d_blk = 2",
             ABOUT,
-            "the variance is that of K_0(s,s) over draws of the weights ±√(1/w) with every gate "
-            "open, for which the theorem's bound is max(d²/w, d³/w²) up to a constant; it is "
-            f"tested as a bound: its slope may exceed the bound's by {EXCESS:g}",
+            "the variance is that of K_0(s,s) over draws of the weights ±√(1/w) with all gates "
+            "open, for which the theorem's bound is max(d²/w, d³/w²) up to a constant; its slope "
+            f"may exceed that of the bound by {EXCESS:g}",
         ),
     )
 
@@ -96,7 +96,7 @@ def _architecture(name: str, width: int) -> Architecture:
 
 
 def distances(work: CalculationInputs) -> list[float]:
-    """Return the distance of K^V_0 from βH for each width, under one draw of gates and inputs."""
+    """Return the distance of K^V_0 from βH for each width, for one draw of gates and inputs."""
     name, seed = work.arguments["name"], work.arguments["seed"]
     found = []
     for width in work.arguments["widths"]:
@@ -116,7 +116,10 @@ def variances(work: CalculationInputs) -> dict[str, list[float]]:
 
 
 def _variance(width: int, depth: int, seed: int, draws: int) -> float:
-    """Of one example, with every gate open and σ = √(1/w): the theorem holds for any gates."""
+    """Return Var K_0 for one example with all gates open and σ = √(1/w).
+
+    The theorem holds for any gates.
+    """
     architecture = dense(10, width, depth)
     x = unit_inputs(1, (10,), seed)
     open_gates = tuple(torch.ones(1, width, dtype=x.dtype) for _ in range(depth - 1))
@@ -130,7 +133,7 @@ def _variance(width: int, depth: int, seed: int, draws: int) -> float:
 
 
 def exact(_work: CalculationInputs) -> dict[str, float]:
-    """Return the largest relative errors of what holds exactly."""
+    """Return the largest relative errors of the exact identities."""
     found = {name: max(value_kernel_error(name, s) for s in range(2)) for name in TINY}
     found["feature"] = max(feature_kernel_error(seed) for seed in range(2))
     found["rotation"] = _rotation_error()
@@ -138,7 +141,7 @@ def exact(_work: CalculationInputs) -> dict[str, float]:
 
 
 def _rotation_error() -> float:
-    """Compare H(rot x, x') with H(x, x') for every cyclic shift, gates of the same convolutions."""
+    """Return the largest relative error of H(rot x, x') = H(x, x') over all cyclic shifts."""
     architecture = convolutional(4, 4)
     network = gated(architecture, 3)
     x = unit_inputs(3, architecture.input_shape, 3)
@@ -175,7 +178,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
     judged += _spread_claims(grid.calculated("variance"))
     figure = Figure(
         "distance",
-        "K^V_0 goes to βH",
+        "K^V_0 tends to βH",
         "width",
         "relative distance",
         tuple(lines),
@@ -196,7 +199,7 @@ def _exact_claims(errors: dict[str, float]) -> Iterator[Claim]:
 
 
 def _spread_claims(spreads: CalculatedCell) -> Iterator[Claim]:
-    """Judge that Var K_0 grows no faster than the theorem's bound, at the measured d and w."""
+    """Judge that Var K_0 grows no faster than the theorem's bound."""
     for words, key, along, points in (
         (f"w at d = {SHALLOW}", "widths", SPREAD_WIDTHS, [(SHALLOW, w) for w in SPREAD_WIDTHS]),
         (f"d at w = {WIDE}", "depths", SPREAD_DEPTHS, [(d, WIDE) for d in SPREAD_DEPTHS]),
@@ -215,7 +218,7 @@ def _spread_claims(spreads: CalculatedCell) -> Iterator[Claim]:
 EXPERIMENT = Experiment(
     title="K^V_0 and βH",
     paper="[NPF], [COMP], [WS] Theorem 4.1, [DGN] Lemma 3.1",
-    about="The value kernel at the start against the path kernel as the width grows.",
+    about="The initial value kernel compared with the path kernel as the width grows.",
     plan=plan,
     findings=findings,
     quick_minutes=1.0,

@@ -32,9 +32,9 @@ SEEDS = (3, 5)
 TABLE = "npf_workshop_table4"
 QUICK_WIDTH = 64
 MEMORISED = 0.999  # train accuracy of an epoch
-LONGER, MOST = 10, 500  # epochs to memorise noise: so many times those of the row, at most
-AS_PRINTED = "ws-6"  # no sentence of the paper, but its numbers
-MARGIN, MARGIN_OF_ARCH_5 = 1.0, 2.0  # points; half of what random gates lose on MNIST
+LONGER, MOST = 10, 500  # epochs to memorise noise: factor on those of the row, and maximum
+AS_PRINTED = "ws-6"  # claim from the printed numbers instead of a sentence
+MARGIN, MARGIN_OF_ARCH_5 = 1.0, 2.0  # points; half of the loss due to random gates on MNIST
 PIXELS = "NPF trained, random pixels"
 COLUMNS = {
     "ReLU": "ReLU",
@@ -49,14 +49,14 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class _Arch:
-    """A row; Arch-5 is VCONV on CIFAR-10 with SGD only."""
+    """A row of the table; Arch-5 is VCONV on CIFAR-10, with SGD only."""
 
     row: str
     width: int
     depth: int
     optimiser: Optimiser
-    epochs: int  # of the notebooks of [NPF] Table 2, which has Arch-1 and Arch-5 as well
-    step: float  # likewise
+    epochs: int  # in the notebooks of [NPF] Table 2, which includes Arch-1 and Arch-5
+    step: float  # learning rate, likewise
 
     @property
     def id(self) -> str:
@@ -88,11 +88,11 @@ ORDER = tuple(
     pair
     for frozen in ("FR-II", "FR-DI")
     for pair in (("labels", frozen), ("pixels", frozen), (frozen, "FL"))
-)  # each below the other
+)  # (lower, upper)
 
 
 def plan(request: Request) -> Plan:
-    """Train seven columns for each architecture, step and seed."""
+    """Plan seven columns per architecture, learning rate and seed."""
     units = [
         unit
         for arch in _chosen(request)
@@ -104,19 +104,20 @@ def plan(request: Request) -> Plan:
         tuple(units),
         (
             *stands_in(request, "MNIST"),
-            "only one row of those with Adam",
-            f"{QUICK_WIDTH} units a layer instead of {' or '.join(_widths(request))}",
+            "only one of the rows with Adam",
+            f"{QUICK_WIDTH} units per layer instead of {' or '.join(_widths(request))}",
         ),
         (
-            "epochs are printed nowhere: --full takes those of the notebooks of [NPF] Table 2, "
-            "which has Arch-1 and Arch-5 as well, and 'as in code' their steps for all rows; a "
-            "run's number is its best test accuracy",
-            "the gates of the random columns are those of a ReLU network that learns uniformly "
-            "drawn labels, or Gaussian pixels with the true labels, until it has memorised them: a "
-            f"train accuracy of {100 * MEMORISED:g} % in an epoch, at most {LONGER} times the "
-            f"epochs of the row and {MOST}; the value network then learns the true data",
-            f"'as well as ReLU' is within ±{MARGIN:g} point on MNIST; Arch-5 prints 4 points, and "
-            f"is compared with them, within ±{MARGIN_OF_ARCH_5:g}",
+            "the paper does not give epochs: --full uses those of the notebooks of [NPF] Table 2, "
+            "which includes Arch-1 and Arch-5, and 'as-in-code' also their learning rates for all "
+            "rows; the accuracy of a run is its best test accuracy",
+            "the gates of the random columns are those of a ReLU network trained on uniformly "
+            "drawn labels, or on Gaussian pixels with the true labels, until it has memorised "
+            f"them: a train accuracy of {100 * MEMORISED:g} % in an epoch, within {LONGER} times "
+            f"the epochs of the row and at most {MOST}; the value network is then trained on the "
+            "true data",
+            f"'as well as ReLU' means within ±{MARGIN:g} point on MNIST; for Arch-5 the printed "
+            f"difference is 4 points, which is tested within ±{MARGIN_OF_ARCH_5:g}",
             BEST_STEP,
         ),
         epochs_from=NOTEBOOKS,
@@ -159,12 +160,12 @@ def findings(request: Request, results: UnitResults) -> Findings:
             words = f"the network on random {name} reached {_reached(noise)}"
             remarks.append(f"{label}: {words}.")
             if not _memorised(noise, most):
-                short[name] = f"{words}: it has not memorised them, so that this is not judged"
+                short[name] = f"{words}, which is not memorised, so that this is not judged"
         judged += _claims(arch, label, cells, short)
     if request.quick:
         statistic, remark = (
             f"Arch-5: ReLU − {GATES['FL']}",
-            "a network on CIFAR-10: --full trains it",
+            "refers to a network on CIFAR-10; use --full to train it",
         )
         judged.append(judge(AS_PRINTED, statistic, UNMEASURED, remark))
     return Findings(tuple(rows), tuple(judged), remarks=tuple(remarks), columns=tuple(COLUMNS))
@@ -185,7 +186,7 @@ def _reached(noise: TrainedCell) -> str:
 
 
 def _memorised(noise: TrainedCell, most: int) -> bool:
-    """Whether every network did: only then does one end before its last epoch."""
+    """Return whether all networks memorised the noise, that is, stopped before their last epoch."""
 
     def did(run: TrainedRun) -> bool:
         if run.diverged_at is not None or not run.epochs:
@@ -198,7 +199,14 @@ def _memorised(noise: TrainedCell, most: int) -> bool:
 def _claims(
     arch: _Arch, label: str, cells: dict[str, TrainedCell], short: dict[str, str]
 ) -> Iterator[Claim]:
-    """`short`: why nothing is said of gates whose networks have not memorised noise."""
+    """Judge the contrasts of a row.
+
+    Args:
+        arch: the row.
+        label: its label.
+        cells: its cells.
+        short: reasons not to judge gates of networks that have not memorised the noise.
+    """
     for lower, upper in ORDER:
         statistic = f"{label}: {GATES[upper]} − {GATES[lower]}"
         if lower in short:
@@ -211,13 +219,13 @@ def _claims(
     statistic = f"{label}: ReLU − {GATES['FL']}"
     if arch.width:
         yield judge("ws-5", statistic, within(gap, MARGIN), design=design)
-    else:  # Arch-5 prints 4 points
+    else:  # the printed difference of Arch-5 is 4 points
         alike = within(gap, MARGIN_OF_ARCH_5, design.expected)
         yield judge(AS_PRINTED, statistic, alike, design=design)
 
 
 def _design(arch: _Arch, upper: str, lower: str) -> Design | None:
-    """Return None where the paper does not print both."""
+    """Return the design of a difference; None if the paper does not print both accuracies."""
     found = {
         name: None if column == PIXELS else printed(TABLE, arch.row, column)
         for column, name in COLUMNS.items()
@@ -257,7 +265,7 @@ def _config(request: Request, arch: _Arch, step: float) -> RunConfig:
 EXPERIMENT = Experiment(
     title="Gates from true labels, random labels and random pixels",
     paper="[WS] Table 4",
-    about="Gates learnt on noise do worse than random ones; gates learnt on the truth as ReLU.",
+    about="Gates learnt on noise are worse than random ones; true gates do as well as ReLU.",
     plan=plan,
     findings=findings,
     quick_minutes=1.5,

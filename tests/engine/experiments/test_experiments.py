@@ -127,7 +127,7 @@ def test_a_step_that_diverges_is_reported_and_the_others_give_the_cell(
     report = (tmp_path / "report.md").read_text(encoding="utf-8")
     assert "Diverged: " in report
     assert "'fc-sgd-500-ReLU-s0' at step" in report
-    assert "'fc-sgd-500-FL-s0' (of 'fc-sgd-500-ReLU-s0')" in report
+    assert "'fc-sgd-500-FL-s0' (needs 'fc-sgd-500-ReLU-s0')" in report
     again = report_again(task)
     assert (again.rows, again.remarks) == (made.rows, made.remarks)
     assert reproduce(task, find_executor("serial"), lambda *_: None).rows == made.rows

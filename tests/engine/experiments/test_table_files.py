@@ -62,7 +62,7 @@ def test_counts_that_differ_stand_in_the_cells_and_a_single_value_has_no_interva
     assert "n values, n in brackets" in " ".join(grid.notes())
     alone = paper_table(result(rows=(replace(other, of="networks"),)))
     assert alone is not None
-    assert next(alone.notes()).endswith(": n = 1 network.")
+    assert next(alone.notes()).endswith(", n = 1 network.")
     bare = paper_table(result(rows=(replace(ROWS[0], printed=Printed(1.0)),)))
     assert bare is not None
     assert "±" not in list(bare.notes())[1]
@@ -90,7 +90,7 @@ def test_the_tables_of_a_result(recorded: Recorded) -> None:
 
 def test_a_report_has_the_papers_table_before_its_rows() -> None:
     report = markdown(MADE)
-    assert report.index("## In the table of") < report.index("## Measured")
+    assert report.index("## In the layout of") < report.index("## Measured")
     assert f"A printed ± is {PRINTED_SPREAD}, not" in report
     page = html(MADE)
     assert '<tr class=printed><th scope="row">printed</th><td class="number">–</td>' in page
