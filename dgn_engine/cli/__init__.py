@@ -121,7 +121,7 @@ def carry_out(words: Sequence[str], pace: Callable[[], float] = full_speed) -> i
 @contextmanager
 def _warnings_on_stderr(command: str) -> Iterator[None]:
     """Print loading warnings to stderr, each once, prefixed with the command."""
-    said: set[str] = set()
+    printed: set[str] = set()
     with warnings.catch_warnings():
         warnings.simplefilter("always", LoadingWarning)
         show_others = warnings.showwarning
@@ -136,8 +136,8 @@ def _warnings_on_stderr(command: str) -> Iterator[None]:
         ) -> None:
             if not issubclass(category, LoadingWarning):
                 show_others(message, category, filename, lineno, file, line)
-            elif str(message) not in said:
-                said.add(str(message))
+            elif str(message) not in printed:
+                printed.add(str(message))
                 complain(f"dgn {command}: warning: {message}.")
 
         warnings.showwarning = show

@@ -191,10 +191,10 @@ def model_name(text: str) -> str:
     if dotted and not module.endswith(".py"):
         return text
     parts = [part for part in Path(module.removesuffix(".py")).parts if part.isidentifier()]
-    meant = ".".join(parts)
+    suggestion = ".".join(parts)
     if not colon and Path(module).parts == (module,) and not module.endswith(".py"):
-        meant, _, name = module.rpartition(".")
-    offer = f" Did you mean '{meant}:{name or 'make_net'}'?" if meant else ""
+        suggestion, _, name = module.rpartition(".")
+    offer = f" Did you mean '{suggestion}:{name or 'make_net'}'?" if suggestion else ""
     raise argparse.ArgumentTypeError(
         f"{text!r} must have the form {MODEL}, with the module as in an import statement.{offer}"
     )

@@ -136,7 +136,7 @@ def _plug_in_option(part: str, name: str, arguments: argparse.Namespace) -> str:
         if part == "net.options"
         else ("--data-option", arguments.data_option)
     )
-    return f"{option} {name}" if any(one.startswith(f"{name}=") for one in given) else ""
+    return f"{option} {name}" if any(text.startswith(f"{name}=") for text in given) else ""
 
 
 def _net_options(arguments: argparse.Namespace) -> Iterator[tuple[str, OptionValue]]:

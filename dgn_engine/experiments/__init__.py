@@ -32,18 +32,18 @@ __all__ = [
 
 def all_experiments() -> dict[str, Experiment]:
     """Return all experiments by name ('npf-table2', …)."""
-    found = discover("dgn_engine.experiments", "EXPERIMENT", Experiment)
-    return {module.replace("_", "-"): experiment for module, experiment in found.items()}
+    modules = discover("dgn_engine.experiments", "EXPERIMENT", Experiment)
+    return {module.replace("_", "-"): experiment for module, experiment in modules.items()}
 
 
 def find_experiment(name: str) -> Experiment:
     """Return an experiment by name; raises `UserError` if there is none."""
-    found = all_experiments()
-    if name not in found:
+    experiments = all_experiments()
+    if name not in experiments:
         raise UserError(
-            f"There is no experiment '{name}'. Available: {', '.join(found)}."
-            f"{did_you_mean(name, found)}",
+            f"There is no experiment '{name}'. Available: {', '.join(experiments)}."
+            f"{did_you_mean(name, experiments)}",
             kind="unknown-name",
             value=name,
         )
-    return found[name]
+    return experiments[name]

@@ -20,21 +20,21 @@ def beside_printed(name: str, label: str, rows: Mapping[str, Row]) -> Figure:
         label: label of the table row.
         rows: the cells of the table row, by column.
     """
-    places, means, halves = [], [], []
-    for place, row in enumerate(rows.values()):
+    positions, means, halves = [], [], []
+    for position, row in enumerate(rows.values()):
         values = _finite(row)
         if values:
             mean, half = mean_and_half_width(values)
-            places.append(float(place))
+            positions.append(float(position))
             means.append(mean)
             halves.append(half)
-    lines = [PlottedLine("measured", tuple(places), tuple(means), tuple(halves), "points")]
+    lines = [PlottedLine("measured", tuple(positions), tuple(means), tuple(halves), "points")]
     note = f"Points: means over n = {_counts(rows)}; bars: 95 % intervals."
-    found = [row.printed for row in rows.values()]
-    if any(found):
-        lines.append(_printed_line(found))
+    printed = [row.printed for row in rows.values()]
+    if any(printed):
+        lines.append(_printed_line(printed))
         note += f" Printed bars: {PRINTED_SPREAD}."
-    title = f"{label}: measured and printed" if any(found) else f"{label}: measured"
+    title = f"{label}: measured and printed" if any(printed) else f"{label}: measured"
     return Figure(name, title, "", ACCURACY, tuple(lines), categories=tuple(rows), note=note)
 
 
@@ -57,8 +57,8 @@ def model_boxes(
         printed: the paper's numbers by regime.
     """
     boxes = [
-        (float(place), value)
-        for place, regime in enumerate(regimes)
+        (float(position), value)
+        for position, regime in enumerate(regimes)
         for kind in models.values()
         for value in kind.get(regime, ())
     ]
@@ -68,15 +68,15 @@ def model_boxes(
         lines.append(PlottedLine(kind, *_columns(points), style="cloud"))
     single = [(float(regimes.index(r)), v) for r, values in networks.items() for v in values]
     lines.append(PlottedLine("one network", *_columns(single), style="cloud"))
-    found = [printed.get(regime) for regime in regimes]
+    printed_numbers = [printed.get(regime) for regime in regimes]
     note = (
         "Points: models (means over seeds), and for "
         f"{' and '.join(networks)} one network per seed. "
         "Boxes: quartiles and median over all models of a regime; whiskers extend to the furthest "
         "model within 1.5 interquartile ranges."
     )
-    if any(found):
-        lines.append(_printed_line(found))
+    if any(printed_numbers):
+        lines.append(_printed_line(printed_numbers))
     title = f"{label}: the models of each regime"
     return Figure(name, title, "", ACCURACY, tuple(lines), categories=tuple(regimes), note=note)
 
@@ -102,12 +102,14 @@ def model_curves(name: str, label: str, models: Mapping[str, Sequence[TrainedCel
 
 
 def _printed_line(found: Sequence[Printed | None]) -> PlottedLine:
-    there = [(float(place), one) for place, one in enumerate(found) if one is not None]
-    spread = tuple(one.half_width or 0.0 for _, one in there)
+    points = [
+        (float(position), number) for position, number in enumerate(found) if number is not None
+    ]
+    spread = tuple(number.half_width or 0.0 for _, number in points)
     return PlottedLine(
         "printed",
-        tuple(place for place, _ in there),
-        tuple(one.value for _, one in there),
+        tuple(position for position, _ in points),
+        tuple(number.value for _, number in points),
         spread if any(spread) else (),
         "printed",
     )

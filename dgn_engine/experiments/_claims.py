@@ -89,13 +89,13 @@ def judge(
     claim_id, statement = published_claim(claim) if isinstance(claim, str) else claim
     if claim_id in claim_ids() and (claim_id, statement) != published_claim(claim_id):
         raise ValueError(f"'{claim_id}' is the claim '{published_claim(claim_id)[1]}'")
-    found = test.found
-    made = Claim(
+    mean = test.found
+    judged = Claim(
         claim_id,
         statement,
         statistic + test.condition,
-        found.mean,
-        *found.interval(),
+        mean.mean,
+        *mean.interval(),
         test.n,
         test.verdict,
         remark,
@@ -104,11 +104,11 @@ def judge(
         test.p,
     )
     if design is None or test.exact:
-        return made
+        return judged
     return replace(
-        made,
-        power=power(design, test.n, test.region, found.bounds) if test.n else math.nan,
-        enough=enough(design, test.region, found.bounds),
+        judged,
+        power=power(design, test.n, test.region, mean.bounds) if test.n else math.nan,
+        enough=enough(design, test.region, mean.bounds),
         power_from=design.source,
     )
 
@@ -180,15 +180,15 @@ def _interval_test(
     condition: str, values: Values, region: Region, bounds: Bounds | None
 ) -> ClaimTest:
     sample = values if isinstance(values, Sample) else Sample(tuple(values))
-    found = mean_test(sample.values, bounds, sample.test_variance)
+    mean = mean_test(sample.values, bounds, sample.test_variance)
     n, of = len(sample.values), sample.of
-    low, high = found.interval()
+    low, high = mean.interval()
     verdict: Verdict = "not decided"
-    if n >= LEAST and found.error > 0:
+    if n >= LEAST and mean.error > 0:
         inside = region[0] < low and high < region[1]
         outside = high < region[0] or region[1] < low
         verdict = "held" if inside else "not held" if outside else "not decided"
-    return ClaimTest(condition, found, n, verdict, of, region, _p(found, region))
+    return ClaimTest(condition, mean, n, verdict, of, region, _p(mean, region))
 
 
 def _p(found: MeanTest, region: Region) -> float:

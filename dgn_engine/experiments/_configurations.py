@@ -94,7 +94,7 @@ def step_remark(label: str, step: float, steps: Sequence[float]) -> tuple[str, .
     if len(steps) < 2:
         return ()
     return (
-        f"{label}: learning rate {step:g}, the best of {', '.join(f'{one:g}' for one in steps)}.",
+        f"{label}: learning rate {step:g}, the best of {', '.join(f'{rate:g}' for rate in steps)}.",
     )
 
 

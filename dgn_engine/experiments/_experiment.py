@@ -153,10 +153,10 @@ def check_options(name: str, experiment: Experiment, request: Request) -> None:
         only = Request(scale=request.scale, protocol=experiment.protocols[0])
         only = replace(only, **{option: getattr(request, option)})
         alone = option in _ineffective(experiment, only)
-        here = "" if alone else " with the other options"
+        context = "" if alone else " with the other options"
         words = option.replace("_", "-")
         raise UserError(
-            f"--{words} has no effect on {name}{here}; remove it.",
+            f"--{words} has no effect on {name}{context}; remove it.",
             kind="no-effect",
             value=option,
         )
@@ -174,8 +174,8 @@ def _ineffective(experiment: Experiment, request: Request) -> Iterator[str]:
         return  # no rows are left, which is reported elsewhere
     for name, probes in _PROBES.items():
         if getattr(request, name) != getattr(Request(), name):
-            one, other = (
+            units, other_units = (
                 experiment.plan(replace(request, **{name: probe})).units for probe in probes
             )
-            if one == other:
+            if units == other_units:
                 yield name

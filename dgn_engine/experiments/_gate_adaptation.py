@@ -63,8 +63,8 @@ def six_regimes(
     yield relu
     for regime in REGIMES.values():
         if regime != "ReLU":
-            its = with_training(config, keep_epochs=kept.get(regime, ()))
-            yield training(its, regime, seed, cell(regime), gates_of=relu)
+            regime_config = with_training(config, keep_epochs=kept.get(regime, ()))
+            yield training(regime_config, regime, seed, cell(regime), gates_of=relu)
 
 
 def adaptation_cells(grid: Grid, prefix: str = "") -> dict[str, TrainedCell]:
@@ -82,8 +82,10 @@ def printed_designs(network: str) -> dict[Pair, Design]:
 
     source = f"[NPF] Table 2, {network}; the numbers of [DGN] are missing in our copy of the text"
     return {
-        (one, other): replace(of_printed((1.0, cell(one)), (-1.0, cell(other))), source=source)
-        for one, other in PAIRS
+        (better, worse): replace(
+            of_printed((1.0, cell(better)), (-1.0, cell(worse))), source=source
+        )
+        for better, worse in PAIRS
     }
 
 
@@ -102,6 +104,8 @@ def adaptation_claims(
 ) -> Iterator[Claim]:
     """Judge that adaptable gates are better than frozen ones, and learnt than random ones."""
     front = f"{prefix}: " if prefix else ""
-    for one, other in PAIRS:
-        gap = contrast((1.0, cells[one]), (-1.0, cells[other]))
-        yield judge("dgn-5", f"{front}{one} − {other}", above(gap), design=designs[one, other])
+    for better, worse in PAIRS:
+        gap = contrast((1.0, cells[better]), (-1.0, cells[worse]))
+        yield judge(
+            "dgn-5", f"{front}{better} − {worse}", above(gap), design=designs[better, worse]
+        )

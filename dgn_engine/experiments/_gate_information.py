@@ -156,8 +156,8 @@ def own_accuracy(work: CalculationInputs) -> Any:
     config = RunConfig.from_dict(work.arguments["config"])
     examples = load_examples(config.data)
     listing = read_tensors(Path(work.arguments["file"]))
-    found = network_for(listing, examples)
-    network = found.network.requires_grad_(False)
+    imported = network_for(listing, examples)
+    network = imported.network.requires_grad_(False)
     set_threads(network.architecture)
     device = choose_device(config.device)
     data = to_device(examples, network.architecture, device)
@@ -168,9 +168,9 @@ def own_accuracy(work: CalculationInputs) -> Any:
     counts = np.unique(examples.test_y, return_counts=True)[1]
     return {
         "accuracy": score.accuracy,
-        "regime": found.regime.name,
-        "soft": found.regime.soft,
-        "assumption": found.assumption,
+        "regime": imported.regime.name,
+        "soft": imported.regime.soft,
+        "assumption": imported.assumption,
         "examples": len(examples.test_y),
         "commonest": float(counts.max()) / len(examples.test_y),
     }
@@ -178,22 +178,22 @@ def own_accuracy(work: CalculationInputs) -> Any:
 
 def network_for(listing: CheckpointContents, examples: Examples) -> ImportedNetwork:
     """Return the network of a file; raises `UserError` if it does not fit these examples."""
-    found = network_of(listing, examples.train_x.shape[1:])
-    _check_gates(listing, found.regime.name)
-    if not found.network.architecture.gated:
+    imported = network_of(listing, examples.train_x.shape[1:])
+    _check_gates(listing, imported.regime.name)
+    if not imported.network.architecture.gated:
         raise UserError(
             f"{listing.file_name} has only one layer and therefore no gates.",
             kind="no-gates",
         )
     wanted = 1 if examples.signed else len(examples.class_names)
-    logits = found.network.architecture.nodes[-1]
+    logits = imported.network.architecture.nodes[-1]
     if isinstance(logits, Dense) and logits.outputs != wanted:
         raise UserError(
             f"{listing.file_name} has {logits.outputs} outputs; {examples.name} needs {wanted}.",
             kind="wrong-shape",
             value=logits.outputs,
         )
-    return found
+    return imported
 
 
 def arrays_of(details: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
@@ -202,7 +202,7 @@ def arrays_of(details: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
     Accuracies are in percent: (K,) by seed, (K, E) by seed and epoch; NaN if missing.
     """
     share, own = details["share"], details["own"]
-    found = {
+    arrays = {
         "own": np.array(own["percent"], dtype=np.float64),
         "test_examples": np.array(own["test_examples"]),
         "share": np.array([share["percent"], share["low"], share["high"]], dtype=np.float64),
@@ -210,25 +210,25 @@ def arrays_of(details: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
     }
     for kind, name in ((_GATES, "gates"), (_RANDOM_GATES, "random")):
         of = details["kinds"][kind]
-        found[name] = np.array(of["last"], dtype=np.float64)
+        arrays[name] = np.array(of["last"], dtype=np.float64)
         longest = max((len(curve) for curve in of["test"]), default=0)
         for what in ("epochs", "test", "train"):
             rows = [[*row, *[math.nan] * (longest - len(row))] for row in of[what]]
-            found[f"{name}_{what}"] = np.array(rows, dtype=np.float64)
-    return found
+            arrays[f"{name}_{what}"] = np.array(rows, dtype=np.float64)
+    return arrays
 
 
 def _check_gates(listing: CheckpointContents, regime: str) -> None:
-    found = find_regime(regime)
-    if found.drawn_gates:
+    gating = find_regime(regime)
+    if gating.drawn_gates:
         raise UserError(
             f"{listing.file_name} has gates drawn at random for each example; they cannot be "
             "measured.",
             kind="no-gates",
         )
-    if found.open_gates:
+    if gating.open_gates:
         raise UserError(
-            f"{listing.file_name} is a linear network ({found.name}): all its gates are always "
+            f"{listing.file_name} is a linear network ({gating.name}): all its gates are always "
             "open and carry no information.",
             kind="no-gates",
         )

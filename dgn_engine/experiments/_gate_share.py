@@ -80,7 +80,7 @@ class GateShare:
 
     @property
     def bounded(self) -> bool:
-        """Whether the network is significantly better than random gates (share defined)."""
+        """True if the network is significantly better than random gates, as the share needs."""
         return math.isfinite(self.low) and self.own > self.random
 
 
@@ -116,8 +116,8 @@ def gate_share(own: float, gates: Sequence[float], random: Sequence[float]) -> G
     if not pairs:
         none = math.nan
         return GateShare(own, none, none, none, none, none, 0, by_seed)
-    kept = list(zip(*pairs, strict=True))
-    mean, mean_random = (sum(one) / len(pairs) for one in kept)
+    columns = list(zip(*pairs, strict=True))
+    mean, mean_random = (sum(column) / len(pairs) for column in columns)
     gained, open_ = [g - r for g, r in pairs], [own - r for _, r in pairs]
     share, low, high = (100 * value for value in ratio_of_means(gained, open_))
     if (
@@ -147,7 +147,7 @@ def ending(curves: SeedCurves, test_examples: int) -> CurveEnding:
     if not changes:
         return CurveEnding(math.nan, math.nan, 0, False)
     mean = sum(changes.values()) / len(changes)
-    seed = max(changes, key=lambda one: abs(changes[one]))
+    seed = max(changes, key=lambda number: abs(changes[number]))
     bound = max(RISE, 50.0 / test_examples)
     close = abs(mean) <= bound and abs(changes[seed]) <= _ONE * bound
     return CurveEnding(mean, changes[seed], seed, close)
@@ -254,12 +254,12 @@ def percent(value: float) -> str:
 
 def why_not_converged(kinds: Sequence[SeedCurves], ends: Sequence[CurveEnding]) -> str:
     """Return a sentence on which curves still change, '' if none does."""
-    going = [pair for pair in zip(kinds, ends, strict=True) if not pair[1].converged]
-    if not going:
+    unconverged = [pair for pair in zip(kinds, ends, strict=True) if not pair[1].converged]
+    if not unconverged:
         return ""
-    if any(math.isnan(end.mean) for _, end in going):
+    if any(math.isnan(end.mean) for _, end in unconverged):
         return "At least two epochs are needed to see whether accuracy still changes."
-    words = " and ".join(_change_in_words(kind, end) for kind, end in going)
+    words = " and ".join(_change_in_words(kind, end) for kind, end in unconverged)
     return f"In the last quarter of the epochs, test accuracy still {words}."
 
 
@@ -278,11 +278,11 @@ def mean_curve(curves: SeedCurves) -> PlottedLine:
     far as it goes.
     """
     longest = max((len(curve) for curve in curves.test), default=0)
-    kept = [
+    extended = [
         [*curve, *list(curve[-1:]) * (0 if seed in curves.trouble else longest - len(curve))]
         for seed, curve in enumerate(curves.test)
     ]
-    return averaged(curves.name, range(1, longest + 1), kept)
+    return averaged(curves.name, range(1, longest + 1), extended)
 
 
 def _change(curve: Sequence[float]) -> float:

@@ -43,8 +43,8 @@ def train(network: GatedNetwork, x: Tensor, y: Tensor, steps: int) -> Descent:
     """
     kernel = tangent_kernels(network, x, trains=("value",)).whole
     values = torch.linalg.eigvalsh(kernel)
-    taken = descend(network, x, y, 0.1 / float(values[-1]), steps, kernels=False)
-    squares = [float(step.error.square().sum()) for step in taken]
+    descent = descend(network, x, y, 0.1 / float(values[-1]), steps, kernels=False)
+    squares = [float(step.error.square().sum()) for step in descent]
     return Descent(kernel, values, [square / squares[0] for square in squares])
 
 

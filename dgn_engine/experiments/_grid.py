@@ -119,9 +119,9 @@ class TrainedCell:
         known = [run.answers for run in self.runs if run.answers is not None]
         if not known:
             return None
-        found = [one.best if at == "best" else one.last for one in known]
-        whole = len(found) == len(self.runs) and len({len(mask) for mask in found}) == 1
-        return found if whole else None
+        masks = [record.best if at == "best" else record.last for record in known]
+        whole = len(masks) == len(self.runs) and len({len(mask) for mask in masks}) == 1
+        return masks if whole else None
 
     @property
     def test_examples(self) -> int:
@@ -158,8 +158,8 @@ class TrainedCell:
             place: row and column in the paper's table.
             of: what the replicates are.
         """
-        found = tuple(self.best if values is None else values)
-        return Row(label, found, printed, unit, self.last_epoch, self.seconds, remark, of, place)
+        numbers = tuple(self.best if values is None else values)
+        return Row(label, numbers, printed, unit, self.last_epoch, self.seconds, remark, of, place)
 
     def accuracy_line(self, label: str) -> PlottedLine:
         return averaged(label, self._epochs, [[100 * s for s in run.test] for run in self.runs])
@@ -211,8 +211,8 @@ class Grid:
 
     def calculated(self, cell: str) -> CalculatedCell:
         """Read the calculations of a cell; raises `UserError` if one is not done."""
-        found = [self.results.calculated(unit_id) for unit_id in self._ids(cell)]
-        return CalculatedCell(found, self.results.seconds_of(*self._ids(cell)))
+        values = [self.results.calculated(unit_id) for unit_id in self._ids(cell)]
+        return CalculatedCell(values, self.results.seconds_of(*self._ids(cell)))
 
     def best_step(
         self, prefix: str, steps: Sequence[float], cells: Sequence[str]
@@ -265,14 +265,14 @@ def contrast(*terms: Term, at: Literal["best", "last"] = "best") -> Sample:
         _Scored(coefficient, cell, cell.best if at == "best" else cell.last)
         for coefficient, cell in terms
     ]
-    coefficients = [one.coefficient for one in scored]
-    weighted = zip(*(one.accuracies for one in scored), strict=True)
+    coefficients = [term.coefficient for term in scored]
+    weighted = zip(*(term.accuracies for term in scored), strict=True)
     values = tuple(sum(map(operator.mul, coefficients, seed)) for seed in weighted)
     sets: dict[int, list[_Scored]] = {}
-    for one in scored:
-        sets.setdefault(one.cell.test_examples, []).append(one)
+    for term in scored:
+        sets.setdefault(term.cell.test_examples, []).append(term)
     least = max(map(one_image, sets), default=0.0)
-    variance = sum(_test_variance(some, size, at) for size, some in sets.items())
+    variance = sum(_test_variance(shared, size, at) for size, shared in sets.items())
     return Sample(values, test_variance=max(variance, least))
 
 
@@ -286,13 +286,13 @@ class _Scored(NamedTuple):
 
 def _test_variance(terms: Sequence[_Scored], size: int, at: Literal["best", "last"]) -> float:
     """Return the test-set variance of terms that share a test set of `size` examples."""
-    answers = [one.cell.answers(at) for one in terms]
+    answers = [term.cell.answers(at) for term in terms]
     known = [masks for masks in answers if masks is not None]
     if len(known) == len(terms):
         return paired_variance(
-            [(one.coefficient, masks) for one, masks in zip(terms, known, strict=True)]
+            [(term.coefficient, masks) for term, masks in zip(terms, known, strict=True)]
         )
-    means = [(one.coefficient, _mean(one.accuracies) / 100) for one in terms]
+    means = [(term.coefficient, _mean(term.accuracies) / 100) for term in terms]
     return binomial_variance(means, size)
 
 
@@ -306,16 +306,16 @@ def averaged(label: str, x: Sequence[float], curves: Sequence[Sequence[float]]) 
     Shorter curves count as far as they go.
     """
     columns = [
-        tuple(curve[place] for curve in curves if place < len(curve)) for place in range(len(x))
+        tuple(curve[index] for curve in curves if index < len(curve)) for index in range(len(x))
     ]
-    kept = [(at, values) for at, values in zip(x, columns, strict=True) if values]
+    points = [(at, values) for at, values in zip(x, columns, strict=True) if values]
     means, halves = [], []
-    for _, values in kept:
+    for _, values in points:
         mean, half = mean_and_half_width(values)
         means.append(mean)
         halves.append(0.0 if math.isnan(half) else half)
     spread = tuple(halves) if any(halves) else ()
-    return PlottedLine(label, tuple(float(at) for at, _ in kept), tuple(means), spread)
+    return PlottedLine(label, tuple(float(at) for at, _ in points), tuple(means), spread)
 
 
 def start_and_end(
@@ -326,10 +326,10 @@ def start_and_end(
     The time of the row for the start does not include training.
     """
     epochs = cell["epochs"][0]
-    for when, place in (("start", 0), ("end", -1)):
-        values = tuple(curve[place] for curve in curves)
-        seconds = cell.known_seconds + (runs.seconds if place else 0.0)
-        yield Row(f"{label} at the {when}", values, unit="", epochs=epochs[place], seconds=seconds)
+    for when, index in (("start", 0), ("end", -1)):
+        values = tuple(curve[index] for curve in curves)
+        seconds = cell.known_seconds + (runs.seconds if index else 0.0)
+        yield Row(f"{label} at the {when}", values, unit="", epochs=epochs[index], seconds=seconds)
 
 
 def learning_curves(title: str, cells: Mapping[str, TrainedCell], name: str = "learning") -> Figure:

@@ -26,7 +26,7 @@ def dense(inputs: int, width: int, depth: int, logits: int = 1) -> arch.Architec
 
 def convolutional(channels: int, side: int) -> arch.Architecture:
     """Return three circular 3×3 convolutions on one channel, global pooling and one logit."""
-    convs = [arch.Conv(1 if not place else channels, channels, circular=True) for place in range(3)]
+    convs = [arch.Conv(1 if not layer else channels, channels, circular=True) for layer in range(3)]
     head = (arch.GlobalAveragePool(), arch.Dense(channels, 1, gated=False))
     return arch.Architecture((1, side, side), (*convs, *head))
 

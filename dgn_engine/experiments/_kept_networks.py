@@ -49,15 +49,15 @@ class KeptNetworks:
         self.x, self.y = data.train_x[chosen].double(), data.train_y[chosen]
         self.classes = run.architecture.classes
         self._network = run.trainer.network.double()
-        kept = inside(folder) / KEPT
-        self._files = [kept / name for name in kept.listing()]
+        weights_folder = inside(folder) / KEPT
+        self._files = [weights_folder / name for name in weights_folder.listing()]
 
     def __iter__(self) -> Iterator[tuple[int, GatedNetwork]]:
         for path in self._files:
-            found = _EPOCH.fullmatch(path.name)
-            if found is not None:
+            match = _EPOCH.fullmatch(path.name)
+            if match is not None:
                 self._load(path)
-                yield int(found[1]), self._network
+                yield int(match[1]), self._network
 
     def _load(self, path: InnerPath) -> None:
         content = read_regular(path, FILE)
@@ -70,9 +70,9 @@ class KeptNetworks:
 
 def nu_of(kernel: Tensor, targets: Tensor) -> dict[str, float]:
     """Return ν of a kernel (n, n) with its rank, cutoff and the excluded energy of the targets."""
-    seen = spectrum(kernel.detach(), targets)
-    nu, outside = seen.nu or math.nan, seen.outside or 0.0
-    return {"nu": nu, "rank": seen.rank, "cutoff": seen.cutoff, "outside": outside}
+    eigen = spectrum(kernel.detach(), targets)
+    nu, outside = eigen.nu or math.nan, eigen.outside or 0.0
+    return {"nu": nu, "rank": eigen.rank, "cutoff": eigen.cutoff, "outside": outside}
 
 
 def left_out_of_nu(
@@ -82,10 +82,10 @@ def left_out_of_nu(
 
     Empty if a calculation of an older version lacks them.
     """
-    if not all("rank" in found and "outside" in found for found in calculated):
+    if not all("rank" in curve and "outside" in curve for curve in calculated):
         return ()
-    rank = min(min(found["rank"]) for found in calculated)
-    outside = max(max(found["outside"]) for found in calculated)
+    rank = min(min(curve["rank"]) for curve in calculated)
+    outside = max(max(curve["outside"]) for curve in calculated)
     return (
         f"Smallest numerical rank of {kernel}: {rank:g} of {examples} (or of all examples); at "
         f"most {percent(outside, 2)} of the targets' energy is excluded from ν.",

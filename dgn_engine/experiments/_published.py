@@ -20,8 +20,8 @@ def _papers() -> dict[str, Any]:
 
 def printed(table: str, row: str, column: str) -> Printed | None:
     """Return a cell of a table; None if the paper prints nothing there."""
-    found = _papers()[table]
-    value = found["rows"][row][found["columns"].index(column)]
+    published = _papers()[table]
+    value = published["rows"][row][published["columns"].index(column)]
     if value is None:
         return None
     if isinstance(value, list):
@@ -31,18 +31,18 @@ def printed(table: str, row: str, column: str) -> Printed | None:
 
 def number_in(table: str, row: str, column: str) -> Printed:
     """Return a cell of a table; raises `LookupError` if the paper prints nothing there."""
-    found = printed(table, row, column)
-    if found is None:
+    number = printed(table, row, column)
+    if number is None:
         raise LookupError(f"{table} prints nothing in '{row}', '{column}'")
-    return found
+    return number
 
 
 def table_rows(table: str) -> tuple[str, ...]:
     """Return the row names of a table, or the names of the numbers given for a figure."""
-    found = _papers()[table]
-    if "rows" in found:
-        return tuple(found["rows"])
-    return tuple(name for name, value in found.items() if isinstance(value, (int, float)))
+    published = _papers()[table]
+    if "rows" in published:
+        return tuple(published["rows"])
+    return tuple(name for name, value in published.items() if isinstance(value, (int, float)))
 
 
 def comparable(request: Request, found: Printed | None, of: str) -> tuple[Printed | None, str]:

@@ -56,5 +56,5 @@ def binomial_variance(terms: Sequence[tuple[float, float]], examples: int) -> fl
     if not examples:
         return 0.0
     errors = [coefficient * math.sqrt(p * (1 - p) / examples) for coefficient, p in terms]
-    plus, minus = (sum(max(0.0, sign * one) for one in errors) for sign in (1, -1))
+    plus, minus = (sum(max(0.0, sign * error) for error in errors) for sign in (1, -1))
     return _POINTS**2 * (plus**2 + minus**2)

@@ -38,8 +38,15 @@ def plan(request: Request) -> Plan:
         relu = gate_source(config, seed)
         units.append(relu)
         units += [
-            training(config, regime, seed, f"{regime}-{seen}", gates_of=relu, value_input=seen)
-            for regime, seen in _cells(request)
+            training(
+                config,
+                regime,
+                seed,
+                f"{regime}-{value_input}",
+                gates_of=relu,
+                value_input=value_input,
+            )
+            for regime, value_input in _cells(request)
         ]
     return Plan(
         tuple(units),
@@ -76,14 +83,14 @@ def _config(request: Request) -> RunConfig:
 def _cells(request: Request) -> list[tuple[str, str]]:
     if request.quick:
         return [("FR-II", "image"), ("FL", "image")]
-    return [(regime, seen) for regime in REGIMES for seen in INPUTS]
+    return [(regime, value_input) for regime in REGIMES for value_input in INPUTS]
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
     grid = Grid(results, request.seed_range(*SEEDS))
     cells = {"ReLU (published network)": grid.trained("ReLU")}
-    for regime, seen in _cells(request):
-        cells[f"{regime}, x^v = {INPUTS[seen]}"] = grid.trained(f"{regime}-{seen}")
+    for regime, value_input in _cells(request):
+        cells[f"{regime}, x^v = {INPUTS[value_input]}"] = grid.trained(f"{regime}-{value_input}")
     frozen = [cell for label, cell in cells.items() if label.startswith("FR")]
     mean = contrast(*((1 / len(frozen), cell) for cell in frozen))
     remark = (

@@ -88,26 +88,29 @@ def pictures(work: CalculationInputs) -> dict[str, Picture]:
     scaled to their maximum.
     """
     above, below = (_outputs(folder) for folder in work.needs.values())
-    by_filter = [_first_filters(maps, place) for maps in (above, below) for place in range(FILTERS)]
-    means = [[_tile(one.mean(0)) for one in maps] for maps in (above, below)]
+    by_filter = [_first_filters(maps, index) for maps in (above, below) for index in range(FILTERS)]
+    means = [[_tile(layer.mean(0)) for layer in maps] for maps in (above, below)]
     return {"filters": _montage(by_filter), "means": _montage(means)}
 
 
 def _outputs(folder: Path) -> list[Tensor]:
     """Return the value input and z of every layer, each (channels, rows, columns)."""
-    kept = KeptNetworks(folder, 1)
-    x = kept.x[:1]
-    ((_, network),) = list(kept)
+    networks = KeptNetworks(folder, 1)
+    x = networks.x[:1]
+    ((_, network),) = list(networks)
     trace = network.trace(x).value
     maps = [network.input_of_value(x)]
     maps += [q * gate for q, gate in zip(trace.pre, trace.gates, strict=True)]
-    return [one[0].detach().cpu() for one in maps]
+    return [values[0].detach().cpu() for values in maps]
 
 
 def _first_filters(maps: list[Tensor], place: int) -> list[Tensor | None]:
     """Return the tiles of one filter of each layer, preceded by the input in the first row."""
-    seen, *layers = maps
-    return [None if place else _tile(seen.mean(0)), *(_tile(one[place]) for one in layers)]
+    value_input, *layers = maps
+    return [
+        None if place else _tile(value_input.mean(0)),
+        *(_tile(layer[place]) for layer in layers),
+    ]
 
 
 def _tile(values: Tensor) -> Tensor:

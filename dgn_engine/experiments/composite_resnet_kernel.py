@@ -97,14 +97,14 @@ def shares(work: CalculationInputs) -> dict[str, Any]:
     counts = sub_network_shares(architecture, gates, x)
     paths, weighted = [0.0] * (BLOCKS + 1), [0.0] * (BLOCKS + 1)
     sums, sums_weighted = whole * 0, whole * 0
-    for kept, share in counts.items():
-        part = sub_network_kernel(architecture, gates, x, kept)
-        chain = sub_network(architecture, kept)
-        beta = value_kernel_constant(chain.architecture, [sigmas[place] for place in chain.weights])
+    for blocks, share in counts.items():
+        part = sub_network_kernel(architecture, gates, x, blocks)
+        chain = sub_network(architecture, blocks)
+        beta = value_kernel_constant(chain.architecture, [sigmas[layer] for layer in chain.weights])
         sums += part
         sums_weighted += beta * part
-        paths[len(kept)] += share
-        weighted[len(kept)] += float(beta * part.trace() / expected.trace())
+        paths[len(blocks)] += share
+        weighted[len(blocks)] += float(beta * part.trace() / expected.trace())
     return {
         "paths": paths,
         "weighted": weighted,
@@ -151,27 +151,29 @@ Cells = dict[int, CalculatedCell]  # by width
 
 def findings(request: Request, results: UnitResults) -> Findings:
     grid = Grid(results, request.seed_range(*SEEDS))
-    found: dict[str, Cells] = {
+    cells_by_kind: dict[str, Cells] = {
         words: {width: grid.calculated(f"{prefix}w{width}") for width in _widths(request)}
         for prefix, words in KINDS.items()
     }
     rows = [
         cell.row(
-            f"{words}, w = {width}: share of sub-networks with {kept} of {BLOCKS} blocks",
-            [100 * shares[kept] for shares in cell["weighted"]],
+            f"{words}, w = {width}: share of sub-networks with {blocks} of {BLOCKS} blocks",
+            [100 * shares[blocks] for shares in cell["weighted"]],
             unit="%",
         )
-        for words, cells in found.items()
+        for words, cells in cells_by_kind.items()
         for width, cell in cells.items()
-        for kept in range(BLOCKS + 1)
+        for blocks in range(BLOCKS + 1)
     ]
     rows += [
         cell.row(f"{words}, w = {width}: ‖K^V_0 − Σβ_J H^J‖/‖Σβ_J H^J‖", cell["distance"])
-        for words, cells in found.items()
+        for words, cells in cells_by_kind.items()
         for width, cell in cells.items()
     ]
-    judged = tuple(claim for words, cells in found.items() for claim in _claims(words, cells))
-    return Findings(tuple(rows), judged, _figures(found))
+    judged = tuple(
+        claim for words, cells in cells_by_kind.items() for claim in _claims(words, cells)
+    )
+    return Findings(tuple(rows), judged, _figures(cells_by_kind))
 
 
 def _claims(words: str, cells: Cells) -> Iterator[Claim]:

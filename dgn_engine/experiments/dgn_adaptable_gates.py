@@ -57,10 +57,10 @@ LEARNT_ALONE = Design(49.9, 0.15, _PILOT, _SHARED)
 
 def plan(request: Request) -> Plan:
     """Plan seven kinds of gates, and kernels of soft-GaLU with frozen and adaptive gates."""
-    config, kept = _config(request)
+    config, kept_epochs = _config(request)
     units: list[Unit] = []
     for seed in request.seed_range(*SEEDS):
-        runs = list(six_regimes(config, seed, kept=dict.fromkeys(WATCHED, kept)))
+        runs = list(six_regimes(config, seed, kept=dict.fromkeys(WATCHED, kept_epochs)))
         watched = [run for run in runs if run.config.gating.regime in WATCHED]
         units += [*runs, training(config, "gates-only", seed)]
         units += [calculation(f"grams-{run.id}", nus_of_stages, run) for run in watched]
@@ -89,23 +89,23 @@ def _config(request: Request) -> tuple[RunConfig, tuple[int, ...]]:
     settings = TrainingConfig(
         "squared", "rmsprop", 1e-4, batch=64, epochs=epochs, smoothing=KERAS_RHO
     )
-    kept = tuple(range(0, epochs + 1, max(1, epochs // 10)))
-    return replace(config, training=settings), kept
+    kept_epochs = tuple(range(0, epochs + 1, max(1, epochs // 10)))
+    return replace(config, training=settings), kept_epochs
 
 
 def nus_of_stages(work: CalculationInputs) -> dict[str, Any]:
     """Return ν of the four kernels at each kept epoch in float64, with its truncation."""
     (folder,) = work.needs.values()
-    kept = KeptNetworks(folder, int(work.arguments.get("per_class", PER_CLASS)))
-    targets = class_targets(kept.y, kept.classes)
-    found: dict[str, Any] = {"epochs": []}
-    for epoch, network in kept:
-        found["epochs"].append(epoch)
-        for name, gram in _grams(network, kept.x).items():
-            of_name = found.setdefault(name, {})
+    networks = KeptNetworks(folder, int(work.arguments.get("per_class", PER_CLASS)))
+    targets = class_targets(networks.y, networks.classes)
+    curves: dict[str, Any] = {"epochs": []}
+    for epoch, network in networks:
+        curves["epochs"].append(epoch)
+        for name, gram in _grams(network, networks.x).items():
+            of_name = curves.setdefault(name, {})
             for key, number in nu_of(gram, targets).items():
                 of_name.setdefault(key, []).append(number)
-    return found
+    return curves
 
 
 def _grams(network: GatedNetwork, x: Tensor) -> dict[str, Tensor]:

@@ -123,7 +123,7 @@ def _claims(far: Mapping[int, Sequence[float]]) -> Iterator[Claim]:
     """Judge the distances, averaged over depths, at the narrow and the wide width."""
     narrow, wide = WIDTHS
     words = "largest e.c.d.f. distance, mean over depths"
-    halved = Sample(tuple(minus(far[wide], [one / 2 for one in far[narrow]])), "draws")
+    halved = Sample(tuple(minus(far[wide], [distance / 2 for distance in far[narrow]])), "draws")
     statistic = f"{words}: w = {wide} − half of w = {narrow}"
     yield judge("dgn-1", statistic, below(halved), design=NEARER)
     near = below(Sample(tuple(far[wide]), "draws"), NEAR, SHARE)

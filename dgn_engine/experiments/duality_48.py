@@ -85,12 +85,12 @@ def plan(request: Request) -> Plan:
                     config,
                     regime,
                     seed,
-                    _cell(prefix, regime, seen, order),
+                    _cell(prefix, regime, value_input, order),
                     gates_of=relu,
                     wiring=order,
-                    value_input=seen,
+                    value_input=value_input,
                 )
-                for regime, seen, order in product(REGIMES, INPUTS, _orders(request))
+                for regime, value_input, order in product(REGIMES, INPUTS, _orders(request))
             ]
     return Plan(
         tuple(units),
@@ -159,10 +159,10 @@ def _table(request: Request, name: str, cells: Cells, relu: TrainedCell) -> Iter
         models = _of(cells, regime)
         words = f"{label} {regime} ({len(models)} models)"
         yield _mean_row(words, models, *number(regime), place=(label, regime))
-        for seen, word in INPUTS.items():
+        for value_input, word in INPUTS.items():
             place = (f"{label}, x^v = {word}", regime)
             words = f"{label} {regime}, x^v = {word}"
-            yield _mean_row(words, _of(cells, regime, seen), place=place)
+            yield _mean_row(words, _of(cells, regime, value_input), place=place)
     value, remark = number("ReLU")
     words = "; ".join(part for part in (remark, _least([relu])) if part)
     yield relu.row(f"{label} ReLU", value, words, place=(label, "ReLU"))
@@ -206,14 +206,17 @@ def _figures(request: Request, name: str, cells: Cells, relu: TrainedCell) -> It
     label, prefix, best = _label(request, name), _prefix(name), _means(cells)
     inputs = {
         f"x^v = {word}": {
-            regime: [best[regime, seen, order] for order in _orders(request)] for regime in REGIMES
+            regime: [best[regime, value_input, order] for order in _orders(request)]
+            for regime in REGIMES
         }
-        for seen, word in INPUTS.items()
+        for value_input, word in INPUTS.items()
     }
-    found = {
+    printed_numbers = {
         regime: comparable(request, printed(TABLE, name, regime), name)[0] for regime in COLUMNS
     }
-    yield model_boxes(f"models-{prefix}", label, COLUMNS, inputs, {"ReLU": relu.best}, found)
+    yield model_boxes(
+        f"models-{prefix}", label, COLUMNS, inputs, {"ReLU": relu.best}, printed_numbers
+    )
     models: dict[str, list[TrainedCell]] = {regime: _of(cells, regime) for regime in REGIMES}
     yield model_curves(f"learning-{prefix}", label, {**models, "ReLU": [relu]})
 
@@ -247,9 +250,9 @@ def _claims(request: Request, name: str, cells: Cells, relu: TrainedCell) -> Ite
         designs.of_regimes(number, DESIGNS[name], "FR-II"),
     )
     margin = MARGIN[name]
-    for regime, (seen, word) in product(REGIMES, INPUTS.items()):
-        identity = cells[regime, seen, IDENTITY]
-        others = [model for model in _of(cells, regime, seen) if model is not identity]
+    for regime, (value_input, word) in product(REGIMES, INPUTS.items()):
+        identity = cells[regime, value_input, IDENTITY]
+        others = [model for model in _of(cells, regime, value_input) if model is not identity]
         yield judge(
             "dual-5",
             f"{label}: {regime}, x^v = {word}: mean of {len(others)} orders − identity",
@@ -264,7 +267,7 @@ def _claims(request: Request, name: str, cells: Cells, relu: TrainedCell) -> Ite
             design = designs.of_regimes(0.0, DESIGNS[name], regime, regime)
             yield judge("dual-5", words, above(_worst(cells, regime), -margin), design=design)
     for regime in REGIMES:
-        image, ones = (_of(cells, regime, seen) for seen in INPUTS)
+        image, ones = (_of(cells, regime, value_input) for value_input in INPUTS)
         yield judge(
             "dual-6",
             f"{label}: {regime}, x − 1, mean over {len(ones)} orders",
@@ -280,8 +283,8 @@ def _worst(cells: Cells, regime: str) -> Sample:
     the same seed would be below identity by noise alone.
     """
     pairs = [
-        (cells[regime, seen, order], cells[regime, seen, IDENTITY])
-        for seen, order in ((key[1], key[2]) for key in cells if key[0] == regime)
+        (cells[regime, value_input, order], cells[regime, value_input, IDENTITY])
+        for value_input, order in ((key[1], key[2]) for key in cells if key[0] == regime)
         if order != IDENTITY
     ]
     gaps = [minus(order.best, identity.best) for order, identity in pairs]
@@ -337,11 +340,11 @@ def _against_cntk(cells: Cells, relu: TrainedCell) -> Iterator[Claim]:
         (("DL",), above),
         (("ReLU",), above),
     ):
-        found = contrast(*_mean([model for regime in regimes for model in models[regime]]))
+        accuracy = contrast(*_mean([model for regime in regimes for model in models[regime]]))
         yield judge(
             "dual-4",
             f"{CNN}: {' and '.join(regimes)}",
-            test(found, CNTK),
+            test(accuracy, CNTK),
             design=designs.of_regimes(_printed(CNN, regimes[0]), designs.CNN, regimes[0]),
         )
 

@@ -153,17 +153,19 @@ def _downstream(cells: Cells, level: int) -> Figure:
 
 
 def _row(request: Request, level: int, column: str, cell: TrainedCell) -> Row:
-    found = comparable(request, printed(TABLE, str(level), column), "the CNN on CIFAR-10")
+    printed_and_remark = comparable(
+        request, printed(TABLE, str(level), column), "the CNN on CIFAR-10"
+    )
     values = cell.last if column.endswith("end") else cell.best
     noise = f"γ = {level} %"
-    return cell.row(f"{noise}: {column}", *found, values=values, place=(noise, column))
+    return cell.row(f"{noise}: {column}", *printed_and_remark, values=values, place=(noise, column))
 
 
 def _claims(request: Request, cells: Cells, level: int) -> Iterator[Claim]:
     if not level:
-        kept = contrast((1.0, cells["m3", 0]), (-1.0, cells["m2", 0]))
+        difference = contrast((1.0, cells["m3", 0]), (-1.0, cells["m2", 0]))
         design = _design((1, M3, 0), (-1, M2, 0))
-        yield judge("dual-9", "M3(0) − M2(0)", above(kept, -MARGIN), design=design)
+        yield judge("dual-9", "M3(0) − M2(0)", above(difference, -MARGIN), design=design)
         return
     yield _fall(request, cells, level)
     same = contrast((1.0, cells["m4", level]), (-1.0, cells["m5", level]))
@@ -184,9 +186,9 @@ def _fall(request: Request, cells: Cells, level: int) -> Claim:
     if request.quick:
         remark = f"printed as {fall:g} for the CNN on CIFAR-10; use --full to train it"
         return judge("dual-10", words, UNMEASURED, remark)
-    found = contrast((1.0, cells["m1", 0]), (-1.0, cells["m4", level]))
+    difference = contrast((1.0, cells["m1", 0]), (-1.0, cells["m4", level]))
     design = _design((1, M1, 0), (-1, M4, level))
-    return judge("dual-10", words, within(found, MARGIN, fall), design=design)
+    return judge("dual-10", words, within(difference, MARGIN, fall), design=design)
 
 
 def _nearer(cells: Cells, level: int) -> Claim:

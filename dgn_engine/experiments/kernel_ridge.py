@@ -68,31 +68,31 @@ def plan(request: Request) -> Plan:
 def regressions(work: CalculationInputs) -> dict[str, float]:
     """Compute the held-out accuracy (0…1) of each dense kernel."""
     (folder,) = work.needs.values()
-    kept = KeptNetworks(folder, work.arguments["per_class"])
-    x, seed = kept.x, work.arguments["seed"]
+    networks = KeptNetworks(folder, work.arguments["per_class"])
+    x, seed = networks.x, work.arguments["seed"]
     kernels: dict[str, Tensor] = {"gram": input_gram(x)}
-    for (_, network), when in zip(kept, ("start", "end"), strict=True):
+    for (_, network), when in zip(networks, ("start", "end"), strict=True):
         gates = network.trace(x).value.gates
         kernels[f"npk_{when}"] = neural_path_kernel(network.architecture, gates, x)
         kernels[f"ntk_{when}"] = tangent_kernels(network, x).whole
     kernels["limit"] = relu_limit(x, DEPTH).averaged
-    return {name: _accuracy(kernel, kept.y, seed) for name, kernel in kernels.items()}
+    return {name: _accuracy(kernel, networks.y, seed) for name, kernel in kernels.items()}
 
 
 def convolutional(work: CalculationInputs) -> dict[str, float]:
     """Compute the held-out accuracy (0…1) of the CNTK, and of K^(d) on the same images."""
     (folder,) = work.needs.values()
-    kept = KeptNetworks(folder, work.arguments["per_class"])
-    side = round(kept.x[0].numel() ** 0.5)
-    images = kept.x.reshape(-1, 1, side, side)
+    networks = KeptNetworks(folder, work.arguments["per_class"])
+    side = round(networks.x[0].numel() ** 0.5)
+    images = networks.x.reshape(-1, 1, side, side)
     convs = (Conv(1, 8), Conv(8, 8), Conv(8, 8))
     architecture = Architecture(
         (1, side, side), (*convs, GlobalAveragePool(), Dense(8, 10, gated=False))
     )
     seed = work.arguments["seed"]
     return {
-        "cntk": _accuracy(convolutional_limit(architecture, images).tangent, kept.y, seed),
-        "limit": _accuracy(relu_limit(kept.x, DEPTH).averaged, kept.y, seed),
+        "cntk": _accuracy(convolutional_limit(architecture, images).tangent, networks.y, seed),
+        "limit": _accuracy(relu_limit(networks.x, DEPTH).averaged, networks.y, seed),
     }
 
 

@@ -56,20 +56,20 @@ def _networks(request: Request) -> int:
 
 def bound_while_training(work: CalculationInputs) -> dict[str, Any]:
     """Evaluate `parts_of_bound` for every network and time; return lists by name."""
-    found: dict[str, list[float]] = {}
+    values_by_name: dict[str, list[float]] = {}
     seed, count = work.arguments["seed"], work.arguments["networks"]
     for width, depth in SIZES:
         for draw in range(count):
-            one = 1000 * seed + draw
-            network = gated(dense(INPUTS, width, depth), one, own=True, init="kaiming")
-            x, y = unit_inputs(N, (INPUTS,), one), targets(N, one)
+            draw_seed = 1000 * seed + draw
+            network = gated(dense(INPUTS, width, depth), draw_seed, own=True, init="kaiming")
+            x, y = unit_inputs(N, (INPUTS,), draw_seed), targets(N, draw_seed)
             largest = tangent_kernels(network, x, trains=("value",)).whole
             rate = 0.1 / max(float(torch.linalg.eigvalsh(largest)[-1]), 1e-12)
             for step in descend(network, x, y, rate, STEPS, kernels=False):
                 if step.step % EVERY == 0:
                     for name, value in parts_of_bound(network, x, y).items():
-                        found.setdefault(name, []).append(value)
-    return found
+                        values_by_name.setdefault(name, []).append(value)
+    return values_by_name
 
 
 def parts_of_bound(network: GatedNetwork, x: Tensor, y: Tensor) -> dict[str, float]:
@@ -149,10 +149,10 @@ def _speed_error(
     ends = []
     for sign in (1, -1):
         moved = [w - sign * rate * slope for w, slope in zip(weights, slopes, strict=True)]
-        there, open_now = _relu_output(x, moved)
+        moved_output, open_now = _relu_output(x, moved)
         if not all(torch.equal(a, b) for a, b in zip(open_now, gates, strict=True)):
             return math.nan
-        ends.append(there)
+        ends.append(moved_output)
     moving = (ends[0] - ends[1]) / (2 * rate)
     return float((moving - wanted).norm()) / size
 

@@ -61,11 +61,11 @@ def kernels_of_stages(work: CalculationInputs) -> dict[str, Any]:
     The examples are the first 20 of each class by default.
     """
     (folder,) = work.needs.values()
-    kept = KeptNetworks(folder, int(work.arguments.get("per_class", PER_CLASS)))
+    networks = KeptNetworks(folder, int(work.arguments.get("per_class", PER_CLASS)))
     epochs: list[int] = []
     rows: list[torch.Tensor] = []  # kept on the device, to synchronise only once
-    for epoch, network in kept:
-        kernels = tangent_kernels(network, kept.x, logits="mean")
+    for epoch, network in networks:
+        kernels = tangent_kernels(network, networks.x, logits="mean")
         epochs.append(epoch)
         assert kernels.value is not None
         assert kernels.feature is not None

@@ -64,16 +64,16 @@ def nu_of_stages(work: CalculationInputs) -> dict[str, Any]:
     Also the rank of Ĥ, its cutoff and the energy of the targets outside its range.
     """
     (folder,) = work.needs.values()
-    kept = KeptNetworks(folder, int(work.arguments.get("per_class", PER_CLASS)))
-    found: dict[str, list[float]] = {"epochs": []}
-    targets = class_targets(kept.y, kept.classes)
-    for epoch, network in kept:
-        gates = network.trace(kept.x).value.gates
-        kernel = neural_path_kernel(network.architecture, gates, kept.x)
-        found["epochs"].append(epoch)
+    networks = KeptNetworks(folder, int(work.arguments.get("per_class", PER_CLASS)))
+    curves: dict[str, list[float]] = {"epochs": []}
+    targets = class_targets(networks.y, networks.classes)
+    for epoch, network in networks:
+        gates = network.trace(networks.x).value.gates
+        kernel = neural_path_kernel(network.architecture, gates, networks.x)
+        curves["epochs"].append(epoch)
         for name, number in nu_of(kernel, targets).items():
-            found.setdefault(name, []).append(number)
-    return found
+            curves.setdefault(name, []).append(number)
+    return curves
 
 
 def findings(request: Request, results: UnitResults) -> Findings:

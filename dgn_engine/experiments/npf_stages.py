@@ -48,14 +48,14 @@ SEEDS = (3, 5)
 def plan(request: Request) -> Plan:
     """Plan a ReLU network, six networks with gates copied at its stages, and random gates."""
     config = _config(request)
-    kept = tuple(_every(request) * stage for stage in STAGES)
+    kept_epochs = tuple(_every(request) * stage for stage in STAGES)
     best = request.protocol == "as-in-code"
-    watched = with_training(config, epochs=kept[-1], keep_epochs=kept, keep_best=best)
+    watched = with_training(config, epochs=kept_epochs[-1], keep_epochs=kept_epochs, keep_best=best)
     units = []
     for seed in request.seed_range(*SEEDS):
         relu = training(watched, "ReLU", seed, "relu")
         units += [relu, training(config, "FR-II", seed, "fr")]
-        for stage, epoch in zip(STAGES, kept, strict=True):
+        for stage, epoch in zip(STAGES, kept_epochs, strict=True):
             file = best_until_file(epoch) if best else epoch_file(epoch)
             gates = UnitFile(relu.id, f"{KEPT}/{file}")
             units.append(training(config, "FL", seed, f"fl{stage}", gates_from=gates))

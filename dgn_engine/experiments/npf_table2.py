@@ -110,8 +110,10 @@ def findings(request: Request, results: UnitResults) -> Findings:
         remarks += step_remark(label, step, steps)
         line = {}
         for column, regime in COLUMNS.items():
-            found = comparable(request, number_in(TABLE2, setting.row, column), setting.row)
-            row = cells[regime].row(f"{label} {column}", *found, place=(label, column))
+            printed_and_remark = comparable(
+                request, number_in(TABLE2, setting.row, column), setting.row
+            )
+            row = cells[regime].row(f"{label} {column}", *printed_and_remark, place=(label, column))
             rows.append(row)
             line[column] = row
         judged += _claims(request, setting, label, cells)
@@ -154,13 +156,15 @@ def _claims(
 
 
 def _design(setting: _Setting, upper: str, lower: str) -> Design:
-    one, other = (number_in(TABLE2, setting.row, COLUMNS_OF[name]) for name in (upper, lower))
-    return of_printed((1, one), (-1, other))
+    upper_cell, lower_cell = (
+        number_in(TABLE2, setting.row, COLUMNS_OF[name]) for name in (upper, lower)
+    )
+    return of_printed((1, upper_cell), (-1, lower_cell))
 
 
 def _chosen(request: Request) -> list[_Setting]:
-    found = [setting for setting in SETTINGS if request.only in setting.row]
-    return [s for s in found if s.net == "fc"] if request.quick else found
+    matching = [setting for setting in SETTINGS if request.only in setting.row]
+    return [s for s in matching if s.net == "fc"] if request.quick else matching
 
 
 def _steps(request: Request, setting: _Setting) -> tuple[float, ...]:

@@ -64,7 +64,7 @@ def dynamics(work: CalculationInputs) -> dict[str, Any]:
     kernel = tangent_kernels(network, x, trains=("value",)).whole
     rate = 0.1 / float(torch.linalg.eigvalsh(kernel)[-1])
     first = [weight.detach().clone() for weight in network.value.parameters()]
-    found: dict[str, list[float]] = {"off": [], "loss": [], "switched": [], "npf": []}
+    curves: dict[str, list[float]] = {"off": [], "loss": [], "switched": [], "npf": []}
     expected: Tensor | None = None
     before = y
     last: tuple[Tensor, ...] = ()
@@ -74,22 +74,22 @@ def dynamics(work: CalculationInputs) -> dict[str, Any]:
         start = start or step.gates
         if expected is not None:
             moved = (expected - before).norm()
-            found["off"].append(float((step.error - expected).norm() / moved))
-            found["switched"].append(
+            curves["off"].append(float((step.error - expected).norm() / moved))
+            curves["switched"].append(
                 float(sum((a != b).sum() for a, b in zip(step.gates, last, strict=True)))
             )
-        found["loss"].append(float(0.5 * step.error.square().sum()))
-        found["npf"].append(_feature_drift(step.gates, start, x))
+        curves["loss"].append(float(0.5 * step.error.square().sum()))
+        curves["npf"].append(_feature_drift(step.gates, start, x))
         expected = step.error - rate * step.kernel @ step.error
         before, last = step.error, step.gates
     now = [weight.detach() for weight in network.value.parameters()]
     return {
-        "off": float(torch.tensor(found["off"], dtype=torch.float64).median()),
-        "worst": max(found["off"]),
-        "instants": [i for i, number in enumerate(found["switched"]) if number],
-        "switched": sum(found["switched"]),
-        "loss": found["loss"][:: max(1, len(found["loss"]) // 100)],
-        "npf": found["npf"][-1],
+        "off": float(torch.tensor(curves["off"], dtype=torch.float64).median()),
+        "worst": max(curves["off"]),
+        "instants": [i for i, number in enumerate(curves["switched"]) if number],
+        "switched": sum(curves["switched"]),
+        "loss": curves["loss"][:: max(1, len(curves["loss"]) // 100)],
+        "npf": curves["npf"][-1],
         "parameters": _relative_change(now, first),
         "npv": _value_drift(now, first),
     }

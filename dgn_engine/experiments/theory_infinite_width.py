@@ -88,14 +88,14 @@ def distances(work: CalculationInputs) -> dict[str, Any]:
     seed, draws = work.arguments["seed"], work.arguments["draws"]
     x = unit_inputs(10, (10,), seed)
     limit = relu_limit(x, DEPTH).averaged
-    found: dict[str, Any] = {"limit": [], "beta": []}
+    distances_by_limit: dict[str, Any] = {"limit": [], "beta": []}
     for width in work.arguments["widths"]:
         networks = (_wide(width, DEPTH, draws * seed + draw) for draw in range(draws))
         squares = [_squares(network, x, limit) for network in networks]
         for key, of_key in zip(("limit", "beta"), zip(*squares, strict=True), strict=True):
-            found[key].append(math.sqrt(sum(of_key) / draws))
-    found["apart"] = relative_distance(limit, expected_limit(x, DEPTH))
-    return found
+            distances_by_limit[key].append(math.sqrt(sum(of_key) / draws))
+    distances_by_limit["apart"] = relative_distance(limit, expected_limit(x, DEPTH))
+    return distances_by_limit
 
 
 def _squares(network: GatedNetwork, x: Tensor, limit: Tensor) -> tuple[float, float]:
@@ -135,14 +135,14 @@ def angles(work: CalculationInputs) -> dict[str, Any]:
     x = unit_inputs(10, (10,), seed)
     trace = _wide(width, LAYERS, seed).trace(x).value
     pairs = torch.triu_indices(10, 10, 1)
-    found: dict[str, list[float]] = {"angle": [], "overlap": [], "predicted": []}
+    curves: dict[str, list[float]] = {"angle": [], "overlap": [], "predicted": []}
     for inputs, gates in zip(trace.inputs, trace.gates, strict=False):
         theta = _angles(inputs)[pairs[0], pairs[1]]
         overlap = (gates @ gates.T / gates.shape[1])[pairs[0], pairs[1]]
-        found["angle"].append(float(theta.mean()))
-        found["overlap"].append(float(overlap.mean()))
-        found["predicted"].append(float(((math.pi - theta) / (2 * math.pi)).mean()))
-    return found
+        curves["angle"].append(float(theta.mean()))
+        curves["overlap"].append(float(overlap.mean()))
+        curves["predicted"].append(float(((math.pi - theta) / (2 * math.pi)).mean()))
+    return curves
 
 
 def _angles(z: Tensor) -> Tensor:
@@ -158,11 +158,11 @@ def findings(request: Request, results: UnitResults) -> Findings:
     rows = tuple(
         limit.row(
             f"distance of K_0 from {words[key]}, width {width}",
-            [curve[place] for curve in limit[key]],
+            [curve[index] for curve in limit[key]],
             of="draws",
         )
         for key in words
-        for place, width in enumerate(widths)
+        for index, width in enumerate(widths)
     )
     judged = tuple(_claims(widths, limit, angle))
     figures = (

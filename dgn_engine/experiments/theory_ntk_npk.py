@@ -98,12 +98,12 @@ def _architecture(name: str, width: int) -> Architecture:
 def distances(work: CalculationInputs) -> list[float]:
     """Return the distance of K^V_0 from βH for each width, for one draw of gates and inputs."""
     name, seed = work.arguments["name"], work.arguments["seed"]
-    found = []
+    result = []
     for width in work.arguments["widths"]:
         architecture = _architecture(name, width)
         x = unit_inputs(8, architecture.input_shape, seed)
-        found.append(mean_square_distance(gated(architecture, seed), x, seed))
-    return found
+        result.append(mean_square_distance(gated(architecture, seed), x, seed))
+    return result
 
 
 def variances(work: CalculationInputs) -> dict[str, list[float]]:
@@ -134,10 +134,10 @@ def _variance(width: int, depth: int, seed: int, draws: int) -> float:
 
 def exact(_work: CalculationInputs) -> dict[str, float]:
     """Return the largest relative errors of the exact identities."""
-    found = {name: max(value_kernel_error(name, s) for s in range(2)) for name in TINY}
-    found["feature"] = max(feature_kernel_error(seed) for seed in range(2))
-    found["rotation"] = _rotation_error()
-    return found
+    errors = {name: max(value_kernel_error(name, s) for s in range(2)) for name in TINY}
+    errors["feature"] = max(feature_kernel_error(seed) for seed in range(2))
+    errors["rotation"] = _rotation_error()
+    return errors
 
 
 def _rotation_error() -> float:
@@ -168,10 +168,10 @@ def findings(request: Request, results: UnitResults) -> Findings:
         rows += [
             cell.row(
                 f"‖K^V_0 − βH‖/‖βH‖, {name}, width {width}",
-                [curve[place] for curve in cell.results],
+                [curve[index] for curve in cell.results],
                 of="draws",
             )
-            for place, width in enumerate(widths)
+            for index, width in enumerate(widths)
         ]
         judged.append(rate_claim(name, widths, cell.results, RATES[name]))
     judged += _exact_claims(results.calculated("exact"))

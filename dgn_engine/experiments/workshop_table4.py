@@ -150,9 +150,9 @@ def findings(request: Request, results: UnitResults) -> Findings:
         remarks += step_remark(label, step, steps)
         for column, name in COLUMNS.items():
             of_paper = None if column == PIXELS else printed(TABLE, arch.row, column)
-            found = comparable(request, of_paper, arch.row)
+            printed_and_remark = comparable(request, of_paper, arch.row)
             place = (label, column)
-            rows.append(cells[name].row(f"{label} {column}", *found, place=place))
+            rows.append(cells[name].row(f"{label} {column}", *printed_and_remark, place=place))
         most = _noise_epochs(_config(request, arch, step))
         short = {}
         for name in ("labels", "pixels"):
@@ -226,12 +226,16 @@ def _claims(
 
 def _design(arch: _Arch, upper: str, lower: str) -> Design | None:
     """Return the design of a difference; None if the paper does not print both accuracies."""
-    found = {
+    cells = {
         name: None if column == PIXELS else printed(TABLE, arch.row, column)
         for column, name in COLUMNS.items()
     }
-    one, other = found[upper], found[lower]
-    return None if one is None or other is None else of_printed((1, one), (-1, other))
+    upper_cell, lower_cell = cells[upper], cells[lower]
+    return (
+        None
+        if upper_cell is None or lower_cell is None
+        else of_printed((1, upper_cell), (-1, lower_cell))
+    )
 
 
 def _noise_epochs(config: RunConfig) -> int:
@@ -244,8 +248,10 @@ def _widths(request: Request) -> list[str]:
 
 
 def _chosen(request: Request) -> list[_Arch]:
-    found = [arch for arch in ARCHES if request.only in arch.row]
-    return [arch for arch in found if arch.optimiser == "adam"][:1] if request.quick else found
+    matching = [arch for arch in ARCHES if request.only in arch.row]
+    return (
+        [arch for arch in matching if arch.optimiser == "adam"][:1] if request.quick else matching
+    )
 
 
 def _steps(request: Request, arch: _Arch) -> tuple[float, ...]:

@@ -39,13 +39,15 @@ def check_folder(folder: Path, names: Sequence[str] = ()) -> None:
         UserError: the path or a parent is not a folder, or it contains links.
     """
     try:
-        there = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
-        sound = there.is_dir()
+        existing = next(
+            candidate for candidate in (folder, *folder.parents) if os.path.lexists(candidate)
+        )
+        sound = existing.is_dir()
         root = inside(folder)
-        found = [root / name for name in (UNITS, LOGS, LOCK, *names)] if sound else []
+        paths = [root / name for name in (UNITS, LOGS, LOCK, *names)] if sound else []
         links = [
             path.within
-            for path in (*found, *(root / UNITS / name for name in (root / UNITS).listing()))
+            for path in (*paths, *(root / UNITS / name for name in (root / UNITS).listing()))
             if path.is_link()
         ]
     except OSError as error:
@@ -54,9 +56,9 @@ def check_folder(folder: Path, names: Sequence[str] = ()) -> None:
         ) from None
     if not sound:
         raise UserError(
-            f"{there} is not a folder; choose a folder with --out.",
+            f"{existing} is not a folder; choose a folder with --out.",
             kind="wrong-file",
-            value=str(there),
+            value=str(existing),
         )
     if links:
         raise UserError(
@@ -183,14 +185,14 @@ def ignored_in(
         fields: the varied fields, which count as set even where they equal the default.
         sizes: numbers of training and test examples, if known.
     """
-    told: dict[str, list[str]] = {}
+    ids_by_sentence: dict[str, list[str]] = {}
     for run in runs:
         facts = RunFacts(sizes.get(run.unit.config.data.without_variant()))
-        for one in ignored_settings(run.unit.config, facts, fields):
-            told.setdefault(one.sentence, []).append(run.unit.id)
+        for ignored in ignored_settings(run.unit.config, facts, fields):
+            ids_by_sentence.setdefault(ignored.sentence, []).append(run.unit.id)
     return [
         f"In {len(ids):,} of {len(runs):,} runs ({ids[0]}{', …' * (len(ids) > 1)}) {sentence}"
-        for sentence, ids in told.items()
+        for sentence, ids in ids_by_sentence.items()
     ]
 
 

@@ -129,11 +129,11 @@ def given_security(cluster: str, tls: ClusterTls) -> Any:
     security = Security(**given)
     missing = [
         option
-        for option, there in (
+        for option, file in (
             ("--tls-ca-file", security.tls_ca_file),
             ("--tls-cert", security.tls_client_cert),
         )
-        if not there
+        if not file
     ]
     if missing:
         raise UserError(

@@ -45,7 +45,7 @@ class Schedule:
 
     def __init__(self, units: Sequence[Unit]) -> None:
         self._units = {unit.id: unit for unit in units}
-        self._place = {name: place for place, name in enumerate(self._units)}
+        self._place = {name: index for index, name in enumerate(self._units)}
         self._queue = list(self._units)  # in starting order
         self._needed_by: dict[str, list[str]] = {unit.id: [] for unit in units}
         for unit in units:

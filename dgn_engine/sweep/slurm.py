@@ -101,9 +101,9 @@ def connected(cluster: str, workers: int, tls: ClusterTls, root: Path) -> Iterat
 
 def _require_listener(address: str) -> None:
     """Raise `UserError` if nothing listens; a `Client` that cannot connect would leak a thread."""
-    place = urlsplit(address)
+    url = urlsplit(address)
     try:
-        host, port = place.hostname, place.port
+        host, port = url.hostname, url.port
     except ValueError:  # the port is not a number
         host = port = None
     if not host or not port:
@@ -205,7 +205,7 @@ def _scratch_folder(parent: str | None = None) -> Iterator[str]:
             ):
                 yield folder
         finally:  # Dask may leave it in the path, though anybody could then create it
-            sys.path[:] = [one for one in sys.path if not one.startswith(folder)]
+            sys.path[:] = [entry for entry in sys.path if not entry.startswith(folder)]
 
 
 @contextmanager
@@ -269,8 +269,8 @@ def _job_class(base: Any, submit: str, cancel: str) -> Any:
             try:
                 answer: str = await super()._submit_job(script)
             except (OSError, RuntimeError) as error:
-                said = [line for line in str(error).splitlines() if line.startswith("sbatch:")]
-                type(self).refusal = said[-1] if said else str(error)
+                messages = [line for line in str(error).splitlines() if line.startswith("sbatch:")]
+                type(self).refusal = messages[-1] if messages else str(error)
                 return ""
             return answer
 
@@ -323,7 +323,7 @@ def job_arguments(text: str, workers: int, folder: str, scratch: str) -> tuple[d
         "job_script_prologue": [*_exports(named), *([prologue] if prologue else [])],
         "log_directory": folder,
         "local_directory": scratch,
-        "job_extra_directives": [one for one in directives if one],
+        "job_extra_directives": [line for line in directives if line],
         "python": f"exec {python}",
         "worker_extra_args": ["--no-dashboard", "--preload", PRELOAD, "--preload-nanny", PRELOAD],
         "scheduler_options": {"dashboard": False, "dashboard_address": None},
@@ -349,10 +349,10 @@ def replace_ended_jobs(cluster: Any, wanted: int) -> int | None:
             cluster._i += 1
         return len(jobs)
 
-    there: int | None = None if queued is None else cluster.sync(forget_ended)
-    if there is None or there < wanted:
+    running: int | None = None if queued is None else cluster.sync(forget_ended)
+    if running is None or running < wanted:
         cluster.scale(jobs=max(wanted, len(cluster.worker_spec)))
-    return there
+    return running
 
 
 def _queued_jobs() -> set[str] | None:

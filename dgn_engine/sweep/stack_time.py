@@ -70,13 +70,13 @@ class StackTimes:
         return self._seconds.get(reader.path, trace.seconds)
 
     def _traces(self) -> dict[Path, RunTrace]:
-        found = {}
+        traces = {}
         for path in sorted((self._root / UNITS).iterdir()):
             try:
-                found[path] = trace_of(RunReader(path))
+                traces[path] = trace_of(RunReader(path))
             except (UserError, OSError):
                 continue  # a calculation, or unreadable: not part of a stack
-        return found
+        return traces
 
 
 def shared_seconds(traces: Mapping[Path, RunTrace]) -> dict[Path, float]:
@@ -99,20 +99,20 @@ def _shares(members: Sequence[Sequence[Span]]) -> list[float]:
     moments = sorted({moment for spans in members for span in spans for moment in span})
     shares = [0.0] * len(members)
     for begin, end in pairwise(moments):
-        there = [
-            place
-            for place, spans in enumerate(members)
-            if any(one <= begin and end <= other for one, other in spans)
+        active = [
+            index
+            for index, spans in enumerate(members)
+            if any(start <= begin and end <= stop for start, stop in spans)
         ]
-        for place in there:
-            shares[place] += (end - begin) / len(there)
+        for index in active:
+            shares[index] += (end - begin) / len(active)
     return shares
 
 
 def _told_by_logs(traces: Mapping[Path, RunTrace]) -> Iterable[list[Path]]:
     """Group runs whose epochs all ended together, as a stack logs all its runs at once."""
     stacks: list[list[Path]] = []
-    for path in sorted(traces, key=lambda one: min(traces[one].ends.values())):
+    for path in sorted(traces, key=lambda run: min(traces[run].ends.values())):
         mates = (stack for stack in stacks if _together(traces[stack[-1]], traces[path]))
         stack = next(mates, None)
         if stack is None:

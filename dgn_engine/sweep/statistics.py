@@ -151,17 +151,17 @@ def mean_test(
         test_variance: variance of the mean due to the finite test set, which replicates share.
     """
     n = len(values)
-    places = [opened(value, bounds) for value in values]
-    place = sum(places) / n if n else math.nan
+    transformed = [opened(value, bounds) for value in values]
+    mean = sum(transformed) / n if n else math.nan
     if n < 2:
-        return MeanTest(place, math.nan, math.nan, bounds)
-    between = sum((value - place) ** 2 for value in places) / (n - 1) / n
+        return MeanTest(mean, math.nan, math.nan, bounds)
+    between = sum((value - mean) ** 2 for value in transformed) / (n - 1) / n
     shared = 0.0
     if test_variance:
-        shared = test_variance * stretch(closed(place, bounds), bounds) ** 2
+        shared = test_variance * stretch(closed(mean, bounds), bounds) ** 2
     total = between + shared
     freedom = (n - 1) * total / between if between else math.inf
-    return MeanTest(place, math.sqrt(total), freedom, bounds)
+    return MeanTest(mean, math.sqrt(total), freedom, bounds)
 
 
 def welch_p(values: Sequence[float], mean: float, spread: float, n: int) -> float:
@@ -183,11 +183,11 @@ def holm(chances: Sequence[float]) -> list[float]:
 
     NaN is kept and does not count as a test.
     """
-    order = sorted((p, place) for place, p in enumerate(chances) if not math.isnan(p))
+    order = sorted((p, index) for index, p in enumerate(chances) if not math.isnan(p))
     adjusted, worst = [math.nan] * len(chances), 0.0
-    for before, (p, place) in enumerate(order):
+    for before, (p, index) in enumerate(order):
         worst = max(worst, min(1.0, (len(order) - before) * p))
-        adjusted[place] = worst
+        adjusted[index] = worst
     return adjusted
 
 

@@ -68,20 +68,20 @@ def rows_of(
 
 def groups_of(lines: Sequence[SummaryRow]) -> list[SummaryGroup]:
     """Group finished runs by all settings except the seed, in order of appearance."""
-    found: dict[str, list[SummaryRow]] = {}
+    groups: dict[str, list[SummaryRow]] = {}
     for line in lines:
         if line.state in ("done", "diverged"):
-            found.setdefault(json.dumps(_unseeded(line), sort_keys=True), []).append(line)
+            groups.setdefault(json.dumps(_unseeded(line), sort_keys=True), []).append(line)
     return [
         SummaryGroup(
-            settings=_unseeded(some[0]),
-            n=len(some),
-            best=_mean(line.best for line in some),
-            last=_mean(line.last for line in some),
-            train=_mean(line.train for line in some),
-            seconds=sum(line.seconds for line in some),
+            settings=_unseeded(members[0]),
+            n=len(members),
+            best=_mean(line.best for line in members),
+            last=_mean(line.last for line in members),
+            train=_mean(line.train for line in members),
+            seconds=sum(line.seconds for line in members),
         )
-        for some in found.values()
+        for members in groups.values()
     ]
 
 
@@ -133,17 +133,17 @@ def _line(
         progress = last.get(unit_id)
         trouble = progress.trouble if progress else ""
         return SummaryRow(unit_id, run.settings, word, trouble=trouble)
-    found = results.trained(unit_id)
+    result = results.trained(unit_id)
     return SummaryRow(
         id=unit_id,
         settings=run.settings,
         state=word,
-        best=found.best,
-        last=found.last,
-        train=found.train_accuracy,
-        epochs=found.epochs[-1] if found.epochs else math.nan,
-        seconds=found.seconds,
-        trouble="" if found.diverged_at is None else f"diverged at step {found.diverged_at:,}",
+        best=result.best,
+        last=result.last,
+        train=result.train_accuracy,
+        epochs=result.epochs[-1] if result.epochs else math.nan,
+        seconds=result.seconds,
+        trouble="" if result.diverged_at is None else f"diverged at step {result.diverged_at:,}",
     )
 
 
@@ -169,4 +169,4 @@ def _csv(sweep: Sweep, lines: Sequence[SummaryRow]) -> str:
 
 
 def _cell(value: Any) -> str:
-    return " ".join(str(one) for one in value) if isinstance(value, list) else str(value)
+    return " ".join(str(item) for item in value) if isinstance(value, list) else str(value)

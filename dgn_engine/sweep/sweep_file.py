@@ -86,12 +86,12 @@ def sweep_of(tree: Mapping[str, Any], folder: Path) -> Sweep:
         )
     fields = tuple(dict.fromkeys([*(f for entry in entries for f in entry), *grid]))
     runs: dict[str, SweepRun] = {}
-    seen: dict[RunConfig, str] = {}
+    ids_by_config: dict[RunConfig, str] = {}
     for entry in entries:
         for combination in product(*grid.values()):
             settings = {**entry, **dict(zip(grid, combination, strict=True))}
             run = _run(base, settings, fields)
-            same = seen.setdefault(run.unit.config, run.unit.id)
+            same = ids_by_config.setdefault(run.unit.config, run.unit.id)
             if run.unit.id in runs or same != run.unit.id:
                 raise UserError(
                     f"Two runs are identical: '{same}' and '{run.unit.id}'.",
@@ -135,13 +135,13 @@ def _grid(value: object) -> dict[str, list[Any]]:
 def _entries(value: object) -> list[Settings]:
     if (
         not isinstance(value, list)
-        or not all(isinstance(one, Mapping) for one in value)
+        or not all(isinstance(entry, Mapping) for entry in value)
         or not value
     ):
         raise UserError(
             "[[list]] must contain tables of fields and values.", kind="wrong-type", value=value
         )
-    return [dict(_flat(one, "")) for one in value]
+    return [dict(_flat(entry, "")) for entry in value]
 
 
 def _flat(tree: Mapping[str, Any], where: str) -> Iterator[tuple[str, Any]]:
@@ -197,7 +197,7 @@ def _name(settings: Settings, fields: tuple[str, ...]) -> str:
 
 def _word(value: object) -> str:
     if isinstance(value, list):
-        return ".".join(_word(one) for one in value) or "none"
+        return ".".join(_word(item) for item in value) or "none"
     text = f"{value:g}" if isinstance(value, float) else str(value)
     plain = re.sub(r"[^A-Za-z0-9._-]+", "_", text)
     if plain == text:

@@ -43,8 +43,8 @@ class Training:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        made = (self.gates_from, self.weights_from)
-        return tuple(dict.fromkeys(source.unit for source in made if source is not None))
+        sources = (self.gates_from, self.weights_from)
+        return tuple(dict.fromkeys(source.unit for source in sources if source is not None))
 
     def resolved(self, root: Path) -> RunConfig:
         """Return the configuration with the paths of the other units' files filled in."""
@@ -136,7 +136,7 @@ class UnitUpdate:
 
     @property
     def over(self) -> bool:
-        """Whether the worker has finished with the unit."""
+        """True once the worker has finished with the unit."""
         return self.state != "running"
 
     def to_text(self) -> str:
@@ -155,34 +155,34 @@ Stopped = Callable[[], bool]  # polled: whether to stop
 def unit_folder(root: Path, unit_id: str) -> Path:
     """Return the folder of a unit; raises `UserError` if it or its parent is a link."""
     folder = root / UNITS / unit_id
-    for place in (folder.parent, folder):
-        if place.is_symlink():
+    for path in (folder.parent, folder):
+        if path.is_symlink():
             raise UserError(
-                f"{place} is a link, which is not followed; remove it from {root}.",
+                f"{path} is a link, which is not followed; remove it from {root}.",
                 kind="link",
-                value=str(place),
+                value=str(path),
             )
     return folder
 
 
 def check_units(units: Sequence[Unit]) -> None:
     """Raise `UserError` for invalid or duplicate ids, or a need that does not come before."""
-    seen: set[str] = set()
+    ids: set[str] = set()
     for unit in units:
-        if not _NAME.fullmatch(unit.id) or unit.id in seen:
+        if not _NAME.fullmatch(unit.id) or unit.id in ids:
             raise UserError(
                 f"The unit id '{unit.id}' is invalid or not unique.",
                 kind="no-name",
                 value=unit.id,
             )
         for need in unit.needs:
-            if need not in seen:
+            if need not in ids:
                 raise UserError(
                     f"The unit '{unit.id}' needs '{need}', which does not come before it.",
                     kind="wrong-order",
                     value=need,
                 )
-        seen.add(unit.id)
+        ids.add(unit.id)
 
 
 def same_unit(one: Unit, other: Unit) -> bool:

@@ -68,11 +68,11 @@ def find_unstartable(unit: Unit, root: Path) -> UnstartableUnit | None:
     """Return why a unit whose needs are over cannot start; None if it can."""
     if not isinstance(unit, Training) or (unit_folder(root, unit.id) / RUN).exists():
         return None
-    for made in (unit.gates_from, unit.weights_from):
-        if made is not None and not made.path(root).exists():
-            step = _diverged_at(unit_folder(root, made.unit))
+    for source in (unit.gates_from, unit.weights_from):
+        if source is not None and not source.path(root).exists():
+            step = _diverged_at(unit_folder(root, source.unit))
             if step is not None:
-                return UnstartableUnit(made.unit, step)
+                return UnstartableUnit(source.unit, step)
     return None
 
 
@@ -89,10 +89,10 @@ def read_unstartable(folder: Path) -> UnstartableUnit | None:
         return None
     try:
         tree = json.loads(read_text(inside(folder) / UNSTARTABLE))
-        found: UnstartableUnit = from_plain(UnstartableUnit, tree)
+        unstartable: UnstartableUnit = from_plain(UnstartableUnit, tree)
     except (OSError, ValueError, TypeError, RecursionError):
         return None
-    return found
+    return unstartable
 
 
 def _diverged_at(folder: Path) -> int | None:
@@ -104,9 +104,9 @@ def _diverged_at(folder: Path) -> int | None:
 
 @dataclass(frozen=True)
 class Answers:
-    """Which test examples a run classified correctly, at its best and last test score: (N,) bool.
+    """The correct test examples of a run at its best and last test score: (N,) bool.
 
-    The means are the two scores.
+    Their means are the two scores.
     """
 
     best: Mask
@@ -179,9 +179,9 @@ class UnitResults:
 
     def seconds_of(self, *unit_ids: str, default: float = math.nan) -> float:
         """Return the total known time of these units in seconds; `default` if none is known."""
-        taken = {**self._calculated, **{name: run.seconds for name, run in self._trained.items()}}
-        seconds = [taken.get(unit_id, math.nan) for unit_id in unit_ids]
-        known = [one for one in seconds if not math.isnan(one)]
+        times = {**self._calculated, **{name: run.seconds for name, run in self._trained.items()}}
+        seconds = [times.get(unit_id, math.nan) for unit_id in unit_ids]
+        known = [value for value in seconds if not math.isnan(value)]
         return sum(known) if known else default
 
     @property
@@ -203,7 +203,11 @@ def _read(path: Path, times: StackTimes) -> TrainedRun:
     started = reader.started
     steps = started.steps_per_epoch if started is not None else 1
     ends = [score for score in scores if score.step % steps == 0]
-    tested = {one.step: one.test_accuracy for one in scores if one.test_accuracy is not None}
+    tested = {
+        score_event.step: score_event.test_accuracy
+        for score_event in scores
+        if score_event.test_accuracy is not None
+    }
     tests = [score.test_accuracy for score in scores if score.test_accuracy is not None]
     examples = started.test_examples if started is not None else 0
     return TrainedRun(
@@ -233,11 +237,11 @@ def _answers(folder: Path, tested: Mapping[int, float], examples: int) -> Answer
         None unless they match the steps, the scores and the number of examples, as wrong answers
         are worse than none.
     """
-    found = read_answers(folder)
-    if not tested or found.examples != examples:
+    recorded = read_answers(folder)
+    if not tested or recorded.examples != examples:
         return None
     at_best, at_last = max(tested, key=lambda step: tested[step]), max(tested)
-    best, last = found.best.get(at_best), found.last.get(at_last)
+    best, last = recorded.best.get(at_best), recorded.last.get(at_last)
     if best is None or last is None:
         return None
     for mask, score in ((best, tested[at_best]), (last, tested[at_last])):

@@ -31,8 +31,8 @@ from dgn_engine.text.printable import printable, say
 
 
 def import_run(arguments: argparse.Namespace) -> int:
-    with tempfile.TemporaryDirectory() as place:
-        session = unpack(arguments.file, Path(place))
+    with tempfile.TemporaryDirectory() as temp_folder:
+        session = unpack(arguments.file, Path(temp_folder))
         name = arguments.name or session.name
         say(str(adopt(session.folder, folder_layout.runs_root(), name)))
     return 0
@@ -41,10 +41,10 @@ def import_run(arguments: argparse.Namespace) -> int:
 def verify_run(arguments: argparse.Namespace) -> int:
     """List damaged files; exit with 1 if there are any."""
     folder = find_run(arguments.run)
-    found = verify(folder)
-    for finding in found:
+    findings = verify(folder)
+    for finding in findings:
         say(f"{finding}{' (harmless)' if finding.harmless else ''}")
-    damaged = sum(not finding.harmless for finding in found)
+    damaged = sum(not finding.harmless for finding in findings)
     if not damaged:
         say(_say_sound(folder))
         return 0
@@ -72,12 +72,12 @@ def _say_sound(folder: Path) -> str:
 
 def keep_checkpoint(arguments: argparse.Namespace) -> int:
     folder = find_run(arguments.run)
-    found = [
-        one
-        for one in RunReader(folder).checkpoints
-        if arguments.step is None or one.step == arguments.step
+    checkpoints = [
+        checkpoint
+        for checkpoint in RunReader(folder).checkpoints
+        if arguments.step is None or checkpoint.step == arguments.step
     ]
-    if not found:
+    if not checkpoints:
         at = "" if arguments.step is None else f" of step {arguments.step:,}"
         raise UserError(
             f"{folder} has no checkpoint{at}; list them with 'dgn runs show {folder}'.",
@@ -85,10 +85,10 @@ def keep_checkpoint(arguments: argparse.Namespace) -> int:
             value=arguments.step,
         )
     try:
-        write_file(found[-1].path / folder_layout.KEEP, b"")
+        write_file(checkpoints[-1].path / folder_layout.KEEP, b"")
     except OSError as error:
-        raise UserError(f"Cannot mark {found[-1].path}: {error.strerror}.") from None
-    say(f"{found[-1].path} will be kept.")
+        raise UserError(f"Cannot mark {checkpoints[-1].path}: {error.strerror}.") from None
+    say(f"{checkpoints[-1].path} will be kept.")
     return 0
 
 
@@ -135,14 +135,14 @@ def limit_runs(arguments: argparse.Namespace) -> int:
 def thin_oldest(arguments: argparse.Namespace) -> int:
     """List what would be removed, ask for confirmation, and thin out the oldest runs."""
     root = arguments.root or folder_layout.runs_root()
-    found = thin_runs.plan(root)
-    if not found.over:
-        say(f"{total_in_words(found.total, found.limit)}: nothing to thin out.")
+    plan = thin_runs.plan(root)
+    if not plan.over:
+        say(f"{total_in_words(plan.total, plan.limit)}: nothing to thin out.")
         return 0
-    say(found.sentence)
-    if not found.folders:
+    say(plan.sentence)
+    if not plan.folders:
         return 0
-    for folder in found.folders:
+    for folder in plan.folders:
         say(f"  {folder.name}")
     say("Each keeps one in eight of its frames and of its checkpoints before changes.")
     if not arguments.yes:
@@ -151,6 +151,6 @@ def thin_oldest(arguments: argparse.Namespace) -> int:
         if not _agrees("Thin them out?"):
             say("Nothing was removed.")
             return 0
-    freed = thin_runs.thin(found.folders, say)
+    freed = thin_runs.thin(plan.folders, say)
     say(f"{binary_size_in_words(freed)} freed.")
     return 0

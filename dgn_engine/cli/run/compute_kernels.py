@@ -32,11 +32,11 @@ from dgn_engine.training.devices import choose_device
 
 def compute_kernels(arguments: argparse.Namespace) -> int:
     """Compute, write and print the kernels; write nothing unless everything succeeds."""
-    found = model_kernels(arguments) if arguments.model else _kernels_of_file(arguments)
-    said = _settings(arguments) | found.settings
+    kernels = model_kernels(arguments) if arguments.model else _kernels_of_file(arguments)
+    settings = _settings(arguments) | kernels.settings
     if arguments.out:
-        _write(arguments.out, found.arrays, said | {"notes": found.notes})
-    _report(found.arrays, arguments.json, said, found.notes)
+        _write(arguments.out, kernels.arrays, settings | {"notes": kernels.notes})
+    _report(kernels.arrays, arguments.json, settings, kernels.notes)
     return 0
 
 
@@ -52,9 +52,9 @@ def _kernels_of_file(arguments: argparse.Namespace) -> ModelKernels:
     images = torch.from_numpy(x).to(device, dtype).reshape(shape)
     classes = None if labels is None else torch.from_numpy(labels).to(device)
     opened = with_accuracy(opened, images, classes, arguments)
-    settings, placed = kernel_settings(arguments), opened.placed(device, dtype)
-    plan = settings.plan(placed, images, classes)
-    arrays = kernel_arrays(placed, images, classes, settings, plan)
+    settings, placed_network = kernel_settings(arguments), opened.placed(device, dtype)
+    plan = settings.plan(placed_network, images, classes)
+    arrays = kernel_arrays(placed_network, images, classes, settings, plan)
     return ModelKernels(arrays, opened.settings | plan.settings, [*opened.notes, *plan.notes])
 
 

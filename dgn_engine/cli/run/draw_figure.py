@@ -68,22 +68,22 @@ def draw_film(arguments: argparse.Namespace) -> int:
             kind="out-of-bounds",
             value=arguments.pages,
         )
-    reach = _reach(arguments.animate)
+    step_range = _reach(arguments.animate)
     specs = find_panels(arguments.panel)
     path = arguments.out or Path(f"{'-'.join(specs)}.gif")
     check_format(path)
     check_output(path)
     style = _style(arguments)
-    with tempfile.TemporaryDirectory() as place:
-        loaded = read_at_steps(arguments.run, (None,), specs, Path(place))
+    with tempfile.TemporaryDirectory() as temp_folder:
+        loaded = read_at_steps(arguments.run, (None,), specs, Path(temp_folder))
         views = choose_options(loaded, specs, arguments.choose)
-        choices = {name: each.view.choices for name, each in views.items()}
-        found = pages_of_run(loaded[0], specs, choices, reach, arguments.pages)
-    pages = [with_charts(page, arguments.chart) for page in found.pages]
+        choices = {name: panel.view.choices for name, panel in views.items()}
+        recorded = pages_of_run(loaded[0], specs, choices, step_range, arguments.pages)
+    pages = [with_charts(page, arguments.chart) for page in recorded.pages]
     style = _with_legend(style, pages[-1], arguments.legend)
     save_animation(pages, path, style, arguments.per_second)
-    hint = " (--pages)" if found.thinned else ""
-    say(f"{path}: {found.words}{hint}")
+    hint = " (--pages)" if recorded.thinned else ""
+    say(f"{path}: {recorded.words}{hint}")
     return 0
 
 
@@ -93,16 +93,16 @@ def _reach(wanted: str) -> tuple[int, int | None]:
         return 0, None
     first, colon, last = wanted.partition(":")
     try:
-        found = int(first or 0), int(last) if last else None
+        bounds = int(first or 0), int(last) if last else None
     except ValueError:
         colon = ""
-    if not colon or found[0] < 0 or (found[1] is not None and found[1] <= found[0]):
+    if not colon or bounds[0] < 0 or (bounds[1] is not None and bounds[1] <= bounds[0]):
         raise UserError(
             Where("--animate") + f" {wanted} is not a range of steps; use 100:2000, 100: or all.",
             kind="wrong-form",
             value=wanted,
         )
-    return found
+    return bounds
 
 
 def _steps(text: str) -> tuple[int, ...]:

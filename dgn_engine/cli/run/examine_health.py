@@ -110,10 +110,10 @@ def _versions(packages: Sequence[str] | None) -> Iterator[HealthFinding]:
 def _required() -> list[str]:
     """Return the names of the packages that this distribution requires."""
     try:
-        found = requires("dgn-viewer") or []
+        requirements = requires("dgn-viewer") or []
     except PackageNotFoundError:  # run from source
         return []
-    names = [line.partition(";") for line in found]
+    names = [line.partition(";") for line in requirements]
     plain = [head for head, _, marker in names if "extra" not in marker]
     return ["".join(c if c.isalnum() or c in "-_." else " " for c in n).split()[0] for n in plain]
 
@@ -129,17 +129,17 @@ def _environment() -> Iterator[HealthFinding]:
 
 def _device(ask_torch: bool) -> Iterator[HealthFinding]:
     cores = os.cpu_count() or 1
-    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores
     threads = os.environ.get("OMP_NUM_THREADS", "")
-    said = f"{here} of {cores} cores" + (f", OMP_NUM_THREADS={threads}" if threads else "")
-    yield HealthFinding("device", "CPU", "ok", said)
+    about_cpu = f"{usable} of {cores} cores" + (f", OMP_NUM_THREADS={threads}" if threads else "")
+    yield HealthFinding("device", "CPU", "ok", about_cpu)
     if ask_torch:
         from dgn_engine.training.devices import available_devices, choose_device, device_name
 
-        found = available_devices()
+        devices = available_devices()
         name = device_name(choose_device("auto"))
         yield HealthFinding(
-            "device", "torch", "ok", f"devices: {', '.join(found)}; auto uses {name}"
+            "device", "torch", "ok", f"devices: {', '.join(devices)}; auto uses {name}"
         )
         return
     driver = Path("/proc/driver/nvidia/version").exists()
@@ -152,23 +152,23 @@ def _device(ask_torch: bool) -> Iterator[HealthFinding]:
         about += "; the NVIDIA GPU is not used" if driver else ""
         yield HealthFinding("device", "GPU", "note" if driver else "ok", about)
     else:
-        seen = "NVIDIA driver found" if driver else "no NVIDIA driver found"
-        yield HealthFinding("device", "GPU", "ok", f"{seen}; use --devices to ask torch")
+        driver_state = "NVIDIA driver found" if driver else "no NVIDIA driver found"
+        yield HealthFinding("device", "GPU", "ok", f"{driver_state}; use --devices to ask torch")
 
 
 def _confinement() -> Iterator[HealthFinding]:
     try:
-        found = confinement_here()
+        report = confinement_here()
     except UserError as refusal:
         yield HealthFinding("confinement", "reading child", "fault", str(refusal))
         return
-    for name, layer in found["layers"].items():
+    for name, layer in report["layers"].items():
         state: State = "ok" if layer["holds"] else "note"
         yield HealthFinding("confinement", name, state, layer["about"])
-    open_ = [name for name, one in found["attempts"].items() if not one["refused"]]
+    open_ = [name for name, attempt in report["attempts"].items() if not attempt["refused"]]
     tried = (
-        f"{len(found['attempts'])} attempts in C, all blocked"
-        if found["attempts"]
+        f"{len(report['attempts'])} attempts in C, all blocked"
+        if report["attempts"]
         else "not tested"
     )
     if open_:
@@ -177,7 +177,7 @@ def _confinement() -> Iterator[HealthFinding]:
 
 
 def _folders() -> Iterator[HealthFinding]:
-    places = {
+    folders = {
         "configuration": user_config(),
         "runs": runs_root(),
         "results": results_root(),
@@ -185,14 +185,14 @@ def _folders() -> Iterator[HealthFinding]:
         "data sets": data_root(),
         "log": user_log(),
     }
-    for name, path in places.items():
+    for name, path in folders.items():
         state, about = _folder(path)
         yield HealthFinding("folders", name, state, f"{path}: {about}")
-    there = _nearest(runs_root())
+    existing = _nearest(runs_root())
     try:
-        free = shutil.disk_usage(there).free
+        free = shutil.disk_usage(existing).free
     except OSError as error:
-        yield HealthFinding("folders", "free", "note", f"cannot check {there}: {error.strerror}")
+        yield HealthFinding("folders", "free", "note", f"cannot check {existing}: {error.strerror}")
         return
     words = f"{bytes_in_words(free)} on the disk with the runs"
     yield HealthFinding("folders", "free", "ok" if free >= LITTLE else "note", words)
@@ -200,27 +200,27 @@ def _folders() -> Iterator[HealthFinding]:
 
 def _folder(path: Path) -> tuple[State, str]:
     """Check whether a folder can be written, and who else can write to it."""
-    there = _nearest(path)
+    existing = _nearest(path)
     try:
-        if not there.is_dir():
-            return "fault", f"{there} is not a folder"
-        if not os.access(there, os.W_OK | os.X_OK):
-            return "fault", "not writable" if there == path else f"{there} is not writable"
-        who = _other_writers(there)
+        if not existing.is_dir():
+            return "fault", f"{existing} is not a folder"
+        if not os.access(existing, os.W_OK | os.X_OK):
+            return "fault", "not writable" if existing == path else f"{existing} is not writable"
+        writers = _other_writers(existing)
     except OSError as error:
         return "fault", f"cannot be accessed ({error.strerror})"
-    if who:
-        return "note", f"{who} can write to {'it' if there == path else there}"
-    return "ok", "private" if there == path else "will be created when needed"
+    if writers:
+        return "note", f"{writers} can write to {'it' if existing == path else existing}"
+    return "ok", "private" if existing == path else "will be created when needed"
 
 
 def _other_writers(folder: Path) -> str:
     """Return who else can change files in a folder, directly or via a parent; '' if nobody."""
     if not hasattr(os, "getuid"):
         return ""
-    for place in (folder, *_parents(folder)):
-        status = place.stat()
-        sticky = bool(status.st_mode & stat.S_ISVTX) and place != folder
+    for path in (folder, *_parents(folder)):
+        status = path.stat()
+        sticky = bool(status.st_mode & stat.S_ISVTX) and path != folder
         if status.st_uid not in (0, os.getuid()):
             return f"its owner (user {status.st_uid})"
         if status.st_mode & stat.S_IWOTH and not sticky:
@@ -236,7 +236,10 @@ def _parents(folder: Path) -> Sequence[Path]:
 
 def _nearest(path: Path) -> Path:
     """Return the path, or its closest existing parent."""
-    return next((one for one in (path, *path.absolute().parents) if one.exists()), Path("/"))
+    return next(
+        (candidate for candidate in (path, *path.absolute().parents) if candidate.exists()),
+        Path("/"),
+    )
 
 
 def _display(checks: Sequence[EntryPoint] | None) -> Iterator[HealthFinding]:
@@ -253,9 +256,9 @@ def _display(checks: Sequence[EntryPoint] | None) -> Iterator[HealthFinding]:
 def _data() -> Iterator[HealthFinding]:
     for name, entry in data_sets().items():
         if entry.rooted:
-            there = entry.available(None)
+            available = entry.available(None)
             yield HealthFinding(
-                "data sets", name, "ok", "found" if there else f"not found. {entry.hint}"
+                "data sets", name, "ok", "found" if available else f"not found. {entry.hint}"
             )
     more = ", ".join(name for name, entry in data_sets().items() if not entry.rooted)
     yield HealthFinding("data sets", "without files", "ok", more)

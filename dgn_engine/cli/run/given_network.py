@@ -77,9 +77,11 @@ def _find_run(path: Path) -> tuple[Path, int | None] | None:
     """Return the folder or session of a path, and the step; None for any other file."""
     name, at, step = str(path).rpartition("@")
     stepped = bool(at) and step.isdecimal() and not path.exists()
-    place, wanted = (Path(name), int(step)) if stepped else (path, None)
-    there = folder_layout.runs_root() / place
-    folder = place if place.exists() or not (there / folder_layout.RUN).is_file() else there
+    location, wanted = (Path(name), int(step)) if stepped else (path, None)
+    user_run = folder_layout.runs_root() / location
+    folder = (
+        location if location.exists() or not (user_run / folder_layout.RUN).is_file() else user_run
+    )
     return (folder, wanted) if stepped or folder.is_dir() or is_session(folder) else None
 
 
@@ -89,13 +91,13 @@ def _read_session(file: Path, step: int | None) -> CheckpointContents:
         what = "is neither a run nor a session" if file.exists() else "does not exist"
         raise UserError(f"{file} {what}; @STEP needs one.", kind="no-run", value=step)
     try:
-        place = PrivateTempDir()
+        temp_dir = PrivateTempDir()
     except OSError as error:
         raise UserError(f"Cannot unpack {file.name}: {error.strerror}.") from None
     try:
-        return _read_run(unpack(file, place.path).folder, step, file.name)
+        return _read_run(unpack(file, temp_dir.path).folder, step, file.name)
     finally:
-        place.remove()
+        temp_dir.remove()
 
 
 def _read_run(folder: Path, step: int | None, shown: str = "") -> CheckpointContents:
@@ -137,7 +139,7 @@ def read_own_examples(listing: CheckpointContents, arguments: argparse.Namespace
 def own_settings(state: NetworkState) -> dict[str, Any]:
     """Return the settings stored in a file written by dgn, in place of the import options."""
     regime, config = state.regime, state.config
-    made = "drawn" if regime.drawn_gates else "feature network"
+    source = "drawn" if regime.drawn_gates else "feature network"
     tiled = {"tiling": list(config.gating.tiling)} if config.gating.tiling else {}
     return tiled | {
         "regime": regime.name,
@@ -147,7 +149,7 @@ def own_settings(state: NetworkState) -> dict[str, Any]:
         "bias": config.net.bias,
         "seed": config.seed,
         "data": config.data.name,
-        "gates": "own" if regime.own_gates else made,
+        "gates": "own" if regime.own_gates else source,
         "gate_probability": config.gating.gate_probability if regime.drawn_gates else None,
         "data_fingerprint": state.data or None,
         "config": config.to_dict(),
@@ -160,7 +162,7 @@ def network_settings(network: GatedNetwork, folded: bool = False) -> dict[str, A
     A value is None if it does not apply or the file does not state it.
     """
     wired = not network.own_gates
-    made = wired and not network.drawn_gates
+    computed = wired and not network.drawn_gates
     soft = network.gate.soft
     return {
         "own_gates": network.own_gates,
@@ -171,7 +173,7 @@ def network_settings(network: GatedNetwork, folded: bool = False) -> dict[str, A
         "shift": [route.shift[0] for route in network.routes] if wired else None,
         "tiling": [route.tile for route in network.routes] if wired else None,
         "value_input": network.value_input if wired else "image",
-        "feature_activation": network.feature_activation if made else None,
+        "feature_activation": network.feature_activation if computed else None,
         "trains": None if network.trains is None else list(network.trains),
         "tangent_kernel": trained_weights(network, folded),
     }
@@ -179,12 +181,12 @@ def network_settings(network: GatedNetwork, folded: bool = False) -> dict[str, A
 
 def in_words(network: GatedNetwork, state: NetworkState) -> str:
     """Describe a network as 'DL · step 135 · β 8 · order 2,0,1', leaving out default settings."""
-    found = network_settings(network)
+    settings = network_settings(network)
     words = [state.regime.name, f"step {state.step:,}"]
-    if found["beta"] is not None:
-        words.append(f"β {number(found['beta'])}")
-    if found["eps"]:
-        words.append(f"ε {number(found['eps'])}")
+    if settings["beta"] is not None:
+        words.append(f"β {number(settings['beta'])}")
+    if settings["eps"]:
+        words.append(f"ε {number(settings['eps'])}")
     if network.drawn_gates:
         words.append(f"p {number(state.config.gating.gate_probability)}")
     for name, word, usual in (
@@ -193,10 +195,10 @@ def in_words(network: GatedNetwork, state: NetworkState) -> str:
         ("shift", "shifted by", [0] * len(network.wiring)),
         ("tiling", "tiled", [1] * len(network.wiring)),
     ):
-        if found[name] not in (None, usual):
-            words.append(f"{word} {','.join(str(number) for number in found[name])}")
-    if found["value_input"] != "image":
-        words.append(f"value input {found['value_input']}")
+        if settings[name] not in (None, usual):
+            words.append(f"{word} {','.join(str(number) for number in settings[name])}")
+    if settings["value_input"] != "image":
+        words.append(f"value input {settings['value_input']}")
     return " · ".join(words)
 
 
@@ -224,17 +226,17 @@ def add_fitting_readings(
         x, y: examples (n, *input_shape) and their classes (n,), to score each reading.
         more: how to get accuracies if there are no labels.
     """
-    found = fitting_readings(listing, input_shape, x, y)
+    readings = fitting_readings(listing, input_shape, x, y)
     refusal.details = hints(listing)
-    alone = len(found) == 1 and not found[0].examples and not found[0].reading.geometry
-    if not found or alone:  # a single `--activation relu` would read like advice
+    alone = len(readings) == 1 and not readings[0].examples and not readings[0].reading.geometry
+    if not readings or alone:  # a single `--activation relu` would read like advice
         return refusal
     sides = "×".join(str(side) for side in input_shape)
     how = more if y is None else ""
-    if examples := found[0].examples:
+    if examples := readings[0].examples:
         how = f", with their accuracy on {examples:,} examples"
     lines = [f"Readings that fit {sides}, among others{how}:"]
-    for fitting in found:
+    for fitting in readings:
         right = "" if fitting.accuracy is None else f"{percent(fitting.accuracy):>7} "
         lines.append(f" {right} {fitting.reading.options}")
     refusal.details = (*refusal.details, *lines)

@@ -53,18 +53,18 @@ def print_confinement(arguments: argparse.Namespace) -> int:
             Where("--confinement") + " takes no file and no --data; remove them.",
             kind="contradiction",
         )
-    found = confinement_here()
+    report = confinement_here()
     if arguments.json:
-        say_json(found, indent=1)
+        say_json(report, indent=1)
     else:
-        say(f"{found['system']}: confinement of the process that reads files")
-        for name, layer in found["layers"].items():
+        say(f"{report['system']}: confinement of the process that reads files")
+        for name, layer in report["layers"].items():
             say(f"  {name:10}  {'active' if layer['holds'] else 'missing':7}  {layer['about']}")
         say("attempts made there in C")
-        for name, attempt in found["attempts"].items():
+        for name, attempt in report["attempts"].items():
             refused = f"blocked ({attempt['error']})" if attempt["refused"] else "NOT blocked"
             say(f"  {name:23}  {refused}")
-    return 0 if all(attempt["refused"] for attempt in found["attempts"].values()) else 1
+    return 0 if all(attempt["refused"] for attempt in report["attempts"].values()) else 1
 
 
 def contents_of(listing: CheckpointContents) -> dict[str, Any]:

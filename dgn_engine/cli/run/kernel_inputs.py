@@ -169,18 +169,20 @@ def open_network(arguments: argparse.Namespace) -> OpenedNetwork:
     if is_ours(listing):
         return _open_ours(listing, arguments, x, labels, own)
     try:
-        found = read_network(listing, arguments, x.shape)
+        imported = read_network(listing, arguments, x.shape)
     except OpenQuestions as refusal:
         y = None if labels is None else torch.from_numpy(labels)
         inputs = torch.from_numpy(x).float()
         more = " (add --labels to get their accuracies)"
         raise add_fitting_readings(refusal, listing, x.shape[1:], inputs, y, more) from None
-    assumption = [found.assumption] if found.assuming else []
-    notes = [f"It is {found.title}.", *found.remarks, *assumption]
+    assumption = [imported.assumption] if imported.assuming else []
+    notes = [f"It is {imported.title}.", *imported.remarks, *assumption]
     if listing.others:
         notes.append(f"Use --part {listing.others[0]} to read '{listing.others[0]}' instead.")
-    notes.append(trained_weights(found.network, arguments.folded))
-    return OpenedNetwork(found.network, x, labels, notes, folded=arguments.folded, found=found)
+    notes.append(trained_weights(imported.network, arguments.folded))
+    return OpenedNetwork(
+        imported.network, x, labels, notes, folded=arguments.folded, found=imported
+    )
 
 
 def with_accuracy(
@@ -205,9 +207,9 @@ def with_accuracy(
     share, file = right / len(x), arguments.network.name
     check_expected(file, share, arguments.expect_accuracy, f"the {len(x):,} inputs")
     assuming = opened.found.assuming if opened.found is not None else ""
-    said = f"Accuracy: {percent(share)} on the {len(x):,} inputs"
-    said += f", assuming {assuming}. {IF_NOT}" if assuming else "."
-    return replace(opened, notes=[*opened.notes, said], accuracy=share)
+    sentence = f"Accuracy: {percent(share)} on the {len(x):,} inputs"
+    sentence += f", assuming {assuming}. {IF_NOT}" if assuming else "."
+    return replace(opened, notes=[*opened.notes, sentence], accuracy=share)
 
 
 def _open_ours(
@@ -273,12 +275,12 @@ def read_network(
                 kind="needs-option",
                 value="--gates",
             )
-    found = network_of(listing, shape[1:], dtype)
-    network, remarks = found.network, found.remarks
+    imported = network_of(listing, shape[1:], dtype)
+    network, remarks = imported.network, imported.remarks
     architecture = network.architecture
     if arguments.gates is not None:
-        said = FileReading(batchnorm=arguments.batchnorm or "", norm_eps=arguments.norm_eps)
-        other = replace(read_tensors(arguments.gates), reading=said)
+        reading = FileReading(batchnorm=arguments.batchnorm or "", norm_eps=arguments.norm_eps)
+        other = replace(read_tensors(arguments.gates), reading=reading)
         network.feature, notes = gates_for(other, architecture, dtype)
         network.own_gates = False
         remarks += notes
@@ -290,7 +292,7 @@ def read_network(
         check_wiring(architecture, arguments.permute)
         network.wiring = arguments.permute
     own = not soft and arguments.gates is None
-    return replace(found, remarks=remarks, assuming=found.assuming if own else "")
+    return replace(imported, remarks=remarks, assuming=imported.assuming if own else "")
 
 
 def _array(path: Path, *names: str) -> Array:

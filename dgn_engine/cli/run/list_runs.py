@@ -39,7 +39,7 @@ def _print_table(root: Path) -> int:
     names = {run.folder: printable_name(run.name) for run in runs}
     width = min(_NAME, max(map(len, names.values())))
     say(f"{'run':{width}}  {'status':11}  {'step':>11}  {'best':>7}  what")
-    for run in sorted(runs, key=lambda one: (one.created, one.name)):
+    for run in sorted(runs, key=lambda entry: (entry.created, entry.name)):
         best = percent(run.best, 2) if run.best == run.best else ""
         parts = [run.regime, run.net, run.data, f"seed {run.seed}"] if run.net else []
         parts += ["·", run.trouble] if parts and run.trouble else [run.trouble] * bool(run.trouble)

@@ -95,9 +95,9 @@ def plan_measurement(arguments: argparse.Namespace) -> tuple[ReproductionTask, l
     folder = (arguments.out or _default_folder(given, config, examples.fingerprint)).absolute()
     notes: list[str] = []
     if not arguments.report_only and works_here(arguments.cluster):
-        found = network_for(listing, examples)  # fail before anything is written
+        imported = network_for(listing, examples)  # fail before anything is written
         notes += [f"{given.name}: {sentence}" for sentence in given.notes]
-        notes += _checked_accuracy(given.name, found, examples, arguments.expect_accuracy)
+        notes += _checked_accuracy(given.name, imported, examples, arguments.expect_accuracy)
         ignored = _ignored(arguments, config, examples)
         notes += [f"dgn gate-information: {sentence}" for sentence in ignored]
     file = given.file
@@ -167,18 +167,18 @@ def _given_network(
     path: Path = arguments.file
     part: str = arguments.part or ""
     listing = _as_said(read_listing(path, part), arguments, config)
-    said = listing.reading
-    if part or said.options:  # every process needs a file that states its architecture
+    reading = listing.reading
+    if part or reading.options:  # every process needs a file that states its architecture
         listing = _self_contained(listing, examples)
         file = path.absolute()
-        typed = replace(said, net=None).options  # --net is kept in the configuration
+        typed = replace(reading, net=None).options  # --net is kept in the configuration
         words = (*(("--part", part) if part else ()), *shlex.split(typed), str(file))
         stem = f"{file.stem}-{part}" if part else file.stem
         name = f"{file.name} ({part})" if part else file.name
         made_from = f"'{part}' of {file}" if part else str(file)
-        made_from += f" ({said.options})" if said.options else ""
+        made_from += f" ({reading.options})" if reading.options else ""
         written = _written_name(listing)
-        return _GivenNetwork(listing, written, name, words, stem, made_from, net=said.net)
+        return _GivenNetwork(listing, written, name, words, stem, made_from, net=reading.net)
     if not is_run(path):
         _self_contained(listing, examples)  # raises if something is ambiguous
         file = path.absolute()
@@ -271,17 +271,17 @@ def _fitted(
 ) -> RunConfig:
     """Return the configuration for value networks that fit the gates of the file."""
     net, listing = config.net, given.listing
-    found = net_of(listing, given.file, examples.train_x.shape[1:])
+    own_net = net_of(listing, given.file, examples.train_x.shape[1:])
     if given.net is not None:
-        found = replace(given.net, bias=found.bias)
+        own_net = replace(given.net, bias=own_net.bias)
     if not arguments.net:
-        net = replace(net, name=found.name, options=found.options)
+        net = replace(net, name=own_net.name, options=own_net.options)
     gating = gating_of(listing)
     if arguments.value_input is not None:
         gating = replace(gating, value_input=arguments.value_input)
     return replace(
         config,
-        net=replace(net, bias=net.bias or found.bias),
+        net=replace(net, bias=net.bias or own_net.bias),
         gating=gating,
         training=_training(arguments, config.training),
     )
@@ -308,12 +308,12 @@ def _default_folder(given: _GivenNetwork, config: RunConfig, data: str) -> Path:
 
 def _ignored(arguments: argparse.Namespace, config: RunConfig, examples: Examples) -> Iterator[str]:
     facts = RunFacts((len(examples.train_y), len(examples.test_y)))
-    for one in ignored_settings(config, facts, typed_places(arguments)):
-        yield with_names(one.sentence, partial(typed_name, arguments))
+    for ignored in ignored_settings(config, facts, typed_places(arguments)):
+        yield with_names(ignored.sentence, partial(typed_name, arguments))
 
 
 def _print_json(document: Document, folder: Path, stream: TextIO) -> None:
-    told = {
+    tree = {
         "state": document.state,
         "answer": document.answer,
         **document.details,
@@ -321,7 +321,7 @@ def _print_json(document: Document, folder: Path, stream: TextIO) -> None:
         "choices": document.choices,
         "folder": str(folder),
     }
-    say_json(to_plain(told, nonfinite="null"), stream=stream)
+    say_json(to_plain(tree, nonfinite="null"), stream=stream)
 
 
 def _write_arrays(document: Document, folder: Path) -> None:

@@ -100,4 +100,4 @@ def _score(pair: tuple[float, float]) -> str:
 
 
 def _word(value: object) -> str:
-    return ", ".join(str(one) for one in value) if isinstance(value, list) else str(value)
+    return ", ".join(str(item) for item in value) if isinstance(value, list) else str(value)

@@ -114,7 +114,7 @@ def first_examples(arguments: argparse.Namespace) -> Tensor:
 
 def _settings(arguments: argparse.Namespace, layers: int) -> GateStatisticsSettings:
     chosen = tuple(number - 1 for number in arguments.layers or ())
-    if any(not 0 <= place < layers for place in chosen):
+    if any(not 0 <= layer < layers for layer in chosen):
         raise UserError(
             Where("--layers") + f" must be in 1…{layers}, the gate layers of this network.",
             kind="out-of-bounds",
@@ -181,9 +181,9 @@ def _accuracy(
     total = len(examples.test_y)
     usual = SCORED if arguments.expect_accuracy is None else total
     most = usual if arguments.scored is None else arguments.scored
-    found = test_accuracy(imported.network, examples, prepare, most)
-    if found is not None:
-        return {"test": found.share, "examples": found.examples, "of": found.total}
+    scored = test_accuracy(imported.network, examples, prepare, most)
+    if scored is not None:
+        return {"test": scored.share, "examples": scored.examples, "of": scored.total}
     logits, classes = imported.network.architecture.classes, len(examples.class_names)
     why = f"the network has {logits:,} logits but the data {classes:,} classes"
     if logits == classes:

@@ -32,8 +32,8 @@ def show_run(arguments: argparse.Namespace) -> int:
         return 0
     from dgn_engine.storage.session_file.session_reader import unpack
 
-    with tempfile.TemporaryDirectory() as place:
-        session = unpack(folder, Path(place))
+    with tempfile.TemporaryDirectory() as temp_folder:
+        session = unpack(folder, Path(temp_folder))
         saved = f"{folder}: a session, saved {session.saved} at step {session.step:,}"
         for line in (saved, *describe(session.folder, session.name)):
             say(plain(line, 2000))
@@ -62,8 +62,9 @@ def describe(folder: Path, name: str) -> list[str]:
         *_scores(reader),
         *_changes(reader),
         *(
-            f"  checkpoint {one.path.name}" + (f" ({one.kept})" if one.kept else "")
-            for one in reader.checkpoints
+            f"  checkpoint {checkpoint.path.name}"
+            + (f" ({checkpoint.kept})" if checkpoint.kept else "")
+            for checkpoint in reader.checkpoints
         ),
         *_frames(reader),
     ]
@@ -132,13 +133,13 @@ def _frames(reader: RunReader) -> list[str]:
     """Return lines on the recorded frames and on what was thinned out."""
     words = frames_in_words(reader.frames)
     size = binary_size_in_words(sum(f.bytes for f in reader.frames))
-    found = [f"  frames: {len(reader.frames)}, {size}" + (f", of {words}" if words else "")]
+    lines = [f"  frames: {len(reader.frames)}, {size}" + (f", of {words}" if words else "")]
     frames, checkpoints, limit = reader.log.summary.thinned
     gone = [f"{frames:,} frames"] * bool(frames)
     gone += [f"{checkpoints:,} checkpoints"] * bool(checkpoints)
     if gone:
-        found.append(
+        lines.append(
             f"  thinned out by age: {' and '.join(gone)} "
             f"(folder limit {binary_size_in_words(limit)})"
         )
-    return found
+    return lines

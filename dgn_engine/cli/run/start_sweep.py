@@ -19,8 +19,8 @@ def start_sweep(arguments: argparse.Namespace) -> int:
     check_devices(arguments.devices)  # before loading data and torch, which takes seconds
     sweep = read_sweep(arguments.sweep)
     if arguments.list:
-        for each in sweep.runs:
-            say(each.unit.id)
+        for sweep_run in sweep.runs:
+            say(sweep_run.unit.id)
         return 0
     from dgn_engine.cli.run.run_sweep import carry_out_sweep
 

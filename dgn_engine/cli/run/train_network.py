@@ -76,8 +76,8 @@ def resume_run(arguments: argparse.Namespace) -> int:
         return 0
     if diverged_at is not None:
         folder.close()
-        kept = f"; its last finite checkpoint is at step {newest.step:,}" if newest else ""
-        complain(f"dgn train: the loss diverged at step {diverged_at:,}{kept}.")
+        last_finite = f"; its last finite checkpoint is at step {newest.step:,}" if newest else ""
+        complain(f"dgn train: the loss diverged at step {diverged_at:,}{last_finite}.")
         return FAILED
     try:
         return _train(arguments, folder, lambda headless: headless.go_on(folder))
@@ -162,13 +162,15 @@ def _train(
 
 def _divergence_in_words(outcome: Outcome, path: Path | None) -> str:
     """Say where the loss diverged, what was saved before, and how to continue from there."""
-    said = f"the loss diverged at step {outcome.step:,}"
+    sentence = f"the loss diverged at step {outcome.step:,}"
     if outcome.last_finite:
-        said += f"; the last finite loss was at step {outcome.last_finite:,}"
-    steps = [one.step for one in RunReader(path).checkpoints] if path is not None else []
+        sentence += f"; the last finite loss was at step {outcome.last_finite:,}"
+    steps = (
+        [checkpoint.step for checkpoint in RunReader(path).checkpoints] if path is not None else []
+    )
     if path is None or not steps:
-        return f"{said}. Start again with a smaller learning rate."
+        return f"{sentence}. Start again with a smaller learning rate."
     return (
-        f"{said}. To continue from the newest checkpoint, step {steps[-1]:,}: 'dgn train "
+        f"{sentence}. To continue from the newest checkpoint, step {steps[-1]:,}: 'dgn train "
         f"--branch-from {path} --at-step {steps[-1]} --lr …'."
     )

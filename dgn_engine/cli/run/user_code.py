@@ -59,8 +59,8 @@ def code_of_the_user(name: str) -> Iterator[None]:
     prepare_torchvision()
     compiled = user_cache().absolute() / "torch-compile"
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(compiled))
-    here, grad = str(Path.cwd()), torch.is_grad_enabled()
-    finder = _FolderFinder(here, name)
+    folder, grad = str(Path.cwd()), torch.is_grad_enabled()
+    finder = _FolderFinder(folder, name)
     sys.meta_path.append(finder)
     try:
         with contextlib.redirect_stdout(sys.stderr):
@@ -69,7 +69,7 @@ def code_of_the_user(name: str) -> Iterator[None]:
         raise ended(error, name) from None
     finally:
         torch.set_grad_enabled(grad)
-        os.chdir(here)
+        os.chdir(folder)
         with contextlib.suppress(ValueError):  # the user's code may have removed it
             sys.meta_path.remove(finder)
 
@@ -120,7 +120,7 @@ def errors_of(who: str, when: str = "") -> Iterator[None]:
         who: subject of the message, such as 'make_net'.
         when: appended to the message, such as ' when it was called'.
     """
-    here = Path.cwd()
+    folder = Path.cwd()
     try:
         yield
     except UserError:
@@ -130,7 +130,7 @@ def errors_of(who: str, when: str = "") -> Iterator[None]:
     except SystemExit as error:
         raise ended(error, who, when) from None
     finally:
-        os.chdir(here)
+        os.chdir(folder)
 
 
 def ended(error: SystemExit, who: str, when: str = "") -> UserError:
@@ -144,23 +144,23 @@ def ended(error: SystemExit, who: str, when: str = "") -> UserError:
 
 def raised(error: BaseException, who: str, when: str = "") -> UserError:
     """Format as 'make_net raised ValueError at nets.py:7 when it was called: the width is 0.'"""
-    said = first_line(error)
+    message = first_line(error)
     if isinstance(error, SyntaxError) and error.msg:
-        said = error.msg
+        message = error.msg
     return UserError(
-        f"{who} raised {type(error).__name__}{_at(error)}{when}{': ' if said else ''}"
-        f"{said.rstrip('.')}.",
+        f"{who} raised {type(error).__name__}{_at(error)}{when}{': ' if message else ''}"
+        f"{message.rstrip('.')}.",
         kind="raised",
-        value=RaisedError(who, type(error).__name__, _at(error).removeprefix(" at "), said),
+        value=RaisedError(who, type(error).__name__, _at(error).removeprefix(" at "), message),
     )
 
 
 def first_line(error: BaseException) -> str:
     try:
-        said = str(error)
+        message = str(error)
     except Exception:  # __str__ of the user's exception may fail, too
-        said = ""
-    lines = [line.strip() for line in said.strip().splitlines()]
+        message = ""
+    lines = [line.strip() for line in message.strip().splitlines()]
     text = lines[0] if lines else ""
     if text.endswith(":") and len(lines) > 1:  # e.g. 'Error(s) in loading state_dict for Net:'
         text = f"{text} {lines[1]}"
@@ -179,30 +179,30 @@ def made_model(name: str) -> MadeModel:
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
-        found, file = _found(name)
+        target, file = _found(name)
         what = f"'{name.partition(':')[2]}' of {file}"
-        if isinstance(found, nn.Module):
-            return MadeModel(found, _title(found, file))
-        if not callable(found):
+        if isinstance(target, nn.Module):
+            return MadeModel(target, _title(target, file))
+        if not callable(target):
             raise UserError(
-                f"{what} is {_kind(found)}; it must be an nn.Module, or a function without "
+                f"{what} is {_kind(target)}; it must be an nn.Module, or a function without "
                 "required arguments that returns one.",
                 kind="wrong-type",
-                value=_kind(found),
+                value=_kind(target),
             )
-        _check_arguments(found, what)
+        _check_arguments(target, what)
         torch.manual_seed(SEED)  # again: the import may have drawn numbers
         with errors_of(what, " when it was called"):
-            made = found()
-        if inspect.iscoroutine(made):
-            made.close()
-        if not isinstance(made, nn.Module):
+            result = target()
+        if inspect.iscoroutine(result):
+            result.close()
+        if not isinstance(result, nn.Module):
             raise UserError(
-                f"{what} returned {_kind(made)}; it must return an nn.Module.",
+                f"{what} returned {_kind(result)}; it must return an nn.Module.",
                 kind="wrong-type",
-                value=_kind(made),
+                value=_kind(result),
             )
-        return MadeModel(made, _title(made, file))
+        return MadeModel(result, _title(result, file))
 
 
 def _found(name: str) -> tuple[Any, str]:
@@ -210,21 +210,21 @@ def _found(name: str) -> tuple[Any, str]:
     path, _, attribute = name.partition(":")
     module = _imported(path)
     file = shown_path(module.__file__) if module.__file__ else path
-    found: Any = module
+    target: Any = module
     for part in attribute.split("."):
         with errors_of(file, f" when '{part}' was looked up"):
-            missing = not hasattr(found, part)
-            following = None if missing else getattr(found, part)
+            missing = not hasattr(target, part)
+            attribute_value = None if missing else getattr(target, part)
         if missing:
-            known = [each for each in dir(found) if not each.startswith("_")]
+            known = [candidate for candidate in dir(target) if not candidate.startswith("_")]
             raise UserError(
                 f"There is no '{part}' in {file}."
                 f"{did_you_mean(part, known)}{_hidden(path, module)}",
                 kind="unknown-name",
                 value=part,
             )
-        found = following
-    return found, file
+        target = attribute_value
+    return target, file
 
 
 def _imported(path: str) -> ModuleType:
@@ -235,11 +235,11 @@ def _imported(path: str) -> ModuleType:
             if error.name is None or not f"{path}.".startswith(f"{error.name}."):
                 raise  # the missing module is imported by the user's module
             missing = error.name
-    here = Path.cwd()
-    packages = [each.parent.name for each in here.glob("*/__init__.py")]
+    folder = Path.cwd()
+    packages = [entry.parent.name for entry in folder.glob("*/__init__.py")]
     raise UserError(
-        f"There is no module '{missing}' in {here} or among installed packages."
-        f"{did_you_mean(missing, [*(each.stem for each in here.glob('*.py')), *packages])}",
+        f"There is no module '{missing}' in {folder} or among installed packages."
+        f"{did_you_mean(missing, [*(entry.stem for entry in folder.glob('*.py')), *packages])}",
         kind="unknown-name",
         value=missing,
     )
@@ -248,7 +248,9 @@ def _imported(path: str) -> ModuleType:
 def _hidden(path: str, module: ModuleType) -> str:
     """Return a hint if an installed module hides one of the current folder, else ''."""
     root = Path.cwd() / path.partition(".")[0]
-    own = next((each for each in (root.with_suffix(".py"), root) if each.exists()), None)
+    own = next(
+        (candidate for candidate in (root.with_suffix(".py"), root) if candidate.exists()), None
+    )
     if own is None or (module.__file__ and Path(module.__file__).is_relative_to(Path.cwd())):
         return ""
     return f" It hides {own.name} in this folder, which has the same name: rename yours."
@@ -288,11 +290,11 @@ def _at(error: BaseException) -> str:
     """Return ' at nets.py:7', the innermost line of the user's code, else of a package, or ''."""
     if isinstance(error, SyntaxError) and error.filename:
         return f" at {shown_path(error.filename)}:{error.lineno}"
-    places = [
+    lines = [
         (frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)
     ]
     for kind in ("theirs", "installed"):
-        for file, line in reversed(places):
+        for file, line in reversed(lines):
             if _whose(Path(file)) == kind:
                 return f" at {shown_path(file)}:{line}"
     return ""
@@ -300,7 +302,7 @@ def _at(error: BaseException) -> str:
 
 def _whose(file: Path) -> Literal["theirs", "installed", "ours"]:
     """Return whose code a file is; 'ours' includes the engine, torch and Python."""
-    own = [Path(each.__file__).parent for each in (dgn_engine, torch) if each.__file__]
+    own = [Path(package.__file__).parent for package in (dgn_engine, torch) if package.__file__]
     if any(file.is_relative_to(folder) for folder in own) or not file.is_file():
         return "ours"
     if {"site-packages", "dist-packages"} & set(file.parts):

@@ -91,20 +91,20 @@ def follow_model(arguments: argparse.Namespace, x: Tensor) -> FollowedModel:
     """
     listing = _weights_of(arguments)
     with code_of_the_user(arguments.model):
-        made, remark = _made(arguments, listing, torch.device("cpu"), torch.float64)
-        module = made.module
-        inputs = _examples_that_fit(made, x.double())
+        model, remark = _made(arguments, listing, torch.device("cpu"), torch.float64)
+        module = model.module
+        inputs = _examples_that_fit(model, x.double())
         try:
             copied = copy_stack(module, tuple(inputs.shape[1:]))
         except UserError as refusal:
             raise UserError(
-                f"{made.title} has no gates of a supported kind. {refusal}",
+                f"{model.title} has no gates of a supported kind. {refusal}",
                 kind="no-gates",
                 value=refusal,
             ) from None
-    title = f"{made.title} {_state_in_words(arguments)}"
+    title = f"{model.title} {_state_in_words(arguments)}"
     norms = any(
-        isinstance(each, torch.nn.modules.batchnorm._BatchNorm) for each in module.modules()
+        isinstance(child, torch.nn.modules.batchnorm._BatchNorm) for child in module.modules()
     )
     network = AdaptedNetwork(copied.stack.double(), title, norms)
     followed = (
@@ -112,7 +112,7 @@ def follow_model(arguments: argparse.Namespace, x: Tensor) -> FollowedModel:
         "are those of the module."
     )
     notes = [*filter(None, (remark, copied.remark)), followed]
-    return FollowedModel(as_listing(network, made.title), notes)
+    return FollowedModel(as_listing(network, model.title), notes)
 
 
 def _examples_that_fit(made: MadeModel, x: Tensor) -> Tensor:
@@ -140,22 +140,22 @@ def model_kernels(arguments: argparse.Namespace) -> ModelKernels:
     listing = _weights_of(arguments)
     device, dtype = choose_device(arguments.device), getattr(torch, arguments.dtype)
     with code_of_the_user(arguments.model):
-        made, remark = _made(arguments, listing, device, dtype)
-        inputs, classes = _inputs_that_fit(made, torch.from_numpy(x).to(device), dtype)
-        found, accuracy = _with_accuracy(made, inputs, labels, classes, arguments)
-    count, state = _numbers(made.module.parameters()), _state_in_words(arguments)
-    title = f"It is {made.title}, {count:,} parameters, in evaluation mode, {state}."
-    notes = [title, *filter(None, [remark]), *found.notes]
+        model, remark = _made(arguments, listing, device, dtype)
+        inputs, classes = _inputs_that_fit(model, torch.from_numpy(x).to(device), dtype)
+        kernels, accuracy = _with_accuracy(model, inputs, labels, classes, arguments)
+    count, state = _numbers(model.module.parameters()), _state_in_words(arguments)
+    title = f"It is {model.title}, {count:,} parameters, in evaluation mode, {state}."
+    notes = [title, *filter(None, [remark]), *kernels.notes]
     if accuracy is not None:
         notes.append(f"Accuracy: {percent(accuracy)} on the {len(x):,} inputs.")
-    parameters = list(made.module.parameters())
+    parameters = list(model.module.parameters())
     settings = {
-        "module": made.title,
+        "module": model.title,
         "parameters": count,
         "trained_parameters": _numbers(p for p in parameters if p.requires_grad),
-    } | found.settings
+    } | kernels.settings
     return ModelKernels(
-        found.arrays, settings | ({} if accuracy is None else {"accuracy": accuracy}), notes
+        kernels.arrays, settings | ({} if accuracy is None else {"accuracy": accuracy}), notes
     )
 
 
@@ -175,19 +175,19 @@ def file_kernels(arguments: argparse.Namespace, refusal: UserError) -> ModelKern
     listing = with_reading(read_listing(arguments.network, arguments.part or ""), arguments)
     x, labels = normalised_inputs(arguments)
     device, dtype = choose_device(arguments.device), getattr(torch, arguments.dtype)
-    found = module_in(listing, tuple(x.shape[1:]))
-    made = MadeModel(found.module.to(device, dtype), arguments.network.name)
-    inputs = torch.from_numpy(x).to(device, dtype).reshape(len(x), *found.input_shape)
-    with torch.no_grad(), errors_of(made.title, " on the inputs"):
-        classes = made.module(inputs[:1]).shape[1]
-    kernels, accuracy = _with_accuracy(made, inputs, labels, classes, arguments)
-    said, assuming = listing.reading.options, activation_in_words(listing.reading.activation)
-    notes = [f"{made.title} is read with {said}." if said else "The file states its layers."]
+    stated = module_in(listing, tuple(x.shape[1:]))
+    model = MadeModel(stated.module.to(device, dtype), arguments.network.name)
+    inputs = torch.from_numpy(x).to(device, dtype).reshape(len(x), *stated.input_shape)
+    with torch.no_grad(), errors_of(model.title, " on the inputs"):
+        classes = model.module(inputs[:1]).shape[1]
+    kernels, accuracy = _with_accuracy(model, inputs, labels, classes, arguments)
+    options, assuming = listing.reading.options, activation_in_words(listing.reading.activation)
+    notes = [f"{model.title} is read with {options}." if options else "The file states its layers."]
     computed = [note for note in kernels.notes if note != FOLLOWED]
-    notes += [*found.remarks, *computed, "All its parameters are treated as trained."]
+    notes += [*stated.remarks, *computed, "All its parameters are treated as trained."]
     settings = kernels.settings | {"assuming": assuming or None}
     if accuracy is not None:
-        doubt = f" {IF_NOT}" if said else ""
+        doubt = f" {IF_NOT}" if options else ""
         notes.append(f"Accuracy: {percent(accuracy)} on the {len(x):,} inputs.{doubt}")
         settings |= {"accuracy": accuracy}
     return ModelKernels(kernels.arrays, settings, notes)
@@ -218,13 +218,13 @@ def _made(
     dtype: torch.dtype,
 ) -> tuple[MadeModel, str]:
     """Create the module and load its weights; return it with a remark on ignored tensors."""
-    made = _unwrapped(made_model(arguments.model))
+    model = _unwrapped(made_model(arguments.model))
     torch.set_grad_enabled(True)  # the user's code may have switched it off
-    module = _placed(made, device, dtype)
-    remark = _load(made, listing) if listing is not None else ""
-    _check_finite(made)
+    module = _placed(model, device, dtype)
+    remark = _load(model, listing) if listing is not None else ""
+    _check_finite(model)
     module.eval()
-    return made, remark
+    return model, remark
 
 
 def _finite_tensors(module: nn.Module) -> dict[str, Tensor]:
@@ -320,12 +320,14 @@ def _load(made: MadeModel, listing: CheckpointContents) -> str:
         if name in given and not is_lazy(tensor) and given[name].shape != tuple(tensor.shape)
     }
     if shapes:
-        told = [
-            f"'{n}' is {here} in the file but {wanted} in the module"
-            for n, (here, wanted) in shapes.items()
+        mismatches = [
+            f"'{n}' is {in_file} in the file but {wanted} in the module"
+            for n, (in_file, wanted) in shapes.items()
         ]
         raise UserError(
-            f"{file} does not fit {made.title}: {_some(told)}.", kind="wrong-shape", value=shapes
+            f"{file} does not fit {made.title}: {_some(mismatches)}.",
+            kind="wrong-shape",
+            value=shapes,
         )
     tensors = {name: torch.from_numpy(np.array(array)) for name, array in given.items()}
     with errors_of(made.title, f" when {file} was loaded"):
@@ -360,9 +362,11 @@ def _check_loaded(
                     kind="contradiction",
                     value=(first, other),
                 )
-    held = {name for names in tied.values() if any(n in tensors for n in names) for name in names}
+    covered = {
+        name for names in tied.values() if any(n in tensors for n in names) for name in names
+    }
     unread = {text.partition(" (")[0]: text for text in listing.ignored}
-    missing = [unread.get(name, f"'{name}'") for name in result.missing_keys if name not in held]
+    missing = [unread.get(name, f"'{name}'") for name in result.missing_keys if name not in covered]
     unexpected = [f"'{name}'" for name in result.unexpected_keys]
     words = [f"{_some(missing)} missing from the file"] if missing else []
     words += [f"{_some(unexpected)} not in the module"] if unexpected else []
@@ -393,12 +397,17 @@ def _prefix(own: list[str], listing: CheckpointContents) -> str:
     names = set(listing.arrays)
     if set(own) <= names or not own:
         return ""
-    ends = {each: f".{each}" for each in own[:_ENDS]}
+    ends = {own_name: f".{own_name}" for own_name in own[:_ENDS]}
     prefixes = sorted(
-        {n.removesuffix(each) for n in names for each, end in ends.items() if n.endswith(end)}
+        {
+            n.removesuffix(own_name)
+            for n in names
+            for own_name, end in ends.items()
+            if n.endswith(end)
+        }
     )
-    held = {prefix: sum(f"{prefix}{name}" in names for name in own) for prefix in ("", *prefixes)}
-    whole = [prefix for prefix in prefixes if held[prefix] == len(own)]
+    counts = {prefix: sum(f"{prefix}{name}" in names for name in own) for prefix in ("", *prefixes)}
+    whole = [prefix for prefix in prefixes if counts[prefix] == len(own)]
     if len(whole) > 1:
         raise UserError(
             f"{listing.file_name} has the module {len(whole)} times, under "
@@ -406,7 +415,7 @@ def _prefix(own: list[str], listing: CheckpointContents) -> str:
             kind="ambiguous",
             value=whole,
         )
-    return max(held, key=lambda prefix: held[prefix])
+    return max(counts, key=lambda prefix: counts[prefix])
 
 
 def _inputs_that_fit(made: MadeModel, x: Tensor, dtype: torch.dtype) -> tuple[Tensor, int]:
@@ -440,18 +449,18 @@ def _refused(made: MadeModel, error: Exception, x: Tensor, dtype: torch.dtype) -
     """Explain why the module rejects the inputs, suggesting float32 if that works."""
     if isinstance(error, UserError):
         return _evaluated(error)
-    found = raised(error, made.title, f" on inputs of shape {tuple(x.shape[1:])}")
+    refusal = raised(error, made.title, f" on inputs of shape {tuple(x.shape[1:])}")
     if dtype != torch.float64:
-        return found
+        return refusal
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             copy.deepcopy(made.module).float()(x[:2].float())
     except Exception:  # not a matter of dtype
-        return found
+        return refusal
     return UserError(
-        f"{found} Use --dtype float32, which works.",
-        kind=found.kind,
-        value=found.value,
+        f"{refusal} Use --dtype float32, which works.",
+        kind=refusal.kind,
+        value=refusal.value,
         way_out="--dtype float32",
     )
 
@@ -506,16 +515,16 @@ def _tangent_alone(
     how: KernelSettings,
     why: str,
 ) -> ModelKernels:
-    said = f"{ALONE}: {why}"
+    reason = f"{ALONE}: {why}"
     for option, is_given in (("--folded", how.folded), ("--scale", how.normalise != "none")):
         if is_given:
             raise UserError(
-                Where(option) + f" has no effect on this model. {said}", kind="no-effect"
+                Where(option) + f" has no effect on this model. {reason}", kind="no-effect"
             )
     for name in how.only or ():
         if name not in QUANTITIES_OF_K:
             raise UserError(
-                Where("--only") + f" {name} has no effect on this model. {said}",
+                Where("--only") + f" {name} has no effect on this model. {reason}",
                 kind="no-effect",
                 value=name,
             )
@@ -539,7 +548,7 @@ def _tangent_alone(
         "tangent_kernel_alone": why,
         "tangent_kernel": over,
     }
-    notes = [said, over, *remarks, *plan.notes]
+    notes = [reason, over, *remarks, *plan.notes]
     return ModelKernels(arrays, settings | plan.settings, notes)
 
 

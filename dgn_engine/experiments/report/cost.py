@@ -99,13 +99,13 @@ def _pace(
     It is averaged over the longest kinds of runs, weighted by their share of the time.
     """
     share: dict[RunConfig, float] = {}
-    for unit, each in zip(runs, seconds, strict=True):
+    for unit, unit_seconds in zip(runs, seconds, strict=True):
         config = unit.config
         gating = replace(config.gating, gates_from="")
         training = replace(config.training, learning_rate=1e-6, weights_from="")
         data = config.data.without_variant()
         kind = RunConfig(data=data, net=config.net, gating=gating, training=training, device="cpu")
-        share[kind] = share.get(kind, 0.0) + each
+        share[kind] = share.get(kind, 0.0) + unit_seconds
         if choose_device(config.device).type != "cpu":
             return None
     estimated = measured = 0.0
@@ -163,6 +163,6 @@ def _storage(config: RunConfig, architecture: Architecture) -> float:
     weights = sum(math.prod(weight) for weight, _ in weights_of(architecture))
     networks = 1 + bool(feature_passes(config))
     training = config.training
-    kept = 1 + len(training.keep_epochs) * (1 + training.keep_best) + training.keep_best
+    kept_files = 1 + len(training.keep_epochs) * (1 + training.keep_best) + training.keep_best
     moments = count_moments(training)
-    return BYTES * weights * networks * (kept + _CHECKPOINTS * (1 + moments)) + 3e4
+    return BYTES * weights * networks * (kept_files + _CHECKPOINTS * (1 + moments)) + 3e4

@@ -175,8 +175,8 @@ def goes_on_in(document: Document, folder: Path) -> bool:
     options = [word.partition("=")[0] for word in words if word.startswith("-")]
     if maker not in _MAKERS or not set(options) <= _MAKERS[maker] or options.count("--out") != 1:
         return False
-    place = words.index("--out") + 1 if "--out" in words else len(words)
-    return place < len(words) and Path(words[place]).absolute() == folder.absolute()
+    index = words.index("--out") + 1 if "--out" in words else len(words)
+    return index < len(words) and Path(words[index]).absolute() == folder.absolute()
 
 
 def read(folder: Path) -> Document:

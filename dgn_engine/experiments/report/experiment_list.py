@@ -26,7 +26,7 @@ def experiment_entries() -> tuple[ExperimentEntry, ...]:
     except (OSError, SyntaxError, ValueError, LookupError):
         entries = []
     if not entries:
-        entries = [(name, vars(found)) for name, found in all_experiments().items()]
+        entries = [(name, vars(experiment)) for name, experiment in all_experiments().items()]
     return tuple(
         ExperimentEntry(
             name,
@@ -54,8 +54,10 @@ def _literal_fields(source: str) -> dict[str, Any]:
     for statement in ast.parse(source).body:
         match statement:
             case ast.Assign(targets=[ast.Name(id="EXPERIMENT")], value=ast.Call(keywords=said)):
-                wanted = [one for one in said if one.arg not in ("plan", "findings", "claims")]
-                return {str(one.arg): ast.literal_eval(one.value) for one in wanted}
+                wanted = [
+                    keyword for keyword in said if keyword.arg not in ("plan", "findings", "claims")
+                ]
+                return {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in wanted}
     raise LookupError("EXPERIMENT is missing")
 
 

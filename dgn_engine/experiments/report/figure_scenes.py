@@ -77,16 +77,16 @@ def _with_own_names(figure: Figure, curves: Iterable[Curve]) -> Iterator[Curve]:
     for line in figure.lines:
         if partner_of(figure, line) is not None:
             shared.add(_short(line.label.partition(", ")[0]))
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for curve in curves:
         name = curve.name
-        seen[name] += 1
-        if not name or seen[name] == 1:
+        counts[name] += 1
+        if not name or counts[name] == 1:
             yield curve
         elif name in shared:
             yield replace(curve, name="")
         else:
-            yield replace(curve, name=f"{name} ({seen[name]})")
+            yield replace(curve, name=f"{name} ({counts[name]})")
 
 
 def _picture(figure: Figure, row: int) -> Chart:
@@ -108,7 +108,7 @@ def _picture(figure: Figure, row: int) -> Chart:
 def _tile_axis(label: str, names: Sequence[str], pixels: int) -> Axis:
     """Return an axis that labels rows or columns of tiles, which are one pixel apart."""
     pitch = (pixels + 1) / max(len(names), 1)
-    ticks = tuple(((place + 0.5) * pitch - 1.0, typeset(name)) for place, name in enumerate(names))
+    ticks = tuple(((index + 0.5) * pitch - 1.0, typeset(name)) for index, name in enumerate(names))
     return Axis(typeset(label), limits=(-0.5, pixels - 0.5), ticks=ticks)
 
 
@@ -280,21 +280,21 @@ def looks(figure: Figure) -> list[tuple[Role, Dash]]:
     in the colour of the line 'd = 2'.
     """
     measured = [n for n, line in enumerate(figure.lines) if line.style not in ("printed", "boxes")]
-    series = {place: series_of(index) for index, place in enumerate(measured)}
-    found: list[tuple[Role, Dash]] = []
+    series = {position: series_of(index) for index, position in enumerate(measured)}
+    result: list[tuple[Role, Dash]] = []
     grey = 0
-    for place, line in enumerate(figure.lines):
+    for position, line in enumerate(figure.lines):
         partner = partner_of(figure, line)
-        if place in series:
-            found.append(series[place])
+        if position in series:
+            result.append(series[position])
         elif line.style == "boxes":
-            found.append(("muted", "solid"))
+            result.append(("muted", "solid"))
         elif partner is not None:
-            found.append((series[partner][0], "dot"))
+            result.append((series[partner][0], "dot"))
         else:
-            found.append(("muted", _PRINTED[grey % len(_PRINTED)]))
+            result.append(("muted", _PRINTED[grey % len(_PRINTED)]))
             grey += 1
-    return found
+    return result
 
 
 def partner_of(figure: Figure, line: PlottedLine) -> int | None:
@@ -305,8 +305,12 @@ def partner_of(figure: Figure, line: PlottedLine) -> int | None:
     if line.style != "printed" or not line.x or figure.categories:
         return None
     _, comma, label = line.label.partition(", ")
-    found = (n for n, one in enumerate(figure.lines) if one.style == "line" and one.label == label)
-    return next(found, None) if comma else None
+    matches = (
+        n
+        for n, candidate in enumerate(figure.lines)
+        if candidate.style == "line" and candidate.label == label
+    )
+    return next(matches, None) if comma else None
 
 
 def value_limits(figure: Figure) -> tuple[float, float]:
@@ -334,14 +338,14 @@ def places(figure: Figure) -> list[tuple[float, ...]]:
 
 def boxes(line: PlottedLine) -> list[BoxPlot]:
     """Return a box plot for each x of the line that has finite values."""
-    found = []
+    plots = []
     for at in sorted(set(line.x)):
         values = sorted(
             y for x, y in zip(line.x, line.y, strict=True) if x == at and math.isfinite(y)
         )
         if values:
-            found.append(_box(at, values))
-    return found
+            plots.append(_box(at, values))
+    return plots
 
 
 def _box(at: float, values: Sequence[float]) -> BoxPlot:
@@ -353,17 +357,19 @@ def _box(at: float, values: Sequence[float]) -> BoxPlot:
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
     """Interpolate linearly between the two nearest values, like numpy's default."""
-    place = share * (len(ordered) - 1)
-    below = math.floor(place)
+    position = share * (len(ordered) - 1)
+    below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+    return ordered[below] + (position - below) * (ordered[above] - ordered[below])
 
 
 def _offset(figure: Figure, index: int, at: float) -> float:
     """Return the horizontal offset of a line's marks from the centre of a category."""
     kind = _kind(figure.lines[index])
     beside = [
-        place for place, line in enumerate(figure.lines) if _kind(line) == kind and at in line.x
+        position
+        for position, line in enumerate(figure.lines)
+        if _kind(line) == kind and at in line.x
     ]
     if kind == "boxes":
         return 0.0
@@ -387,8 +393,8 @@ def _sideways(line: PlottedLine) -> list[float]:
         return [0.0] * len(line.x)
     steps = [0.0] * len(line.x)
     for at in set(line.x):
-        here = sorted((y, index) for index, y in enumerate(line.y) if line.x[index] == at)
-        for rank, (_, index) in enumerate(here):
+        points = sorted((y, index) for index, y in enumerate(line.y) if line.x[index] == at)
+        for rank, (_, index) in enumerate(points):
             share = (0.5 + rank * _GOLDEN) % 1.0
-            steps[index] = 0.0 if len(here) == 1 else CLOUD * (2.0 * share - 1.0)
+            steps[index] = 0.0 if len(points) == 1 else CLOUD * (2.0 * share - 1.0)
     return steps

@@ -284,8 +284,8 @@ def _options(request: Mapping[str, Any]) -> str:
 def tokens(theme: str) -> dict[str, str]:
     """Return the colours ('#RRGGBB') of the theme 'light' or 'dark' by name."""
     text = (files("dgn_resources") / "tokens.json").read_text(encoding="utf-8")
-    found: dict[str, str] = json.loads(text)[theme]
-    return found
+    colours: dict[str, str] = json.loads(text)[theme]
+    return colours
 
 
 def series_of(index: int) -> tuple[Role, Dash]:

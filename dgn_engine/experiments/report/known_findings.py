@@ -74,7 +74,7 @@ def guesses(missing: Collection[str]) -> list[Mapping[str, float]]:
     codes: dict[tuple[float, ...], None] = {}  # an accuracy per unit
     for length in range(1, max(map(len, words.values()), default=0) + 1):
         named = {unit_id: "-".join(parts[:length]) for unit_id, parts in words.items()}
-        groups = {name: place for place, name in enumerate(sorted(set(named.values())))}
+        groups = {name: number for number, name in enumerate(sorted(set(named.values())))}
         for bit in range(len(groups).bit_length()):
             code = tuple(float(groups[name] >> bit & 1) for name in named.values())
             codes[code] = codes[tuple(1.0 - score for score in code)] = None
@@ -88,20 +88,22 @@ def _whole_rows(
 ) -> KnownFindings:
     """Read those rows that can be chosen with --only and whose units are all done."""
     labels = [label for label in experiment.rows if request.only in label]
-    found: list[Findings] = []
+    complete: list[Findings] = []
     left: list[str] = []
     for label in labels:
         alone = replace(request, only=label)
         units = [unit.id for unit in experiment.plan(alone).units]
         if units and not set(units) & set(missing):
-            found.append(experiment.findings(alone, results))
+            complete.append(experiment.findings(alone, results))
         elif units:
             left.append(label)
     joined = Findings(
-        rows=tuple(row for one in found for row in one.rows),
-        claims=tuple(claim for one in found for claim in one.claims),
-        remarks=tuple(dict.fromkeys(remark for one in found for remark in one.remarks)),
-        columns=next((one.columns for one in found), ()),
+        rows=tuple(row for findings in complete for row in findings.rows),
+        claims=tuple(claim for findings in complete for claim in findings.claims),
+        remarks=tuple(
+            dict.fromkeys(remark for findings in complete for remark in findings.remarks)
+        ),
+        columns=next((findings.columns for findings in complete), ()),
     )
     return KnownFindings(joined, tuple(left))
 
@@ -166,15 +168,15 @@ class _GuessedResults(UnitResults):
             raise UserError(
                 f"No calculation like '{unit_id}' is done.", kind="not-done", value=unit_id
             )
-        return self._known.calculated(min(done, key=lambda one: _SEED.sub("", one) != cell))
+        return self._known.calculated(min(done, key=lambda name: _SEED.sub("", name) != cell))
 
 
 def _shaken(value: Any, draw: random.Random) -> Any:
     """Return a JSON value of the same structure with different numbers."""
     if isinstance(value, Mapping):
-        return {key: _shaken(each, draw) for key, each in value.items()}
+        return {key: _shaken(item, draw) for key, item in value.items()}
     if isinstance(value, list):
-        return [_shaken(each, draw) for each in value]
+        return [_shaken(item, draw) for item in value]
     if isinstance(value, bool):
         return draw.random() < 0.5
     if isinstance(value, int):
@@ -186,17 +188,17 @@ def _shaken(value: Any, draw: random.Random) -> Any:
 
 def _agreed(guessed: Sequence[Findings]) -> KnownFindings:
     first = guessed[0]
-    rows = _agreed_rows([one.rows for one in guessed])
-    claims = _common([one.claims for one in guessed])
-    found = Findings(
+    rows = _agreed_rows([findings.rows for findings in guessed])
+    claims = _common([findings.claims for findings in guessed])
+    agreed = Findings(
         rows=tuple(row for row, _ in rows if row.values),
         claims=tuple(claims),
-        figures=_agreed_figures([one.figures for one in guessed]),
-        remarks=tuple(_common([one.remarks for one in guessed])),
+        figures=_agreed_figures([findings.figures for findings in guessed]),
+        remarks=tuple(_common([findings.remarks for findings in guessed])),
         columns=first.columns,
     )
     return KnownFindings(
-        found,
+        agreed,
         tuple(row.label for row, complete in rows if not complete and not row.values),
         tuple(row.label for row, complete in rows if not complete and row.values),
         len(first.claims) - len(claims),
@@ -206,47 +208,50 @@ def _agreed(guessed: Sequence[Findings]) -> KnownFindings:
 def _agreed_rows(guessed: Sequence[Sequence[Row]]) -> list[tuple[Row, bool]]:
     """Return each row with the values on which all guesses agree, and whether it is complete."""
     by_name = [_by_name(rows) for rows in guessed]
-    found = []
+    result = []
     for name, row in by_name[0].items():
         others = [rows[name].values for rows in by_name if name in rows]
         remarks = {rows[name].remark for rows in by_name if name in rows}
         epochs = {rows[name].epochs for rows in by_name if name in rows}
         known: tuple[float, ...] = ()
         if len(others) == len(guessed) and len(set(map(len, others))) == 1:
-            places = zip(*others, strict=True)
-            known = tuple(place[0] for place in places if len(set(map(repr, place))) == 1)
+            columns = zip(*others, strict=True)
+            known = tuple(column[0] for column in columns if len(set(map(repr, column))) == 1)
         complete = len(known) == len(row.values) and len(others) == len(guessed)
-        some = f"{len(known)} of {len(row.values)} {row.of} are done"
-        remark = "; ".join(part for part in (*remarks, some) if part and len(remarks) == 1) or some
+        progress = f"{len(known)} of {len(row.values)} {row.of} are done"
+        remark = (
+            "; ".join(part for part in (*remarks, progress) if part and len(remarks) == 1)
+            or progress
+        )
         if not complete:
             most = row.epochs if len(epochs) == 1 else math.nan
             row = replace(row, values=known, remark=remark, epochs=most)
-        found.append((row, complete))
-    return found
+        result.append((row, complete))
+    return result
 
 
 def _by_name(rows: Sequence[Row]) -> dict[tuple[str, int], Row]:
     """Return the rows by label and, as labels may repeat, their number among equal ones."""
-    seen: Counter[str] = Counter()
-    found = {}
+    counts: Counter[str] = Counter()
+    named = {}
     for row in rows:
-        found[row.label, seen[row.label]] = row
-        seen[row.label] += 1
-    return found
+        named[row.label, counts[row.label]] = row
+        counts[row.label] += 1
+    return named
 
 
 def _agreed_figures(guessed: Sequence[Sequence[Figure]]) -> tuple[Figure, ...]:
-    kept = []
+    agreed = []
     for figure in guessed[0]:
-        others = [one for figures in guessed for one in figures if one.name == figure.name]
-        lines = tuple(_common([one.lines for one in others]))
-        images = {repr(one.image) for one in others}
+        others = [guess for figures in guessed for guess in figures if guess.name == figure.name]
+        lines = tuple(_common([guess.lines for guess in others]))
+        images = {repr(guess.image) for guess in others}
         if len(others) == len(guessed) and (lines or (figure.image and len(images) == 1)):
-            kept.append(replace(figure, lines=lines))
-    return tuple(kept)
+            agreed.append(replace(figure, lines=lines))
+    return tuple(agreed)
 
 
 def _common(guessed: Sequence[Sequence[Any]]) -> list[Any]:
     """Return the items that occur in all sequences, compared by `repr` so that NaN equals NaN."""
-    rest = [set(map(repr, each)) for each in guessed[1:]]
-    return [one for one in guessed[0] if all(repr(one) in other for other in rest)]
+    rest = [set(map(repr, items)) for items in guessed[1:]]
+    return [item for item in guessed[0] if all(repr(item) in other for other in rest)]

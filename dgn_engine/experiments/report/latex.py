@@ -55,7 +55,7 @@ def latex_grid(document: Document, grid: PaperTable) -> str:
 
 def latex_rows(document: Document) -> str:
     """Return a table with one line per row; scale and protocol are in the caption."""
-    wanted = [place for place, head in enumerate(ROW_HEADS) if head not in _LEFT_OUT]
+    wanted = [index for index, head in enumerate(ROW_HEADS) if head not in _LEFT_OUT]
     cells = [row_cells(document, row) for row in document.rows]
     heads, rows = table(
         [ROW_HEADS[p] for p in wanted], [tuple(line[p] for p in wanted) for line in cells]
@@ -76,8 +76,8 @@ def escape(text: str) -> str:
     A character that LaTeX does not support without packages is replaced by its code, 'U+4E2D'.
     """
     return "".join(
-        f"${_formula(part)}$" if place % 2 else "".join(map(_letter, part))
-        for place, part in enumerate(formulas(text))
+        f"${_formula(part)}$" if index % 2 else "".join(map(_letter, part))
+        for index, part in enumerate(formulas(text))
     )
 
 
@@ -101,13 +101,13 @@ def _cell(text: str) -> str:
 
     A following unit or count remains text.
     """
-    found = re.match(rf"{_NUMBER.pattern}(?: ± {_NUMBER.pattern})?", text)
-    if found is None:
+    match = re.match(rf"{_NUMBER.pattern}(?: ± {_NUMBER.pattern})?", text)
+    if match is None:
         return escape(text)
-    rest = text[found.end() :]
+    rest = text[match.end() :]
     if rest and not rest.startswith(" "):  # '30days': text after all
         return escape(text)
-    number = re.sub("×10([⁻⁰¹²³⁴-⁹]+)", _power, found[0])
+    number = re.sub("×10([⁻⁰¹²³⁴-⁹]+)", _power, match[0])
     number = number.replace(",", "{,}").replace("−", "-").replace("±", r"\pm")
     return f"${number}$" + escape(rest).replace(" ", r"\,", 1) if rest else f"${number}$"
 
@@ -150,10 +150,10 @@ def _table(
     suffix: str = "",
     size: str = "",
 ) -> str:
-    made = shlex.join(("dgn", *document.command)) if document.command else document.name
+    command = shlex.join(("dgn", *document.command)) if document.command else document.name
     label = re.sub(r"[^a-zA-Z0-9-]", "-", document.name) + suffix
     parts = (
-        f"% {' '.join(printable(made).split())}, {document.made}",
+        f"% {' '.join(printable(command).split())}, {document.made}",
         r"% Needs \usepackage{booktabs}; use table* instead of table to span two columns.",
         r"\begin{table}",
         r"  \centering",

@@ -86,8 +86,8 @@ def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Itera
 
 def words(text: str) -> str:
     """Escape text so that Markdown shows it literally, without links, tags or formulas."""
-    said = _MARK.sub(r"\\\g<0>", printable(text))
-    return _BLOCK.sub(r"\1\\\2", said)
+    escaped = _MARK.sub(r"\\\g<0>", printable(text))
+    return _BLOCK.sub(r"\1\\\2", escaped)
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

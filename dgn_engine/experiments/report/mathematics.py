@@ -44,14 +44,14 @@ def formulas(label: str) -> list[str]:
 def rich(label: str) -> str:
     """Return a label as HTML with italics, sub- and superscripts in formulas."""
     return "".join(
-        _leaning(part) if place % 2 else escape(part) for place, part in enumerate(formulas(label))
+        _leaning(part) if index % 2 else escape(part) for index, part in enumerate(formulas(label))
     )
 
 
 def _leaning(formula: str) -> str:
-    said = re.sub(r"[^\W\d_]", r"<i>\g<0></i>", escape(formula))
-    said = re.sub(r"\^\{(.*?)\}", r"<sup>\1</sup>", said)
-    return re.sub(r"_\{(.*?)\}", r"<sub>\1</sub>", said)
+    text = re.sub(r"[^\W\d_]", r"<i>\g<0></i>", escape(formula))
+    text = re.sub(r"\^\{(.*?)\}", r"<sup>\1</sup>", text)
+    return re.sub(r"_\{(.*?)\}", r"<sub>\1</sub>", text)
 
 
 def _set(found: re.Match[str]) -> str:

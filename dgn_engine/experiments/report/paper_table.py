@@ -43,10 +43,10 @@ class PaperTable:
         """Yield the measured numbers of each row, followed by the printed ones."""
         count = self._count
         for row in self.rows:
-            found = [self.cells.get((row, column)) for column in self.columns]
-            yield TableLine(row, tuple(_measured(cell, said=count is None) for cell in found))
-            if any(cell and cell.printed for cell in found):
-                numbers = (printed(cell.printed, cell.unit) if cell else NOTHING for cell in found)
+            cells = [self.cells.get((row, column)) for column in self.columns]
+            yield TableLine(row, tuple(_measured(cell, said=count is None) for cell in cells))
+            if any(cell and cell.printed for cell in cells):
+                numbers = (printed(cell.printed, cell.unit) if cell else NOTHING for cell in cells)
                 yield TableLine(PRINTED, tuple(numbers), of_paper=True)
 
     def notes(self) -> Iterator[str]:

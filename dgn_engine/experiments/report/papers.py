@@ -52,11 +52,11 @@ OTHERS = "Other papers"
 
 def paper_title(cited: str) -> str:
     """Return the full title of the first cited paper: for '[NPF], [DGN]' that of [NPF]."""
-    found = _FIRST.match(cited)
-    return PAPERS[found[1]].title if found is not None and found[1] in PAPERS else OTHERS
+    match = _FIRST.match(cited)
+    return PAPERS[match[1]].title if match is not None and match[1] in PAPERS else OTHERS
 
 
 def place_in_paper(cited: str) -> str:
     """Return the cited part of the first paper: 'Table 2' for '[NPF] Table 2'."""
-    found = _FIRST.match(cited)
-    return (found[2] or "").partition(", [")[0] if found is not None else cited
+    match = _FIRST.match(cited)
+    return (match[2] or "").partition(", [")[0] if match is not None else cited

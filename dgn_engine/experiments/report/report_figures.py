@@ -59,10 +59,10 @@ def inline_svg(figure: Figure, drawn: bytes = b"") -> str:
     names = {colour.lower(): name for name, colour in tokens("light").items()}
 
     def own(tag: re.Match[str]) -> str:
-        found = re.sub(r'\bid="([^"]*)"', lambda m: f'id="{"-".join(m[1].split())}"', tag[0])
-        found = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{figure.name}-", found)
+        unique = re.sub(r'\bid="([^"]*)"', lambda m: f'id="{"-".join(m[1].split())}"', tag[0])
+        unique = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{figure.name}-", unique)
         return re.sub(
-            r"#[0-9a-f]{6}\b", lambda m: f"var(--{names[m[0]]})" if m[0] in names else m[0], found
+            r"#[0-9a-f]{6}\b", lambda m: f"var(--{names[m[0]]})" if m[0] in names else m[0], unique
         )
 
     text = re.sub(r"<[^>]*>", own, text)

@@ -200,7 +200,7 @@ def epochs_in_words(task: ReproductionTask, plan: Plan) -> tuple[str, ...]:
         return ()
     asked, quick = task.request.epochs, task.request.quick
     source = "as requested" if asked else "chosen for --quick" if quick else plan.epochs_from
-    numbers = f"{', '.join(f'{one:,}' for one in most)} or {last:,}" if most else f"{last:,}"
+    numbers = f"{', '.join(f'{number:,}' for number in most)} or {last:,}" if most else f"{last:,}"
     return (f"epochs: {numbers} ({source})",)
 
 

@@ -20,29 +20,30 @@ def results_found(root: Path, names: Iterable[str]) -> Mapping[str, str]:
     Only the date is read from each file; damaged files are ignored.
     """
     known = sorted(names, key=len, reverse=True)
-    found: dict[str, str] = {}
+    newest: dict[str, str] = {}
     for folder in sorted(root.iterdir()) if root.is_dir() else ():
         name = next(
             (
-                one
-                for one in known
+                candidate
+                for candidate in known
                 for scale in _SCALES
-                if folder.name == f"{one}-{scale}" or folder.name.startswith(f"{one}-{scale}-")
+                if folder.name == f"{candidate}-{scale}"
+                or folder.name.startswith(f"{candidate}-{scale}-")
             ),
             "",
         )
         day = _day(folder / RESULTS) if name else ""
-        if day > found.get(name, ""):
-            found[name] = day
-    return found
+        if day > newest.get(name, ""):
+            newest[name] = day
+    return newest
 
 
 def _day(path: Path) -> str:
     try:
-        made = _MADE.search(read_text(path))
+        match = _MADE.search(read_text(path))
     except (OSError, ValueError):
         return ""
-    return made[1] if made is not None else ""
+    return match[1] if match is not None else ""
 
 
 @dataclass(frozen=True)
@@ -77,10 +78,10 @@ class ReproduceRequest:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        said = ["reproduce", self.name, f"--{self.scale}", "--protocol", self.protocol]
+        words = ["reproduce", self.name, f"--{self.scale}", "--protocol", self.protocol]
         for field in fields(self)[3:]:
             value = getattr(self, field.name)
             if value not in (0, "", "auto", "none", ()):
                 text = ",".join(map(repr, value)) if isinstance(value, tuple) else str(value)
-                said += [f"--{field.name.replace('_', '-')}", text]
-        return (*said, "--out", str(self.folder))
+                words += [f"--{field.name.replace('_', '-')}", text]
+        return (*words, "--out", str(self.folder))

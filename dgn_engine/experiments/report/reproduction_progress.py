@@ -96,9 +96,9 @@ class ProgressTally:
             self._start = self._now(), self._done()
         score = progress.score
         if score is not None and score == score:
-            mine = RunningUnit(progress.unit, progress.fraction, score)
+            scored = RunningUnit(progress.unit, progress.fraction, score)
             if self._best is None or self._best.score is None or score > self._best.score:
-                self._best = mine
+                self._best = scored
 
     def progress(self, state: str = "running") -> ReproductionProgress:
         total = sum(self._work.values()) or 1.0
@@ -109,19 +109,24 @@ class ProgressTally:
             name=self._name,
             state=state,
             total=len(self._work),
-            done=sum(one.state in OVER and one.state != "failed" for one in units),
-            failed=sum(one.state == "failed" for one in units),
+            done=sum(
+                unit_progress.state in OVER and unit_progress.state != "failed"
+                for unit_progress in units
+            ),
+            failed=sum(unit_progress.state == "failed" for unit_progress in units),
             fraction=min(1.0, done / total),
             elapsed=now - self._began,
             left=self._left(now),
             best=self._best,
             running=tuple(
-                RunningUnit(one.unit, one.fraction, one.score)
-                for one in units
-                if one.state == "running"
+                RunningUnit(unit_progress.unit, unit_progress.fraction, unit_progress.score)
+                for unit_progress in units
+                if unit_progress.state == "running"
             ),
             failures=tuple(
-                FailedUnit(one.unit, one.trouble) for one in units if one.state == "failed"
+                FailedUnit(unit_progress.unit, unit_progress.trouble)
+                for unit_progress in units
+                if unit_progress.state == "failed"
             ),
         )
 

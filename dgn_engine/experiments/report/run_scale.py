@@ -50,17 +50,17 @@ def scale_of(experiment: Experiment, request: Request) -> RunScale:
     """Return the scale of a request. More seeds than in the paper do not count as a difference."""
     if request.quick:
         return RunScale("quick")
-    found = [
+    departures = [
         *_epochs(experiment, request),
         *_seeds(experiment, request),
         *_data(experiment, request),
         *_limits(experiment, request),
         *_steps(experiment, request),
     ]
-    if not found:
+    if not departures:
         return RunScale("full")
-    word = "reduced" if any(one.less for one in found) else "changed"
-    return RunScale(word, tuple(dict.fromkeys(one.words for one in found)))
+    word = "reduced" if any(departure.less for departure in departures) else "changed"
+    return RunScale(word, tuple(dict.fromkeys(departure.words for departure in departures)))
 
 
 def stand_in(experiment: Experiment, request: Request) -> tuple[str, ...]:
@@ -69,17 +69,17 @@ def stand_in(experiment: Experiment, request: Request) -> tuple[str, ...]:
         run.id: run.config.data.name
         for run in _trainings(experiment, replace(request, scale="full", data="", steps=()))
     }
-    here: dict[str, None] = {}  # in the order of the plan
-    there: dict[str, None] = {}
+    used: dict[str, None] = {}  # in the order of the plan
+    published: dict[str, None] = {}
     for run in _trainings(experiment, request):
         name = run.config.data.name
         others = [paper[run.id]] if run.id in paper else list(paper.values())
         if others and name not in others:
-            here[_title(name)] = None
-            there.update(dict.fromkeys(map(_title, others)))
-    if not here:
+            used[_title(name)] = None
+            published.update(dict.fromkeys(map(_title, others)))
+    if not used:
         return ()
-    return (f"Trained on {' and '.join(here)}, not on {' or '.join(there)}.",)
+    return (f"Trained on {' and '.join(used)}, not on {' or '.join(published)}.",)
 
 
 def _title(name: str) -> str:
@@ -104,13 +104,13 @@ def _pairs(experiment: Experiment, request: Request, option: str) -> list[tuple[
 def _epochs(experiment: Experiment, request: Request) -> Iterator[_Departure]:
     if not request.epochs:
         return
-    found = {
+    pairs = {
         (asked.config.training.epochs, own.config.training.epochs)
         for asked, own in _pairs(experiment, request, "epochs")
     }
-    yield from _fewer(found, "epochs")
-    for asked in sorted({asked for asked, own in found if asked > own}):
-        owns = _either(own for one, own in found if one == asked > own)
+    yield from _fewer(pairs, "epochs")
+    for asked in sorted({asked for asked, own in pairs if asked > own}):
+        owns = _either(own for number, own in pairs if number == asked > own)
         yield _Departure(f"{asked:,} instead of {owns} epochs", less=False)
 
 
@@ -130,11 +130,11 @@ def _data(experiment: Experiment, request: Request) -> Iterator[_Departure]:
     if not request.data:
         return
     plain = {"train_limit": 0, "test_limit": 0}
-    found = {
+    pairs = {
         tuple(replace(run.config.data, **plain) for run in pair)  # type: ignore[arg-type]
         for pair in _pairs(experiment, request, "data")
     }
-    for asked, own in sorted(found, key=str):
+    for asked, own in sorted(pairs, key=str):
         if asked.name == own.name:
             continue
         sizes = [_train_size(data) for data in (asked, own)]
@@ -157,14 +157,14 @@ def _limits(experiment: Experiment, request: Request) -> Iterator[_Departure]:
         if not limit:
             continue
         word = "training" if part == "train" else "test"
-        found = set()
+        pairs = set()
         for run in _trainings(experiment, request):
             whole = replace(run.config.data, **{f"{part}_limit": 0})  # type: ignore[arg-type]
             try:
-                found.add((limit, getattr(expected_sizes(whole), part)))
+                pairs.add((limit, getattr(expected_sizes(whole), part)))
             except UserError:
                 yield _Departure(f"at most {limit:,} {word} examples", less=True)
-        yield from _fewer(found, f"{word} examples")
+        yield from _fewer(pairs, f"{word} examples")
 
 
 def _steps(experiment: Experiment, request: Request) -> Iterator[_Departure]:
@@ -186,13 +186,13 @@ def _steps(experiment: Experiment, request: Request) -> Iterator[_Departure]:
 
 def _learning_rates(runs: Sequence[Training]) -> set[float]:
     settings = (run.config.training for run in runs)
-    return {one.learning_rate for one in settings if one.optimiser == "sgd"}
+    return {training.learning_rate for training in settings if training.optimiser == "sgd"}
 
 
 def _fewer(found: set[tuple[int, int]], what: str) -> Iterator[_Departure]:
     """Yield departures such as '3 of 60 epochs' for pairs of requested and published numbers."""
     for asked in sorted({asked for asked, own in found if asked < own}):
-        owns = _either(own for one, own in found if one == asked < own)
+        owns = _either(own for number, own in found if number == asked < own)
         yield _Departure(f"{asked:,} of {owns} {what}", less=True)
 
 

@@ -77,8 +77,8 @@ def sweep_document(
         rows=tuple(report_row(_row(group, fields, of)) for group in groups if group.over),
         figures=tuple(_figures(fields, groups, of)),
         units=tuple(
-            ReportUnit(one.id, one.state, one.seconds, one.trouble * (one.state == "failed"))
-            for one in lines
+            ReportUnit(row.id, row.state, row.seconds, row.trouble * (row.state == "failed"))
+            for row in lines
         ),
         notices=tuple(notices),
         command=tuple(command),
@@ -86,10 +86,10 @@ def sweep_document(
 
 
 def _groups(lines: Sequence[SummaryRow]) -> list[_Group]:
-    found: dict[str, list[SummaryRow]] = {}
+    groups: dict[str, list[SummaryRow]] = {}
     for line in lines:
-        found.setdefault(_key(_unseeded(line.settings)), []).append(line)
-    return [_Group(_unseeded(runs[0].settings), tuple(runs)) for runs in found.values()]
+        groups.setdefault(_key(_unseeded(line.settings)), []).append(line)
+    return [_Group(_unseeded(runs[0].settings), tuple(runs)) for runs in groups.values()]
 
 
 def _unseeded(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def _row(group: _Group, fields: Sequence[str], of: str) -> Row:
 
 
 def _mean(values: Any) -> float:
-    return mean_and_half_width(tuple(one for one in values if math.isfinite(one)))[0]
+    return mean_and_half_width(tuple(value for value in values if math.isfinite(value)))[0]
 
 
 def _label(settings: Mapping[str, Any], fields: Sequence[str]) -> str:
@@ -137,7 +137,7 @@ def _label(settings: Mapping[str, Any], fields: Sequence[str]) -> str:
 
 def _word(value: Any) -> str:
     if isinstance(value, list):
-        return " ".join(_word(one) for one in value) or "none"
+        return " ".join(_word(item) for item in value) or "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -159,26 +159,27 @@ def _figures(fields: Sequence[str], groups: Sequence[_Group], of: str) -> list[F
 def _figure(
     field: str, values: list[Any], fields: Sequence[str], groups: Sequence[_Group], of: str
 ) -> Figure:
-    others = [one for one in fields if one != field]
+    others = [name for name in fields if name != field]
     lines: dict[str, list[_Group]] = {}
     for group in groups:
         if field in group.settings:
-            rest = {one: group.settings[one] for one in others if one in group.settings}
+            rest = {name: group.settings[name] for name in others if name in group.settings}
             lines.setdefault(_label(rest, others), []).append(group)
     note = f"Mean over {of} ± half-width of the 95 % interval; n is in the table."
     if len(lines) > FEW:
-        lines = {"mean": [group for some in lines.values() for group in some]}
+        lines = {"mean": [group for members in lines.values() for group in members]}
         note += f" Values are means over all settings of {', '.join(others)}."
     numeric = all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values)
     values = sorted(values) if numeric else values
-    places = {_key(v): float(v) if numeric else float(p) for p, v in enumerate(values)}
+    positions = {_key(v): float(v) if numeric else float(p) for p, v in enumerate(values)}
     return Figure(
         name="by-" + "".join(c if c.isalnum() else "_" for c in field),
         title=f"Best test accuracy by {field}",
         x=field,
         y=_ACCURACY,
         lines=tuple(
-            _line(label or field, field, some, places, numeric) for label, some in lines.items()
+            _line(label or field, field, members, positions, numeric)
+            for label, members in lines.items()
         ),
         log_x=numeric and values[0] > 0 and values[-1] / values[0] >= 10**_DECADES,
         categories=() if numeric else tuple(_word(value) for value in values),
@@ -191,7 +192,7 @@ def _line(
 ) -> PlottedLine:
     """Return the mean at each value of the field; several settings are averaged per seed."""
     points = []
-    for key, place in places.items():
+    for key, position in places.items():
         by_seed: dict[str, list[float]] = {}
         for group in groups:
             if _key(group.settings[field]) == key:
@@ -200,12 +201,12 @@ def _line(
                         seed = _key(run.settings.get(SEED))
                         by_seed.setdefault(seed, []).append(100 * run.best)
         if by_seed:
-            means = tuple(sum(some) / len(some) for some in by_seed.values())
-            points.append((place, *mean_and_half_width(means)))
+            means = tuple(sum(scores) / len(scores) for scores in by_seed.values())
+            points.append((position, *mean_and_half_width(means)))
     halves = tuple(0.0 if math.isnan(half) else half for _, _, half in points)
     return PlottedLine(
         label,
-        tuple(place for place, _, _ in points),
+        tuple(position for position, _, _ in points),
         tuple(mean for _, mean, _ in points),
         halves if any(halves) else (),
         "line" if numeric else "points",

@@ -73,8 +73,8 @@ def _plain(value: object) -> object:
 
 
 def _in_order(grid: PaperTable) -> list[ReportRow]:
-    places = ((row, column) for row in grid.rows for column in grid.columns)
-    return [grid.cells[place] for place in places if place in grid.cells]
+    keys = ((row, column) for row in grid.rows for column in grid.columns)
+    return [grid.cells[key] for key in keys if key in grid.cells]
 
 
 def _markdown_rows(document: Document) -> str:

@@ -74,7 +74,7 @@ def write_report(
         took: duration in seconds, NaN if unknown.
     """
     progress = last or {}
-    failed = {name for name, one in progress.items() if one.state == "failed"}
+    failed = {name for name, unit_progress in progress.items() if unit_progress.state == "failed"}
     results = UnitResults(task.folder, failed)
     states = {
         unit.id: progress[unit.id].state
@@ -82,7 +82,7 @@ def write_report(
         else _state_before(unit, task.folder)
         for unit in plan.units
     }
-    found, unfinished = _findings(task, plan, state, results, states)
+    findings, unfinished = _findings(task, plan, state, results, states)
     units = tuple(
         ReportUnit(
             unit.id,
@@ -106,17 +106,17 @@ def write_report(
         versions=run_info.versions(),
         machine=machine(plan, task.folder, took),
         seconds=results.seconds,
-        rows=tuple(report_row(row) for row in found.rows),
-        claims=with_holm([at_scale(task.request, claim) for claim in found.claims]),
-        figures=found.figures,
-        remarks=(*found.remarks, *_early_ends(states, results, task)),
+        rows=tuple(report_row(row) for row in findings.rows),
+        claims=with_holm([at_scale(task.request, claim) for claim in findings.claims]),
+        figures=findings.figures,
+        remarks=(*findings.remarks, *_early_ends(states, results, task)),
         scaled_down=plan.scaled_down,
         choices=plan.choices,
         units=units,
-        answer=found.answer,
-        details=found.details,
+        answer=findings.answer,
+        details=findings.details,
         command=task.command,
-        columns=found.columns,
+        columns=findings.columns,
         notices=(*unfinished, *notices(task)),
     )
     write_file(inside(task.folder) / RESULTS, to_bytes(document))
@@ -150,17 +150,17 @@ def _findings(
         except UserError as refusal:
             return Findings(), (done, str(refusal))
     known = known_findings(task.experiment, task.request, plan, results, missing)
-    said = [done]
+    sentences = [done]
     for what, labels in (("Not done", known.missing), ("Partly done", known.partial)):
         if labels:
             named = [f"'{label}'" for label in labels]
-            said.append(f"{what}: {_listed(named)}.")
+            sentences.append(f"{what}: {_listed(named)}.")
     if known.why and not known.found.rows:
-        said.append(known.why if known.why.endswith(".") else f"{known.why}.")
+        sentences.append(known.why if known.why.endswith(".") else f"{known.why}.")
     if known.claims:
         claims = "1 claim that needs" if known.claims == 1 else f"{known.claims} claims that need"
-        said.append(f"Left out: {claims} the missing runs.")
-    return known.found, (" ".join(said),)
+        sentences.append(f"Left out: {claims} the missing runs.")
+    return known.found, (" ".join(sentences),)
 
 
 def notices(task: ReproductionTask) -> tuple[str, ...]:
@@ -219,9 +219,9 @@ def _early_ends(
     """Yield sentences on runs that diverged, could not start because of that, or failed."""
     diverged, unstartable = [], []
     for name in (name for name, state in states.items() if state == "diverged"):
-        found = read_unstartable(unit_folder(task.folder, name))
-        if found is not None:
-            unstartable.append(f"'{name}' (needs '{found.source}')")
+        unstartable_unit = read_unstartable(unit_folder(task.folder, name))
+        if unstartable_unit is not None:
+            unstartable.append(f"'{name}' (needs '{unstartable_unit.source}')")
             continue
         try:
             diverged.append(f"'{name}' at step {results.trained(name).diverged_at:,}")
@@ -297,11 +297,11 @@ def machine(plan: Plan, root: Path, took: float) -> dict[str, object]:
 
 
 def _devices(plan: Plan, root: Path) -> set[str]:
-    seen = set()
+    devices = set()
     for unit in plan.units:
         if isinstance(unit, Training):
             try:
-                seen.add(str(run_info.read(unit_folder(root, unit.id)).get("device", "")))
+                devices.add(str(run_info.read(unit_folder(root, unit.id)).get("device", "")))
             except UserError:
                 continue
-    return seen - {""}
+    return devices - {""}

@@ -88,8 +88,10 @@ class BatchedWorkers(ProcessWorkers):
         while tasks:
             name = next(iter(tasks))
             stack = frozenset() if name in self._alone else self._stack_of.get(name, frozenset())
-            members = [one for one in tasks if one in stack and one not in self._alone] or [name]
-            batch = tuple(tasks.pop(one) for one in members)
+            members = [
+                unit_id for unit_id in tasks if unit_id in stack and unit_id not in self._alone
+            ] or [name]
+            batch = tuple(tasks.pop(unit_id) for unit_id in members)
             waits = stack - self._over - self._alone - set(members)
             if waits:
                 late.append(batch)
@@ -134,9 +136,9 @@ def find_stacks(
 def waves(units: Sequence[Unit]) -> list[list[Training]]:
     """Group the trainings by the length of the chain of units that must be done before."""
     depth: dict[str, int] = {}
-    found: dict[int, list[Training]] = {}
+    levels: dict[int, list[Training]] = {}
     for unit in units:
         depth[unit.id] = 1 + max((depth[need] for need in unit.needs), default=-1)
         if isinstance(unit, Training):
-            found.setdefault(depth[unit.id], []).append(unit)
-    return [found[level] for level in sorted(found)]
+            levels.setdefault(depth[unit.id], []).append(unit)
+    return [levels[level] for level in sorted(levels)]

@@ -162,7 +162,7 @@ class DaskWorkers:
             return
         self._refreshed = now
         try:
-            there = set(self._client.nthreads())
+            addresses = set(self._client.nthreads())
         except (OSError, RuntimeError, TypeError) as error:
             raise UserError(
                 f"The Dask scheduler of {self._cluster} is gone ({error}); restart it and run the "
@@ -170,17 +170,17 @@ class DaskWorkers:
                 kind="no-answer",
                 value=self._cluster,
             ) from None
-        for address in set(self._known) - there:
+        for address in set(self._known) - addresses:
             self._gone.add(self._known.pop(address))
-        for address in set(self._unfit) - there:
+        for address in set(self._unfit) - addresses:
             del self._unfit[address]  # a new worker at this address is checked again
-        self._introduce(there - set(self._known) - set(self._unfit))
-        self._present = there & set(self._known)
-        for job in [job for job in self._jobs if job.address not in there]:
+        self._introduce(addresses - set(self._known) - set(self._unfit))
+        self._present = addresses & set(self._known)
+        for job in [job for job in self._jobs if job.address not in addresses]:
             words = f"Its Dask worker {job.address} is gone."
             job.future.cancel()
             self._finish(job, UnitUpdate(job.task.unit.id, "lost", trouble=words))
-        self._require_workers(there)
+        self._require_workers(addresses)
 
     def _replace_jobs(self, waiting: int) -> None:
         """Replace Slurm jobs that ended while units are waiting.
@@ -218,8 +218,8 @@ class DaskWorkers:
         )
         for address, answer in answers.items():
             if isinstance(answer, str) and not (why := self._unfitness(json.loads(answer))):
-                said = json.loads(answer)
-                self._known[address] = ProcessId(said["pid"], said["host"])
+                info = json.loads(answer)
+                self._known[address] = ProcessId(info["pid"], info["host"])
                 self._gone.discard(self._known[address])  # process ids are reused
             elif isinstance(answer, str):
                 self._unfit[address] = f"The Dask worker {address} {why}."

@@ -107,21 +107,21 @@ def places_on(names: Sequence[str], cards: Sequence[str], units: Sequence[Unit])
                 kind="contradiction",
                 value=name,
             )
-        found = range(len(cards)) if name == "cuda" else [int(name.removeprefix("cuda:"))]
-        if not found or max(found) >= len(cards):
+        indices = range(len(cards)) if name == "cuda" else [int(name.removeprefix("cuda:"))]
+        if not indices or max(indices) >= len(cards):
             shown = ", ".join(f"cuda:{index}" for index in range(len(cards))) or "none"
             raise UserError(
                 f"There is no device {name}. Available GPUs: {shown}.",
                 kind="no-device",
                 value=name,
             )
-        places += [Place(f"cuda:{index}", cards[index]) for index in found]
+        places += [Place(f"cuda:{index}", cards[index]) for index in indices]
     return places
 
 
 def gpus(units: Sequence[Unit]) -> tuple[str, ...]:
     """Return the GPUs that these units may use, by their names in CUDA_VISIBLE_DEVICES."""
-    if not any(isinstance(one, Training) and one.config.device in _GPU for one in units):
+    if not any(isinstance(unit, Training) and unit.config.device in _GPU for unit in units):
         return ()
     import torch
 

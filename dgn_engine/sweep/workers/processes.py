@@ -92,9 +92,9 @@ class ProcessWorkers:
         self._on_update = on_update
         cards = gpus(units)
         names = self._devices or ("cuda",) * bool(cards)
-        found = places_on(names, cards, units) or [Place()] * usable_cores()
-        count = self._limit or len(found)
-        self._places = [found[index % len(found)] for index in range(count)]
+        places = places_on(names, cards, units) or [Place()] * usable_cores()
+        count = self._limit or len(places)
+        self._places = [places[index % len(places)] for index in range(count)]
         make_folders(self._root)
         make_folder(inside(self._root) / LOGS)
         try:
@@ -136,7 +136,7 @@ class ProcessWorkers:
         free = [place for place in free if place.name not in tight]
         if not free:
             return None
-        place = min(free, key=lambda one: used[one])
+        place = min(free, key=lambda candidate: used[candidate])
         if self._limit or place.name or not busy:
             return place
         fits = sum(threads(one.unit) for one in (*busy, batch[0])) <= usable_cores()
@@ -169,7 +169,11 @@ class ProcessWorkers:
             _send(worker, STOP)
 
     def _assign(self, batch: Batch, place: Place) -> None:
-        idle = [one for one in self._workers if not one.tasks and one.place == place]
+        idle = [
+            candidate
+            for candidate in self._workers
+            if not candidate.tasks and candidate.place == place
+        ]
         worker = idle[0] if idle else self._start_process(place)
         worker.tasks = {task.unit.id: task for task in batch}
         _send(worker, json.dumps([task.to_text() for task in batch]))

@@ -123,7 +123,7 @@ def test_terminal_json_report_and_arrays_tell_the_same_without_a_column_of_print
     assert printed.startswith(made.answer[0])
     assert "printed" not in printed
     assert "difference" not in printed
-    assert "step 0.01, batch 32, 12 epochs" in printed
+    assert "learning rate 0.01, batch 32, 12 epochs" in printed
 
 
 def test_what_was_interrupted_goes_on_to_the_same_numbers(
@@ -219,7 +219,7 @@ def test_gates_stand_where_the_file_has_them(
         assert gating.value_input == "ones"
     printed = capsys.readouterr().out
     assert "wiring 1, 0;" in printed
-    assert " ones," in printed
+    assert "value networks get ones as input" in printed
     assert measure(file, other, "--value-input", "image") == 0
     assert read_config(other / "config.toml").gating.value_input == "image"
     assert main([*document.read(other).command, "--quiet"]) == 0

@@ -306,7 +306,7 @@ def test_what_cannot_be_done_is_refused_and_leaves_nothing(
         ("reproduce npf-table2 --seeds 0", "--seeds is 0"),
         ("reproduce npf-table2 --data nothing", "'nothing'"),
         ("reproduce dgn-gates-only --protocol as-in-code", "as-in-code"),
-        ("reproduce npf-table2 --steps 0.1,0.10", "--steps names 0.1"),
+        ("reproduce npf-table2 --steps 0.1,0.10", "--steps lists 0.1"),
         ("reproduce npf-table2 --json", "--rows"),
         ("reproduce all --rows", "--rows"),
         ("reproduce npf-nu --test-limit 0", "--test-limit is 0"),

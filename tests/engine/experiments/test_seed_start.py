@@ -149,5 +149,5 @@ def test_a_first_seed_out_of_bounds_is_one_sentence(
 ) -> None:
     assert main(["reproduce", "npf-nu", f"--seed-start={said}"]) == 2
     assert capsys.readouterr().err.strip() == (
-        f"dgn reproduce: --seed-start is {said}; it must lie between 0 and {MOST_SEED}."
+        f"dgn reproduce: --seed-start is {said}; it must be between 0 and {MOST_SEED}."
     )

@@ -106,7 +106,7 @@ def test_many_settings_of_the_other_fields_are_averaged_seed_by_seed_and_it_is_s
     by_width, by_regime = found.figures
     assert len(by_width.lines) == 2, "few enough"
     (line,) = by_regime.lines
-    assert by_regime.note.endswith("Each value is the mean over all settings of a.width.")
+    assert by_regime.note.endswith("Values are means over all settings of a.width.")
     seeds = [[1.0 + 4 * place + seed for place in range(len(many))] for seed in (0, 1)]
     means = tuple(sum(some) / len(some) for some in seeds)
     assert (line.label, line.y[0]) == ("mean", pytest.approx(sum(means) / 2))
@@ -118,7 +118,7 @@ def test_what_is_not_done_is_said_and_in_no_row(tmp_path: Path) -> None:
     found = made(tmp_path, grid, {1: "diverged", 2: "failed", 3: "interrupted"})
     (row,) = found.rows
     assert row.remark == "last 1.50 %; train 1.50 %; 1 diverged"
-    assert found.notices == ("2 of 4 runs are done. Nothing is done of: regime FL.",)
+    assert found.notices == ("2 of 4 runs are done. No runs yet for: regime FL.",)
     assert found.figures == ()
     assert [unit.trouble for unit in found.units] == ["", "", "t2", ""], "of what failed"
     part = made(tmp_path, grid, {0: "failed"})
