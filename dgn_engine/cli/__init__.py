@@ -81,10 +81,10 @@ def main(argv: Sequence[str] | None = None, pace: Callable[[], float] = full_spe
     """
     if argv is None:  # run as the program, not called from other code
         distrust_start_folder(restart=True)
-    words = sys.argv[1:] if argv is None else argv
-    program = " ".join(("dgn", *words[:1]))
+    typed = sys.argv[1:] if argv is None else argv
+    program = " ".join(("dgn", *typed[:1]))
     try:
-        return carry_out(words, pace)
+        return carry_out(typed, pace)
     except UserError as refusal:
         complain(f"{program}: {refusal}")
         for line in refusal.details:
@@ -173,9 +173,9 @@ class _Parser(argparse.ArgumentParser):
         if unknown:
             *_, chosen = self._chosen(arguments)
             word = unknown[0].partition("=")[0]
-            what = "option" if word.startswith("-") else "argument"
+            kind = "option" if word.startswith("-") else "argument"
             nearest = did_you_mean(word, chosen._option_string_actions)
-            chosen.error(f"Unknown {what} {word}.{nearest}")
+            chosen.error(f"Unknown {kind} {word}.{nearest}")
         return arguments
 
     def check_bounds(self, arguments: argparse.Namespace) -> None:
@@ -195,25 +195,25 @@ class _Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            known = [str(choice) for choice in action.choices]
+            choices = [str(choice) for choice in action.choices]
             raise argparse.ArgumentError(
                 action,
-                f"{value!r} is not one of {', '.join(known)}.{did_you_mean(str(value), known)}",
+                f"{value!r} is not one of {', '.join(choices)}.{did_you_mean(str(value), choices)}",
             )
 
     def error(self, message: str) -> NoReturn:
         self.exit(REFUSED, f"{self.prog}: {printable(message)}\n")
 
 
-def _asked_for(words: Sequence[str]) -> dict[str, Subcommand]:
+def _asked_for(typed: Sequence[str]) -> dict[str, Subcommand]:
     """Load only the command that is called, or all commands if none is recognised."""
-    named = words[0] if words else ""
+    first = typed[0] if typed else ""
     own = _own_commands()
-    if named in own:
-        return {named: own[named]()}
+    if first in own:
+        return {first: own[first]()}
     offered = _offered_commands()
-    if named in offered:
-        return {named: offered[named]()}
+    if first in offered:
+        return {first: offered[first]()}
     return {name: load() for name, load in {**own, **offered, **own}.items()}
 
 

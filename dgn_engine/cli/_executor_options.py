@@ -24,9 +24,9 @@ def add_executor_options(
         "--devices", default="", metavar="LIST", help="cuda:0,cuda:1 or cpu (default: all GPUs)"
     )
     parser.add_argument("--cluster", default="", metavar=metavar, help=cluster)
-    for name, what in _TLS.items():
+    for name, description in _TLS.items():
         parser.add_argument(
-            f"--tls-{name}", default="", metavar="PEM", help=f"{what} (with --cluster)"
+            f"--tls-{name}", default="", metavar="PEM", help=f"{description} (with --cluster)"
         )
     parser.add_argument(
         "--no-tls",

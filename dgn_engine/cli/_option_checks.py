@@ -74,9 +74,9 @@ class BoundedNumber(argparse.Action):
         if value is None or self._bounds.holds(value):
             return
         shown = f"{value:g}" if isinstance(value, float) else value
-        words = f" {shown}: " if self._bounds.counts else f" is {shown}; "
+        start = f" {shown}: " if self._bounds.counts else f" is {shown}; "
         raise UserError(
-            Where(self.option_strings[0]) + f"{words}{self._bounds.way_out}.",
+            Where(self.option_strings[0]) + f"{start}{self._bounds.way_out}.",
             kind="out-of-bounds",
             value=value,
             way_out=self._bounds.way_out,
@@ -99,8 +99,8 @@ def given_options(
         value = getattr(arguments, name, None)
         if value is None or value is False or value == [] or value == usual.get(name):
             continue
-        words = f" {value}" if isinstance(usual.get(name), str) else ""
-        yield f"--{name.replace('_', '-')}{words}"
+        shown = f" {value}" if isinstance(usual.get(name), str) else ""
+        yield f"--{name.replace('_', '-')}{shown}"
 
 
 def bounded(kind: type[float], **bounds: Any) -> dict[str, Any]:

@@ -40,10 +40,10 @@ def run(
     open_page: Callable[[str], bool] = open_in_browser,
 ) -> int:
     """Open the site in the browser; without a built site, or with a topic, print a document."""
-    known = titles()
+    topics = titles()
     site = find_site()
     if arguments.list:
-        for name, title in known.items():
+        for name, title in topics.items():
             say(f"{name:28} {title}")
         return 0
     if arguments.where:
@@ -53,10 +53,10 @@ def run(
         say(str(site))
         return 0
     topic = (arguments.topic or "guide").removesuffix(".md")
-    if topic not in known:
+    if topic not in topics:
         raise UserError(
-            f"There is no document '{topic}'. Available: {', '.join(known)}."
-            f"{did_you_mean(topic, known)}",
+            f"There is no document '{topic}'. Available: {', '.join(topics)}."
+            f"{did_you_mean(topic, topics)}",
             kind="unknown-name",
             value=topic,
         )

@@ -23,7 +23,7 @@ _VERBS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    chosen = parser.add_subparsers(dest="verb", required=True, metavar="WHAT")
+    chosen = parser.add_subparsers(dest="verb", required=True, metavar="ACTION")
     lister = chosen.add_parser("list", help="list the runs in a folder")
     lister.add_argument(
         "root", nargs="?", type=Path, metavar="DIR", help="folder of runs (default: your runs)"

@@ -143,8 +143,8 @@ def within(
     Biopharm. 15 (1987) 657).
     """
     region = (around - tolerance, around + tolerance)
-    words = f"; within ±{tolerance:g}" + (f" of {around:g}" if around else "")
-    return _interval_test(words, values, region, bounds)
+    condition = f"; within ±{tolerance:g}" + (f" of {around:g}" if around else "")
+    return _interval_test(condition, values, region, bounds)
 
 
 def at_most(error: float, tolerance: float, n: int, of: str = "cases") -> ClaimTest:
@@ -152,8 +152,8 @@ def at_most(error: float, tolerance: float, n: int, of: str = "cases") -> ClaimT
     verdict: Verdict = "held" if error <= tolerance else "not held"
     if math.isnan(error) or n < 1:
         verdict = "not decided"
-    words = f"; at most {tolerance:g} (exact)"
-    return ClaimTest(words, MeanTest(error, 0.0, math.inf), n, verdict, of, exact=True)
+    condition = f"; at most {tolerance:g} (exact)"
+    return ClaimTest(condition, MeanTest(error, 0.0, math.inf), n, verdict, of, exact=True)
 
 
 def at_scale(request: Request, claim: Claim) -> Claim:

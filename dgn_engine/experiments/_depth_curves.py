@@ -15,7 +15,7 @@ ABOUT = (
 
 
 def ends_against_middle(
-    words: str,
+    label: str,
     depths: Sequence[int],
     curves: Sequence[Sequence[float]],
     designs: tuple[Design, Design],
@@ -25,7 +25,7 @@ def ends_against_middle(
     As the best depth is not known in advance, half of the draws choose it and the others test it.
 
     Args:
-        words: start of the description of the statistic.
+        label: start of the description of the statistic.
         depths: the depths.
         curves: log10 of the remaining error at each depth, for each draw.
         designs: designs for the shallow and the deep end.
@@ -35,6 +35,6 @@ def ends_against_middle(
     best = min(between, key=lambda place: sum(curve[place] for curve in choosing))
     for end, design in zip((0, -1), designs, strict=True):
         gaps = Sample(tuple(curve[end] - curve[best] for curve in testing), "draws")
-        statistic = f"{words}: log10 error left, d = {depths[end]} − best depth between"
+        statistic = f"{label}: log10 error left, d = {depths[end]} − best depth between"
         remark = f"the best depth of the other {len(choosing)} draws: d = {depths[best]}"
         yield judge("dgn-2", statistic, above(gaps), remark, design)

@@ -115,6 +115,6 @@ def dual_scaled_down(request: Request) -> tuple[str, ...]:
     if _chosen(request) == [FC]:
         network = (*stands_in(request, "MNIST"), f"64 units a layer instead of {WIDTH}")
     else:
-        words = f"a dense network of 4 × 64 units instead of the CNN of 4 × {WIDTH} channels"
-        network = (*stands_in(request, "CIFAR-10"), words)
+        note = f"a dense network of 4 × 64 units instead of the CNN of 4 × {WIDTH} channels"
+        network = (*stands_in(request, "CIFAR-10"), note)
     return (*network, "Adam's learning rate is 1e-3 instead of 3e-4")

@@ -154,9 +154,9 @@ def check_options(name: str, experiment: Experiment, request: Request) -> None:
         only = replace(only, **{option: getattr(request, option)})
         alone = option in _ineffective(experiment, only)
         context = "" if alone else " with the other options"
-        words = option.replace("_", "-")
+        text = option.replace("_", "-")
         raise UserError(
-            f"--{words} has no effect on {name}{context}; remove it.",
+            f"--{text} has no effect on {name}{context}; remove it.",
             kind="no-effect",
             value=option,
         )

@@ -95,8 +95,8 @@ def alone_claim(alone: TrainedCell, both: TrainedCell, classes: int, design: Des
     'Learns' means at least half way from chance to soft-GaLU, which trains both.
     """
     half = contrast((1.0, alone), (-0.5, both))
-    words = f"gates alone − half of {ADAPTIVE}"
-    return judge("dgn-7", words, above(half, 100 / classes / 2), LEARNS, design)
+    statistic = f"gates alone − half of {ADAPTIVE}"
+    return judge("dgn-7", statistic, above(half, 100 / classes / 2), LEARNS, design)
 
 
 def adaptation_claims(

@@ -111,9 +111,7 @@ def net_of(listing: CheckpointContents, file: Path, input_shape: tuple[int, ...]
     """
     if saved_network.is_ours(listing):
         state = saved_network.state_of(listing)
-        if (
-            state.regime.own_gates and state.config.gating.tiling
-        ):  # its gates belong to a wider network
+        if state.regime.own_gates and state.config.gating.tiling:  # made for a wider network
             return NetConfig(f"{OF_FILE}{file}", bias=state.config.net.bias)
         return state.config.net
     network = network_of(listing, input_shape).network
@@ -212,9 +210,9 @@ def arrays_of(details: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
         of = details["kinds"][kind]
         arrays[name] = np.array(of["last"], dtype=np.float64)
         longest = max((len(curve) for curve in of["test"]), default=0)
-        for what in ("epochs", "test", "train"):
-            rows = [[*row, *[math.nan] * (longest - len(row))] for row in of[what]]
-            arrays[f"{name}_{what}"] = np.array(rows, dtype=np.float64)
+        for field in ("epochs", "test", "train"):
+            rows = [[*row, *[math.nan] * (longest - len(row))] for row in of[field]]
+            arrays[f"{name}_{field}"] = np.array(rows, dtype=np.float64)
     return arrays
 
 
@@ -297,9 +295,9 @@ def _curves(name: str, cell: TrainedCell) -> SeedCurves:
 
 def _left_out(kinds: list[SeedCurves]) -> list[str]:
     return [
-        f"seed {seed} with {kind.name} {what}"
+        f"seed {seed} with {kind.name} {trouble}"
         for kind in kinds
-        for seed, what in kind.trouble.items()
+        for seed, trouble in kind.trouble.items()
     ]
 
 
@@ -330,8 +328,8 @@ def _longer(
 
 def _row(label: str, cell: TrainedCell, curves: SeedCurves) -> Row:
     best = [100 * run.best for run in cell.runs if math.isfinite(run.best)]
-    words = f"best epoch: {sum(best) / len(best):.2f} %" if best else ""
-    return cell.row(label, remark=words, values=curves.last)
+    remark = f"best epoch: {sum(best) / len(best):.2f} %" if best else ""
+    return cell.row(label, remark=remark, values=curves.last)
 
 
 def _figure(kinds: list[SeedCurves], own: float, name: str) -> Figure:
@@ -384,9 +382,9 @@ def _choices(file: Path, made_from: str, config: RunConfig) -> Iterator[str]:
     gating = config.gating
     given = {f.name: getattr(gating, f.name) for f in fields(gating)}
     placed = [
-        f"{what} {', '.join(str(n) for n in given[what])}"
-        for what in ("wiring", "rotation", "shift", "tiling")
-        if given[what] and not _straight(what, given[what])
+        f"{setting} {', '.join(str(n) for n in given[setting])}"
+        for setting in ("wiring", "rotation", "shift", "tiling")
+        if given[setting] and not _straight(setting, given[setting])
     ]
     if placed:
         yield f"gates are routed to the value networks as in the file: {'; '.join(placed)}"
@@ -394,11 +392,11 @@ def _choices(file: Path, made_from: str, config: RunConfig) -> Iterator[str]:
         yield f"value networks get {gating.value_input} as input, not the image"
 
 
-def _straight(what: str, numbers: tuple[int, ...]) -> bool:
+def _straight(setting: str, numbers: tuple[int, ...]) -> bool:
     """Return whether a routing setting is the identity."""
-    if what == "wiring":
+    if setting == "wiring":
         return numbers == tuple(range(len(numbers)))
-    return set(numbers) == {1 if what == "tiling" else 0}
+    return set(numbers) == {1 if setting == "tiling" else 0}
 
 
 def _changed(data: DataConfig) -> str:
@@ -406,12 +404,12 @@ def _changed(data: DataConfig) -> str:
     usual = DataConfig()
     names = [f.name for f in fields(data) if f.name not in ("name", "root", "download", "options")]
     changed = {name: getattr(data, name) for name in names}
-    words = [
+    parts = [
         f"{name.replace('_', ' ')} {value}"
         for name, value in (*changed.items(), *data.options)
         if value != getattr(usual, name, None)
     ]
-    return ", ".join(words)
+    return ", ".join(parts)
 
 
 def _dense_net(architecture: Architecture) -> NetConfig | None:

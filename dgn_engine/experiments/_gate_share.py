@@ -120,9 +120,7 @@ def gate_share(own: float, gates: Sequence[float], random: Sequence[float]) -> G
     mean, mean_random = (sum(column) / len(pairs) for column in columns)
     gained, open_ = [g - r for g, r in pairs], [own - r for _, r in pairs]
     share, low, high = (100 * value for value in ratio_of_means(gained, open_))
-    if (
-        len(set(pairs)) == 1
-    ):  # too few test examples to distinguish the seeds: the spread is unknown
+    if len(set(pairs)) == 1:  # the spread is unknown: too few test examples to tell seeds apart
         low = high = math.nan
     return GateShare(own, mean, mean_random, share, low, high, len(pairs), by_seed)
 
@@ -259,8 +257,8 @@ def why_not_converged(kinds: Sequence[SeedCurves], ends: Sequence[CurveEnding]) 
         return ""
     if any(math.isnan(end.mean) for _, end in unconverged):
         return "At least two epochs are needed to see whether accuracy still changes."
-    words = " and ".join(_change_in_words(kind, end) for kind, end in unconverged)
-    return f"In the last quarter of the epochs, test accuracy still {words}."
+    changes = " and ".join(_change_in_words(kind, end) for kind, end in unconverged)
+    return f"In the last quarter of the epochs, test accuracy still {changes}."
 
 
 def _change_in_words(kind: SeedCurves, end: CurveEnding) -> str:

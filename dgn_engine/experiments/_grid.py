@@ -116,12 +116,12 @@ class TrainedCell:
         Args:
             at: at the best or at the last test score.
         """
-        known = [run.answers for run in self.runs if run.answers is not None]
-        if not known:
+        masks_known = [run.answers for run in self.runs if run.answers is not None]
+        if not masks_known:
             return None
-        masks = [record.best if at == "best" else record.last for record in known]
-        whole = len(masks) == len(self.runs) and len({len(mask) for mask in masks}) == 1
-        return masks if whole else None
+        masks = [record.best if at == "best" else record.last for record in masks_known]
+        complete = len(masks) == len(self.runs) and len({len(mask) for mask in masks}) == 1
+        return masks if complete else None
 
     @property
     def test_examples(self) -> int:

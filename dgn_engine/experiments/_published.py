@@ -61,7 +61,7 @@ def comparable(request: Request, found: Printed | None, of: str) -> tuple[Printe
     if not request.quick:
         return found, f"trained on {request.data}" if request.data else ""
     half = "" if found.half_width is None else f" ± {found.half_width:g}"
-    return None, f"printed for {of}: {found.value:g}{half}"
+    return None, f"printed of {of}: {found.value:g}{half}"
 
 
 def published_claim(claim_id: str) -> tuple[str, str]:

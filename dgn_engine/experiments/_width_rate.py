@@ -48,7 +48,7 @@ def mean_square_distance(network: GatedNetwork, x: Tensor, seed: int, draws: int
 
 
 def rate_claim(
-    words: str,
+    label: str,
     widths: Sequence[int],
     curves: Iterable[Sequence[float]],
     design: Design,
@@ -58,7 +58,7 @@ def rate_claim(
     """Judge that the log-log slope of the distance against the width agrees with theory.
 
     Args:
-        words: start of the description of the statistic.
+        label: start of the description of the statistic.
         widths: the widths.
         curves: the distance at each width, for each replicate.
         design: the design of the claim.
@@ -66,5 +66,5 @@ def rate_claim(
         of: what the replicates are.
     """
     slopes = Sample(tuple(log_slope(widths, curve) for curve in curves), of)
-    words = f"{words}: log-log slope of the distance against width"
-    return judge(claim, words, within(slopes, MARGIN, THEORY), design=design)
+    label = f"{label}: log-log slope of the distance against width"
+    return judge(claim, label, within(slopes, MARGIN, THEORY), design=design)

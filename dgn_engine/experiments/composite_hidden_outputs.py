@@ -154,12 +154,12 @@ def findings(request: Request, results: UnitResults) -> Findings:
     )
 
 
-def _figure(name: str, picture: Picture, rows: Sequence[str], what: str) -> Figure:
+def _figure(name: str, picture: Picture, rows: Sequence[str], title: str) -> Figure:
     image = tuple(tuple(math.nan if value is None else value for value in row) for row in picture)
     layers = tuple(str(layer) for layer in range(1, LAYERS + 1))
     return Figure(
         name,
-        f"Hidden outputs: {what}",
+        f"Hidden outputs: {title}",
         "layer",
         "",
         (),

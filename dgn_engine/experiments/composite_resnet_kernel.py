@@ -92,11 +92,11 @@ def shares(work: CalculationInputs) -> dict[str, Any]:
     x = unit_inputs(8, (10,), seed)
     gates = network.trace(x).value.gates
     sigmas = weight_sigmas(network.value.tensors()[0])
-    whole = neural_path_kernel(architecture, gates, x)
+    total = neural_path_kernel(architecture, gates, x)
     expected = expected_value_kernel(architecture, gates, x, sigmas)
     counts = sub_network_shares(architecture, gates, x)
     paths, weighted = [0.0] * (BLOCKS + 1), [0.0] * (BLOCKS + 1)
-    sums, sums_weighted = whole * 0, whole * 0
+    sums, sums_weighted = total * 0, total * 0
     for blocks, share in counts.items():
         part = sub_network_kernel(architecture, gates, x, blocks)
         chain = sub_network(architecture, blocks)
@@ -108,9 +108,9 @@ def shares(work: CalculationInputs) -> dict[str, Any]:
     return {
         "paths": paths,
         "weighted": weighted,
-        "sum": relative_distance(sums, whole),
+        "sum": relative_distance(sums, total),
         "weighted_sum": relative_distance(sums_weighted, expected),
-        "product": relative_distance(_product(gates, x, pre, post), whole),
+        "product": relative_distance(_product(gates, x, pre, post), total),
         "distance": mean_square_distance(network, x, seed, DRAWS),
     }
 
@@ -152,59 +152,59 @@ Cells = dict[int, CalculatedCell]  # by width
 def findings(request: Request, results: UnitResults) -> Findings:
     grid = Grid(results, request.seed_range(*SEEDS))
     cells_by_kind: dict[str, Cells] = {
-        words: {width: grid.calculated(f"{prefix}w{width}") for width in _widths(request)}
-        for prefix, words in KINDS.items()
+        kind: {width: grid.calculated(f"{prefix}w{width}") for width in _widths(request)}
+        for prefix, kind in KINDS.items()
     }
     rows = [
         cell.row(
-            f"{words}, w = {width}: share of sub-networks with {blocks} of {BLOCKS} blocks",
+            f"{kind}, w = {width}: share of sub-networks with {blocks} of {BLOCKS} blocks",
             [100 * shares[blocks] for shares in cell["weighted"]],
             unit="%",
         )
-        for words, cells in cells_by_kind.items()
+        for kind, cells in cells_by_kind.items()
         for width, cell in cells.items()
         for blocks in range(BLOCKS + 1)
     ]
     rows += [
-        cell.row(f"{words}, w = {width}: ‖K^V_0 − Σβ_J H^J‖/‖Σβ_J H^J‖", cell["distance"])
-        for words, cells in cells_by_kind.items()
+        cell.row(f"{kind}, w = {width}: ‖K^V_0 − Σβ_J H^J‖/‖Σβ_J H^J‖", cell["distance"])
+        for kind, cells in cells_by_kind.items()
         for width, cell in cells.items()
     ]
-    judged = tuple(
-        claim for words, cells in cells_by_kind.items() for claim in _claims(words, cells)
-    )
+    judged = tuple(claim for kind, cells in cells_by_kind.items() for claim in _claims(kind, cells))
     return Findings(tuple(rows), judged, _figures(cells_by_kind))
 
 
-def _claims(words: str, cells: Cells) -> Iterator[Claim]:
+def _claims(kind: str, cells: Cells) -> Iterator[Claim]:
     exact = {
         "sum": f"H against the sum of 2^{BLOCKS} kernels",
         "weighted_sum": f"βH against the weighted sum of 2^{BLOCKS}",
         "product": "H against the product over the blocks",
     }
-    for key, what in exact.items():
+    for key, statistic in exact.items():
         errors = [error for cell in cells.values() for error in cell[key]]
-        yield judge("comp-5", f"resnet, {words}: {what}", at_most(max(errors), EXACT, len(errors)))
+        yield judge(
+            "comp-5", f"resnet, {kind}: {statistic}", at_most(max(errors), EXACT, len(errors))
+        )
     by_seed = zip(*(cell["distance"] for cell in cells.values()), strict=True)
-    yield rate_claim(f"resnet, {words}", tuple(cells), by_seed, SLOPE, of="seeds")
+    yield rate_claim(f"resnet, {kind}", tuple(cells), by_seed, SLOPE, of="seeds")
 
 
 def _figures(found: dict[str, Cells]) -> tuple[Figure, ...]:
     lines = tuple(
         averaged(
-            f"{words}, w = {width}",
+            f"{kind}, w = {width}",
             range(BLOCKS + 1),
             [[100 * share for share in shares] for shares in cell["weighted"]],
         )
-        for words, cells in found.items()
+        for kind, cells in found.items()
         for width, cell in cells.items()
         if width in (min(cells), max(cells))
     )
     distances = tuple(
         averaged(
-            words, tuple(cells), list(zip(*(c["distance"] for c in cells.values()), strict=True))
+            kind, tuple(cells), list(zip(*(c["distance"] for c in cells.values()), strict=True))
         )
-        for words, cells in found.items()
+        for kind, cells in found.items()
     )
     distance = "‖K^V_0 − Σβ_J H^J‖/‖Σβ_J H^J‖"
     return (

@@ -167,8 +167,8 @@ def _bounded(name: str, nus: Mapping[str, CalculatedCell]) -> Claim:
         / (len(adaptive) - 1)
         for adaptive, frozen in pairs
     ]
-    words = f"{name}: log10 ν adaptive/frozen, mean over the kept epochs after the start"
-    return judge("dgn-6", words, below(means), design=NUS[name])
+    statistic = f"{name}: log10 ν adaptive/frozen, mean over the kept epochs after the start"
+    return judge("dgn-6", statistic, below(means), design=NUS[name])
 
 
 def _figure(name: str, nus: Mapping[str, CalculatedCell]) -> Figure:

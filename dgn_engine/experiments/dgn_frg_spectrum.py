@@ -122,13 +122,13 @@ def findings(request: Request, results: UnitResults) -> Findings:
 def _claims(far: Mapping[int, Sequence[float]]) -> Iterator[Claim]:
     """Judge the distances, averaged over depths, at the narrow and the wide width."""
     narrow, wide = WIDTHS
-    words = "largest e.c.d.f. distance, mean over depths"
+    quantity = "largest e.c.d.f. distance, mean over depths"
     halved = Sample(tuple(minus(far[wide], [distance / 2 for distance in far[narrow]])), "draws")
-    statistic = f"{words}: w = {wide} − half of w = {narrow}"
+    statistic = f"{quantity}: w = {wide} − half of w = {narrow}"
     yield judge("dgn-1", statistic, below(halved), design=NEARER)
     near = below(Sample(tuple(far[wide]), "draws"), NEAR, SHARE)
     remark = f"'near' means within {NEAR:g} (chosen here)"
-    yield judge("dgn-1", f"{words}: w = {wide}", near, remark, AT_WIDE)
+    yield judge("dgn-1", f"{quantity}: w = {wide}", near, remark, AT_WIDE)
 
 
 def _lines(

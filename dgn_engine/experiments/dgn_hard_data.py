@@ -62,8 +62,8 @@ def findings(request: Request, results: UnitResults) -> Findings:
         "largest loss of FRG at the end": (largest["FRG"], FITTED),
     }
     judged = tuple(
-        judge("ws-3", words, at_most(error, tolerance, len(grid.seeds), "seeds"))
-        for words, (error, tolerance) in exact.items()
+        judge("ws-3", statistic, at_most(error, tolerance, len(grid.seeds), "seeds"))
+        for statistic, (error, tolerance) in exact.items()
     )
     lines = tuple(cell.loss_line(name) for name, cell in cells.items())
     figure = Figure("loss", "Two points on one ray", "step", "½e²", lines, log_y=True)

@@ -185,9 +185,9 @@ def _mean_row(
     means = [sum(of_seed) / len(models) for of_seed in zip(*(m.best for m in models), strict=True)]
     spread = _spread([sum(model.best) / len(model.best) for model in models])
     over = f"means over {len(models)} models (standard deviation {spread:.2f})"
-    words = "; ".join(part for part in (remark, over, _least(models)) if part)
+    note = "; ".join(part for part in (remark, over, _least(models)) if part)
     joined = TrainedCell([run for model in models for run in model.runs])
-    return joined.row(label, value, words, values=means, place=place)
+    return joined.row(label, value, note, values=means, place=place)
 
 
 def _spread(values: list[float]) -> float:
@@ -260,12 +260,12 @@ def _claims(request: Request, name: str, cells: Cells, relu: TrainedCell) -> Ite
             design=designs.of_regimes(0.0, DESIGNS[name], regime, regime),
         )
     for regime in REGIMES:
-        words = f"{label}: {regime}, worst order as the other seeds have it − identity"
+        statistic = f"{label}: {regime}, worst order as the other seeds have it − identity"
         if request.quick:
-            yield judge("dual-5", words, UNMEASURED, UNSEEN)
+            yield judge("dual-5", statistic, UNMEASURED, UNSEEN)
         else:
             design = designs.of_regimes(0.0, DESIGNS[name], regime, regime)
-            yield judge("dual-5", words, above(_worst(cells, regime), -margin), design=design)
+            yield judge("dual-5", statistic, above(_worst(cells, regime), -margin), design=design)
     for regime in REGIMES:
         image, ones = (_of(cells, regime, value_input) for value_input in INPUTS)
         yield judge(
@@ -358,8 +358,8 @@ def _prefix(row: str) -> str:
     return row[:3].strip("/ ").lower()
 
 
-def _cell(prefix: str, regime: str, seen: str, order: Order) -> str:
-    return f"{prefix}-{regime}-{seen}-{''.join(str(layer) for layer in order)}"
+def _cell(prefix: str, regime: str, value_input: str, order: Order) -> str:
+    return f"{prefix}-{regime}-{value_input}-{''.join(str(layer) for layer in order)}"
 
 
 def _config(request: Request, row: str) -> RunConfig:

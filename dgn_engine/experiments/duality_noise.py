@@ -182,13 +182,13 @@ def _claims(request: Request, cells: Cells, level: int) -> Iterator[Claim]:
 
 def _fall(request: Request, cells: Cells, level: int) -> Claim:
     """Judge the drop from M1(0) to M4, which was printed for the CNN on CIFAR-10."""
-    words, fall = f"M1(0) − M4({level})", FALLS[level]
+    statistic, fall = f"M1(0) − M4({level})", FALLS[level]
     if request.quick:
         remark = f"printed as {fall:g} for the CNN on CIFAR-10; use --full to train it"
-        return judge("dual-10", words, UNMEASURED, remark)
+        return judge("dual-10", statistic, UNMEASURED, remark)
     difference = contrast((1.0, cells["m1", 0]), (-1.0, cells["m4", level]))
     design = _design((1, M1, 0), (-1, M4, level))
-    return judge("dual-10", words, within(difference, MARGIN, fall), design=design)
+    return judge("dual-10", statistic, within(difference, MARGIN, fall), design=design)
 
 
 def _nearer(cells: Cells, level: int) -> Claim:
@@ -211,8 +211,8 @@ def _nearer(cells: Cells, level: int) -> Claim:
             _design((2, M4, level), (-1, M2, level), (-1, END, level)),
         ),
     )
-    words, test, design = min(sides, key=lambda side: side[1].found.interval()[0])
-    return judge("dual-12", f"{words}, the weaker of two sides", test, design=design)
+    statistic, test, design = min(sides, key=lambda side: side[1].found.interval()[0])
+    return judge("dual-12", f"{statistic}, the weaker of two sides", test, design=design)
 
 
 def turn(cell: TrainedCell) -> tuple[Sample, Sample]:

@@ -86,8 +86,8 @@ def findings(request: Request, results: UnitResults) -> Findings:
     )
     remarks = left_out_of_nu("H", nus.results, 2 * PER_CLASS)
     falls = below([_fall(curve["nu"]) for curve in nus.results])
-    words = "log10 ν: mean of the last fifth of the epochs less that of the first"
-    judged = judge("npf-4", words, falls, design=EXPECTED)
+    statistic = "log10 ν: mean of the last fifth of the epochs less that of the first"
+    judged = judge("npf-4", statistic, falls, design=EXPECTED)
     return Findings(rows, (judged,), (figure,), remarks)
 
 

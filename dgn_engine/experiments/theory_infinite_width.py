@@ -208,12 +208,12 @@ def _claims(widths: Sequence[int], limit: CalculatedCell, angle: CalculatedCell)
         design=APART,
     )
     gaps = [[0.5 - tau for tau in curve] for curve in angle["overlap"]]
-    for words, curves, design in (
+    for quantity, curves, design in (
         ("angle", angle["angle"], ANGLE),
         ("½ − τ/w", gaps, OVERLAP),
     ):
         fallen = Sample(tuple(curve[-1] - curve[0] / 2 for curve in curves), "draws")
-        statistic = f"{words}: layer {LAYERS - 1} − half of layer 1"
+        statistic = f"{quantity}: layer {LAYERS - 1} − half of layer 1"
         yield judge("comp-4", statistic, below(fallen), design=design)
 
 

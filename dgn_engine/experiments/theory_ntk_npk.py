@@ -190,17 +190,17 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 def _exact_claims(errors: dict[str, float]) -> Iterator[Claim]:
     for name in TINY:
-        words = f"{name}: mean over all signs against βH"
-        yield judge("comp-5", words, at_most(errors[name], EXACT, 2))
-    words = "mean of K^F over all signs against σ^{2d} Σ ⊙ δ"
-    yield judge("dgn-8", words, at_most(errors["feature"], EXACT, 2))
-    words = "H(rot x, x') against H(x, x'), all shifts"
-    yield judge("comp-3", words, at_most(errors["rotation"], EXACT, 15))
+        statistic = f"{name}: mean over all signs against βH"
+        yield judge("comp-5", statistic, at_most(errors[name], EXACT, 2))
+    statistic = "mean of K^F over all signs against σ^{2d} Σ ⊙ δ"
+    yield judge("dgn-8", statistic, at_most(errors["feature"], EXACT, 2))
+    statistic = "H(rot x, x') against H(x, x'), all shifts"
+    yield judge("comp-3", statistic, at_most(errors["rotation"], EXACT, 15))
 
 
 def _spread_claims(spreads: CalculatedCell) -> Iterator[Claim]:
     """Judge that Var K_0 grows no faster than the theorem's bound."""
-    for words, key, along, points in (
+    for quantity, key, along, points in (
         (f"w at d = {SHALLOW}", "widths", SPREAD_WIDTHS, [(SHALLOW, w) for w in SPREAD_WIDTHS]),
         (f"d at w = {WIDE}", "depths", SPREAD_DEPTHS, [(d, WIDE) for d in SPREAD_DEPTHS]),
     ):
@@ -209,7 +209,7 @@ def _spread_claims(spreads: CalculatedCell) -> Iterator[Claim]:
             log_slope(along, [v / bound for v, bound in zip(measured, bounds, strict=True)])
             for measured in spreads[key]
         ]
-        statistic = f"log-log slope of Var K_0/max(d²/w, d³/w²) against {words}"
+        statistic = f"log-log slope of Var K_0/max(d²/w, d³/w²) against {quantity}"
         remark = DEPTH_REMARK if key == "depths" else ""
         test = below(Sample(tuple(excess), "draws"), EXCESS)
         yield judge("ws-2", statistic, test, remark, BOUNDS[key])

@@ -157,10 +157,10 @@ def findings(request: Request, results: UnitResults) -> Findings:
         short = {}
         for name in ("labels", "pixels"):
             noise = grid.trained(f"{arch.id}-{step:g}-{name}-gates")
-            words = f"the network on random {name} reached {_reached(noise)}"
-            remarks.append(f"{label}: {words}.")
+            reached = f"the network on random {name} reached {_reached(noise)}"
+            remarks.append(f"{label}: {reached}.")
             if not _memorised(noise, most):
-                short[name] = f"{words}, which is not memorised, so that this is not judged"
+                short[name] = f"{reached}, which is not memorised, so that this is not judged"
         judged += _claims(arch, label, cells, short)
     if request.quick:
         statistic, remark = (

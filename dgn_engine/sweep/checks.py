@@ -83,7 +83,7 @@ class StartCheck:
 
 
 def check_start(
-    units: Sequence[Unit], root: Path, here: bool = True, workers: int = 0
+    units: Sequence[Unit], root: Path, local: bool = True, workers: int = 0
 ) -> StartCheck:
     """Check that all trainings can be run.
 
@@ -94,7 +94,7 @@ def check_start(
     Args:
         units: the units of the sweep.
         root: the folder of the sweep.
-        here: whether the units are executed on this machine.
+        local: whether the units are executed on this machine.
         workers: how many trainings run at a time and must fit in memory; 0: as many as fit.
 
     Raises:
@@ -113,7 +113,7 @@ def check_start(
         wanted = left[0]
         try:
             check_can_end(wanted.config)
-            if here:
+            if local:
                 given = wanted.gates_from is not None
                 needs += [trials.begin(wanted.config, gates_given=given)] * len(left)
             elif not wanted.config.net.of_file:  # the file is on the other machine
@@ -124,7 +124,7 @@ def check_start(
                 kind=refusal.kind,
                 value=refusal.value,
             ) from None
-    if here:
+    if local:
         _check_same_data(list(itertools.chain(*alike.values())), root)
     return StartCheck(trials.sizes, _fitting_at_once(needs, workers))
 

@@ -210,9 +210,9 @@ def for_jobs(security: Any, root: Path) -> Iterator[Any]:
             named[name] = str(path)
         cert, key = named["worker_cert"], named["worker_key"]
         pairs = {
-            f"tls_{role}_{what}": file
+            f"tls_{role}_{kind}": file
             for role in _ROLES
-            for what, file in (("cert", cert), ("key", key))
+            for kind, file in (("cert", cert), ("key", key))
         }
         yield Security(require_encryption=True, tls_ca_file=named["ca_file"], **pairs)
 

@@ -313,14 +313,14 @@ def job_arguments(text: str, workers: int, folder: str, scratch: str) -> tuple[d
     options = slurm_options(text)
     options.pop("jobs", None)
     prologue, directive = str(options.pop("prologue", "")), str(options.pop("directive", ""))
-    named = "python" in options
+    own_python = "python" in options
     # Another Python keeps its user site, since packages may be installed only there.
-    python = f"{options['python']} -P" if named else shlex.join(python_command())
+    python = f"{options['python']} -P" if own_python else shlex.join(python_command())
     warned = "" if directive.startswith("--signal") else f"--signal=B:USR1@{WARNING}"
     directives = (f"--chdir={folder}", warned, directive)
     arguments: dict[str, Any] = {
         **{"cores": 1, "memory": "4GB", "processes": 1, **options},
-        "job_script_prologue": [*_exports(named), *([prologue] if prologue else [])],
+        "job_script_prologue": [*_exports(own_python), *([prologue] if prologue else [])],
         "log_directory": folder,
         "local_directory": scratch,
         "job_extra_directives": [line for line in directives if line],
@@ -369,13 +369,13 @@ def _queued_jobs() -> set[str] | None:
         return None
 
 
-def _exports(named: bool) -> list[str]:
+def _exports(own_python: bool) -> list[str]:
     """Return lines of the job script that set the import path and disable Dask's file locks.
 
     Args:
-        named: whether the user chose another Python, which does not get our import path.
+        own_python: whether the user chose another Python, which does not get our import path.
     """
-    environment = safe_environment() if named else python_environment()
+    environment = safe_environment() if own_python else python_environment()
     folders = shlex.quote(environment.get("PYTHONPATH", ""))
     # Shared file systems may not support locks.
     locks = "export DASK_DISTRIBUTED__WORKER__USE_FILE_LOCKING=False"

@@ -181,8 +181,8 @@ class UnitResults:
         """Return the total known time of these units in seconds; `default` if none is known."""
         times = {**self._calculated, **{name: run.seconds for name, run in self._trained.items()}}
         seconds = [times.get(unit_id, math.nan) for unit_id in unit_ids]
-        known = [value for value in seconds if not math.isnan(value)]
-        return sum(known) if known else default
+        finite = [value for value in seconds if not math.isnan(value)]
+        return sum(finite) if finite else default
 
     @property
     def seconds(self) -> float:

@@ -118,11 +118,11 @@ def _agrees(question: str) -> bool:
 def limit_runs(arguments: argparse.Namespace) -> int:
     root = folder_layout.runs_root()
     if arguments.run or arguments.all:
-        known = limits_that_hold(root)
+        limits = limits_that_hold(root)
         chosen = replace(
-            known,
-            run=parse_size(arguments.run) if arguments.run else known.run,
-            all=parse_size(arguments.all) if arguments.all else known.all,
+            limits,
+            run=parse_size(arguments.run) if arguments.run else limits.run,
+            all=parse_size(arguments.all) if arguments.all else limits.all,
         )
         write_limits(root, chosen)
     now = read_limits(root)

@@ -131,25 +131,25 @@ def _style(arguments: argparse.Namespace) -> FigureStyle:
             raise UserError(
                 Where(option) + " must be greater than 0.", kind="out-of-bounds", value=value
             )
-    known = {name: value for name, value in given.items() if value is not None}
-    return FigureStyle(**known, caption=not arguments.no_caption, letters=arguments.letters)
+    style = {name: value for name, value in given.items() if value is not None}
+    return FigureStyle(**style, caption=not arguments.no_caption, letters=arguments.letters)
 
 
 def _with_legend(
     style: FigureStyle, panels: Sequence[FigurePanel], wanted: Sequence[str]
 ) -> FigureStyle:
-    known = {plain(name): name for name in curve_names([panel.scene for panel in panels])}
+    curve_by_name = {plain(name): name for name in curve_names([panel.scene for panel in panels])}
     legend = []
-    for words in wanted:
-        name, sign, text = words.partition("=")
-        if not sign or plain(name) not in known:
-            names = ", ".join(known) or "none"
+    for renaming in wanted:
+        name, sign, text = renaming.partition("=")
+        if not sign or plain(name) not in curve_by_name:
+            names = ", ".join(curve_by_name) or "none"
             raise UserError(
-                Where("--legend") + f" {words} matches no curve. Available: {names}.",
+                Where("--legend") + f" {renaming} matches no curve. Available: {names}.",
                 kind="unknown-name",
-                value=words,
+                value=renaming,
             )
-        legend.append((known[plain(name)], text))
+        legend.append((curve_by_name[plain(name)], text))
     return replace(style, legend=tuple(legend))
 
 

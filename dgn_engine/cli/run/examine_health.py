@@ -70,8 +70,8 @@ def report_findings(findings: Sequence[HealthFinding], as_json: bool = False) ->
     return DAMAGED if faults else 0
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count or 'no'} {what}{'' if count == 1 else 's'}"
+def _counted(count: int, noun: str) -> str:
+    return f"{count or 'no'} {noun}{'' if count == 1 else 's'}"
 
 
 def examine(
@@ -194,8 +194,8 @@ def _folders() -> Iterator[HealthFinding]:
     except OSError as error:
         yield HealthFinding("folders", "free", "note", f"cannot check {existing}: {error.strerror}")
         return
-    words = f"{bytes_in_words(free)} on the disk with the runs"
-    yield HealthFinding("folders", "free", "ok" if free >= LITTLE else "note", words)
+    space = f"{bytes_in_words(free)} on the disk with the runs"
+    yield HealthFinding("folders", "free", "ok" if free >= LITTLE else "note", space)
 
 
 def _folder(path: Path) -> tuple[State, str]:

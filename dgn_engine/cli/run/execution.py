@@ -98,8 +98,8 @@ class UnitProgressBar(TerminalBar):
         self._task = self.bar.add_task(name, total=1.0, words="")
 
     def show(self, now: ReproductionProgress, changed: UnitProgress | None) -> None:
-        words = in_words(now)
-        self.bar.update(self._task, completed=now.fraction, words=words)
+        description = in_words(now)
+        self.bar.update(self._task, completed=now.fraction, words=description)
         if changed is None:
             return
         if changed.notice:
@@ -109,7 +109,7 @@ class UnitProgressBar(TerminalBar):
         score = "" if changed.score is None else f" {percent(changed.score, 2)}"
         self.console.print(
             f"{now.done + now.failed:>4}/{now.total} {changed.unit}: {changed.state}{score}"
-            + ("" if self.live else f"   {words}")
+            + ("" if self.live else f"   {description}")
         )
 
 

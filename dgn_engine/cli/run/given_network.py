@@ -88,8 +88,8 @@ def _find_run(path: Path) -> tuple[Path, int | None] | None:
 def _read_session(file: Path, step: int | None) -> CheckpointContents:
     """Unpack a session into a private folder and read its run."""
     if not is_session(file):
-        what = "is neither a run nor a session" if file.exists() else "does not exist"
-        raise UserError(f"{file} {what}; @STEP needs one.", kind="no-run", value=step)
+        fault = "is neither a run nor a session" if file.exists() else "does not exist"
+        raise UserError(f"{file} {fault}; @STEP needs one.", kind="no-run", value=step)
     try:
         temp_dir = PrivateTempDir()
     except OSError as error:
@@ -182,13 +182,13 @@ def network_settings(network: GatedNetwork, folded: bool = False) -> dict[str, A
 def in_words(network: GatedNetwork, state: NetworkState) -> str:
     """Describe a network as 'DL · step 135 · β 8 · order 2,0,1', leaving out default settings."""
     settings = network_settings(network)
-    words = [state.regime.name, f"step {state.step:,}"]
+    parts = [state.regime.name, f"step {state.step:,}"]
     if settings["beta"] is not None:
-        words.append(f"β {number(settings['beta'])}")
+        parts.append(f"β {number(settings['beta'])}")
     if settings["eps"]:
-        words.append(f"ε {number(settings['eps'])}")
+        parts.append(f"ε {number(settings['eps'])}")
     if network.drawn_gates:
-        words.append(f"p {number(state.config.gating.gate_probability)}")
+        parts.append(f"p {number(state.config.gating.gate_probability)}")
     for name, word, usual in (
         ("permute", "order", list(range(len(network.wiring)))),
         ("rotation", "rotated by", [0] * len(network.wiring)),
@@ -196,10 +196,10 @@ def in_words(network: GatedNetwork, state: NetworkState) -> str:
         ("tiling", "tiled", [1] * len(network.wiring)),
     ):
         if settings[name] not in (None, usual):
-            words.append(f"{word} {','.join(str(number) for number in settings[name])}")
+            parts.append(f"{word} {','.join(str(number) for number in settings[name])}")
     if settings["value_input"] != "image":
-        words.append(f"value input {settings['value_input']}")
-    return " · ".join(words)
+        parts.append(f"value input {settings['value_input']}")
+    return " · ".join(parts)
 
 
 def with_reading(listing: CheckpointContents, arguments: argparse.Namespace) -> CheckpointContents:
@@ -232,10 +232,10 @@ def add_fitting_readings(
     if not readings or alone:  # a single `--activation relu` would read like advice
         return refusal
     sides = "×".join(str(side) for side in input_shape)
-    how = more if y is None else ""
+    note = more if y is None else ""
     if examples := readings[0].examples:
-        how = f", with their accuracy on {examples:,} examples"
-    lines = [f"Readings that fit {sides}, among others{how}:"]
+        note = f", with their accuracy on {examples:,} examples"
+    lines = [f"Readings that fit {sides}, among others{note}:"]
     for fitting in readings:
         right = "" if fitting.accuracy is None else f"{percent(fitting.accuracy):>7} "
         lines.append(f" {right} {fitting.reading.options}")

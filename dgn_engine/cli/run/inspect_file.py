@@ -115,16 +115,16 @@ def _lines(tree: dict[str, Any], part: str) -> list[str]:
         finite = "" if tensor["finite"] else "  not finite"
         lines.append(f"  {name:{wide}}  {shape:{shaped}}  {tensor['dtype']}{finite}")
     if tree["layers"]:
-        named = max(len(layer["name"]) for layer in tree["layers"])
+        width = max(len(layer["name"]) for layer in tree["layers"])
         lines += ["", "layers stated in the file"]
-        lines += [f"  {layer['name']:{named}}  {layer['is']}" for layer in tree["layers"]]
+        lines += [f"  {layer['name']:{width}}  {layer['is']}" for layer in tree["layers"]]
     elif tree["modules"]:
-        named = max(len(module["name"]) for module in tree["modules"])
+        width = max(len(module["name"]) for module in tree["modules"])
         lines += [
             "",
             "modules in order of creation; their order in the network is only in the code",
         ]
-        lines += [f"  {module['name']:{named}}  {module['is']}" for module in tree["modules"]]
+        lines += [f"  {module['name']:{width}}  {module['is']}" for module in tree["modules"]]
     lines.append("")
     lines.extend(tree["hints"])
     lines.append("all finite" if tree["finite"] else "some values are not finite")

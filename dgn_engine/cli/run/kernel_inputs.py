@@ -84,8 +84,8 @@ def normalised_inputs(
         UserError: a file cannot be read or has the wrong shape.
     """
     x, labels = read_inputs(arguments.inputs, arguments.labels)
-    how = normalisation(arguments.normalise or trained)
-    return x if how is None else how(x), labels
+    normalise = normalisation(arguments.normalise or trained)
+    return x if normalise is None else normalise(x), labels
 
 
 def check_labels(labels: Array | None, classes: int) -> None:
@@ -247,19 +247,19 @@ def _open_ours(
         file = state.config.net.short
         notes.append(f"Its layers are read from {file}, from which the run was started.")
     trained = state.config.data.normalise
-    how = trained if own is not None else arguments.normalise or trained
+    pixels = trained if own is not None else arguments.normalise or trained
     if own is None and trained != "none":
-        notes.append(_normalised_in_words(how, trained))
-    return OpenedNetwork(network, x, labels, notes, state, own, arguments.folded, normalise=how)
+        notes.append(_normalised_in_words(pixels, trained))
+    return OpenedNetwork(network, x, labels, notes, state, own, arguments.folded, normalise=pixels)
 
 
-def _normalised_in_words(how: str, trained: str) -> str:
-    if how == trained:
+def _normalised_in_words(used: str, trained: str) -> str:
+    if used == trained:
         return (
-            f"The inputs were normalised as in the run ({how}); if they already were, use "
+            f"The inputs were normalised as in the run ({used}); if they already were, use "
             "--normalise none."
         )
-    return f"The run's pixels were normalised by {trained}; these by {how} (--normalise)."
+    return f"The run's pixels were normalised by {trained}; these by {used} (--normalise)."
 
 
 def read_network(

@@ -44,8 +44,8 @@ def _print_table(root: Path) -> int:
         parts = [run.regime, run.net, run.data, f"seed {run.seed}"] if run.net else []
         parts += ["·", run.trouble] if parts and run.trouble else [run.trouble] * bool(run.trouble)
         parts += ["·", run.given_name] if run.given_name else []
-        what = " ".join(map(printable_name, parts))
-        say(f"{names[run.folder]:{width}}  {run.status:11}  {run.step:11,}  {best:>7}  {what}")
+        shown = " ".join(map(printable_name, parts))
+        say(f"{names[run.folder]:{width}}  {run.status:11}  {run.step:11,}  {best:>7}  {shown}")
     total, limit = sum(run.bytes for run in runs), limits_that_hold(root).all
     if total > limit:
         complain(f"{total_in_words(total, limit)}; thin out the oldest with 'dgn runs thin'.")

@@ -224,11 +224,11 @@ def _written_name(listing: CheckpointContents) -> Path:
     return Path(f"network-{digest.hexdigest()[:16]}.safetensors")
 
 
-def _stored(given: _GivenNetwork, folder: Path, there: bool) -> Path:
+def _stored(given: _GivenNetwork, folder: Path, must_exist: bool) -> Path:
     """Write the network to the results folder, once; every process reads it there.
 
     Args:
-        there: whether it must exist already.
+        must_exist: whether it must exist already.
 
     Raises:
         UserError: the folder has the results of another network.
@@ -236,7 +236,7 @@ def _stored(given: _GivenNetwork, folder: Path, there: bool) -> Path:
     file = folder / given.file
     if file.exists():
         return file
-    if there or (folder / PLAN).exists():
+    if must_exist or (folder / PLAN).exists():
         why = "has no results yet"
         if (folder / PLAN).exists():
             why = f"has the results of another network, or of {given.name} before it changed"

@@ -63,8 +63,8 @@ def inspect_network(listing: CheckpointContents, arguments: argparse.Namespace) 
         split_of_own(listing, DataConfig(arguments.data, arguments.data_root or "")), arguments
     )
     examples = load_examples(data)
-    how = arguments.normalise or normalised_when_trained(listing)
-    prepare = Preprocessing(arguments.size or 0, how, channels_wanted(listing))
+    pixels = arguments.normalise or normalised_when_trained(listing)
+    prepare = Preprocessing(arguments.size or 0, pixels, channels_wanted(listing))
     chosen = choose_probe_set(examples, arguments.examples or 50, arguments.seed or 0)
     dtype = getattr(torch, arguments.dtype or "float32")
     raw = torch.from_numpy(examples.train_x[list(chosen.indices)]).to(dtype)
@@ -253,31 +253,31 @@ def _pair(likeness: dict[str, float | None]) -> list[str]:
 
 def _overlaps(kernels: dict[str, Any], assuming: str) -> str:
     same, other = _pair(kernels["overlap"])
-    words = f"Overlap Λ{assuming}: {same} same class, {other} different classes."
+    sentence = f"Overlap Λ{assuming}: {same} same class, {other} different classes."
     if kernels["sensitive"] is None:
-        return f"{words} The sensitive overlap S needs the exact kernels and was skipped."
+        return f"{sentence} The sensitive overlap S needs the exact kernels and was skipped."
     same, other = _pair(kernels["sensitive"])
     kappa = kernels["kappa"]
-    how = "D = ∂γ" if kappa is None else f"|q| below {number(kappa)}·rms"
-    return f"{words} Sensitive overlap S ({how}): {same} same, {other} different."
+    definition = "D = ∂γ" if kappa is None else f"|q| below {number(kappa)}·rms"
+    return f"{sentence} Sensitive overlap S ({definition}): {same} same, {other} different."
 
 
 def _spectrum(kernels: dict[str, Any], assuming: str) -> str:
-    how = "exact"
+    method = "exact"
     if kernels["relative"] is not None:
-        how = (
+        method = (
             f"estimated from {kernels['draws']} random value networks, "
             f"standard error {percent(kernels['relative'])}"
         )
-        how += ", weighted by width" if kernels["weighted"] else ""
+        method += ", weighted by width" if kernels["weighted"] else ""
     alignment = kernels["target_alignment"]
-    words = [f"NPK ({how}{assuming}): effective rank {number(kernels['effective_rank'], 3)}"]
-    words += [] if alignment is None else [f"alignment with the classes {decimals(alignment, 3)}"]
+    parts = [f"NPK ({method}{assuming}): effective rank {number(kernels['effective_rank'], 3)}"]
+    parts += [] if alignment is None else [f"alignment with the classes {decimals(alignment, 3)}"]
     if kernels["nu"] is not None:
-        words.append(f"ν {number(kernels['nu'], 5)} ({cut_in_words(kernels)})")
+        parts.append(f"ν {number(kernels['nu'], 5)} ({cut_in_words(kernels)})")
     else:
-        words.append("ν needs the exact kernel")
-    return ", ".join(words) + "."
+        parts.append("ν needs the exact kernel")
+    return ", ".join(parts) + "."
 
 
 def cut_in_words(nu: dict[str, Any]) -> str:

@@ -71,11 +71,11 @@ def describe(folder: Path, name: str) -> list[str]:
 
 
 def _data(data: DataConfig) -> str:
-    words = data.name + (f" {data.binary[0]}|{data.binary[1]}" if data.binary else "")
-    words += "".join(f", {name} {value}" for name, value in data.options)
+    text = data.name + (f" {data.binary[0]}|{data.binary[1]}" if data.binary else "")
+    text += "".join(f", {name} {value}" for name, value in data.options)
     if data.label_noise:
-        words += f", {number(100 * data.label_noise)} % label noise"
-    return f"{words}, random pixels" if data.pixels == "random" else words
+        text += f", {number(100 * data.label_noise)} % label noise"
+    return f"{text}, random pixels" if data.pixels == "random" else text
 
 
 def _of_total(reader: RunReader) -> str:
@@ -94,39 +94,39 @@ def _scores(reader: RunReader) -> list[str]:
 
 
 def _changes(reader: RunReader) -> list[str]:
-    words: list[str] = []
+    parts: list[str] = []
     changes = reader.log.summary.changes
     for event in changes[:_CHANGES]:
         match event:
             case RegimeSwapped():
-                words.append(event.sentence)
+                parts.append(event.sentence)
             case Rewired():
-                words.append(_wiring(event))
+                parts.append(_wiring(event))
             case RunContinued():
-                words.append(f"Continued at step {event.step:,}. {event.remark}".rstrip())
+                parts.append(f"Continued at step {event.step:,}. {event.remark}".rstrip())
             case RecordingPaused():
-                words.append(f"{event.reason} (step {event.step:,})")
+                parts.append(f"{event.reason} (step {event.step:,})")
             case RecordingMended():
-                words.append(f"{event.remark} (step {event.step:,})")
+                parts.append(f"{event.remark} (step {event.step:,})")
             case RecordingResumed():
-                words.append(
+                parts.append(
                     f"Recording resumed at step {event.step:,}, {event.lost:,} lines lost."
                 )
             case Failed():
-                words.append(event.what)
+                parts.append(event.what)
     if len(changes) > _CHANGES:
-        words.append(f"… and {len(changes) - _CHANGES:,} more changes")
-    return [f"  {sentence}" for sentence in words]
+        parts.append(f"… and {len(changes) - _CHANGES:,} more changes")
+    return [f"  {sentence}" for sentence in parts]
 
 
 def _wiring(event: Rewired) -> str:
     order = " ".join(f"G{source + 1}" for source in event.order)  # as in the layer strip
-    words = f"Gate layers in the order {order}"
+    text = f"Gate layers in the order {order}"
     if event.rotation:
-        words += f", rotated by {list(event.rotation)} units"
+        text += f", rotated by {list(event.rotation)} units"
     if event.shift:
-        words += f", shifted by {list(event.shift)} pixels"
-    return f"{words} at step {event.step:,}."
+        text += f", shifted by {list(event.shift)} pixels"
+    return f"{text} at step {event.step:,}."
 
 
 def _frames(reader: RunReader) -> list[str]:

@@ -125,7 +125,7 @@ def _train(
         branch: the folder that `work` creates.
     """
     stop = StopSignals()
-    probes, every, named = arguments.record, arguments.checkpoint_every, typed_places(arguments)
+    probes, every, typed = arguments.record, arguments.checkpoint_every, typed_places(arguments)
 
     def warn(sentence: str) -> None:
         complain(f"dgn train: {with_names(sentence, partial(typed_name, arguments))}")
@@ -134,7 +134,7 @@ def _train(
         with TrainProgressBar(sys.stderr, quiet=arguments.quiet, warn=warn) as progress, stop:
             frames = arguments.record_every or 0
             headless = HeadlessRun(
-                progress, stop.requested, probes, every, named, frames, arguments.pace
+                progress, stop.requested, probes, every, typed, frames, arguments.pace
             )
             outcome = work(headless)
     except NotBegunError:
@@ -145,8 +145,8 @@ def _train(
     say(outcome.summary)
     path = branch if folder is None else folder.path
     if path is not None and not arguments.quiet and not outcome.unsaved:
-        words = frames_in_words(RunReader(path).frames)  # frames of long runs are thinned out
-        complain(f"Recorded in {path}." + (f" Frames of {words}." if words else ""))
+        frames_text = frames_in_words(RunReader(path).frames)  # frames of long runs are thinned out
+        complain(f"Recorded in {path}." + (f" Frames of {frames_text}." if frames_text else ""))
     if outcome.unsaved:
         complain(f"dgn train: {outcome.unsaved}")
         return UNSAVED

@@ -180,25 +180,25 @@ def made_model(name: str) -> MadeModel:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
         target, file = _found(name)
-        what = f"'{name.partition(':')[2]}' of {file}"
+        description = f"'{name.partition(':')[2]}' of {file}"
         if isinstance(target, nn.Module):
             return MadeModel(target, _title(target, file))
         if not callable(target):
             raise UserError(
-                f"{what} is {_kind(target)}; it must be an nn.Module, or a function without "
+                f"{description} is {_kind(target)}; it must be an nn.Module, or a function without "
                 "required arguments that returns one.",
                 kind="wrong-type",
                 value=_kind(target),
             )
-        _check_arguments(target, what)
+        _check_arguments(target, description)
         torch.manual_seed(SEED)  # again: the import may have drawn numbers
-        with errors_of(what, " when it was called"):
+        with errors_of(description, " when it was called"):
             result = target()
         if inspect.iscoroutine(result):
             result.close()
         if not isinstance(result, nn.Module):
             raise UserError(
-                f"{what} returned {_kind(result)}; it must return an nn.Module.",
+                f"{description} returned {_kind(result)}; it must return an nn.Module.",
                 kind="wrong-type",
                 value=_kind(result),
             )
@@ -216,10 +216,10 @@ def _found(name: str) -> tuple[Any, str]:
             missing = not hasattr(target, part)
             attribute_value = None if missing else getattr(target, part)
         if missing:
-            known = [candidate for candidate in dir(target) if not candidate.startswith("_")]
+            names = [candidate for candidate in dir(target) if not candidate.startswith("_")]
             raise UserError(
                 f"There is no '{part}' in {file}."
-                f"{did_you_mean(part, known)}{_hidden(path, module)}",
+                f"{did_you_mean(part, names)}{_hidden(path, module)}",
                 kind="unknown-name",
                 value=part,
             )
@@ -256,7 +256,7 @@ def _hidden(path: str, module: ModuleType) -> str:
     return f" It hides {own.name} in this folder, which has the same name: rename yours."
 
 
-def _check_arguments(found: Any, what: str) -> None:
+def _check_arguments(found: Any, description: str) -> None:
     try:
         parameters = inspect.signature(found).parameters.values()
     except (TypeError, ValueError):  # a builtin without signature: calling it will tell
@@ -268,7 +268,7 @@ def _check_arguments(found: Any, what: str) -> None:
     ]
     if needed:
         raise UserError(
-            f"{what} needs arguments ({', '.join(needed)}); use a function without required "
+            f"{description} needs arguments ({', '.join(needed)}); use a function without required "
             "arguments that returns the module.",
             kind="needs-arguments",
             value=needed,

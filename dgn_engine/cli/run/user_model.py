@@ -368,11 +368,11 @@ def _check_loaded(
     unread = {text.partition(" (")[0]: text for text in listing.ignored}
     missing = [unread.get(name, f"'{name}'") for name in result.missing_keys if name not in covered]
     unexpected = [f"'{name}'" for name in result.unexpected_keys]
-    words = [f"{_some(missing)} missing from the file"] if missing else []
-    words += [f"{_some(unexpected)} not in the module"] if unexpected else []
-    if words:
+    parts = [f"{_some(missing)} missing from the file"] if missing else []
+    parts += [f"{_some(unexpected)} not in the module"] if unexpected else []
+    if parts:
         raise UserError(
-            f"{file} does not fit {made.title}: {', and '.join(words)}.",
+            f"{file} does not fit {made.title}: {', and '.join(parts)}.",
             kind="other-names",
             value=(missing, unexpected),
         )
@@ -407,13 +407,13 @@ def _prefix(own: list[str], listing: CheckpointContents) -> str:
         }
     )
     counts = {prefix: sum(f"{prefix}{name}" in names for name in own) for prefix in ("", *prefixes)}
-    whole = [prefix for prefix in prefixes if counts[prefix] == len(own)]
-    if len(whole) > 1:
+    complete = [prefix for prefix in prefixes if counts[prefix] == len(own)]
+    if len(complete) > 1:
         raise UserError(
-            f"{listing.file_name} has the module {len(whole)} times, under "
-            f"{_some([repr(prefix) for prefix in whole])}; save only one of them.",
+            f"{listing.file_name} has the module {len(complete)} times, under "
+            f"{_some([repr(prefix) for prefix in complete])}; save only one of them.",
             kind="ambiguous",
-            value=whole,
+            value=complete,
         )
     return max(counts, key=lambda prefix: counts[prefix])
 
@@ -486,7 +486,7 @@ def _accuracy(
 
 
 def _kernels(
-    made: MadeModel, x: Tensor, labels: Tensor | None, classes: int, how: KernelSettings
+    made: MadeModel, x: Tensor, labels: Tensor | None, classes: int, chosen: KernelSettings
 ) -> ModelKernels:
     """Compute all kernels if `adapt` can trace the module, else only K."""
     try:
@@ -497,12 +497,12 @@ def _kernels(
         if not network.architecture.gated:
             raise UserError("It has no layer that could be followed by gates.")
     except UserError as refusal:
-        return _tangent_alone(made, x, labels, classes, how, str(refusal))
-    plan = how.plan(network, x, labels)
-    arrays = kernel_arrays(network, x, labels, how, plan)
-    over = trained_weights(network, how.folded)
+        return _tangent_alone(made, x, labels, classes, chosen, str(refusal))
+    plan = chosen.plan(network, x, labels)
+    arrays = kernel_arrays(network, x, labels, chosen, plan)
+    over = trained_weights(network, chosen.folded)
     settings = {"computed_by": "adapt", "tangent_kernel_alone": None} | plan.settings
-    settings |= network_settings(network, how.folded)
+    settings |= network_settings(network, chosen.folded)
     notes = [*filter(None, [followed.remark]), FOLLOWED, over, *plan.notes]
     return ModelKernels(arrays, settings, notes)
 
@@ -512,16 +512,16 @@ def _tangent_alone(
     x: Tensor,
     labels: Tensor | None,
     classes: int,
-    how: KernelSettings,
+    chosen: KernelSettings,
     why: str,
 ) -> ModelKernels:
     reason = f"{ALONE}: {why}"
-    for option, is_given in (("--folded", how.folded), ("--scale", how.normalise != "none")):
+    for option, is_given in (("--folded", chosen.folded), ("--scale", chosen.normalise != "none")):
         if is_given:
             raise UserError(
                 Where(option) + f" has no effect on this model. {reason}", kind="no-effect"
             )
-    for name in how.only or ():
+    for name in chosen.only or ():
         if name not in QUANTITIES_OF_K:
             raise UserError(
                 Where("--only") + f" {name} has no effect on this model. {reason}",
@@ -530,13 +530,13 @@ def _tangent_alone(
             )
     labelled = labels is not None
     plan = plan_tangent_kernel(
-        made.module, len(x), classes, how.memory_bytes, how.logits, how.only, labelled
+        made.module, len(x), classes, chosen.memory_bytes, chosen.logits, chosen.only, labelled
     )
     try:
-        arrays, remarks = module_arrays(made.module, x, labels, classes, how, plan)
+        arrays, remarks = module_arrays(made.module, x, labels, classes, chosen, plan)
     except UserError as refusal:
         if refusal.place == "budget_bytes":  # name the option instead
-            budget = binary_size_in_words(how.memory_bytes)
+            budget = binary_size_in_words(chosen.memory_bytes)
             names = {"budget_bytes": "--memory", f"{refusal.value:,}": budget, UNIT: " bytes"}
             raise refusal.renamed(names.__getitem__) from None
         raise _evaluated(refusal) from None

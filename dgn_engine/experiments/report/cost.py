@@ -131,7 +131,7 @@ def cost_in_words(task: ReproductionTask, timed: bool = False) -> str:
     word = scale_of(task.experiment, task.request).word
     scale = f", {word}" if task.experiment.reproduces else ""
     counts = ((cost.runs, "run"), (cost.calculations, "calculation"))
-    work = ", ".join(f"{n:,} {what}{'s' * (n > 1)}" for n, what in counts if n)
+    work = ", ".join(f"{n:,} {noun}{'s' * (n > 1)}" for n, noun in counts if n)
     parts = [f"{task.name}{scale}: {work or 'nothing to do'}"]
     if cost.runs:
         parts.append(f"; about {duration(cost.seconds)} of one CPU core to train")
@@ -139,8 +139,8 @@ def cost_in_words(task: ReproductionTask, timed: bool = False) -> str:
             parts.append(" (and a few seconds to start each process)")
         if cost.packed < WORTH * cost.seconds:
             parts.append(f", {duration(cost.packed)} packed")
-        how = "from steps timed here" if cost.timed else "estimated"
-        parts.append(f", {bytes_in_words(cost.storage)} of storage ({how})")
+        source = "from steps timed here" if cost.timed else "estimated"
+        parts.append(f", {bytes_in_words(cost.storage)} of storage ({source})")
         parts += [f"; {words}" for words in epochs_in_words(task, plan_of(task))]
     else:
         quick = task.request.quick

@@ -171,12 +171,12 @@ def goes_on_in(document: Document, folder: Path) -> bool:
     """
     if not document.command:
         return False
-    maker, *words = document.command
-    options = [word.partition("=")[0] for word in words if word.startswith("-")]
+    maker, *arguments = document.command
+    options = [word.partition("=")[0] for word in arguments if word.startswith("-")]
     if maker not in _MAKERS or not set(options) <= _MAKERS[maker] or options.count("--out") != 1:
         return False
-    index = words.index("--out") + 1 if "--out" in words else len(words)
-    return index < len(words) and Path(words[index]).absolute() == folder.absolute()
+    index = arguments.index("--out") + 1 if "--out" in arguments else len(arguments)
+    return index < len(arguments) and Path(arguments[index]).absolute() == folder.absolute()
 
 
 def read(folder: Path) -> Document:

@@ -139,12 +139,12 @@ def _x_limits(figure: Figure) -> tuple[float, float] | None:
     if not marked or not values:
         return None
     low, high = min(values), max(values)
-    beside = BOX if any(line.style == "boxes" for line in figure.lines) else 0.0
+    box = BOX if any(line.style == "boxes" for line in figure.lines) else 0.0
     if figure.log_x:
         room = (high / low) ** _ASIDE if high > low else 2.0
         return low / room, high * room
     room = _ASIDE * (high - low) or 0.1 * abs(low) or 0.5
-    return low - room - beside, high + room + beside
+    return low - room - box, high + room + box
 
 
 def _is_bare(line: PlottedLine) -> bool:
@@ -366,7 +366,7 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 def _offset(figure: Figure, index: int, at: float) -> float:
     """Return the horizontal offset of a line's marks from the centre of a category."""
     kind = _kind(figure.lines[index])
-    beside = [
+    lines = [
         position
         for position, line in enumerate(figure.lines)
         if _kind(line) == kind and at in line.x
@@ -375,9 +375,9 @@ def _offset(figure: Figure, index: int, at: float) -> float:
         return 0.0
     right = kind == "points" and any(line.style == "boxes" for line in figure.lines)
     if right:  # to the right of the box, which would hide it
-        return BOX + _APART / 3 * (1 + beside.index(index))
-    apart = min(_APART, 2 * _REACH / len(beside))
-    return apart * (beside.index(index) - (len(beside) - 1) / 2)
+        return BOX + _APART / 3 * (1 + lines.index(index))
+    apart = min(_APART, 2 * _REACH / len(lines))
+    return apart * (lines.index(index) - (len(lines) - 1) / 2)
 
 
 def _kind(line: PlottedLine) -> str:

@@ -235,19 +235,19 @@ def _facts(document: Document) -> Iterator[tuple[str, str]]:
 
 def made_at(document: Document) -> str:
     """Return a sentence on scale and protocol; '' if it reproduces no paper."""
-    how = f" ({', '.join(document.scaled_down)})" if _departs(document.scale) else ""
-    return f"Scale: {document.scale}{how}, {document.protocol}." if document.scale else ""
+    reduction = f" ({', '.join(document.scaled_down)})" if _departs(document.scale) else ""
+    return f"Scale: {document.scale}{reduction}, {document.protocol}." if document.scale else ""
 
 
 def rows_note(document: Document) -> str:
     """Return a note that explains the ± of the rows."""
-    beside = any(row.printed is not None for row in document.rows)
-    return f"{ROW_NOTE} {PRINTED_NOTE}" if beside else ROW_NOTE
+    has_printed = any(row.printed is not None for row in document.rows)
+    return f"{ROW_NOTE} {PRINTED_NOTE}" if has_printed else ROW_NOTE
 
 
 def rows_title(document: Document) -> str:
-    beside = any(row.printed is not None for row in document.rows)
-    return "Measured and printed" if beside else "Measured"
+    has_printed = any(row.printed is not None for row in document.rows)
+    return "Measured and printed" if has_printed else "Measured"
 
 
 def table(
@@ -261,8 +261,8 @@ def table(
 def verdicts(document: Document) -> dict[str, int]:
     counts: dict[str, int] = {}
     for claim in document.claims:
-        words = verdict(claim, document.scale)
-        counts[words] = counts.get(words, 0) + 1
+        sentence = verdict(claim, document.scale)
+        counts[sentence] = counts.get(sentence, 0) + 1
     return counts
 
 

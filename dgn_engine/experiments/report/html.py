@@ -115,8 +115,8 @@ def _grid(document: Document) -> Iterator[str]:
 def _figure(figure: Figure, svg: str) -> str:
     name = escape(figure.title)
     kind = " class=wide" if figure.image else ""
-    words = f"<figcaption>{rich(caption(figure))}</figcaption>"
-    return f'<figure{kind} aria-label="{name}">{svg}{words}</figure>'
+    caption_html = f"<figcaption>{rich(caption(figure))}</figcaption>"
+    return f'<figure{kind} aria-label="{name}">{svg}{caption_html}</figure>'
 
 
 def _claims(document: Document) -> Iterator[str]:
@@ -142,8 +142,8 @@ def _cell(tag: str, head: str, text: str) -> str:
         word = text.partition(",")[0]  # 'held, reduced scale'
         kind = f"verdict {_WORDS.get(word, 'open')}"
     attribute = f' class="{kind}"' if kind else ""
-    words = escape(text) if head else rich(text)
-    return f"<{tag}{attribute}>{words}</{tag}>"
+    content = escape(text) if head else rich(text)
+    return f"<{tag}{attribute}>{content}</{tag}>"
 
 
 def _list(title: str, sentences: Sequence[str]) -> Iterator[str]:

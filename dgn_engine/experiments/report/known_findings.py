@@ -70,17 +70,17 @@ def guesses(missing: Collection[str]) -> list[Mapping[str, float]]:
     there is a guess in which the first has accuracy 1 and the second 0, and vice versa. So an open
     choice between them, such as that of the best learning rate, is never taken as known.
     """
-    words = {unit_id: _SEED.sub("", unit_id).split("-") for unit_id in missing}
+    parts_of = {unit_id: _SEED.sub("", unit_id).split("-") for unit_id in missing}
     codes: dict[tuple[float, ...], None] = {}  # an accuracy per unit
-    for length in range(1, max(map(len, words.values()), default=0) + 1):
-        named = {unit_id: "-".join(parts[:length]) for unit_id, parts in words.items()}
-        groups = {name: number for number, name in enumerate(sorted(set(named.values())))}
+    for length in range(1, max(map(len, parts_of.values()), default=0) + 1):
+        prefixes = {unit_id: "-".join(parts[:length]) for unit_id, parts in parts_of.items()}
+        groups = {name: number for number, name in enumerate(sorted(set(prefixes.values())))}
         for bit in range(len(groups).bit_length()):
-            code = tuple(float(groups[name] >> bit & 1) for name in named.values())
+            code = tuple(float(groups[name] >> bit & 1) for name in prefixes.values())
             codes[code] = codes[tuple(1.0 - score for score in code)] = None
-    codes[(0.0,) * len(words)] = codes[(1.0,) * len(words)] = None
-    codes[tuple(random.Random(unit_id).random() for unit_id in words)] = None
-    return [dict(zip(words, code, strict=True)) for code in codes]
+    codes[(0.0,) * len(parts_of)] = codes[(1.0,) * len(parts_of)] = None
+    codes[tuple(random.Random(unit_id).random() for unit_id in parts_of)] = None
+    return [dict(zip(parts_of, code, strict=True)) for code in codes]
 
 
 def _whole_rows(
@@ -160,9 +160,9 @@ class _GuessedResults(UnitResults):
         wanted = self._calculations[unit_id]
         cell = _SEED.sub("", unit_id)
         done = [
-            one.id
-            for one in self._calculations.values()
-            if one.function == wanted.function and one.id not in self._missing
+            calculation.id
+            for calculation in self._calculations.values()
+            if calculation.function == wanted.function and calculation.id not in self._missing
         ]
         if not done:
             raise UserError(

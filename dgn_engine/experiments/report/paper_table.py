@@ -44,7 +44,7 @@ class PaperTable:
         count = self._count
         for row in self.rows:
             cells = [self.cells.get((row, column)) for column in self.columns]
-            yield TableLine(row, tuple(_measured(cell, said=count is None) for cell in cells))
+            yield TableLine(row, tuple(_measured(cell, with_count=count is None) for cell in cells))
             if any(cell and cell.printed for cell in cells):
                 numbers = (printed(cell.printed, cell.unit) if cell else NOTHING for cell in cells)
                 yield TableLine(PRINTED, tuple(numbers), of_paper=True)
@@ -87,7 +87,11 @@ def paper_table(document: Document) -> PaperTable | None:
     )
 
 
-def _measured(cell: ReportRow | None, said: bool) -> str:
+def _measured(cell: ReportRow | None, with_count: bool) -> str:
     if cell is None:
         return NOTHING
-    return f"{measured(cell)} ({replicates(len(cell.values), cell.of)})" if said else measured(cell)
+    return (
+        f"{measured(cell)} ({replicates(len(cell.values), cell.of)})"
+        if with_count
+        else measured(cell)
+    )

@@ -143,21 +143,21 @@ def _claim_folder(folder: Path, units: Sequence[Unit], files: Mapping[str, bytes
     path = inside(folder) / PLAN
     plain = {unit.id: unit_to_plain(unit) for unit in units}
     try:
-        known = json.loads(read_text(path))
+        stored = json.loads(read_text(path))
     except FileNotFoundError:
-        known = {}
+        stored = {}
     except (OSError, ValueError, RecursionError):
         raise UserError(
             f"Cannot read {path}; choose another folder with --out.",
             kind="damaged",
             value=str(path),
         ) from None
-    if not isinstance(known, dict):
+    if not isinstance(stored, dict):
         raise UserError(
             f"{path} is damaged; choose another folder with --out.", kind="damaged", value=str(path)
         )
     for name, tree in plain.items():
-        if not _same(known.get(name, tree), tree):
+        if not _same(stored.get(name, tree), tree):
             raise UserError(
                 f"{folder} has '{name}' with other settings; run the command it was started "
                 "with, or choose another folder with --out.",
@@ -166,7 +166,7 @@ def _claim_folder(folder: Path, units: Sequence[Unit], files: Mapping[str, bytes
             )
     try:
         make_folders(folder)
-        for name, content in {PLAN: json.dumps({**known, **plain}).encode(), **files}.items():
+        for name, content in {PLAN: json.dumps({**stored, **plain}).encode(), **files}.items():
             write_file(inside(folder) / name, content)
     except OSError as error:
         raise UserError(
@@ -174,12 +174,12 @@ def _claim_folder(folder: Path, units: Sequence[Unit], files: Mapping[str, bytes
         ) from None
 
 
-def _same(known: object, wanted: dict[str, object]) -> bool:
+def _same(stored: object, wanted: dict[str, object]) -> bool:
     """Return whether a stored unit is the wanted one; settings that it lacks are defaults."""
-    if known == wanted:
+    if stored == wanted:
         return True
     try:
-        return same_unit(from_plain(Unit, known), from_plain(Unit, wanted))
+        return same_unit(from_plain(Unit, stored), from_plain(Unit, wanted))
     except (UserError, TypeError, ValueError):
         return False
 
@@ -198,8 +198,8 @@ def epochs_in_words(task: ReproductionTask, plan: Plan) -> tuple[str, ...]:
     *most, last = sorted({run.config.training.epochs for run in runs}) or [0]
     if not last or not task.experiment.reproduces:
         return ()
-    asked, quick = task.request.epochs, task.request.quick
-    source = "as requested" if asked else "chosen for --quick" if quick else plan.epochs_from
+    requested, quick = task.request.epochs, task.request.quick
+    source = "as requested" if requested else "chosen for --quick" if quick else plan.epochs_from
     numbers = f"{', '.join(f'{number:,}' for number in most)} or {last:,}" if most else f"{last:,}"
     return (f"epochs: {numbers} ({source})",)
 

@@ -19,13 +19,13 @@ def results_found(root: Path, names: Iterable[str]) -> Mapping[str, str]:
 
     Only the date is read from each file; damaged files are ignored.
     """
-    known = sorted(names, key=len, reverse=True)
+    longest_first = sorted(names, key=len, reverse=True)
     newest: dict[str, str] = {}
     for folder in sorted(root.iterdir()) if root.is_dir() else ():
         name = next(
             (
                 candidate
-                for candidate in known
+                for candidate in longest_first
                 for scale in _SCALES
                 if folder.name == f"{candidate}-{scale}"
                 or folder.name.startswith(f"{candidate}-{scale}-")
@@ -78,10 +78,10 @@ class ReproduceRequest:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        words = ["reproduce", self.name, f"--{self.scale}", "--protocol", self.protocol]
+        typed = ["reproduce", self.name, f"--{self.scale}", "--protocol", self.protocol]
         for field in fields(self)[3:]:
             value = getattr(self, field.name)
             if value not in (0, "", "auto", "none", ()):
                 text = ",".join(map(repr, value)) if isinstance(value, tuple) else str(value)
-                words += [f"--{field.name.replace('_', '-')}", text]
-        return (*words, "--out", str(self.folder))
+                typed += [f"--{field.name.replace('_', '-')}", text]
+        return (*typed, "--out", str(self.folder))

@@ -71,7 +71,7 @@ def measurement_folder(name: str, file: Path, settings: str) -> Path:
 
 
 def _numbers(*numbers: tuple[int, str]) -> list[str]:
-    return [f"{number}_{what}" for number, what in numbers if number]
+    return [f"{number}_{noun}" for number, noun in numbers if number]
 
 
 def _plain(text: str, kept: str = "") -> str:

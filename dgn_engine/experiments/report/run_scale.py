@@ -97,29 +97,31 @@ def _pairs(experiment: Experiment, request: Request, option: str) -> list[tuple[
     """Return the requested runs, each paired with the run without the option."""
     own = replace(request, **{option: getattr(Request(), option)})
     usual = {run.id: run for run in _trainings(experiment, own)}
-    asked = _trainings(experiment, request)
-    return [(run, usual[run.id]) for run in asked if run.id in usual]
+    requested = _trainings(experiment, request)
+    return [(run, usual[run.id]) for run in requested if run.id in usual]
 
 
 def _epochs(experiment: Experiment, request: Request) -> Iterator[_Departure]:
     if not request.epochs:
         return
     pairs = {
-        (asked.config.training.epochs, own.config.training.epochs)
-        for asked, own in _pairs(experiment, request, "epochs")
+        (requested.config.training.epochs, own.config.training.epochs)
+        for requested, own in _pairs(experiment, request, "epochs")
     }
     yield from _fewer(pairs, "epochs")
-    for asked in sorted({asked for asked, own in pairs if asked > own}):
-        owns = _either(own for number, own in pairs if number == asked > own)
-        yield _Departure(f"{asked:,} instead of {owns} epochs", less=False)
+    for requested in sorted({requested for requested, own in pairs if requested > own}):
+        owns = _either(own for number, own in pairs if number == requested > own)
+        yield _Departure(f"{requested:,} instead of {owns} epochs", less=False)
 
 
 def _seeds(experiment: Experiment, request: Request) -> Iterator[_Departure]:
     if not request.seeds:
         return
     usual = _seed_counts(experiment, replace(request, seeds=0))
-    asked = _seed_counts(experiment, request)
-    yield from _fewer({(asked[cell], n) for cell, n in usual.items() if cell in asked}, "seeds")
+    requested = _seed_counts(experiment, request)
+    yield from _fewer(
+        {(requested[cell], n) for cell, n in usual.items() if cell in requested}, "seeds"
+    )
 
 
 def _seed_counts(experiment: Experiment, request: Request) -> Counter[str]:
@@ -134,15 +136,15 @@ def _data(experiment: Experiment, request: Request) -> Iterator[_Departure]:
         tuple(replace(run.config.data, **plain) for run in pair)  # type: ignore[arg-type]
         for pair in _pairs(experiment, request, "data")
     }
-    for asked, own in sorted(pairs, key=str):
-        if asked.name == own.name:
+    for requested, own in sorted(pairs, key=str):
+        if requested.name == own.name:
             continue
-        sizes = [_train_size(data) for data in (asked, own)]
-        less, words = asked.name == "digits", ""
+        sizes = [_train_size(data) for data in (requested, own)]
+        less, note = requested.name == "digits", ""
         if sizes[0] is not None and sizes[1] is not None:
             less = sizes[0] < sizes[1]
-            words = f" ({sizes[0]:,} training examples instead of {sizes[1]:,})"
-        yield _Departure(f"{asked.name} instead of {own.name}{words}", less)
+            note = f" ({sizes[0]:,} training examples instead of {sizes[1]:,})"
+        yield _Departure(f"{requested.name} instead of {own.name}{note}", less)
 
 
 def _train_size(data: DataConfig) -> int | None:
@@ -159,9 +161,9 @@ def _limits(experiment: Experiment, request: Request) -> Iterator[_Departure]:
         word = "training" if part == "train" else "test"
         pairs = set()
         for run in _trainings(experiment, request):
-            whole = replace(run.config.data, **{f"{part}_limit": 0})  # type: ignore[arg-type]
+            unlimited = replace(run.config.data, **{f"{part}_limit": 0})  # type: ignore[arg-type]
             try:
-                pairs.add((limit, getattr(expected_sizes(whole), part)))
+                pairs.add((limit, getattr(expected_sizes(unlimited), part)))
             except UserError:
                 yield _Departure(f"at most {limit:,} {word} examples", less=True)
         yield from _fewer(pairs, f"{word} examples")
@@ -171,16 +173,16 @@ def _steps(experiment: Experiment, request: Request) -> Iterator[_Departure]:
     if not request.steps:
         return
     own = _learning_rates(_trainings(experiment, replace(request, steps=())))
-    asked = _learning_rates(_trainings(experiment, request))
-    if asked >= own:
+    requested = _learning_rates(_trainings(experiment, request))
+    if requested >= own:
         return
-    words = ", ".join(f"{step:g}" for step in sorted(request.steps, reverse=True))
+    rates = ", ".join(f"{step:g}" for step in sorted(request.steps, reverse=True))
     usual = ", ".join(f"{step:g}" for step in sorted(own, reverse=True))
     step = "step" if len(request.steps) == 1 else "steps"
     yield (
-        _Departure(f"SGD's {step} {words} of {usual}", less=True)
-        if asked <= own
-        else _Departure(f"SGD's {step} {words} instead of {usual}", less=len(asked) < len(own))
+        _Departure(f"SGD's {step} {rates} of {usual}", less=True)
+        if requested <= own
+        else _Departure(f"SGD's {step} {rates} instead of {usual}", less=len(requested) < len(own))
     )
 
 
@@ -189,11 +191,11 @@ def _learning_rates(runs: Sequence[Training]) -> set[float]:
     return {training.learning_rate for training in settings if training.optimiser == "sgd"}
 
 
-def _fewer(found: set[tuple[int, int]], what: str) -> Iterator[_Departure]:
+def _fewer(found: set[tuple[int, int]], noun: str) -> Iterator[_Departure]:
     """Yield departures such as '3 of 60 epochs' for pairs of requested and published numbers."""
-    for asked in sorted({asked for asked, own in found if asked < own}):
-        owns = _either(own for number, own in found if number == asked < own)
-        yield _Departure(f"{asked:,} of {owns} {what}", less=True)
+    for requested in sorted({requested for requested, own in found if requested < own}):
+        owns = _either(own for number, own in found if number == requested < own)
+        yield _Departure(f"{requested:,} of {owns} {noun}", less=True)
 
 
 def _either(numbers: Iterator[int]) -> str:

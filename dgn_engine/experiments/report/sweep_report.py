@@ -99,8 +99,8 @@ def _unseeded(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _row(group: _Group, fields: Sequence[str], of: str) -> Row:
     over = group.over
     parts = [
-        f"{what} {100 * mean:.2f} %"
-        for what, mean in (
+        f"{statistic} {100 * mean:.2f} %"
+        for statistic, mean in (
             ("last", _mean(run.last for run in over)),
             ("train", _mean(run.train for run in over)),
         )

@@ -151,10 +151,10 @@ def _findings(
             return Findings(), (done, str(refusal))
     known = known_findings(task.experiment, task.request, plan, results, missing)
     sentences = [done]
-    for what, labels in (("Not done", known.missing), ("Partly done", known.partial)):
+    for heading, labels in (("Not done", known.missing), ("Partly done", known.partial)):
         if labels:
-            named = [f"'{label}'" for label in labels]
-            sentences.append(f"{what}: {_listed(named)}.")
+            quoted = [f"'{label}'" for label in labels]
+            sentences.append(f"{heading}: {_listed(quoted)}.")
     if known.why and not known.found.rows:
         sentences.append(known.why if known.why.endswith(".") else f"{known.why}.")
     if known.claims:
@@ -167,8 +167,8 @@ def notices(task: ReproductionTask) -> tuple[str, ...]:
     """Return sentences on data and scale that differ from the paper, shown at start and on top."""
     if not task.experiment.reproduces:
         return ()
-    asked = (task.experiment, task.request)
-    return (*stand_in(*asked), *scale_of(*asked).sentences)
+    choice = (task.experiment, task.request)
+    return (*stand_in(*choice), *scale_of(*choice).sentences)
 
 
 def write_files(document: Document, folder: Path) -> None:

@@ -177,9 +177,9 @@ class DaskWorkers:
         self._introduce(addresses - set(self._known) - set(self._unfit))
         self._present = addresses & set(self._known)
         for job in [job for job in self._jobs if job.address not in addresses]:
-            words = f"Its Dask worker {job.address} is gone."
+            sentence = f"Its Dask worker {job.address} is gone."
             job.future.cancel()
-            self._finish(job, UnitUpdate(job.task.unit.id, "lost", trouble=words))
+            self._finish(job, UnitUpdate(job.task.unit.id, "lost", trouble=sentence))
         self._require_workers(addresses)
 
     def _replace_jobs(self, waiting: int) -> None:
@@ -226,21 +226,21 @@ class DaskWorkers:
             else:
                 self._unfit[address] = f"The Dask worker {address} cannot run dgn: {answer}."
 
-    def _unfitness(self, said: dict[str, Any]) -> str:
-        if said["version"] != __version__:
-            return f"has dgn-viewer {said['version']}, this is {__version__}; use one version"
-        if not said["sees"]:
+    def _unfitness(self, answer: dict[str, Any]) -> str:
+        if answer["version"] != __version__:
+            return f"has dgn-viewer {answer['version']}, this is {__version__}; use one version"
+        if not answer["sees"]:
             return f"cannot see {self._root}; choose a folder shared by all machines"
         return ""
 
-    def _require_workers(self, there: set[str]) -> None:
+    def _require_workers(self, listed: set[str]) -> None:
         """Raise `UserError` if a cluster has no usable worker; Slurm jobs may still be queued."""
         now = time.monotonic()
         if self._present:
             self._alone_since = now
-        elif there:
+        elif listed:
             raise UserError(
-                next(self._unfit[address] for address in there & set(self._unfit)), kind="unfit"
+                next(self._unfit[address] for address in listed & set(self._unfit)), kind="unfit"
             )
         elif now - self._alone_since > PATIENCE and not self._cluster.startswith("slurm"):
             raise UserError(

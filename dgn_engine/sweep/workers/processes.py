@@ -139,7 +139,7 @@ class ProcessWorkers:
         place = min(free, key=lambda candidate: used[candidate])
         if self._limit or place.name or not busy:
             return place
-        fits = sum(threads(one.unit) for one in (*busy, batch[0])) <= usable_cores()
+        fits = sum(threads(task.unit) for task in (*busy, batch[0])) <= usable_cores()
         return place if fits else None
 
     def _tight_for(self, batch: Batch) -> set[str]:

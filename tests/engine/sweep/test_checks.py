@@ -53,7 +53,7 @@ def test_what_lies_on_another_machine_is_not_looked_for_here(tmp_path: Path) -> 
     unit = small(0)
     config = replace(unit.config, data=DataConfig("mnist", root="/nowhere"))
     far: list[Unit] = [Training("far", config)]
-    check_start(far, tmp_path, here=False)
+    check_start(far, tmp_path, local=False)
     with pytest.raises(UserError, match="is not in /nowhere"):
         check_start(far, tmp_path)
 

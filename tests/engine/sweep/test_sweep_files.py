@@ -176,12 +176,12 @@ def test_data_are_loaded_once_and_their_sizes_told(monkeypatch: pytest.MonkeyPat
     sizes = check_start(units, Path("/nowhere")).sizes
     assert sizes == {SMALL.data: (200, 100), fewer: (50, 100)}
     assert loaded == [SMALL.data, fewer]
-    assert check_start(units, Path("/nowhere"), here=False) == StartCheck({}, 0)
+    assert check_start(units, Path("/nowhere"), local=False) == StartCheck({}, 0)
 
 
 def test_a_network_of_a_file_on_another_machine_is_not_looked_for() -> None:
     far = trained("far", net=NetConfig("file:/elsewhere/x.pt"))
-    check_start([far], Path("/nowhere"), here=False)
+    check_start([far], Path("/nowhere"), local=False)
     assert "/elsewhere/x.pt" in not_possible(far)
 
 

@@ -328,7 +328,7 @@ def test_a_sweep_of_more_workers_than_fit_is_refused(
     assert check_start([*runs, Training("wide", wide)], tmp_path).at_once == 1
     with pytest.raises(UserError) as refusal:
         check_start(runs, tmp_path, workers=3)
-    assert "--workers 2 " in str(refusal.value)
+    assert "--workers 2." in str(refusal.value)
 
 
 def test_a_run_says_what_it_takes_before_it_starts() -> None:
