@@ -305,7 +305,7 @@ def test_pictures_are_chosen_by_a_click_and_by_keys(qtbot: QtBot) -> None:
     qtbot.mouseClick(grid, LEFT, pos=grid.place_of(1).center().toPoint())
     qtbot.mouseClick(grid, LEFT, pos=QPoint(0, 0))  # between two
     grid.choose(frozenset({8}))
-    assert all(part in grid.accessibleName() for part in ("no. 8", "cat", "selected"))
+    assert all(part in grid.accessibleName() for part in ("training example 8", "cat", "selected"))
     qtbot.keyClick(grid, Qt.Key.Key_Right)
     qtbot.keyClick(grid, Qt.Key.Key_Space)
     assert toggled == [8, 0]
