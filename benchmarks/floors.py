@@ -39,7 +39,7 @@ def input_count(architecture: Architecture, examples: int) -> int:
 
 def _weighted(architecture: Architecture) -> list[tuple[Any, int]]:
     """Return each weight layer with the number of positions that it is applied at."""
-    weighted = set(map(id, architecture.weighted))
+    weighted = set(map(id, architecture.weight_layers))
     shapes = architecture.shapes()
     return [(node, math.prod(shape[1:])) for node, shape in shapes if id(node) in weighted]
 

@@ -71,7 +71,7 @@ class ImageEpochs:
         """The network's own forward pass and autograd; the loss is read at the end."""
         made = self._trainer(device, n, "float32")
         network, batch = made.network, self._config.training.batch
-        network.gather(True)  # batch normalisation by the batch
+        network.gather_statistics(True)  # batch normalisation by the batch
         optimiser = self._optimiser(list(network.parameters()))
 
         def work() -> Tensor:

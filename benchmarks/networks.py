@@ -31,8 +31,8 @@ def network(architecture: Architecture, device: torch.device, gated: bool = Fals
     """A ReLU network, or with `gated` a deep gated network with soft gates; Kaiming, seed 0."""
     made = GatedNetwork(architecture)
     generator = torch.Generator().manual_seed(0)
-    made.value.draw("kaiming", generator)
-    made.feature.draw("kaiming", generator)
+    made.value.init_weights("kaiming", generator)
+    made.feature.init_weights("kaiming", generator)
     if gated:
         made.own_gates = False
         made.gate = SOFT

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from dgn_engine.kernels.precision import Products, products
+from dgn_engine.kernels.precision import Products, float32_products
 
 REPEATS, CALLS = 5, 10
 WARM_UP = 1.0  # seconds
@@ -38,7 +38,7 @@ def measure_rates(device: torch.device) -> dict[str, float]:
         left, right = (torch.randn((n, n), device=device).to(dtype) for _ in range(2))
         result = torch.empty_like(left)
         kind: Products = "tf32" if name == "tf32" else "ieee"
-        with products(kind):
+        with float32_products(kind):
             seconds = _best(lambda a=left, b=right, c=result: torch.mm(a, b, out=c), device)
         rates[name] = 2.0 * n**3 / seconds
     source = torch.zeros((1 << 30) if on_card else (1 << 25), dtype=torch.uint8, device=device)

@@ -15,7 +15,7 @@ CLASSES = 10
 def _ours(device: torch.device, n: int) -> Work:
     architecture = convolutional(32, 16, CLASSES)
     made, x = network(architecture, device), examples(architecture, n, device)
-    return lambda: tangent_kernels(made, x).whole
+    return lambda: tangent_kernels(made, x).total_kernel
 
 
 def _tutorial(device: torch.device, n: int) -> Work:

@@ -13,7 +13,7 @@ from dgn_engine.kernels import tangent_kernels
 def _ours(device: torch.device, n: int) -> Work:
     architecture = convolutional(128, 32, 1)
     made, x = network(architecture, device), examples(architecture, n, device)
-    return lambda: tangent_kernels(made, x).whole
+    return lambda: tangent_kernels(made, x).total_kernel
 
 
 def _step(device: torch.device, n: int) -> Work:

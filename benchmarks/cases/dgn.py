@@ -31,8 +31,8 @@ def _ours(device: torch.device, n: int) -> Work:
 def _jacobians(device: torch.device, n: int) -> Work:
     architecture = dense(CLASSES)
     made, x = network(architecture, device, gated=True), examples(architecture, n, device)
-    feature = [weight.detach() for weight in made.feature.tensors()[0]]
-    value = [weight.detach() for weight in made.value.tensors()[0]]
+    feature = [weight.detach() for weight in made.feature.folded_tensors()[0]]
+    value = [weight.detach() for weight in made.value.folded_tensors()[0]]
     return lambda: gated_kernels(feature, value, x)
 
 

@@ -15,7 +15,7 @@ CLASSES = 10
 def _ours(device: torch.device, n: int) -> Work:
     architecture = dense(CLASSES)
     made, x = network(architecture, device), examples(architecture, n, device)
-    return lambda: tangent_kernels(made, x, "full").whole
+    return lambda: tangent_kernels(made, x, "full").total_kernel
 
 
 def _tutorial(device: torch.device, n: int) -> Work:

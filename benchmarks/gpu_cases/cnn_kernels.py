@@ -30,7 +30,7 @@ def _overlap(device: torch.device, n: int) -> Work:
 
 def _tangent(device: torch.device, n: int) -> Work:
     made, x = network(ARCHITECTURE, device, gated=True), examples(ARCHITECTURE, n, device)
-    return lambda: tangent_kernels(made, x).whole
+    return lambda: tangent_kernels(made, x).total_kernel
 
 
 def _floor_of_paths(n: int) -> Amounts:

@@ -18,7 +18,7 @@ def _floor(n: int) -> Amounts:
     made = dense(CLASSES)
     flops = sum(
         2.0 * n * a * b * (1 + CLASSES) + 2.0 * n * n * a + 2.0 * (n * CLASSES) ** 2 * b
-        for b, a in map(weight_shape, made.weighted)
+        for b, a in map(weight_shape, made.weight_layers)
     )
     return Amounts(flops, ITEM * (weight_count(made) + input_count(made, n) + (n * CLASSES) ** 2))
 

@@ -16,12 +16,12 @@ BAR = 1.4 if gram.onednn_is_faster() else 1.0
 def _ours(device: torch.device, n: int) -> Work:
     architecture = dense(10)
     made, x = network(architecture, device), examples(architecture, n, device)
-    return lambda: tangent_kernels(made, x, "mean").whole
+    return lambda: tangent_kernels(made, x, "mean").total_kernel
 
 
 def _theirs(device: torch.device, n: int) -> Work:
     architecture = dense(10)
-    weights = network(architecture, device).value.tensors()[0]
+    weights = network(architecture, device).value.folded_tensors()[0]
     arrays = {f"weight_{i}": weight.detach() for i, weight in enumerate(weights)}
     return PeerWork("fc_mean", arrays | {"x": examples(architecture, n, device)})
 

@@ -40,17 +40,17 @@ from torch.quasirandom import SobolEngine
 from dgn_engine.attachment.isolation import signals_deferred
 from dgn_engine.model.adapt.module_draws import is_same_state
 from dgn_engine.model.adapt.plain_access import (
-    attributes,
     class_attributes,
     class_module,
     class_name,
     copies_itself,
-    defined,
+    instance_attributes,
     is_installed,
     is_kind,
     is_library,
+    lookup_attribute,
     mro,
-    slots,
+    slot_descriptors,
 )
 
 MOST = 50_000  # objects compared
@@ -363,7 +363,7 @@ class ReachedState:
     def _visit_copied(self, name: str, value: Any) -> None:
         """Follow the code of an object that the copy has its own version of."""
         kind = type(value)
-        if type(defined(kind, "__del__")) not in (type(None), WrapperDescriptorType):
+        if type(lookup_attribute(kind, "__del__")) not in (type(None), WrapperDescriptorType):
             raise StateChangedError(
                 f"{class_name(kind)} defines __del__, which would also run for a copy"
             )
@@ -411,7 +411,7 @@ class ReachedState:
                 self._add(name, part)
         elif is_kind(value, GeneratorType) or (
             class_module(type(value)) in ("itertools", "builtins")
-            and defined(type(value), "__next__") is not None
+            and lookup_attribute(type(value), "__next__") is not None
         ):
             if not (self.kept.installed or self._whole):
                 raise StateChangedError(
@@ -486,7 +486,10 @@ class ReachedState:
                 self._add(name, value, names)
 
     def _visit_module(self, module: ModuleType, names: frozenset[str]) -> None:
-        namespace, name = attributes(module), str(attributes(module).get("__name__"))
+        namespace, name = (
+            instance_attributes(module),
+            str(instance_attributes(module).get("__name__")),
+        )
         if name.startswith("numpy.random") or (name == "numpy" and "random" in names):
             self.draws_of_numpy = True
         if not is_library(name):
@@ -543,11 +546,11 @@ class ReachedState:
         if is_library(class_module(kind)) and not is_kind(value, (nn.Module, *_HOLDERS)):
             return
         self._add_class(kind)
-        namespace = attributes(value)
+        namespace = instance_attributes(value)
         self._visit_container(name, namespace)
         for attribute, part in list(namespace.items()):
             self._add(f"{name}.{attribute}", part)
-        for attribute, slot in slots(value):
+        for attribute, slot in slot_descriptors(value):
             label, now = f"{name}.{attribute}", _slot(slot, value)
             self.kept.keep_value(
                 label,
@@ -598,10 +601,10 @@ def _parts(value: Any) -> Iterator[tuple[str, object]]:
     elif is_kind(value, Tensor) or (is_library(class_module(type(value))) and _is_named(value)):
         return
     is_module = is_kind(value, nn.Module)
-    for attribute, part in list(attributes(value).items()):
+    for attribute, part in list(instance_attributes(value).items()):
         if not (is_module and (attribute in OWNERS or attribute.endswith("_hooks"))):
             yield attribute, part
-    for attribute, slot in slots(value):
+    for attribute, slot in slot_descriptors(value):
         if (part := _slot(slot, value)) is not _ABSENT:
             yield attribute, part
 
@@ -611,7 +614,7 @@ def _is_named(value: object) -> bool:
     kind = type(value)
     if is_kind(value, (nn.Module, *_HOLDERS)):
         return False
-    own = [defined(kind, name) for name in ("__deepcopy__", "__reduce__", "__reduce_ex__")]
+    own = [lookup_attribute(kind, name) for name in ("__deepcopy__", "__reduce__", "__reduce_ex__")]
     return own != [None, vars(object)["__reduce__"], vars(object)["__reduce_ex__"]]
 
 
@@ -653,7 +656,7 @@ def _kind_of(value: Any) -> str:
 
 
 def _file(module: object) -> str:
-    return str(attributes(module).get("__file__") or "")
+    return str(instance_attributes(module).get("__file__") or "")
 
 
 def _slot(slot: Any, value: object) -> object:

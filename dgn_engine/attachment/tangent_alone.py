@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from dgn_engine.kernels.empirical import module_kernel
-from dgn_engine.kernels.jacobian_rows import differentiable, logits_of
+from dgn_engine.kernels.jacobian_rows import differentiable_backends, logits_of
 from dgn_engine.protocol.frames import Reading, freeze
 from dgn_engine.text.written_numbers import duration
 
@@ -98,7 +98,7 @@ class TangentAlone:
         seconds = math.inf
         for _ in range(2 if parameters else 0):
             began = time.monotonic()
-            with differentiable(module):
+            with differentiable_backends(module):
                 logits = logits_of(module(self._x[:1]), 1)
                 self._classes = logits.shape[1]
                 grads = torch.autograd.grad(logits[0, 0], parameters, allow_unused=True)

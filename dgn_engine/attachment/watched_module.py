@@ -24,15 +24,15 @@ from dgn_engine.attachment.reached_state import (
 )
 from dgn_engine.errors import UserError
 from dgn_engine.model.adapt.from_module import (
-    FollowedNetwork,
-    follow_again,
-    follow_module,
+    TracedNetwork,
+    adapt_copy,
+    adapt_module,
 )
 from dgn_engine.model.adapt.module_draws import PassRefusedError, refuse_draws
-from dgn_engine.model.adapt.module_outputs import output_tensor, returned
+from dgn_engine.model.adapt.module_outputs import describe_output, output_tensor
 from dgn_engine.model.adapt.plain_access import (
-    attributes,
     copy_module,
+    instance_attributes,
     is_kind,
     named_parts,
     named_tensors,
@@ -100,7 +100,7 @@ class WatchedModule:
         self.x = x.to(first.device, first.dtype.to_real() if x.is_floating_point() else x.dtype)
         self.labels = labels.to(first.device)
         self._compared = 0  # comparisons so far, from which the next examples follow
-        self._followed: FollowedNetwork | None = None
+        self._followed: TracedNetwork | None = None
         self.refusal = self.remark = ""
         try:
             self.classes = self._outputs(reached is not None and reached.draws_of_numpy)
@@ -116,10 +116,10 @@ class WatchedModule:
                 raise UserError(
                     "Its inputs are integers (such as tokens), and paths need real inputs."
                 )
-            followed = follow_module(self.copy, tuple(self.x.shape[1:]))
-            if not followed.network.architecture.gated:
+            followed = adapt_module(self.copy, tuple(self.x.shape[1:]))
+            if not followed.network.architecture.gated_nodes:
                 raise UserError("It has no hidden layer that could have gates.")
-            self._followed = follow_again(followed, self.copy, self._examples())
+            self._followed = adapt_copy(followed, self.copy, self._examples())
             self.remark = followed.remark
         except UserError as refusal:
             self.refusal = str(refusal)
@@ -179,7 +179,7 @@ class WatchedModule:
         if before is None:
             return
         try:
-            now = follow_again(before, self.copy, self._examples())
+            now = adapt_copy(before, self.copy, self._examples())
             if now.chain.architecture != before.chain.architecture or now.end != before.end:
                 raise UserError("Its layers or its outputs have changed.")
         except PassRefusedError:
@@ -269,7 +269,7 @@ class WatchedModule:
         logits = output_tensor(output)
         if logits is None or logits.dim() != 2 or not logits.is_floating_point():
             raise UserError(
-                f"The module returns {returned(output if logits is None else logits)} for two "
+                f"The module returns {describe_output(output if logits is None else logits)} for two "
                 "probe examples; logits of shape (2, classes) are needed. Watch the part of your "
                 "model, or a small module around it, that returns them.",
                 kind="wrong-output",
@@ -358,7 +358,7 @@ def unwrapped(module: nn.Module) -> nn.Module:
         The innermost module.
     """
     while True:
-        parts = attributes(module).get("_modules") or {}
+        parts = instance_attributes(module).get("_modules") or {}
         inner = parts.get("_orig_mod")
         if isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
             inner = parts["module"]
@@ -393,13 +393,13 @@ def _copied(module: nn.Module, reached: ReachedState | None) -> nn.Module:
     for _, part in named_parts(copy):
         computing = _computing_hooks(part)
         for name in _HOOKS:  # they may store what they see for the user
-            if name in attributes(part):
-                attributes(part)[name].clear()
+            if name in instance_attributes(part):
+                instance_attributes(part)[name].clear()
         part._forward_pre_hooks.update(computing)
         if is_kind(part, torch.jit.ScriptModule):
             part.eval()
         else:
-            attributes(part)["training"] = False  # `eval` would call the user's `train`
+            instance_attributes(part)["training"] = False  # `eval` would call the user's `train`
     if any(p.dtype in _HALF for _, p in named_tensors(copy, "_parameters")):
         with refuse_draws():
             copy = nn.Module.float(copy)
@@ -421,7 +421,7 @@ def _refuse_shared(module: nn.Module, copy: nn.Module) -> None:
 def _own(part: nn.Module) -> Iterator[object]:
     """Yield a module, its registries, parameters and buffers."""
     yield part
-    for name, value in attributes(part).items():
+    for name, value in instance_attributes(part).items():
         if isinstance(value, dict) and (name.endswith("_hooks") or name in _REGISTRIES):
             yield value
     yield from (tensor for tensor in part._parameters.values() if tensor is not None)
@@ -436,10 +436,10 @@ def _not_copied(module: nn.Module) -> dict[int, object]:
     """
     memo: dict[int, object] = {}
     for _, part in named_parts(module):
-        owners = [attributes(part).get(name) for name in OWNERS]
+        owners = [instance_attributes(part).get(name) for name in OWNERS]
         memo |= {id(owner): None for owner in owners if owner is not None}
         for hook in _computing_hooks(part).values():
-            weight = attributes(part).get(_weight_name(hook))
+            weight = instance_attributes(part).get(_weight_name(hook))
             if isinstance(weight, Tensor):
                 memo[id(weight)] = weight.detach().clone()
     return memo

@@ -178,7 +178,7 @@ def network_for(listing: CheckpointContents, examples: Examples) -> ImportedNetw
     """Return the network of a file; raises `UserError` if it does not fit these examples."""
     imported = network_of(listing, examples.train_x.shape[1:])
     _check_gates(listing, imported.regime.name)
-    if not imported.network.architecture.gated:
+    if not imported.network.architecture.gated_nodes:
         raise UserError(
             f"{listing.file_name} has only one layer and therefore no gates.",
             kind="no-gates",

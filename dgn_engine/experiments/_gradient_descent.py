@@ -41,7 +41,7 @@ def train(network: GatedNetwork, x: Tensor, y: Tensor, steps: int) -> Descent:
         y: targets (n,) of the only logit.
         steps: number of steps.
     """
-    kernel = tangent_kernels(network, x, trains=("value",)).whole
+    kernel = tangent_kernels(network, x, trains=("value",)).total_kernel
     values = torch.linalg.eigvalsh(kernel)
     descent = descend(network, x, y, 0.1 / float(values[-1]), steps, kernels=False)
     squares = [float(step.error.square().sum()) for step in descent]
@@ -86,7 +86,7 @@ def descend(
         if kernels:
             with torch.no_grad():
                 both = tangent_kernels(network, x, trains=("value",), trace=trace)
-                kernel = both.whole.detach()
+                kernel = both.total_kernel.detach()
         yield DescentStep(
             step, error.detach(), kernel, tuple(g.detach() for g in trace.value.gates)
         )

@@ -67,8 +67,8 @@ def gated(
     """
     network = GatedNetwork(architecture).double()
     network.own_gates, network.gate = own, Gate(soft=soft)
-    network.value.draw(init, random_stream("value", seed), sigma)
-    network.feature.draw("kaiming", random_stream("feature", seed), sigma)
+    network.value.init_weights(init, random_stream("value", seed), sigma)
+    network.feature.init_weights("kaiming", random_stream("feature", seed), sigma)
     return network.requires_grad_(False)
 
 
@@ -107,7 +107,7 @@ def random_gate_kernel(n: int, width: int, depth: int, p: float, seed: int) -> T
     network = gated(dense(10, width, depth), seed, sigma=(1 / (p * width)) ** 0.5)
     gates = bernoulli_gates(n, width, depth, p, random_stream("coins", seed))
     x = unit_inputs(1, (10,), seed).expand(n, -1)
-    kernel = tangent_kernels(network.with_gates(gates), x, trains=("value",)).whole
+    kernel = tangent_kernels(network.with_gates(gates), x, trains=("value",)).total_kernel
     return kernel / depth
 
 

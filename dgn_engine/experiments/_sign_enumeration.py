@@ -36,10 +36,13 @@ def value_kernel_error(name: str, seed: int) -> float:
     network = gated(TINY[name], seed, soft=True, sigma=SIGMA)
     x = unit_inputs(3, TINY[name].input_shape, seed)
     mean = torch.stack(
-        [tangent_kernels(network, x, trains=("value",)).whole for _ in _sign_patterns(network)]
+        [
+            tangent_kernels(network, x, trains=("value",)).total_kernel
+            for _ in _sign_patterns(network)
+        ]
     ).mean(0)
     gates = network.trace(x).value.gates
-    sigmas = weight_sigmas(network.value.tensors()[0])
+    sigmas = weight_sigmas(network.value.folded_tensors()[0])
     return relative_distance(mean, expected_value_kernel(TINY[name], gates, x, sigmas))
 
 
@@ -78,7 +81,7 @@ def _delta(network: GatedNetwork, x: Tensor) -> Tensor:
 
 def _sign_patterns(network: GatedNetwork) -> Iterator[tuple[float, ...]]:
     """Set the value weights to each pattern of ±σ in turn, and yield it."""
-    weights = network.value.tensors()[0]
+    weights = network.value.folded_tensors()[0]
     sizes = [weight.numel() for weight in weights]
     for signs in product((-SIGMA, SIGMA), repeat=sum(sizes)):
         parts = torch.split(torch.tensor(signs, dtype=torch.float64), sizes)

@@ -37,12 +37,12 @@ def mean_square_distance(network: GatedNetwork, x: Tensor, seed: int, draws: int
         draws: number of draws.
     """
     gates = network.trace(x).value.gates
-    sigmas = weight_sigmas(network.value.tensors()[0])
+    sigmas = weight_sigmas(network.value.folded_tensors()[0])
     expected = expected_value_kernel(network.architecture, gates, x, sigmas)
     squares = []
     for draw in range(draws):
-        network.value.draw("bernoulli", random_stream("value", draws * seed + draw))
-        kernel = tangent_kernels(network, x, trains=("value",)).whole
+        network.value.init_weights("bernoulli", random_stream("value", draws * seed + draw))
+        kernel = tangent_kernels(network, x, trains=("value",)).total_kernel
         squares.append(relative_distance(kernel, expected) ** 2)
     return float((sum(squares) / draws) ** 0.5)
 

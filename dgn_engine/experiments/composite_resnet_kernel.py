@@ -91,7 +91,7 @@ def shares(work: CalculationInputs) -> dict[str, Any]:
     network = gated(architecture, seed)
     x = unit_inputs(8, (10,), seed)
     gates = network.trace(x).value.gates
-    sigmas = weight_sigmas(network.value.tensors()[0])
+    sigmas = weight_sigmas(network.value.folded_tensors()[0])
     total = neural_path_kernel(architecture, gates, x)
     expected = expected_value_kernel(architecture, gates, x, sigmas)
     counts = sub_network_shares(architecture, gates, x)

@@ -115,7 +115,9 @@ def _grams(network: GatedNetwork, x: Tensor) -> dict[str, Tensor]:
     assert kernels.value is not None
     assert kernels.feature is not None
     paths = neural_path_kernel(network.architecture, trace.value.gates, x)
-    return dict(zip(GRAMS, (kernels.value, kernels.feature, kernels.whole, paths), strict=True))
+    return dict(
+        zip(GRAMS, (kernels.value, kernels.feature, kernels.total_kernel, paths), strict=True)
+    )
 
 
 def findings(request: Request, results: UnitResults) -> Findings:

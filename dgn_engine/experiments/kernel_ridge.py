@@ -74,8 +74,8 @@ def regressions(work: CalculationInputs) -> dict[str, float]:
     for (_, network), when in zip(networks, ("start", "end"), strict=True):
         gates = network.trace(x).value.gates
         kernels[f"npk_{when}"] = neural_path_kernel(network.architecture, gates, x)
-        kernels[f"ntk_{when}"] = tangent_kernels(network, x).whole
-    kernels["limit"] = relu_limit(x, DEPTH).averaged
+        kernels[f"ntk_{when}"] = tangent_kernels(network, x).total_kernel
+    kernels["limit"] = relu_limit(x, DEPTH).average_kernel
     return {name: _accuracy(kernel, networks.y, seed) for name, kernel in kernels.items()}
 
 
@@ -92,7 +92,7 @@ def convolutional(work: CalculationInputs) -> dict[str, float]:
     seed = work.arguments["seed"]
     return {
         "cntk": _accuracy(convolutional_limit(architecture, images).tangent, networks.y, seed),
-        "limit": _accuracy(relu_limit(networks.x, DEPTH).averaged, networks.y, seed),
+        "limit": _accuracy(relu_limit(networks.x, DEPTH).average_kernel, networks.y, seed),
     }
 
 

@@ -63,7 +63,7 @@ def bound_while_training(work: CalculationInputs) -> dict[str, Any]:
             draw_seed = 1000 * seed + draw
             network = gated(dense(INPUTS, width, depth), draw_seed, own=True, init="kaiming")
             x, y = unit_inputs(N, (INPUTS,), draw_seed), targets(N, draw_seed)
-            largest = tangent_kernels(network, x, trains=("value",)).whole
+            largest = tangent_kernels(network, x, trains=("value",)).total_kernel
             rate = 0.1 / max(float(torch.linalg.eigvalsh(largest)[-1]), 1e-12)
             for step in descend(network, x, y, rate, STEPS, kernels=False):
                 if step.step % EVERY == 0:
@@ -88,7 +88,7 @@ def parts_of_bound(network: GatedNetwork, x: Tensor, y: Tensor) -> dict[str, flo
     with torch.no_grad():
         trace = network.trace(x)
         gates = [gate.detach() for gate in trace.value.gates]
-        kernel = tangent_kernels(network, x, trains=("value",)).whole.detach()
+        kernel = tangent_kernels(network, x, trains=("value",)).total_kernel.detach()
         h = neural_path_kernel(network.architecture, tuple(gates), x)
         error = trace.value.output[:, 0] - y
     phi = path_features(x, gates)

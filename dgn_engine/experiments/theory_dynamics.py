@@ -61,7 +61,7 @@ def dynamics(work: CalculationInputs) -> dict[str, Any]:
     architecture = dense(INPUTS, width, DEPTH)
     network = gated(architecture, seed, own=given["own"], init="kaiming")
     x, y = unit_inputs(N, (INPUTS,), seed), targets(N, seed)
-    kernel = tangent_kernels(network, x, trains=("value",)).whole
+    kernel = tangent_kernels(network, x, trains=("value",)).total_kernel
     rate = 0.1 / float(torch.linalg.eigvalsh(kernel)[-1])
     first = [weight.detach().clone() for weight in network.value.parameters()]
     curves: dict[str, list[float]] = {"off": [], "loss": [], "switched": [], "npf": []}

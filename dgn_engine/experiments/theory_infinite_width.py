@@ -75,7 +75,7 @@ def _widths(request: Request) -> tuple[int, ...]:
 def _wide(width: int, depth: int, seed: int) -> GatedNetwork:
     """Draw a ReLU network with N(0, 2/w), and N(0, 1/w) in the last layer."""
     network = normal(10, width, depth, seed, own=True)
-    network.value.tensors()[0][-1].mul_(math.sqrt(0.5))
+    network.value.folded_tensors()[0][-1].mul_(math.sqrt(0.5))
     return network
 
 
@@ -87,7 +87,7 @@ def distances(work: CalculationInputs) -> dict[str, Any]:
     """
     seed, draws = work.arguments["seed"], work.arguments["draws"]
     x = unit_inputs(10, (10,), seed)
-    limit = relu_limit(x, DEPTH).averaged
+    limit = relu_limit(x, DEPTH).average_kernel
     distances_by_limit: dict[str, Any] = {"limit": [], "beta": []}
     for width in work.arguments["widths"]:
         networks = (_wide(width, DEPTH, draws * seed + draw) for draw in range(draws))
@@ -100,8 +100,8 @@ def distances(work: CalculationInputs) -> dict[str, Any]:
 
 def _squares(network: GatedNetwork, x: Tensor, limit: Tensor) -> tuple[float, float]:
     """Return the squared relative distances of K_0 from K^(d) and from βH."""
-    width = network.value.tensors()[0][0].shape[0]
-    kernel = tangent_kernels(network, x).whole
+    width = network.value.folded_tensors()[0][0].shape[0]
+    kernel = tangent_kernels(network, x).total_kernel
     sigmas = [math.sqrt(2 / width)] * (DEPTH - 1) + [math.sqrt(1 / width)]
     gates = network.trace(x).value.gates
     expected = expected_value_kernel(network.architecture, gates, x, sigmas)

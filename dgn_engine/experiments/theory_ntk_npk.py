@@ -127,8 +127,8 @@ def _variance(width: int, depth: int, seed: int, draws: int) -> float:
     values = []
     for draw in range(draws):
         stream = random_stream("value", draws * seed + draw)
-        network.value.draw("bernoulli", stream, width**-0.5)
-        values.append(float(tangent_kernels(network, x, trains=("value",)).whole))
+        network.value.init_weights("bernoulli", stream, width**-0.5)
+        values.append(float(tangent_kernels(network, x, trains=("value",)).total_kernel))
     return float(torch.tensor(values, dtype=torch.float64).var())
 
 

@@ -66,7 +66,7 @@ def as_listing(network: AdaptedNetwork, name: str) -> CheckpointContents:
         UserError: It has more nodes, or other values, than such a file can describe.
     """
     arrays: dict[str, Array] = {}
-    for index, (weight, bias) in enumerate(zip(*network.stack.tensors(), strict=True)):
+    for index, (weight, bias) in enumerate(zip(*network.stack.folded_tensors(), strict=True)):
         arrays[f"weights.{index}"] = weight.detach().numpy()
         if bias is not None:
             arrays[f"biases.{index}"] = bias.detach().numpy()
@@ -112,7 +112,7 @@ def read_adapted(
             f"{_sides(input_shape)}.",
             kind="other-inputs",
         )
-    layers = architecture.weighted
+    layers = architecture.weight_layers
     biased = [f"biases.{index}" in listing.arrays for index in range(len(layers))]
     expected = {f"weights.{index}": arch.weight_shape(layer) for index, layer in enumerate(layers)}
     expected |= {f"biases.{p}": (layer.outputs,) for p, layer in enumerate(layers) if biased[p]}
@@ -167,7 +167,7 @@ def _description(listing: CheckpointContents) -> _Description:
             raise ValueError("assuming")
         shape = tuple(_whole(side, 1) for side in tree["input_shape"])
         architecture = arch.Architecture(shape, tuple(_from_plain(node) for node in nodes))
-        if architecture.normalised:
+        if architecture.has_batch_norm:
             raise ValueError("a BatchNorm")
         if max(math.prod(after) for _, after in architecture.shapes()) > _WIDEST:
             raise ValueError(f"more than {_WIDEST:,} numbers per example")
@@ -190,7 +190,7 @@ def _check_blocks(architecture: arch.Architecture) -> None:
     No module has one, and paths that share all their weights are counted separately: their number
     doubles with each such block.
     """
-    weighted = set(map(id, architecture.weighted))
+    weighted = set(map(id, architecture.weight_layers))
     layers = [0]  # of each open block
     for node in architecture.nodes:
         if isinstance(node, arch.Fork):

@@ -57,6 +57,6 @@ def build_architecture(
     if net is None:
         raise LookupError(f"{config.name} is not a registered network; see architecture_for.")
     architecture = net.build(input_shape, classes, options_of(config))
-    if not architecture.gated:
+    if not architecture.gated_nodes:
         raise UserError(f"Network '{config.name}' has no gated layer.", kind="empty")
     return architecture

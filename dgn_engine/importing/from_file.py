@@ -234,7 +234,7 @@ def _adapted(
 
 def check_in_dtype(file: str, stack: Stack) -> None:
     """Raise `UserError` if numbers of a file overflow the precision it is read in."""
-    tensors = [tensor for part in stack.tensors() for tensor in part if tensor is not None]
+    tensors = [tensor for part in stack.folded_tensors() for tensor in part if tensor is not None]
     if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors):
         precision = str(tensors[0].dtype).removeprefix("torch.")
         raise UserError(f"{file} has numbers too large for {precision}.", kind="overflow")
@@ -326,7 +326,7 @@ def _of_family(
 def _check_family_stated(listing: CheckpointContents, known: RecognisedNet) -> None:
     """Refuse a file whose saved module states other strides or paddings."""
     names = [name for name in known.listing.arrays if name.endswith("weight")]
-    for name, layer in zip(names, known.architecture.weighted, strict=False):
+    for name, layer in zip(names, known.architecture.weight_layers, strict=False):
         ends = f".{name.removesuffix('.weight')}"
         if not isinstance(layer, arch.Conv):
             continue
@@ -469,12 +469,12 @@ def _shapes_that_fit(listing: CheckpointContents) -> list[tuple[int, ...]]:
 
 def taken_as(architecture: Architecture) -> str:
     """Describe what a file was read as: 'taken as 64-8-8-3 with ReLU between layers'."""
-    weighted = architecture.weighted
+    weighted = architecture.weight_layers
     dense = [layer for layer in weighted if isinstance(layer, Dense)]
     sizes = [dense[0].inputs, *(d.outputs for d in dense)] if dense else []
     what = _layers_in_words(len(weighted) - len(dense), sizes)
     bare = [str(n) for n, layer in enumerate(weighted[:-1], start=1) if not is_gated(layer)]
-    but = f" except after layer {', '.join(bare)}" if bare and not architecture.residual else ""
+    but = f" except after layer {', '.join(bare)}" if bare and not architecture.is_residual else ""
     return f"taken as {what} with ReLU between layers{but}"
 
 
@@ -594,7 +594,7 @@ def _named(
         stack, notes = imported_stack(ordered, architecture, dtype)
     except UserError as refusal:
         came = [a.shape for a in listing.arrays.values() if a.ndim in (2, 4)]
-        wanted = [weight_shape(layer) for layer in architecture.weighted]
+        wanted = [weight_shape(layer) for layer in architecture.weight_layers]
         raise UserError(
             f"{refusal} {net.name} on these examples needs {_shapes(wanted)}; "
             f"the file has {_shapes(came)}.",
@@ -618,6 +618,6 @@ def _relu_network(stack: Stack) -> GatedNetwork:
     with torch.device("meta"):
         network = GatedNetwork(stack.architecture)
     network.value = network.feature = stack
-    like = stack.tensors()[0][0]
+    like = stack.folded_tensors()[0][0]
     network.random_input = torch.zeros(stack.architecture.input_shape, dtype=like.dtype)
     return network

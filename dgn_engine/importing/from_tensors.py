@@ -62,13 +62,13 @@ def imported_stack(
             _plain_verdict(match).replace("Gates of", "The weights of", 1), kind="no-fit"
         )
     weight_count = sum(a.ndim in (2, 4) and a.dtype.kind == "f" for a in listing.arrays.values())
-    if weight_count > len(architecture.weighted):
+    if weight_count > len(architecture.weight_layers):
         raise UserError(
             f"{listing.file_name} has {weight_count} weight layers, but the chosen network has "
-            f"{len(architecture.weighted)}.",
+            f"{len(architecture.weight_layers)}.",
             kind="wrong-length",
         )
-    if len(match.weights) < len(architecture.weighted):
+    if len(match.weights) < len(architecture.weight_layers):
         raise UserError(
             f"The output layer of {listing.file_name} does not fit: {match.rows[-1].remark}.",
             kind="no-fit",
@@ -94,7 +94,7 @@ def imported_gates(
 
 
 def _filled(match: LayerMatching, architecture: Architecture, dtype: torch.dtype) -> Stack:
-    missing = len(architecture.weighted) - len(match.biases)  # an output layer that stays zero
+    missing = len(architecture.weight_layers) - len(match.biases)  # an output layer that stays zero
     stack = Stack(architecture, [b is not None for b in match.biases] + [False] * missing).to(dtype)
     for index, (weight, bias) in enumerate(zip(match.weights, match.biases, strict=True)):
         stack.weights[index].data.copy_(torch.from_numpy(np.array(weight)))

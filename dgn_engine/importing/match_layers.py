@@ -78,7 +78,7 @@ def match_layers(
     folding = fold_normalisation(_part(listing, part), epsilon)
     arrays = folding.arrays
     names = [name for name, a in arrays.items() if a.ndim in (2, 4) and a.dtype.kind == "f"]
-    layers = architecture.weighted
+    layers = architecture.weight_layers
     pairs = [
         _pair(index, layer, names[index] if index < len(names) else "", folding, architecture)
         for index, layer in enumerate(layers)
@@ -136,7 +136,7 @@ def _taken(
     return LayerMatching(
         rows=tuple(pair.row for pair in pairs),
         fits=True,
-        verdict=_praise(file, len(architecture.gated), over, biases, epsilon),
+        verdict=_praise(file, len(architecture.gated_nodes), over, biases, epsilon),
         weights=tuple(pair.weight for pair in matched if pair.weight is not None),
         biases=biases,
     )
@@ -150,7 +150,7 @@ def matching_of(stack: Stack, architecture: Architecture, file: str) -> LayerMat
     unfolded = FoldedBatchNorm(arrays_of(stack), {})
     pairs = [
         _pair(index, layer, f"{index}.weight", unfolded, architecture)
-        for index, layer in enumerate(architecture.weighted)
+        for index, layer in enumerate(architecture.weight_layers)
     ]
     return _taken(pairs, architecture, file)
 
@@ -158,7 +158,7 @@ def matching_of(stack: Stack, architecture: Architecture, file: str) -> LayerMat
 def arrays_of(stack: Stack) -> dict[str, Array]:
     """Return the weights and biases in layer order, as if read from a file."""
     arrays: dict[str, Array] = {}
-    for index, (weight, bias) in enumerate(zip(*stack.tensors(), strict=True)):
+    for index, (weight, bias) in enumerate(zip(*stack.folded_tensors(), strict=True)):
         arrays[f"{index}.weight"] = weight.detach().numpy()
         if bias is not None:
             arrays[f"{index}.bias"] = bias.detach().numpy()
@@ -169,9 +169,9 @@ def left_over(listing: CheckpointContents, architecture: Architecture) -> str:
     """Return the first tensor as long as a layer is wide that is no layer's bias; or ''."""
     arrays = fold_normalisation(listing.arrays).arrays
     names = [name for name, a in arrays.items() if a.ndim in (2, 4) and a.dtype.kind == "f"]
-    pairs = zip(names, architecture.weighted, strict=False)
+    pairs = zip(names, architecture.weight_layers, strict=False)
     used = {bias_of(name, layer.outputs, arrays) for name, layer in pairs}
-    widths = {layer.outputs for layer in architecture.weighted}
+    widths = {layer.outputs for layer in architecture.weight_layers}
     return next(
         (
             name
@@ -214,7 +214,7 @@ def _part(listing: CheckpointContents, part: Part) -> dict[str, Array]:
 def _pair(
     place: int, layer: Weighted, name: str, folding: FoldedBatchNorm, architecture: Architecture
 ) -> _Pair:
-    last = place + 1 == len(architecture.weighted)
+    last = place + 1 == len(architecture.weight_layers)
     title = f"{'conv' if isinstance(layer, Conv) else 'dense'} {place + 1}"
     title = "output" if last else title
     needed = weight_shape(layer)

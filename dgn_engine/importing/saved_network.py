@@ -20,8 +20,8 @@ from dgn_engine.model.choices import ValueInput
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.regime_entry import configure_for
 from dgn_engine.model.stack import Stack
-from dgn_engine.model.tiling import tiled
-from dgn_engine.model.wiring import check_shifts, check_wiring, routes, turned
+from dgn_engine.model.tiling import tile_architecture
+from dgn_engine.model.wiring import check_shifts, check_wiring, make_routes, rotations_and_shifts
 from dgn_engine.regimes import Regime, find_regime
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, natural
 from dgn_engine.text.printable import plain
@@ -76,7 +76,7 @@ class NetworkState:
         data: str,
         seed: int | None = None,
     ) -> NetworkState:
-        rotation, shift = turned(network.routes)
+        rotation, shift = rotations_and_shifts(network.routes)
         gate = network.gate
         return NetworkState(
             *(config, regime, step, network.wiring, rotation, shift),
@@ -212,7 +212,7 @@ def our_network(
     state = state_of(listing)
     gating = state.config.gating
     base = _architecture(listing, state, input_shape, build)
-    wide = tiled(base, gating.tiling) if gating.tiling else base
+    wide = tile_architecture(base, gating.tiling) if gating.tiling else base
     network = GatedNetwork(wide, feature_architecture=base)
     network.value = Stack(wide, "value.biases.0" in listing.arrays)
     network.feature = Stack(base, "feature.biases.0" in listing.arrays)
@@ -225,7 +225,7 @@ def our_network(
         check_wiring(base, state.wiring)
         network.wiring = state.wiring
     layers = len(base.gated_shapes)
-    network.routes = routes(layers, state.rotation, state.shift, gating.tiling)
+    network.routes = make_routes(layers, state.rotation, state.shift, gating.tiling)
     check_shifts(base, network.routes)
     return network
 

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from dgn_engine.errors import ArgumentError
 from dgn_engine.kernels.arguments import check_architecture, check_inputs
-from dgn_engine.kernels.cntk import box_mean, joined_examples, limits_by_pairs, rectified
-from dgn_engine.kernels.infinite import LimitKernels, Sigmas, each_sigma
+from dgn_engine.kernels.cntk import box_mean, join_examples, limits_by_pairs, rectify_covariance
+from dgn_engine.kernels.infinite import LimitKernels, Sigmas, sigma_per_layer
 from dgn_engine.kernels.slabs import both_windows
 from dgn_engine.model import architecture as arch
 
@@ -71,11 +71,14 @@ def network_limit(
     if other is not None:
         check_inputs("other", other, architecture.input_shape, like=x)
     _check_closed_form(architecture)
-    layers = len(architecture.weighted)
-    sigmas = [each_sigma("sigma_w", sigma_w, layers), each_sigma("sigma_b", sigma_b, layers)]
-    inputs, block = joined_examples(x.detach().to("cpu", torch.float64), other)
+    layers = len(architecture.weight_layers)
+    sigmas = [
+        sigma_per_layer("sigma_w", sigma_w, layers),
+        sigma_per_layer("sigma_b", sigma_b, layers),
+    ]
+    inputs, block = join_examples(x.detach().to("cpu", torch.float64), other)
     pairs = _LimitPairs(architecture, inputs, sigmas[0], sigmas[1])
-    covariance, tangent = limits_by_pairs(block, pairs.at_once, pairs.row)
+    covariance, tangent = limits_by_pairs(block, pairs.at_once, pairs.row_limits)
     return LimitKernels(tangent, covariance)
 
 
@@ -162,10 +165,10 @@ class _LimitPairs:
         largest = max(areas, default=1)
         self.at_once = max(1, TILE_BYTES // (8 * (largest if self.flat else largest**2)))
         self.variances: list[Tensor] = []  # E[q_l²] at each gate, (n, ...)
-        chunks = [self._own(left) for left in range(0, len(inputs), self.at_once)]
+        chunks = [self._gate_variances(left) for left in range(0, len(inputs), self.at_once)]
         self.variances = [torch.cat(parts) for parts in zip(*chunks, strict=True)]
 
-    def row(self, row: int, columns: slice) -> tuple[Tensor, Tensor]:
+    def row_limits(self, row: int, columns: slice) -> tuple[Tensor, Tensor]:
         """Compute covariance and tangent kernel of the pairs (row, s') for s' in `columns`.
 
         Returns:
@@ -174,14 +177,16 @@ class _LimitPairs:
         left, right = self.inputs[row : row + 1], self.inputs[columns]
         variances = [(layer[row : row + 1], layer[columns]) for layer in self.variances]
         itself = slice(0, int(columns.start == row))
-        return self._walk(self._start(left, right), variances, itself)[0]
+        return self._propagate_limits(self._input_covariance(left, right), variances, itself)[0]
 
-    def _own(self, left: int) -> list[Tensor]:
+    def _gate_variances(self, left: int) -> list[Tensor]:
         """Compute the variances E[q_l²] of up to `at_once` examples at every gate."""
         some = self.inputs[left : left + self.at_once]
-        return self._walk(self._start(some, some), None, slice(0, len(some)))[1]
+        return self._propagate_limits(
+            self._input_covariance(some, some), None, slice(0, len(some))
+        )[1]
 
-    def _start(self, one: Tensor, many: Tensor) -> Tensor:
+    def _input_covariance(self, one: Tensor, many: Tensor) -> Tensor:
         """Compute Σ_0, the covariance of the inputs averaged over channels."""
         one = one.expand_as(many)
         if not self.maps:
@@ -189,7 +194,7 @@ class _LimitPairs:
         pattern = "bcyx,bcyx->byx" if self.flat else "bcyx,bcvu->byxvu"
         return torch.einsum(pattern, one, many) / many.shape[1]
 
-    def _walk(
+    def _propagate_limits(
         self, S: Tensor, variances: list[tuple[Tensor, Tensor]] | None, itself: slice
     ) -> tuple[tuple[Tensor, Tensor], list[Tensor]]:
         """Propagate covariance and tangent kernel from the inputs to the output.
@@ -220,7 +225,7 @@ class _LimitPairs:
                 case arch.AveragePool():
                     S, T = (both_windows(K, node) / node.kernel**4 for K in (S, T))
                 case arch.GlobalAveragePool() | arch.Flatten():
-                    S, T = _left(S, node), _left(T, node)
+                    S, T = _pool_kernel(S, node), _pool_kernel(T, node)
                 case arch.Fork():
                     pending.append((S, T))
                 case arch.Skip():
@@ -235,25 +240,25 @@ class _LimitPairs:
                     )
             if arch.is_gated(node):
                 if variances is None:
-                    variance = _diagonal(S)
+                    variance = _map_diagonal(S)
                     gate_variances.append(variance)
                     row_variance = column_variances = variance
                 else:
                     row_variance, column_variances = variances[len(gate_variances)]
                     gate_variances.append(row_variance)
                 # Σ ← E[χχ'];  K̃ ← K̃ ⊙ E[χ'χ']
-                S, slope = rectified(S, row_variance, column_variances, itself)
+                S, slope = rectify_covariance(S, row_variance, column_variances, itself)
                 S, T = S / 2, T * slope / 2
         return (S, T), gate_variances
 
 
-def _diagonal(K: Tensor) -> Tensor:
+def _map_diagonal(K: Tensor) -> Tensor:
     """Return K(p, p), `(B,)` for vectors and `(B, H, W)` for maps."""
     return torch.einsum("byxyx->byx", K) if K.dim() == 5 else K
 
 
-def _left(K: Tensor, node: arch.GlobalAveragePool | arch.Flatten) -> Tensor:
+def _pool_kernel(K: Tensor, node: arch.GlobalAveragePool | arch.Flatten) -> Tensor:
     """Pool a kernel of maps to `(B,)`: mean over all pairs of positions, or over p = p' only."""
     if K.dim() == 1:
         return K
-    return (K if isinstance(node, arch.GlobalAveragePool) else _diagonal(K)).flatten(1).mean(1)
+    return (K if isinstance(node, arch.GlobalAveragePool) else _map_diagonal(K)).flatten(1).mean(1)

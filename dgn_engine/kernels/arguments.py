@@ -46,7 +46,7 @@ def check_tensor(
     Raises:
         ArgumentError: `value` is not a float32 or float64 tensor with these properties.
     """
-    value = _strided(name, value)
+    value = _require_dense_tensor(name, value)
     if value.dtype not in FLOATS:
         raise ArgumentError(
             f"{name} has dtype {value.dtype}; expected torch.float32 or torch.float64, because "
@@ -99,7 +99,7 @@ def check_finite(name: str, value: Tensor) -> None:
         )
 
 
-def check_whole(name: str, value: object, axes: int = 1) -> None:
+def check_integer_tensor(name: str, value: object, axes: int = 1) -> None:
     """Check that an argument is an integer tensor.
 
     Args:
@@ -110,7 +110,7 @@ def check_whole(name: str, value: object, axes: int = 1) -> None:
     Raises:
         ArgumentError: `value` is something else.
     """
-    value = _strided(name, value)
+    value = _require_dense_tensor(name, value)
     if value.dtype not in WHOLE:
         raise ArgumentError(
             f"{name} has dtype {value.dtype}; expected integers (torch.int64)"
@@ -128,7 +128,7 @@ def check_whole(name: str, value: object, axes: int = 1) -> None:
         )
 
 
-def _strided(name: str, value: object) -> Tensor:
+def _require_dense_tensor(name: str, value: object) -> Tensor:
     """Return `value` if it is a dense tensor; raise `ArgumentError` otherwise."""
     if not isinstance(value, Tensor):
         remedy = " (torch.from_numpy converts)" if hasattr(value, "__array_interface__") else ""
@@ -266,14 +266,14 @@ def check_masks(architecture: Architecture, masks: object, n: int) -> None:
     """
     pools = [
         (before, after)
-        for node, before, after in architecture.steps()
+        for node, before, after in architecture.shape_steps()
         if isinstance(node, (MaxPool, GlobalMaxPool))
     ]
     tensors = check_tensors("masks", masks, len(pools), "the network has {} max poolings")
     for index, (mask, (before, after)) in enumerate(zip(tensors, pools, strict=True)):
         name = f"Mask {index} of masks"
         shape = (*after, 1, 1) if len(after) == 1 else after
-        check_whole(name, mask, 4)
+        check_integer_tensor(name, mask, 4)
         if tuple(mask.shape) != (n, *shape):
             raise ArgumentError(
                 f"{name} has shape {tuple(mask.shape)}; expected {(n, *shape)}.",
@@ -360,7 +360,7 @@ def check_finite_network(network: GatedNetwork) -> None:
         for name, stack in parts.items():
             layers = [
                 [tensor for tensor in layer if tensor is not None]
-                for layer in zip(*stack.tensors(), strict=True)
+                for layer in zip(*stack.folded_tensors(), strict=True)
             ]
             if bool(torch.isfinite(torch.stack([tensor.sum() for tensor in chain(*layers)]).sum())):
                 continue
@@ -457,11 +457,13 @@ def check_count(name: str, value: object, least: int = 1, most: int | None = Non
         ArgumentError: `value` is not an integer or is out of bounds.
     """
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ArgumentError(f"{name} is {_shown(value)}; expected an integer.", kind="wrong-type")
+        raise ArgumentError(
+            f"{name} is {_describe_value(value)}; expected an integer.", kind="wrong-type"
+        )
     if value < least or (most is not None and value > most):
         bounds = f"at least {least}" if most is None else f"between {least} and {most:,}"
         raise ArgumentError(
-            f"{name} is {_shown(value)}; it must be {bounds}.", kind="out-of-bounds"
+            f"{name} is {_describe_value(value)}; it must be {bounds}.", kind="out-of-bounds"
         )
 
 
@@ -477,7 +479,7 @@ def check_sequence(name: str, value: object) -> None:
     """
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence) or not len(value):
         raise ArgumentError(
-            f"{name} is {_shown(value)}; expected a non-empty list of numbers.",
+            f"{name} is {_describe_value(value)}; expected a non-empty list of numbers.",
             kind="wrong-length",
         )
 
@@ -494,7 +496,9 @@ def check_number(name: str, value: object, above: float | None = None) -> None:
         ArgumentError: It is something else.
     """
     if not isinstance(value, Real) or isinstance(value, bool):
-        raise ArgumentError(f"{name} is {_shown(value)}; expected a number.", kind="wrong-type")
+        raise ArgumentError(
+            f"{name} is {_describe_value(value)}; expected a number.", kind="wrong-type"
+        )
     try:
         number = float(value)
     except OverflowError:
@@ -502,7 +506,8 @@ def check_number(name: str, value: object, above: float | None = None) -> None:
     if not (number > above if above is not None else number >= 0) or number == float("inf"):
         bound = "at least 0" if above is None else f"greater than {above:g}"
         raise ArgumentError(
-            f"{name} is {_shown(value)}; it must be finite and {bound}.", kind="out-of-bounds"
+            f"{name} is {_describe_value(value)}; it must be finite and {bound}.",
+            kind="out-of-bounds",
         )
 
 
@@ -518,7 +523,7 @@ def check_flag(name: str, value: object) -> None:
     """
     if not isinstance(value, bool):
         raise ArgumentError(
-            f"{name} is {_shown(value)}; expected True or False.", kind="wrong-type"
+            f"{name} is {_describe_value(value)}; expected True or False.", kind="wrong-type"
         )
 
 
@@ -536,12 +541,12 @@ def check_trains(value: object) -> None:
     are_names = isinstance(value, (tuple, list)) and all(isinstance(item, str) for item in value)
     if not are_names or not value or not set(value) <= {"value", "feature"}:  # type: ignore[call-overload]
         raise ArgumentError(
-            f"trains is {_shown(value)}; expected a tuple of 'value', 'feature' or both.",
+            f"trains is {_describe_value(value)}; expected a tuple of 'value', 'feature' or both.",
             kind="out-of-bounds",
         )
 
 
-def check_word(name: str, value: object, words: object) -> None:
+def check_choice(name: str, value: object, words: object) -> None:
     """Check that an argument is one of the values of a `Literal` type.
 
     Args:
@@ -555,11 +560,11 @@ def check_word(name: str, value: object, words: object) -> None:
     if not isinstance(value, str) or value not in get_args(words):
         known = ", ".join(get_args(words))
         raise ArgumentError(
-            f"{name} is {_shown(value)}; it must be one of {known}.", kind="out-of-bounds"
+            f"{name} is {_describe_value(value)}; it must be one of {known}.", kind="out-of-bounds"
         )
 
 
-def _shown(value: object) -> str:
+def _describe_value(value: object) -> str:
     """Describe an invalid argument: short plain values as they are, others by their type."""
     if isinstance(value, (str, int, float, Fraction, NoneType)):
         try:
@@ -570,7 +575,7 @@ def _shown(value: object) -> str:
     if isinstance(value, (Tensor, np.ndarray)):
         return f"of type {type(value).__name__}, with shape {tuple(value.shape)}"
     if isinstance(value, (list, tuple)) and len(value) <= 4:
-        members = ", ".join(_shown(item) for item in value) or "nothing"
+        members = ", ".join(_describe_value(item) for item in value) or "nothing"
         return f"of type {type(value).__name__}, containing {members[: 2 * LONGEST]}"
     return f"of type {type(value).__name__}"
 
@@ -642,7 +647,7 @@ def check_indices(name: str, value: object, n: int) -> None:
     Raises:
         ArgumentError: An index is out of range or occurs twice.
     """
-    check_whole(name, value)
+    check_integer_tensor(name, value)
     assert isinstance(value, Tensor)
     if not 0 <= int(value.min()) <= int(value.max()) < n:
         raise ArgumentError(f"{name} contains indices outside 0…{n - 1}.", kind="out-of-bounds")
@@ -661,7 +666,7 @@ def check_generator(value: object) -> None:
     """
     if not isinstance(value, torch.Generator) or value.device.type != "cpu":
         raise ArgumentError(
-            f"generator is {_shown(value)}; expected a CPU torch.Generator, for example "
+            f"generator is {_describe_value(value)}; expected a CPU torch.Generator, for example "
             "torch.Generator().manual_seed(0).",
             kind="wrong-type",
         )

@@ -102,7 +102,7 @@ def value_sweep(
         Deltas from the output layer down to the first weight layer.
     """
 
-    def through(gate: int, E: Tensor | None) -> Tensor:
+    def backpropagate_gate(gate: int, E: Tensor | None) -> Tensor:
         """Multiply a delta by the gate: Δ_l = E_l ⊙ G_l."""
         assert E is not None
         # z = q ⊙ G:  ∂/∂G = E ⊙ q,  ∂/∂q = E ⊙ G
@@ -110,7 +110,7 @@ def value_sweep(
             at_gate(gate, E * run.trace.pre[gate].unsqueeze(1))
         return E * run.trace.gates[gate].unsqueeze(1)
 
-    return _sweep(run, top, through)
+    return _sweep_deltas(run, top, backpropagate_gate)
 
 
 def feature_sweep(run: ForwardPass, sources: Sequence[Tensor | None]) -> Iterator[BackwardDeltas]:
@@ -129,15 +129,15 @@ def feature_sweep(run: ForwardPass, sources: Sequence[Tensor | None]) -> Iterato
         source, where they are zero.
     """
 
-    def through(gate: int, E: Tensor | None) -> Tensor | None:
+    def backpropagate_gate(gate: int, E: Tensor | None) -> Tensor | None:
         """Add the source of a gate layer to the delta from above."""
         carried = None if E is None else E * run.slopes[gate].unsqueeze(1)
-        return _added(carried, sources[gate])
+        return _add_optional(carried, sources[gate])
 
-    return _sweep(run, None, through)
+    return _sweep_deltas(run, None, backpropagate_gate)
 
 
-def _sweep(
+def _sweep_deltas(
     run: ForwardPass,
     top: Tensor | None,
     through: Callable[[int, Tensor | None], Tensor | None],
@@ -147,7 +147,7 @@ def _sweep(
     masks = list(run.trace.masks)
     # For each open block, the delta of its end, replaced at its Skip by that of its Fork.
     pending: list[Tensor | None] = []
-    for step in _backwards(run.architecture):
+    for step in _reversed_steps(run.architecture):
         node = step.node
         if arch.is_gated(node):
             E = through(step.gate, E)
@@ -166,7 +166,7 @@ def _sweep(
                 E, pending[-1] = pending[-1], E
             case arch.Fork():
                 # Both branches read z, so their deltas add.
-                E = _added(E, pending.pop())
+                E = _add_optional(E, pending.pop())
             case arch.Gating():
                 pass
             case _ if E is not None:
@@ -175,7 +175,7 @@ def _sweep(
                 masks.pop()
 
 
-def _added(one: Tensor | None, two: Tensor | None) -> Tensor | None:
+def _add_optional(one: Tensor | None, two: Tensor | None) -> Tensor | None:
     """Add two deltas, of which `None` stands for zero."""
     if one is None or two is None:
         return two if one is None else one
@@ -192,11 +192,11 @@ class _Step:
     shape: tuple[int, ...]
 
 
-def _backwards(architecture: arch.Architecture) -> Iterator[_Step]:
+def _reversed_steps(architecture: arch.Architecture) -> Iterator[_Step]:
     """Return the nodes of an architecture from the output to the input."""
     steps: list[_Step] = []
     weight = gate = 0
-    for node, shape, _ in architecture.steps():
+    for node, shape, _ in architecture.shape_steps():
         steps.append(_Step(node, weight, gate, shape))
         weight += arch.is_weighted(node)
         gate += arch.is_gated(node)
@@ -264,11 +264,11 @@ def weight_adjoint(
     cut = 0 if layer.circular else margin
     back = F.conv_transpose2d(flat, weight, None, layer.stride, cut, rest)
     if layer.circular:
-        back = _unwrap(back, margin)
+        back = _unwrap_padding(back, margin)
     return back.reshape(*delta.shape[:2], *shape)
 
 
-def _unwrap(back: Tensor, margin: int) -> Tensor:
+def _unwrap_padding(back: Tensor, margin: int) -> Tensor:
     """Add the circular padding of a gradient back to the positions that it was copied from."""
     if not margin:
         return back

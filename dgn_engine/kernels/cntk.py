@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from dgn_engine.errors import ArgumentError
 from dgn_engine.kernels import slabs
 from dgn_engine.kernels.arguments import check_architecture, check_inputs
-from dgn_engine.kernels.contraction import wrapped
+from dgn_engine.kernels.contraction import pad_circular
 from dgn_engine.kernels.gram import KernelBlock
 from dgn_engine.kernels.infinite import LimitKernels, relu_moments
 from dgn_engine.kernels.slabs import Real, Whole, box_sum
@@ -63,9 +63,9 @@ def compiled_pairs() -> Callable[..., None]:
     import numba  # optional; takes half a second to import
 
     jit: Callable[[Any], Any] = numba.njit(nogil=True, error_model="numpy", fastmath={"contract"})
-    input_rows, wrap = jit(slabs.input_rows), jit(slabs.wrap)
+    input_rows, wrap = jit(slabs.input_rows), jit(slabs.fill_margins)
     add_rows, total = jit(slabs.add_rows), jit(slabs.slab_total)
-    window_means, rectify = jit(_window_means), jit(_rectify)
+    window_means, rectify = jit(_window_means), jit(_rectify_rows)
 
     def layer(
         S_below: Real,
@@ -201,7 +201,7 @@ def _window_means(
                 line[far] = scale * value
 
 
-def _rectify(
+def _rectify_rows(
     S_row: Real,
     T_row: Real,
     margin: int,
@@ -270,11 +270,18 @@ def map_limits(
         little work, flattening (which needs p = p' only), or paddings that alternate or exceed the
         window.
     """
-    block = block or KernelBlock.whole(len(images))
-    route = slabs.route(architecture)
-    if route is None or route.flat or not route.complete or route.work(block) < WORTH_COMPILING:
+    block = block or KernelBlock.all_pairs(len(images))
+    route = slabs.slab_route(architecture)
+    if (
+        route is None
+        or route.flat
+        or not route.complete
+        or route.count_position_pairs(block) < WORTH_COMPILING
+    ):
         return None
-    if not slabs.available():  # checked last: importing numba takes half a second and 60 MB
+    if (
+        not slabs.is_numba_available()
+    ):  # checked last: importing numba takes half a second and 60 MB
         return None
     stacked = []
     for layer in variances:
@@ -286,8 +293,8 @@ def map_limits(
     loop = compiled_pairs()
     covariance, tangent = np.zeros(block.shape), np.zeros(block.shape)
 
-    def pairs(row: int, columns: slice) -> None:
-        index, span = row - block.rows.start, block.column_places(columns)
+    def fill_pairs(row: int, columns: slice) -> None:
+        index, span = row - block.rows.start, block.local_columns(columns)
         loop(
             row,
             columns.start,
@@ -300,11 +307,11 @@ def map_limits(
             covariance[index, span],
             tangent[index, span],
         )
-        if block.symmetric:
+        if block.is_symmetric:
             covariance[span, index] = covariance[index, span]
             tangent[span, index] = tangent[index, span]
 
-    route.fill(pairs, block)
+    route.run_stretches(fill_pairs, block)
     pooled = float(variances[-1][0].numel()) ** 2
     return torch.from_numpy(covariance / pooled), torch.from_numpy(tangent / pooled)
 
@@ -372,7 +379,7 @@ def convolutional_limit(
                 for kernel in (unique_limit.covariance, unique_limit.tangent)
             )
             return LimitKernels(tangent, covariance)
-    images, block = joined_examples(images, other)
+    images, block = join_examples(images, other)
     variances = position_variances(architecture, images)
     fast = map_limits(architecture, images, variances, block)
     covariance, tangent = fast or _map_limits(architecture, images, variances, block)
@@ -384,7 +391,7 @@ def convolutional_limit(
     for _ in range(gated):
         # T ← (T + Σ) ⊙ 2E[χ'χ'];  Σ ← 2E[χχ']
         tangent = tangent + covariance
-        covariance, slope = relu_moments(covariance, *variances_of_pooled, block.symmetric)
+        covariance, slope = relu_moments(covariance, *variances_of_pooled, block.is_symmetric)
         tangent = tangent * slope
     return LimitKernels(tangent + covariance, covariance)
 
@@ -398,12 +405,12 @@ def _own_covariances(
     needed: bool,
 ) -> tuple[Tensor, Tensor]:
     """Return Σ of each example with itself after the pooling: of rows `(n,)` and columns `(m,)`."""
-    if block.symmetric or not needed:
+    if block.is_symmetric or not needed:
         diagonal = covariance.diagonal().clone()
         return diagonal, diagonal
     flat = any(isinstance(node, arch.Flatten) for node in architecture.nodes)
     diagonals = [
-        _pairs(architecture, images, variances, flat, row, slice(row, row + 1))[0]
+        _map_pair_limits(architecture, images, variances, flat, row, slice(row, row + 1))[0]
         for row in range(len(images))
     ]
     covariances = torch.cat(diagonals)
@@ -415,7 +422,7 @@ def _map_limits(
 ) -> tuple[Tensor, Tensor]:
     """Compute Σ and T `(n, m)` after the pooling or flattening."""
     flat = any(isinstance(node, arch.Flatten) for node in architecture.nodes)
-    pairs = partial(_pairs, architecture, images, variances, flat)
+    pairs = partial(_map_pair_limits, architecture, images, variances, flat)
     return limits_by_pairs(block, _pairs_at_once(variances, flat), pairs)
 
 
@@ -425,7 +432,7 @@ def _pairs_at_once(variances: list[Tensor], flat: bool) -> int:
     return max(1, TILE_BYTES // (8 * (positions if flat else positions**2)))
 
 
-def joined_examples(x: Tensor, other: Tensor | None) -> tuple[Tensor, KernelBlock]:
+def join_examples(x: Tensor, other: Tensor | None) -> tuple[Tensor, KernelBlock]:
     """Concatenate two sets of examples.
 
     Args:
@@ -438,7 +445,7 @@ def joined_examples(x: Tensor, other: Tensor | None) -> tuple[Tensor, KernelBloc
     """
     n = len(x)
     if other is None:
-        return x, KernelBlock.whole(n)
+        return x, KernelBlock.all_pairs(n)
     both = torch.cat([x, other.detach().to("cpu", torch.float64)])
     return both, KernelBlock(slice(0, n), slice(n, len(both)))
 
@@ -458,11 +465,11 @@ def limits_by_pairs(
         Covariance and tangent kernel, `(n, m)` each, float64.
     """
     covariance, tangent = (torch.zeros(block.shape, dtype=torch.float64) for _ in range(2))
-    for row, columns in block.stretches(at_once):
+    for row, columns in block.row_stretches(at_once):
         S, T = pairs(row, columns)
-        index, span = row - block.rows.start, block.column_places(columns)
+        index, span = row - block.rows.start, block.local_columns(columns)
         covariance[index, span], tangent[index, span] = S, T
-        if block.symmetric:
+        if block.is_symmetric:
             covariance[span, index], tangent[span, index] = S, T
     return covariance, tangent
 
@@ -490,12 +497,12 @@ def position_variances(architecture: arch.Architecture, images: Tensor) -> list[
 
 def _window_mean(maps: Tensor, node: arch.Conv) -> Tensor:
     """Average maps `(B, H, W)` over the window, with padding counted as zeros."""
-    stack, margin = wrapped(node, maps[:, None])
+    stack, margin = pad_circular(node, maps[:, None])
     stack = F.pad(stack, (margin,) * 4)
     return F.avg_pool2d(stack, node.kernel, node.stride)[:, 0]
 
 
-def _pairs(
+def _map_pair_limits(
     architecture: arch.Architecture,
     images: Tensor,
     variances: list[Tensor],
@@ -516,7 +523,7 @@ def _pairs(
                 T = T + S
                 v = next(layers)
                 itself = slice(0, int(columns.start == row))
-                S, slope = rectified(S, v[row : row + 1], v[columns], itself)
+                S, slope = rectify_covariance(S, v[row : row + 1], v[columns], itself)
                 T = T * slope
             case arch.GlobalAveragePool() | arch.Flatten():
                 axes = tuple(range(1, S.dim()))
@@ -541,7 +548,9 @@ def box_mean(K: Tensor, node: arch.Conv) -> Tensor:
     return box_sum(K, node) / node.kernel**2
 
 
-def rectified(M: Tensor, one: Tensor, many: Tensor, itself: slice) -> tuple[Tensor, Tensor]:
+def rectify_covariance(
+    M: Tensor, one: Tensor, many: Tensor, itself: slice
+) -> tuple[Tensor, Tensor]:
     """Compute the moments of the ReLU for Gaussian maps or vectors, in closed form.
 
         2E[χχ']   = √(vv') sin θ/π + (1 − θ/π) M,   cos θ = M/√(vv'),

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dgn_engine.kernels.gram import TILE_ITEMS, mirror, product, row_tiles
+from dgn_engine.kernels.gram import TILE_ITEMS, gram_product, mirror_upper_half, row_tiles
 from dgn_engine.model.architecture import ChannelScale, Conv, Dense, Weighted
 
 # Measured on one core: the grouped convolution is faster until c·C_i·C_o exceeds this times P.
@@ -27,7 +27,7 @@ Contraction = Literal["total", "perclass", "full"]
 # g[s, k] = Σ_p Δ[s, k, :, p] u[s, :, p]^T.
 #
 # Legend: n examples, c logits, C_i and C_o channels, P output positions, r = kernel².
-def wrapped(layer: Conv, z: Tensor) -> tuple[Tensor, int]:
+def pad_circular(layer: Conv, z: Tensor) -> tuple[Tensor, int]:
     """Apply circular padding, if the layer has it.
 
     Args:
@@ -42,7 +42,7 @@ def wrapped(layer: Conv, z: Tensor) -> tuple[Tensor, int]:
     return z, layer.padding
 
 
-def windows(layer: Conv, z: Tensor) -> Tensor:
+def unfold_windows(layer: Conv, z: Tensor) -> Tensor:
     """Extract the input window of every output position.
 
     Args:
@@ -52,7 +52,7 @@ def windows(layer: Conv, z: Tensor) -> Tensor:
     Returns:
         Windows, `(n, P, r·C_i)`, with the position inside the window outermost.
     """
-    z, margin = wrapped(layer, z)
+    z, margin = pad_circular(layer, z)
     z = F.pad(z, (margin,) * 4).permute(0, 2, 3, 1).contiguous()
     view = z.unfold(1, layer.kernel, layer.stride).unfold(2, layer.kernel, layer.stride)
     n, height, width = view.shape[:3]
@@ -78,14 +78,14 @@ def weight_gradients(layer: Conv, z: Tensor, delta: Tensor, bias: bool) -> Tenso
     """
     flat = delta.flatten(3)
     n, c, _, positions = flat.shape
-    if takes_groups(layer, c, positions) and z.device.type == "cpu":
-        gradients = _grouped(layer, z, delta).reshape(n, c, -1)
+    if prefers_grouped_conv(layer, c, positions) and z.device.type == "cpu":
+        gradients = _grouped_weight_gradients(layer, z, delta).reshape(n, c, -1)
     else:
-        gradients = (flat.flatten(1, 2) @ windows(layer, z)).reshape(n, c, -1)
+        gradients = (flat.flatten(1, 2) @ unfold_windows(layer, z)).reshape(n, c, -1)
     return torch.cat([gradients, flat.sum(-1)], dim=2) if bias else gradients
 
 
-def takes_groups(layer: Conv, logits: int, positions: int) -> bool:
+def prefers_grouped_conv(layer: Conv, logits: int, positions: int) -> bool:
     """Check whether one grouped convolution computes the gradients faster on a CPU.
 
     Args:
@@ -99,9 +99,9 @@ def takes_groups(layer: Conv, logits: int, positions: int) -> bool:
     return logits * layer.inputs * layer.outputs <= GROUPED_UP_TO * positions
 
 
-def _grouped(layer: Conv, z: Tensor, delta: Tensor) -> Tensor:
+def _grouped_weight_gradients(layer: Conv, z: Tensor, delta: Tensor) -> Tensor:
     """Compute all per-example weight gradients as one convolution with a group per example."""
-    z, margin = wrapped(layer, z)
+    z, margin = pad_circular(layer, z)
     n, c, outputs = delta.shape[:3]
     shape = (n * c * outputs, layer.inputs, layer.kernel, layer.kernel)
     gradients: Tensor = torch.ops.aten.convolution_backward(
@@ -144,7 +144,9 @@ def is_pairwise(layer: Weighted, how: Contraction, n: int, c: int, positions: in
     return n * positions**2 * (fan_in + c * layer.outputs) < gradients
 
 
-def factor(layer: Weighted, bias: bool, inputs: Tensor, pairwise: bool) -> Tensor | None:
+def contraction_factor(
+    layer: Weighted, bias: bool, inputs: Tensor, pairwise: bool
+) -> Tensor | None:
     """Return the inputs that the deltas of a layer are multiplied with.
 
     A trained bias counts as one more input that is always one.
@@ -164,13 +166,15 @@ def factor(layer: Weighted, bias: bool, inputs: Tensor, pairwise: bool) -> Tenso
     if isinstance(layer, Dense):
         rows = inputs
     elif pairwise:
-        rows = windows(layer, inputs).flatten(0, 1)
+        rows = unfold_windows(layer, inputs).flatten(0, 1)
     else:
         return None
     return torch.cat([rows, torch.ones_like(rows[:, :1])], dim=1) if bias else rows
 
 
-def side(layer: Weighted, bias: bool, inputs: Tensor, delta: Tensor, pairwise: bool) -> Tensor:
+def contraction_side(
+    layer: Weighted, bias: bool, inputs: Tensor, delta: Tensor, pairwise: bool
+) -> Tensor:
     """Return one block's half of the product of a layer.
 
     Args:
@@ -233,7 +237,7 @@ class KernelSum:
         self._held: list[LayerTerm] = []
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """Check whether nothing has been added.
 
         Returns:
@@ -252,17 +256,17 @@ class KernelSum:
             self._held = []
         assert self._total is not None
         if self.symmetric and self.how != "full":
-            mirror(self._total)
+            mirror_upper_half(self._total)
         if self.how != "full":
             return self._total
         if self.symmetric:
             if len(self._total) == 1:
-                mirror(self._total)
+                mirror_upper_half(self._total)
             for k, blocks in enumerate(self._total):
                 blocks[k + 1 :] = self._total[k + 1 :, k].mT
         return self._total.permute(2, 0, 3, 1)
 
-    def hold(self, term: LayerTerm) -> None:
+    def defer_term(self, term: LayerTerm) -> None:
         """Add a term of mode 'full'.
 
         Terms with factors are kept and contracted at the end, all layers of a tile while it is in
@@ -297,7 +301,7 @@ class KernelSum:
         elif positions == 1:
             target.addcmul_(gram, part)
         else:
-            target.add_(_summed(gram * part, positions))
+            target.add_(_sum_position_pairs(gram * part, positions))
 
     def _add_full(self, terms: Sequence[LayerTerm]) -> None:
         """Add terms to the sum `(c, c, n, m)`, all layers of a tile while it is in the cache.
@@ -316,7 +320,7 @@ class KernelSum:
         device = self._total.device
         halved = self.symmetric and c == 1  # otherwise symmetry is used between logits
         for rows in row_tiles(self.n, self.m * (TILE_ITEMS // CACHED), device, symmetric=halved):
-            grams = [_gram(term, rows) for term in terms]
+            grams = [_factor_gram(term, rows) for term in terms]
             block = (rows.stop - rows.start) * self.m
             count = max(1, min(c, CACHED // block))
             buffer = self._total.new_empty(count * block)
@@ -325,8 +329,8 @@ class KernelSum:
                 tile = self._total[left, right, rows, columns]
                 for number, ((one, two), gram) in enumerate(zip(sides, grams, strict=True)):
                     part = _product_of_logits(
-                        _cut_second(one[left], rows),
-                        _cut_second(two[right : right + 1], columns),
+                        _slice_second_axis(one[left], rows),
+                        _slice_second_axis(two[right : right + 1], columns),
                         buffer,
                     )
                     first = fresh and not number
@@ -346,11 +350,11 @@ def _by_logit(one: Tensor, two: Tensor) -> tuple[Tensor, Tensor]:
     return left, left if two is one else two.transpose(0, 1).contiguous()
 
 
-def _gram(term: LayerTerm, rows: slice) -> Tensor | None:
+def _factor_gram(term: LayerTerm, rows: slice) -> Tensor | None:
     """Multiply the factors of a tile of rows, `(r, m)`."""
     if term.left is None or term.right is None:
         return None
-    return product(term.left[rows], term.right)
+    return gram_product(term.left[rows], term.right)
 
 
 def _logit_pairs(c: int, count: int, symmetric: bool) -> Iterator[tuple[slice, int]]:
@@ -360,7 +364,7 @@ def _logit_pairs(c: int, count: int, symmetric: bool) -> Iterator[tuple[slice, i
             yield slice(left, min(c, left + count)), k
 
 
-def _cut_second(side: Tensor, examples: slice) -> Tensor:
+def _slice_second_axis(side: Tensor, examples: slice) -> Tensor:
     """Select examples along the second axis, unless it is shared by all examples."""
     return side if side.shape[1] == 1 else side[:, examples]
 
@@ -369,7 +373,7 @@ def _product_of_logits(one: Tensor, two: Tensor, buffer: Tensor) -> Tensor:
     """Multiply `(q, r, b)` with `(1, m, b)` to `(q, r, m)`, possibly in `buffer`."""
     left, right = one.flatten(0, 1), two[0]
     into = buffer[: len(left) * len(right)].view(len(left), len(right))
-    return product(left, right, into).view(len(one), one.shape[1], len(right))
+    return gram_product(left, right, into).view(len(one), one.shape[1], len(right))
 
 
 def add_layer(sums: Sequence[tuple[KernelSum, LayerTerm]], positions: int = 1) -> None:
@@ -384,33 +388,39 @@ def add_layer(sums: Sequence[tuple[KernelSum, LayerTerm]], positions: int = 1) -
     first, term = sums[0]
     if first.how == "full":
         for kernel, own_term in sums:
-            kernel.hold(own_term)
+            kernel.defer_term(own_term)
         return
     row = first.m * positions**2 * (term.one.shape[1] if first.how == "perclass" else 1)
     for rows in row_tiles(first.n, row, term.one.device, symmetric=first.symmetric):
         columns = slice(rows.start if first.symmetric else 0, first.m)
         gram = None
         if term.left is not None and term.right is not None:
-            left, right = _cut(term.left, rows, positions), _cut(term.right, columns, positions)
-            gram = product(left, right)
+            left, right = (
+                _slice_examples(term.left, rows, positions),
+                _slice_examples(term.right, columns, positions),
+            )
+            gram = gram_product(left, right)
         # K += A ⊙ B with A = ZZᵀ (`gram`) and B = ΔΔᵀ (`part`)
         for kernel, own_term in sums:
-            one, two = _cut(own_term.one, rows, positions), _cut(own_term.two, columns, positions)
+            one, two = (
+                _slice_examples(own_term.one, rows, positions),
+                _slice_examples(own_term.two, columns, positions),
+            )
             if first.how == "total":
-                part = product(one.flatten(1), two.flatten(1))
+                part = gram_product(one.flatten(1), two.flatten(1))
             else:
                 part = one.transpose(0, 1) @ two.permute(1, 2, 0)
             kernel.add_tile(rows, columns, gram, part, positions)
 
 
-def _cut(side: Tensor, examples: slice, positions: int) -> Tensor:
+def _slice_examples(side: Tensor, examples: slice, positions: int) -> Tensor:
     """Select examples along the first axis, unless it is shared by all examples."""
     if len(side) == 1:  # shared by all examples
         return side
     return side[examples.start * positions : examples.stop * positions]
 
 
-def _summed(kernel: Tensor, positions: int) -> Tensor:
+def _sum_position_pairs(kernel: Tensor, positions: int) -> Tensor:
     """Sum over pairs of positions: `(..., n·P, m·P)` → `(..., n, m)`."""
     *lead, rows, columns = kernel.shape
     split = (rows // positions, positions, columns // positions, positions)

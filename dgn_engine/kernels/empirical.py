@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from dgn_engine.errors import ArgumentError, Hint, Where
-from dgn_engine.kernels.arguments import check_count, check_finite, check_module, check_word
-from dgn_engine.kernels.gram import ROWS_AT_LEAST, accumulator, product
+from dgn_engine.kernels.arguments import check_choice, check_count, check_finite, check_module
+from dgn_engine.kernels.gram import ROWS_AT_LEAST, accumulator_dtype, gram_product
 from dgn_engine.kernels.jacobian_rows import ModuleFunction, Rows, as_real
 from dgn_engine.kernels.ntk import Logits
 from dgn_engine.kernels.precision import full_precision
@@ -50,7 +50,7 @@ class _Chunk:
     examples: slice
     logits: slice
 
-    def pieces(self, size: int) -> Iterator[_Chunk]:
+    def split_examples(self, size: int) -> Iterator[_Chunk]:
         """Yield its examples in order, `size` at a time."""
         start, stop = self.examples.start, self.examples.stop
         for first in range(start, stop, size):
@@ -152,7 +152,7 @@ def module_kernel(
         ValueError: As for `empirical_ntk`.
     """
     check_module("module", module)
-    check_word("logits", logits, Logits)
+    check_choice("logits", logits, Logits)
     check_count("budget_bytes", budget_bytes, 0)
     for name, side in (("x", x), ("other", other)):
         if side is not None:
@@ -160,8 +160,8 @@ def module_kernel(
     probe = other if other is not None and len(x) == 1 else x
     _enter_context(x.device)
     function = ModuleFunction(module, probe, before_softmax)
-    with function.undisturbed(), torch.no_grad():
-        kernel = _Contraction(function, x, other, logits, budget_bytes).kernel()
+    with function.restore_attributes(), torch.no_grad():
+        kernel = _Contraction(function, x, other, logits, budget_bytes).contract_kernel()
     return EmpiricalKernel(kernel, function.remark, function.outputs)
 
 
@@ -183,31 +183,31 @@ class _Contraction:
         self.dtype = torch.float32  # at least, because sums in half precision lose too much
         for parameter in function.parameters.values():
             self.dtype = torch.promote_types(self.dtype, as_real(parameter).dtype)
-        self.blocks = self._blocks(budget)
+        self.blocks = self._plan_blocks(budget)
 
-    def kernel(self) -> Tensor:
+    def contract_kernel(self) -> Tensor:
         """Compute the kernel, in the shape that `logits` asks for."""
         total = torch.zeros(self.shape, dtype=self.dtype, device=self.x.device)
-        sides = (self._chunks(len(self.x)), self._chunks(len(self.other)))
+        sides = (self._chunk_lists(len(self.x)), self._chunk_lists(len(self.other)))
         for lefts, rights in zip(*sides, strict=True):
             for index, left in enumerate(lefts):
-                left_rows = self._held(left)
+                left_rows = self._chunk_rows(left)
                 if self.same:
                     self._add_square(total, left, left_rows)
                 for right in rights[index + 1 :] if self.same else rights:
-                    for piece in right.pieces(self.blocks.piece):
-                        rows = self._rows(self.other, piece)
-                        self._add(total, left, piece, left_rows, rows, mirrored=self.same)
+                    for piece in right.split_examples(self.blocks.piece):
+                        rows = self._piece_rows(self.other, piece)
+                        self._add_products(total, left, piece, left_rows, rows, mirrored=self.same)
                         del rows  # free them before the next ones are computed
                 del left_rows
         return total.div_(self.function.classes) if self.logits == "mean" else total
 
-    def _blocks(self, budget: int) -> _Blocks:
+    def _plan_blocks(self, budget: int) -> _Blocks:
         """Choose the block sizes: all examples first, then all logits, as far as their rows fit.
 
         Raises `ArgumentError` if the budget does not hold one row and the computation of another.
         """
-        n, row, cost = len(self.x), self.function.row_bytes, self.function.cost(self.x)
+        n, row, cost = len(self.x), self.function.row_bytes, self.function.measure_cost(self.x)
         per_row = cost.each + 2 * cost.copied  # a row, plus two copies that a product makes of it
         size = math.prod(self.shape) * self.dtype.itemsize
         reserved = 2 * size + WORKING  # the kernel, and a block of it in progress
@@ -234,7 +234,7 @@ class _Contraction:
         free = min(available - examples * logits * row, max(PIECE_BYTES, call))
         return _Blocks(examples, logits, max(1, free // call))
 
-    def _chunks(self, n: int) -> list[list[_Chunk]]:
+    def _chunk_lists(self, n: int) -> list[list[_Chunk]]:
         """Return lists of chunks to combine: one per slice of logits, or one for 'full'."""
         examples, logits = self.blocks.examples, self.blocks.logits
         slices = [
@@ -247,16 +247,16 @@ class _Contraction:
         every = [chunk for chunks in slices for chunk in chunks]
         return [every] if self.logits == "full" else slices
 
-    def _rows(self, x: Tensor, chunk: _Chunk) -> Rows:
+    def _piece_rows(self, x: Tensor, chunk: _Chunk) -> Rows:
         """Compute the rows of one piece."""
-        return self.function.rows(x[chunk.examples], self.basis[chunk.logits])
+        return self.function.compute_rows(x[chunk.examples], self.basis[chunk.logits])
 
-    def _held(self, chunk: _Chunk) -> Rows:
+    def _chunk_rows(self, chunk: _Chunk) -> Rows:
         """Compute all rows of a chunk of `x`, piece by piece, into buffers `(b, c, ...)`.
 
         In mode 'perclass', memory is ordered by logit, since logits are contracted one by one.
         """
-        b, c = _length(chunk.examples), _length(chunk.logits)
+        b, c = _slice_length(chunk.examples), _slice_length(chunk.logits)
         buffers: Rows = {}
         for name, parameter in self.function.parameters.items():
             p = as_real(parameter)
@@ -264,9 +264,9 @@ class _Contraction:
                 buffers[name] = p.new_empty((c, b, *p.shape)).transpose(0, 1)
             else:
                 buffers[name] = p.new_empty((b, c, *p.shape))
-        for piece in chunk.pieces(self.blocks.piece):
+        for piece in chunk.split_examples(self.blocks.piece):
             first = piece.examples.start - chunk.examples.start
-            rows = self._rows(self.x, piece)
+            rows = self._piece_rows(self.x, piece)
             for name, row in rows.items():
                 buffers[name][first : first + len(row)] = row
             del rows, row  # free them before the next ones are computed
@@ -275,17 +275,17 @@ class _Contraction:
     def _add_square(self, total: Tensor, chunk: _Chunk, chunk_rows: Rows) -> None:
         """Contract a chunk with itself: tiles on and above the diagonal, mirrored below."""
         start = chunk.examples.start
-        tile = min(self.blocks.piece, max(ROWS_AT_LEAST, _length(chunk.examples) // 8))
-        for columns in chunk.pieces(tile):
+        tile = min(self.blocks.piece, max(ROWS_AT_LEAST, _slice_length(chunk.examples) // 8))
+        for columns in chunk.split_examples(tile):
             first, stop = columns.examples.start - start, columns.examples.stop - start
             rows = {name: row[first:stop] for name, row in chunk_rows.items()}
-            self._add(total, columns, columns, rows, rows)
+            self._add_products(total, columns, columns, rows, rows)
             if first:
                 above = _Chunk(slice(start, columns.examples.start), chunk.logits)
                 before = {name: row[:first] for name, row in chunk_rows.items()}
-                self._add(total, above, columns, before, rows, mirrored=True)
+                self._add_products(total, above, columns, before, rows, mirrored=True)
 
-    def _add(
+    def _add_products(
         self,
         total: Tensor,
         left: _Chunk,
@@ -300,13 +300,13 @@ class _Contraction:
             a, b = row.flatten(2).to(self.dtype), two[name].flatten(2).to(self.dtype)
             match self.logits:
                 case "full":
-                    part = _products(a.flatten(0, 1), b.flatten(0, 1))
+                    part = _row_products(a.flatten(0, 1), b.flatten(0, 1))
                     total[s, k, t, q] += part.reshape(*a.shape[:2], *b.shape[:2])
                 case "perclass":
-                    for index in range(_length(k)):
-                        total[k.start + index, s, t] += _products(a[:, index], b[:, index])
+                    for index in range(_slice_length(k)):
+                        total[k.start + index, s, t] += _row_products(a[:, index], b[:, index])
                 case _:
-                    total[s, t] += _products(a.flatten(1), b.flatten(1))
+                    total[s, t] += _row_products(a.flatten(1), b.flatten(1))
         if mirrored:
             match self.logits:
                 case "full":
@@ -317,7 +317,7 @@ class _Contraction:
                     total[t, s] = total[s, t].T
 
 
-def _products(one: Tensor, two: Tensor) -> Tensor:
+def _row_products(one: Tensor, two: Tensor) -> Tensor:
     """Return one @ two.T, avoiding oneDNN for few rows, which it pads to 64.
 
     For a few rows, a BLAS accumulates each entry in a single float32: for the 23 million numbers
@@ -325,8 +325,8 @@ def _products(one: Tensor, two: Tensor) -> Tensor:
     not.
     """
     if min(len(one), len(two)) >= ROWS_AT_LEAST:
-        return product(one, two)
-    total = torch.zeros((len(one), len(two)), dtype=accumulator(one), device=one.device)
+        return gram_product(one, two)
+    total = torch.zeros((len(one), len(two)), dtype=accumulator_dtype(one), device=one.device)
     for left, right in zip(torch.split(one, _PART, 1), torch.split(two, _PART, 1), strict=True):
         total += left @ right.T
     return total.to(one.dtype)
@@ -344,7 +344,7 @@ def _enter_context(device: torch.device) -> None:
             torch.autograd.grad(2.0 * scalar, scalar)
 
 
-def _length(part: slice) -> int:
+def _slice_length(part: slice) -> int:
     """Return the length of a slice."""
     return int(part.stop - part.start)
 

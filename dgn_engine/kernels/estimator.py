@@ -12,13 +12,13 @@ from torch.nn import functional as F
 
 from dgn_engine.kernels.arguments import (
     check_architecture,
+    check_choice,
     check_count,
     check_flag,
     check_generator,
     check_tensor,
-    check_word,
 )
-from dgn_engine.kernels.gram import accumulator, flat_gram
+from dgn_engine.kernels.gram import accumulator_dtype, flat_gram
 from dgn_engine.kernels.kernel_average import KernelAverage, KernelEstimate
 from dgn_engine.kernels.path_inputs import PathInputs, check_path_inputs
 from dgn_engine.kernels.path_kernels import Normalise
@@ -43,7 +43,7 @@ class PathScales:
     constant: float
 
     @staticmethod
-    def of(architecture: arch.Architecture, by_width: bool) -> PathScales:
+    def from_architecture(architecture: arch.Architecture, by_width: bool) -> PathScales:
         """Compute the normalisation for an architecture.
 
         Args:
@@ -60,7 +60,7 @@ class PathScales:
         for node in architecture.nodes[:-1]:
             match node:
                 case arch.Dense() | arch.Conv():
-                    branch_scale *= _summands(node) / (node.outputs if by_width else 1.0)
+                    branch_scale *= _outputs_per_input(node) / (node.outputs if by_width else 1.0)
                 case arch.Fork() | arch.Skip():
                     open_scales.append(branch_scale)
                     branch_scale = 1.0
@@ -74,7 +74,7 @@ class PathScales:
         return PathScales(tuple(merges), branch_scale)
 
 
-def _summands(layer: arch.Dense | arch.Conv) -> float:
+def _outputs_per_input(layer: arch.Dense | arch.Conv) -> float:
     """Return the number of outputs that one input of a layer contributes to."""
     window = layer.kernel**2 if isinstance(layer, arch.Conv) else 1
     return float(layer.outputs * window)
@@ -94,7 +94,7 @@ class PathSigns:
     slopes: tuple[Tensor, ...] | None
 
     @staticmethod
-    def drawn(
+    def draw_signs(
         architecture: arch.Architecture, generator: torch.Generator, sensitive: bool, like: Tensor
     ) -> PathSigns:
         """Draw random signs.
@@ -109,22 +109,23 @@ class PathSigns:
             The signs.
         """
         weights: list[Tensor | None] = []
-        for layer in architecture.weighted[:-1]:
+        for layer in architecture.weight_layers[:-1]:
             if isinstance(layer, arch.ChannelScale):  # does not count for paths
                 weights.append(None)
                 continue
-            signs = _signs(arch.weight_shape(layer), generator, like)
-            weights.append(signs.mul_(_summands(layer) ** -0.5))
+            signs = _random_signs(arch.weight_shape(layer), generator, like)
+            weights.append(signs.mul_(_outputs_per_input(layer) ** -0.5))
         slopes = None
         if sensitive:
             shapes = architecture.gated_shapes
             slopes = tuple(
-                _signs((shape[0], *[1] * (len(shape) - 1)), generator, like) for shape in shapes
+                _random_signs((shape[0], *[1] * (len(shape) - 1)), generator, like)
+                for shape in shapes
             )
         return PathSigns(tuple(weights), slopes)
 
 
-def _signs(shape: Sequence[int], generator: torch.Generator, like: Tensor) -> Tensor:
+def _random_signs(shape: Sequence[int], generator: torch.Generator, like: Tensor) -> Tensor:
     """Draw ±1 with equal probability, eight per random byte."""
     count = torch.Size(shape).numel()
     device = generator.device
@@ -166,14 +167,14 @@ def random_pass(
         The last hidden layer h, `(n, w)`, and its change ∂h, `(n, w)`, or `None` without signs of
         gate layers.
     """
-    start, z = _entered(architecture, inputs, part)
+    start, z = _first_input(architecture, inputs, part)
     pair = _RandomPass(scales, signs, inputs, part, z)
     for node in architecture.nodes[start:-1]:
-        pair.through(node)
+        pair.apply_node(node)
     return pair.z, pair.change
 
 
-def _entered(
+def _first_input(
     architecture: arch.Architecture, inputs: PathInputs, part: slice
 ) -> tuple[int, Tensor]:
     """Return the first node of a pass and its input: x^v, or for Λ one in the first channel."""
@@ -205,44 +206,46 @@ class _RandomPass:
         self._slopes, self._inputs, self._part = signs.slopes, inputs, part
         self._gates = self._pools = 0
 
-    def through(self, node: arch.Node) -> None:
+    def apply_node(self, node: arch.Node) -> None:
         """Apply one node to z and its derivative."""
         match node:
             case arch.Dense() | arch.Conv():
                 weight = next(self._weights)
                 assert weight is not None
-                self._map(lambda z: apply_weight(node, weight, None, z))
+                self._apply_linear(lambda z: apply_weight(node, weight, None, z))
             case arch.ChannelScale():
                 next(self._weights)
             case arch.GlobalAveragePool():
-                self._map(lambda z: z.sum(dim=(2, 3)))
+                self._apply_linear(lambda z: z.sum(dim=(2, 3)))
             case arch.AveragePool():
                 area = node.kernel**2
-                self._map(lambda z: F.avg_pool2d(z, node.kernel, node.stride) * area)
+                self._apply_linear(lambda z: F.avg_pool2d(z, node.kernel, node.stride) * area)
             case arch.MaxPool() | arch.GlobalMaxPool():
                 mask = self._inputs.masks[self._pools][self._part]
                 self._pools += 1
-                self._map(lambda z: z.flatten(2).gather(2, mask.flatten(2)).reshape(mask.shape))
+                self._apply_linear(
+                    lambda z: z.flatten(2).gather(2, mask.flatten(2)).reshape(mask.shape)
+                )
                 if isinstance(node, arch.GlobalMaxPool):
-                    self._map(lambda z: z.flatten(1))
+                    self._apply_linear(lambda z: z.flatten(1))
             case arch.Flatten():
-                self._map(lambda z: z.flatten(1))
+                self._apply_linear(lambda z: z.flatten(1))
             case arch.Fork():
                 self._kept.append((self.z, self.change))
             case arch.Skip():
                 both = self.z, self.change
                 (self.z, self.change), self._kept[-1] = self._kept[-1], both
             case arch.Merge():
-                self._merge()
+                self._merge_branches()
         if arch.is_gated(node):
-            self._gate()
+            self._apply_gate()
 
-    def _map(self, linear: Callable[[Tensor], Tensor]) -> None:
+    def _apply_linear(self, linear: Callable[[Tensor], Tensor]) -> None:
         """Apply a linear function to z and its derivative."""
         self.z = linear(self.z)
         self.change = None if self.change is None else linear(self.change)
 
-    def _merge(self) -> None:
+    def _merge_branches(self) -> None:
         """Add block and skip."""
         through, beside = next(self._merges)
         # z = through·z_block + beside·z_skip, and likewise ∂z
@@ -254,7 +257,7 @@ class _RandomPass:
         else:
             self.change = torch.add(through * change, self.change, alpha=beside)
 
-    def _gate(self) -> None:
+    def _apply_gate(self) -> None:
         """Apply the next gate layer, with the product rule for the derivative."""
         layer, q = self._gates, self.z
         self._gates += 1
@@ -304,14 +307,14 @@ class PathEstimator:
         check_generator(generator)
         check_path_inputs(architecture, inputs, other)
         self._architecture, self._generator, self._by_width = architecture, generator, by_width
-        self._inputs, self._block = inputs.joined(other)
-        self._scales = PathScales.of(architecture, by_width)
+        self._inputs, self._block = inputs.join_with(other)
+        self._scales = PathScales.from_architecture(architecture, by_width)
         self._like = self._inputs.gates[0]
         sizes = [prod(shape) for _, shape in architecture.shapes()]
         item = self._like.element_size() * max(sizes)
         self.at_once = max(1, PASS_BYTES // item)  # examples per slice of a draw
-        self._kernels = KernelAverage(self._block.symmetric)
-        self._sensitive = KernelAverage(self._block.symmetric)
+        self._kernels = KernelAverage(self._block.is_symmetric)
+        self._sensitive = KernelAverage(self._block.is_symmetric)
 
     @property
     def draws(self) -> int:
@@ -324,7 +327,7 @@ class PathEstimator:
 
     @torch.no_grad()
     @full_precision
-    def draw(self, count: int = 1) -> None:
+    def add_draws(self, count: int = 1) -> None:
         """Add draws.
 
         Args:
@@ -342,7 +345,7 @@ class PathEstimator:
             The fraction of the draw that is done.
         """
         sensitive = self._inputs.sensitivities is not None
-        signs = PathSigns.drawn(self._architecture, self._generator, sensitive, self._like)
+        signs = PathSigns.draw_signs(self._architecture, self._generator, sensitive, self._like)
         n, start = len(self._like), 0
         hidden: list[tuple[Tensor, Tensor | None]] = []
         while start < n:
@@ -351,16 +354,16 @@ class PathEstimator:
             start = part.stop
             if start < n:
                 yield start / n
-        self._kernels.add(self._gram([h for h, _ in hidden]))
+        self._kernels.add_sample(self._hidden_gram([h for h, _ in hidden]))
         if sensitive:
             changes = [change for _, change in hidden if change is not None]
-            self._sensitive.add(self._gram(changes))
+            self._sensitive.add_sample(self._hidden_gram(changes))
         yield 1.0
 
-    def _gram(self, parts: Sequence[Tensor]) -> Tensor:
+    def _hidden_gram(self, parts: Sequence[Tensor]) -> Tensor:
         """Multiply the last hidden layer of the rows with that of the columns."""
         h, block = torch.cat(list(parts)), self._block
-        return flat_gram(h[block.rows], h[block.columns]).to(accumulator(h))
+        return flat_gram(h[block.rows], h[block.columns]).to(accumulator_dtype(h))
 
     def kernel(self, normalise: Normalise = "none") -> KernelEstimate:
         """Return the estimate of H (or Λ).
@@ -374,9 +377,9 @@ class PathEstimator:
         Raises:
             ArgumentError: Fewer than two draws were made.
         """
-        return self._normalised(self._kernels, normalise)
+        return self._normalise_average(self._kernels, normalise)
 
-    def sensitive(self, normalise: Normalise = "none") -> KernelEstimate:
+    def sensitive_overlap(self, normalise: Normalise = "none") -> KernelEstimate:
         """Return the estimate of S; the inputs must have sensitivities.
 
         Args:
@@ -388,18 +391,18 @@ class PathEstimator:
         Raises:
             ArgumentError: Fewer than two draws were made.
         """
-        return self._normalised(self._sensitive, normalise)
+        return self._normalise_average(self._sensitive, normalise)
 
-    def _normalised(self, average: KernelAverage, normalise: Normalise) -> KernelEstimate:
+    def _normalise_average(self, average: KernelAverage, normalise: Normalise) -> KernelEstimate:
         """Normalise an average of draws, starting from path counts."""
-        check_word("normalise", normalise, Normalise)
+        check_choice("normalise", normalise, Normalise)
         if normalise == "cosine":
-            return average.cosine()
+            return average.cosine_estimate()
         if normalise == "trace":
-            return average.trace_one()
+            return average.trace_one_estimate()
         widths = widths_outside_blocks(self._architecture)
         counts = self._scales.constant * (widths if self._by_width else 1.0)
-        return average.plain(counts / (widths if normalise == "width" else 1.0))
+        return average.mean_estimate(counts / (widths if normalise == "width" else 1.0))
 
 
 @torch.no_grad()
@@ -433,7 +436,7 @@ def estimate_path_kernel(
         ArgumentError: An argument does not fit.
     """
     check_tensor("x_value", x_value)  # None would give Λ
-    return _estimated(
+    return _estimate_kernels(
         architecture, PathInputs(gates, x_value, masks), draws, generator, normalise, other
     )[0]
 
@@ -466,10 +469,10 @@ def estimate_overlap(
     """
     check_path_inputs(architecture, inputs, other)
     plain = PathInputs(inputs.gates, None, inputs.masks, inputs.sensitivities)
-    return _estimated(architecture, plain, draws, generator, normalise, other)
+    return _estimate_kernels(architecture, plain, draws, generator, normalise, other)
 
 
-def _estimated(
+def _estimate_kernels(
     architecture: arch.Architecture,
     inputs: PathInputs,
     draws: int,
@@ -478,9 +481,11 @@ def _estimated(
     other: PathInputs | None,
 ) -> tuple[KernelEstimate, KernelEstimate | None]:
     """Estimate kernel and derivative from `draws` random networks."""
-    check_word("normalise", normalise, Normalise)
+    check_choice("normalise", normalise, Normalise)
     check_count("draws", draws, 2)  # the error bar needs two
     estimator = PathEstimator(architecture, inputs, generator, normalise == "width", other)
-    estimator.draw(draws)
+    estimator.add_draws(draws)
     estimate = estimator.kernel(normalise)
-    return estimate, None if inputs.sensitivities is None else estimator.sensitive(normalise)
+    return estimate, None if inputs.sensitivities is None else estimator.sensitive_overlap(
+        normalise
+    )

@@ -43,7 +43,7 @@ def value_kernel_constant(architecture: Architecture, sigmas: Sequence[float]) -
         ArgumentError: The network has residual blocks, whose sub-networks have a constant each.
     """
     check_architecture(architecture)
-    if architecture.residual:
+    if architecture.is_residual:
         raise ArgumentError(
             "architecture has residual blocks, and each of their sub-networks has its own "
             "constant; use expected_value_kernel, which sums them.",
@@ -87,11 +87,11 @@ def expected_value_kernel(
     check_tensor("x_value", x_value)  # None would give Λ
     check_path_inputs(architecture, PathInputs(gates, x_value, masks), other)
     check_sigmas(architecture, sigmas)
-    inputs, block = PathInputs(gates, x_value, masks).joined(other)
-    if architecture.residual:
+    inputs, block = PathInputs(gates, x_value, masks).join_with(other)
+    if architecture.is_residual:
         return _residual_expectation(architecture, inputs, block, sigmas)
     paths = path_recursion(architecture, inputs, block=block)
-    widths = sum(math.log(layer.outputs) for layer in architecture.weighted[:-1])
+    widths = sum(math.log(layer.outputs) for layer in architecture.weight_layers[:-1])
     return paths.kernel.mul_(math.exp(_log_constant(architecture, sigmas) + widths))
 
 
@@ -103,7 +103,7 @@ def _residual_expectation(
     The derivative is computed with dual numbers at the weight layers.
     """
     # The recursion divides by widths, so the scales are σ_l²·w_l.
-    widths = [float(layer.outputs) for layer in architecture.weighted[:-1]]
+    widths = [float(layer.outputs) for layer in architecture.weight_layers[:-1]]
     scales = [
         LayerScale(sigma**2 * width, width) for sigma, width in zip(sigmas, widths, strict=False)
     ]
@@ -215,14 +215,14 @@ def check_sigmas(architecture: Architecture, sigmas: object) -> None:
     Raises:
         ArgumentError: Their number or a value is wrong, or βH is not defined for the network.
     """
-    if any(isinstance(layer, ChannelScale) for layer in architecture.weighted):
+    if any(isinstance(layer, ChannelScale) for layer in architecture.weight_layers):
         raise ArgumentError(
             "βH is not defined for channels that are scaled outside weight layers (a BatchNorm "
             "that follows no weight layer, as in pre-activation).",
             kind="not-supported",
         )
     why = "expected {} positive standard deviations, one per weight layer"
-    numbers = check_tensors("sigmas", sigmas, len(architecture.weighted), why)
+    numbers = check_tensors("sigmas", sigmas, len(architecture.weight_layers), why)
     for index, sigma in enumerate(numbers):
         check_number(f"Entry {index} of sigmas", sigma, above=0.0)
 

@@ -65,7 +65,7 @@ def expected_feature_kernel(
         check_network_inputs(network, other, "other")
     _check_kind(network)
     if sigmas is None:
-        sigmas = weight_sigmas(network.value.tensors()[0])
+        sigmas = weight_sigmas(network.value.folded_tensors()[0])
     check_sigmas(network.architecture, sigmas)
     rows = _FeaturePass(network, x)
     columns = rows if other is None else _FeaturePass(network, other)
@@ -98,7 +98,7 @@ def _check_kind(network: GatedNetwork) -> None:
             "E[K^F_0] is not defined for a value network with biases.", kind="not-supported"
         )
     stack = network.feature
-    if stack.frozen or not all(layer.plain for layer in stack.layer_parameters()):
+    if stack.is_partly_frozen or not all(layer.is_plain for layer in stack.layer_parameters()):
         raise ArgumentError(
             "E[K^F_0] needs a feature network whose weights and biases all train, without "
             "constant factors.",
@@ -141,7 +141,7 @@ class _Delta:
         grams = [flat_gram(a, b) for a, b in zip(self.one.inputs, self.two.inputs, strict=True)]
         if len(self.network.feature.biases):
             grams = [gram + 1.0 for gram in grams]
-        scales = self._scales()
+        scales = self._gating_scales()
         tau = [
             scale * flat_gram(a, b)
             for scale, a, b in zip(scales, self.one.gates, self.two.gates, strict=True)
@@ -149,7 +149,7 @@ class _Delta:
         total = torch.zeros_like(tau[0])
         for layer, scale in enumerate(scales):
             # Π_{m≠l} τ_m ⊙ Σ_i ∂γ_i∂γ_i'⟨∇q_i, ∇q_i'⟩
-            total += scale * self._same_layer(layer, grams) * _others(tau, {layer})
+            total += scale * self._same_layer(layer, grams) * _product_without(tau, {layer})
         widest = max(gates.shape[1] for gates in self.one.gates)
         rows = max(1, TILE_BYTES // (8 * len(tau) ** 2 * tau[0].shape[1] * widest))
         for start in range(0, len(total), rows):
@@ -157,7 +157,7 @@ class _Delta:
             total[part] += self._two_layers(part, grams, tau, scales)
         return total
 
-    def _scales(self) -> list[float]:
+    def _gating_scales(self) -> list[float]:
         """Return σ_l² of the value layer that each feature layer gates, times its tiling."""
         network = self.network
         scales = [0.0] * len(network.wiring)
@@ -165,13 +165,13 @@ class _Delta:
             scales[source] = self.sigmas[layer] ** 2 * route.tile
         return scales
 
-    def _weights(self) -> list[Tensor]:
+    def _feature_weights(self) -> list[Tensor]:
         """Return the feature weights in float64."""
-        return [weight.double() for weight in self.network.feature.tensors()[0]]
+        return [weight.double() for weight in self.network.feature.folded_tensors()[0]]
 
     def _same_layer(self, layer: int, grams: list[Tensor]) -> Tensor:
         """Compute Σ_i ∂γ_i ∂γ_i' ⟨∇q_i, ∇q_i'⟩ over the units of one layer, `(n, m)`."""
-        weights = self._weights()
+        weights = self._feature_weights()
         sides = [torch.diag_embed(examples.changes[layer]) for examples in (self.one, self.two)]
         total = grams[layer] * flat_gram(*sides)
         for below in reversed(range(layer)):
@@ -187,7 +187,7 @@ class _Delta:
         self, part: slice, grams: list[Tensor], tau: list[Tensor], scales: list[float]
     ) -> Tensor:
         """Compute the terms of all pairs of different layers for some rows, `(r, m)`."""
-        weights, layers = self._weights(), range(len(tau))
+        weights, layers = self._feature_weights(), range(len(tau))
         one, two = self.one, self.two
         # By the layer where they start: gradients at s against gates at s', and the reverse.
         row_gradients: dict[int, Tensor] = {}
@@ -206,13 +206,13 @@ class _Delta:
                 for partner in column_gradients:
                     if layer != partner:
                         product = (row_gradients[layer] * column_gradients[partner]).sum(2)
-                        rest = _others([each[part] for each in tau], {layer, partner})
+                        rest = _product_without([each[part] for each in tau], {layer, partner})
                         product *= scales[layer] * scales[partner]
                         total += grams[below][part] * product * rest
         return total
 
 
-def _others(tau: list[Tensor], without: set[int]) -> Tensor:
+def _product_without(tau: list[Tensor], without: set[int]) -> Tensor:
     """Multiply all τ except those of some layers, `(n, m)`."""
     factors = [gram for layer, gram in enumerate(tau) if layer not in without]
     return prod(factors, start=torch.ones_like(tau[0]))

@@ -143,13 +143,13 @@ def gate_statistics(
     shared = k.SharedKernels(network, x)
     exact = _is_exact(architecture, len(x), settings)
     if exact:
-        kernels = _Kernels(shared.overlap(), shared.sensitive(), shared.npk("trace"))
+        kernels = _Kernels(shared.overlap(), shared.sensitive_overlap(), shared.npk("trace"))
     else:
-        kernels = _estimated(shared, settings)
+        kernels = _estimate_kernels(shared, settings)
     reported = settings.layers or tuple(range(len(shared.gates)))
     names = architecture.gate_names
     layers = tuple(
-        _layer(names[layer], shared.gates[layer], shared.sensitivities[layer], labels)
+        _layer_statistics(names[layer], shared.gates[layer], shared.sensitivities[layer], labels)
         for layer in reported
     )
     spectrum = k.spectrum(kernels.npk, k.class_targets(labels, max(2, int(labels.max()) + 1)))
@@ -164,10 +164,12 @@ def gate_statistics(
         arrays[f"tau_{layer + 1}"] = k.layer_overlap(shared.gates[layer].double())
     return GateStatistics(
         layers=layers,
-        overlap=_likeness(kernels.overlap, labels),
-        sensitive=None if kernels.sensitive is None else _likeness(kernels.sensitive, labels),
+        overlap=_class_similarity(kernels.overlap, labels),
+        sensitive=None
+        if kernels.sensitive is None
+        else _class_similarity(kernels.sensitive, labels),
         relative=kernels.relative,
-        weighted=not exact and architecture.residual,
+        weighted=not exact and architecture.is_residual,
         draws=0 if exact else settings.draws,
         rank=spectrum.rank,
         effective_rank=spectrum.effective_rank,
@@ -212,7 +214,7 @@ class _Kernels:
     relative: float | None = None
 
 
-def _estimated(shared: k.SharedKernels, settings: GateStatisticsSettings) -> _Kernels:
+def _estimate_kernels(shared: k.SharedKernels, settings: GateStatisticsSettings) -> _Kernels:
     """Estimate Λ and H; Λ is the path kernel of inputs whose Gram matrix is one."""
     architecture, masks = shared.network.architecture, shared.trace.value.masks
     ones = torch.ones_like(shared.x_value) * architecture.input_shape[0] ** -0.5
@@ -260,7 +262,9 @@ def _check_memory(architecture: Architecture, x: Tensor, settings: GateStatistic
         )
 
 
-def _layer(name: str, gates: Tensor, sensitivities: Tensor, labels: Tensor) -> LayerGateStatistics:
+def _layer_statistics(
+    name: str, gates: Tensor, sensitivities: Tensor, labels: Tensor
+) -> LayerGateStatistics:
     """Compute the statistics of one gate layer."""
     spread = gates.transpose(0, 1).flatten(1)  # units, examples and positions
     return LayerGateStatistics(
@@ -269,12 +273,12 @@ def _layer(name: str, gates: Tensor, sensitivities: Tensor, labels: Tensor) -> L
         open=float(gates.double().mean()),
         never=int((spread.amax(1) < 0.5).sum()),
         always=int((spread.amin(1) >= 0.5).sum()),
-        overlap=_likeness(k.layer_overlap(gates.double()), labels),
-        sensitive=_likeness(k.layer_overlap(sensitivities.double()), labels),
+        overlap=_class_similarity(k.layer_overlap(gates.double()), labels),
+        sensitive=_class_similarity(k.layer_overlap(sensitivities.double()), labels),
     )
 
 
-def _likeness(kernel: Tensor, labels: Tensor) -> ClassSimilarity:
+def _class_similarity(kernel: Tensor, labels: Tensor) -> ClassSimilarity:
     """Average a kernel with unit diagonal over pairs of the same and of different classes."""
     unit = k.unit_diagonal(kernel)
     pairs = ~torch.eye(len(unit), dtype=torch.bool, device=unit.device) & unit.isfinite()

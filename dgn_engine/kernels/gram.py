@@ -19,7 +19,7 @@ ROWS_AT_LEAST = 64  # a product of fewer rows than this is slow
 ROWS_ON_A_CARD = 1024  # the same on a GPU; not tuned (64 took twice as long on an H100 at n = 200)
 
 
-def accumulator(tensor: Tensor) -> torch.dtype:
+def accumulator_dtype(tensor: Tensor) -> torch.dtype:
     """Return the widest floating dtype of a tensor's device.
 
     Args:
@@ -61,10 +61,10 @@ def flat_gram(x: Tensor, other: Tensor | None = None) -> Tensor:
     Returns:
         Σ, `(n, n)` or `(n, m)`.
     """
-    return product(x.flatten(1), (x if other is None else other).flatten(1))
+    return gram_product(x.flatten(1), (x if other is None else other).flatten(1))
 
 
-def product(one: Tensor, two: Tensor, buffer: Tensor | None = None) -> Tensor:
+def gram_product(one: Tensor, two: Tensor, buffer: Tensor | None = None) -> Tensor:
     """Compute one @ two.T, with oneDNN if that is faster here.
 
     Args:
@@ -76,11 +76,11 @@ def product(one: Tensor, two: Tensor, buffer: Tensor | None = None) -> Tensor:
         The product, `(n, m)`.
     """
     if one.dtype == torch.float32 and one.device.type == "cpu" and onednn_is_faster():
-        return _onednn(one.contiguous(), two.contiguous())
+        return _onednn_product(one.contiguous(), two.contiguous())
     return one @ two.T if buffer is None else torch.mm(one, two.T, out=buffer)
 
 
-def _onednn(one: Tensor, two: Tensor) -> Tensor:
+def _onednn_product(one: Tensor, two: Tensor) -> Tensor:
     """Compute one @ two.T with oneDNN."""
     # A private operator, the only single-threaded access to oneDNN's matrix product; it is tested
     # against the BLAS before use.
@@ -97,11 +97,11 @@ def onednn_is_faster() -> bool:
     """
     sample = torch.full((256, 512), 0.5)
     try:
-        if not torch.equal(_onednn(sample, sample), sample @ sample.T):
+        if not torch.equal(_onednn_product(sample, sample), sample @ sample.T):
             return False
     except (AttributeError, RuntimeError):
         return False
-    onednn = min(timeit.repeat(lambda: _onednn(sample, sample), number=1))
+    onednn = min(timeit.repeat(lambda: _onednn_product(sample, sample), number=1))
     blas = min(timeit.repeat(lambda: sample @ sample.T, number=1))
     return blas > WORTH_IT * onednn
 
@@ -117,7 +117,7 @@ class KernelBlock:
     columns: slice
 
     @staticmethod
-    def whole(n: int) -> KernelBlock:
+    def all_pairs(n: int) -> KernelBlock:
         """Return the symmetric block of all pairs.
 
         Args:
@@ -129,7 +129,7 @@ class KernelBlock:
         return KernelBlock(slice(0, n), slice(0, n))
 
     @property
-    def symmetric(self) -> bool:
+    def is_symmetric(self) -> bool:
         """Return whether rows and columns are the same examples.
 
         Returns:
@@ -155,9 +155,9 @@ class KernelBlock:
         Returns:
             `row` itself in a symmetric block, else the block's first column.
         """
-        return row if self.symmetric else self.columns.start
+        return row if self.is_symmetric else self.columns.start
 
-    def stretches(self, limit: int) -> Iterator[tuple[int, slice]]:
+    def row_stretches(self, limit: int) -> Iterator[tuple[int, slice]]:
         """Split each row into slices of columns; of a symmetric block, the upper half only.
 
         Args:
@@ -171,7 +171,7 @@ class KernelBlock:
             for start in range(self.first_column(row), end, limit):
                 yield row, slice(start, min(end, start + limit))
 
-    def column_places(self, columns: slice) -> slice:
+    def local_columns(self, columns: slice) -> slice:
         """Convert columns from indices of examples to indices into the block.
 
         Args:
@@ -216,7 +216,7 @@ def row_tiles(
         yield slice(top, min(n, top + step))
 
 
-def mirror(kernel: Tensor) -> None:
+def mirror_upper_half(kernel: Tensor) -> None:
     """Copy the upper half of a matrix onto the lower one, in place.
 
     Args:

@@ -21,7 +21,7 @@ def html_table(rows: Mapping[str, str]) -> str:
     """
     style = "style='text-align:left'"
     cells = "".join(
-        f"<tr><th {style}>{_safe(name)}</th><td {style}>{_safe(value)}</td></tr>"
+        f"<tr><th {style}>{_escape_text(name)}</th><td {style}>{_escape_text(value)}</td></tr>"
         for name, value in rows.items()
     )
     return f"<table>{cells}</table>"
@@ -33,25 +33,25 @@ class HtmlFields:
     def _repr_html_(self) -> str:
         assert dataclasses.is_dataclass(self)
         names = [field.name for field in dataclasses.fields(self)]
-        rows = {name.replace("_", " "): _words(getattr(self, name)) for name in names}
+        rows = {name.replace("_", " "): _describe_field(getattr(self, name)) for name in names}
         return html_table({"": type(self).__name__, **rows})
 
 
-def _words(value: object) -> str:
+def _describe_field(value: object) -> str:
     """Describe a field in a few characters."""
     shape = getattr(value, "shape", None)
     if value is None:
         return "none"
     if isinstance(value, float):
-        return _number(value)
+        return _format_number(value)
     if shape is not None and len(shape):
-        return f"{' × '.join(str(side) for side in shape)}{_range(value)}"
+        return f"{' × '.join(str(side) for side in shape)}{_format_range(value)}"
     if isinstance(value, (tuple, list)) and len(value) > 4:
         return f"{len(value)} of {type(value[0]).__name__}"
     return str(value)
 
 
-def _range(array: object) -> str:
+def _format_range(array: object) -> str:
     """Format the minimum and maximum of a real tensor or array."""
     try:
         low, high = float(array.min()), float(array.max())  # type: ignore[attr-defined]
@@ -59,13 +59,13 @@ def _range(array: object) -> str:
         return ""
     if math.isnan(low) or math.isnan(high):
         return ", with NaN"
-    return f", {_number(low)} to {_number(high)}"
+    return f", {_format_number(low)} to {_format_number(high)}"
 
 
-def _safe(text: str) -> str:
+def _escape_text(text: str) -> str:
     cut = text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
     return html.escape("".join(letter if letter.isprintable() else "�" for letter in cut))
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:.6g}".replace("-", "−")

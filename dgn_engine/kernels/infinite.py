@@ -12,12 +12,12 @@ from torch import Tensor
 
 from dgn_engine.errors import ArgumentError
 from dgn_engine.kernels.arguments import (
+    check_choice,
     check_count,
     check_flag,
     check_inputs,
     check_number,
     check_tensor,
-    check_word,
 )
 from dgn_engine.kernels.gram import flat_gram
 from dgn_engine.kernels.html_fields import HtmlFields
@@ -38,7 +38,7 @@ Sigmas = float | Sequence[float]
 DEEPEST = 10_000  # weight layers; that of the deepest network trained so far (Xiao et al. 2018)
 
 
-def diagonal(one: Function, two: Function, std: Tensor) -> Tensor:
+def diagonal_expectation(one: Function, two: Function, std: Tensor) -> Tensor:
     """Compute E[f(s·x)g(s·x)] for x ~ N(0, 1) by one-dimensional quadrature.
 
     Args:
@@ -57,7 +57,7 @@ def diagonal(one: Function, two: Function, std: Tensor) -> Tensor:
 # For (q, q') ~ N(0, [[a, ρ√ab], [ρ√ab, b]]) the expectation is Σ_m f_m(√a) g_m(√b) ρᵐ, where
 # f_m(s) = E[f(s·x) h_m(x)] with the normalised Hermite polynomials h_m. Two-dimensional
 # Gauss–Hermite quadrature is poor at the kink of a soft gate.
-def expectations(
+def gaussian_expectations(
     pairs: Sequence[tuple[Function, Function]], std: Tensor, other_std: Tensor, rho: Tensor
 ) -> tuple[list[Tensor], float]:
     """Compute Gaussian expectations E[f(q)g(q')] by the Mehler series.
@@ -85,7 +85,7 @@ def expectations(
     both = torch.cat([std, other_std])
     root = _root_weight()
     weighted = {f: _on_grid(f, both) * root for f in functions}
-    terms, bound = _coefficients(weighted, steepest)
+    terms, bound = _hermite_coefficients(weighted, steepest)
     n, results = len(std), []
     close = same.nonzero()
     for f, g in pairs:
@@ -100,7 +100,7 @@ def expectations(
     return results, bound
 
 
-def _coefficients(
+def _hermite_coefficients(
     weighted: dict[Function, Tensor], steepest: float
 ) -> tuple[dict[Function, Tensor], float]:
     """Compute f_m(s) `(terms, n)` and the error bound, for functions given as f·√weight.
@@ -128,7 +128,7 @@ def _coefficients(
 
 def _hermite_blocks() -> Iterator[Tensor]:
     """Yield h_m(x)·√weight on the grid, `(64, points)` at a time, without end."""
-    x, root = _grid(), _root_weight()
+    x, root = _quadrature_grid(), _root_weight()
     before, last, m = torch.zeros_like(root), root, 0
     while True:
         rows = []
@@ -139,7 +139,7 @@ def _hermite_blocks() -> Iterator[Tensor]:
         yield torch.stack(rows)
 
 
-def _grid() -> Tensor:
+def _quadrature_grid() -> Tensor:
     """Return the quadrature points, `(points,)`."""
     return torch.linspace(-REACH, REACH, POINTS, dtype=torch.float64)
 
@@ -147,12 +147,12 @@ def _grid() -> Tensor:
 def _root_weight() -> Tensor:
     """Return √(normal density · step), `(points,)`."""
     step = 2 * REACH / (POINTS - 1)
-    return torch.exp(-_grid().square() / 4) * math.sqrt(step / math.sqrt(2 * math.pi))
+    return torch.exp(-_quadrature_grid().square() / 4) * math.sqrt(step / math.sqrt(2 * math.pi))
 
 
 def _on_grid(function: Function, std: Tensor) -> Tensor:
     """Evaluate f(s·x) on the grid, `(n, points)`, for standard deviations `(n,)`."""
-    return function(std[:, None] * _grid())
+    return function(std[:, None] * _quadrature_grid())
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class LimitKernels(HtmlFields):
     error: float = 0.0
 
     @property
-    def averaged(self) -> Tensor:
+    def average_kernel(self) -> Tensor:
         """(K̃^(d) + Σ^(d))/2, for the default weights of `relu_limit` and `linear_limit`.
 
         It is the limit for hidden weights N(0, 2/w) and output weights N(0, 1/w).
@@ -260,18 +260,18 @@ def _homogeneous_limit(
     linear: bool,
 ) -> LimitKernels:
     """Run the recursion of `relu_limit`, or that of `linear_limit`."""
-    first, *rest = _layers(x, depth, sigma_w, sigma_b)
-    moments, alike = first.after(_start(x, other)), _alike(x, other)
+    first, *rest = _limit_layers(x, depth, sigma_w, sigma_b)
+    moments, alike = first.next_moments(_input_moments(x, other)), _equal_input_pairs(x, other)
     tangent = moments[0]
     for layer in rest:
         # Σ ← (σ_w²/2)·2E[χχ'] + σ_b²;  K̃ ← (σ_w²/2)·K̃ ⊙ 2E[χ'χ'] + Σ
-        passed, slope = _passed_on(moments, alike, linear)
-        moments = layer.after(passed)
+        passed, slope = _activation_moments(moments, alike, linear)
+        moments = layer.next_moments(passed)
         tangent = tangent * slope * layer.weight + moments[0]
-    return _finite(LimitKernels(tangent, moments[0]), depth)
+    return _check_finite_limit(LimitKernels(tangent, moments[0]), depth)
 
 
-def _passed_on(moments: Moments, same: Tensor, linear: bool) -> tuple[Moments, Tensor]:
+def _activation_moments(moments: Moments, same: Tensor, linear: bool) -> tuple[Moments, Tensor]:
     """Compute 2E[χχ'] with 2E[χ²] on both sides, and 2E[χ'χ'], for the ReLU or the identity χ."""
     covariance, squares, other_squares = moments
     if linear:
@@ -326,8 +326,8 @@ def soft_relu_limit(
             kind="contradiction",
         )
     given = sigma_w is not None or as_printed
-    first, *rest = _layers(x, depth, sigma_w if given else math.sqrt(2), sigma_b)
-    moments, alike = first.after(_start(x, other)), _alike(x, other)
+    first, *rest = _limit_layers(x, depth, sigma_w if given else math.sqrt(2), sigma_b)
+    moments, alike = first.next_moments(_input_moments(x, other)), _equal_input_pairs(x, other)
     parts, error = [moments[0]] * 4, 0.0
 
     def chi(q: Tensor) -> Tensor:
@@ -341,13 +341,13 @@ def soft_relu_limit(
     pairs = ((chi, chi), (slope, slope), (gate, gate), (slope, gate), (gate, slope))
     for layer in rest:
         std, other_std = moments[1].sqrt(), moments[2].sqrt()
-        expectations_found, bound = expectations(
-            pairs, std, other_std, _correlation(*moments, alike)
+        expectations_found, bound = gaussian_expectations(
+            pairs, std, other_std, _correlation_matrix(*moments, alike)
         )
         error = max(error, bound)
         after, *changes = (2.0 * moment for moment in expectations_found)
-        squares, other_squares = (2 * diagonal(chi, chi, s) for s in (std, other_std))
-        moments = layer.after((after, squares, other_squares))
+        squares, other_squares = (2 * diagonal_expectation(chi, chi, s) for s in (std, other_std))
+        moments = layer.next_moments((after, squares, other_squares))
         parts = [
             part * change * layer.weight + moments[0]
             for part, change in zip(parts, changes, strict=True)
@@ -357,7 +357,7 @@ def soft_relu_limit(
     whole, value, mixed, mixed_back = parts
     cross = mixed + mixed_back - 2 * value
     result = LimitKernels(whole, moments[0], value, whole - value - cross, cross, error)
-    return _finite(result, depth)
+    return _check_finite_limit(result, depth)
 
 
 def gated_limit(
@@ -401,11 +401,11 @@ def gated_limit(
     References:
         [NPF]; [DUAL] Theorem 3.1 (K^V); [DGN] Lemma 3.1 as w → ∞ (K^F).
     """
-    check_word("value_input", value_input, Literal["image", "ones"])
+    check_choice("value_input", value_input, Literal["image", "ones"])
     check_flag("linear_features", linear_features)
     gate = Gate() if beta is None else _soft_gate(x, beta, epsilon)
-    first, *rest = _layers(x, depth, math.sqrt(2), 0.0)
-    moments, alike = first.after(_start(x, other)), _alike(x, other)
+    first, *rest = _limit_layers(x, depth, math.sqrt(2), 0.0)
+    moments, alike = first.next_moments(_input_moments(x, other)), _equal_input_pairs(x, other)
     covariance = moments[0]
     if value_input == "ones":
         covariance = torch.full_like(covariance, 2.0)  # (2/d_in)·d_in
@@ -419,8 +419,8 @@ def gated_limit(
         if changes is not None:
             feature = feature + tangent * changes * covariance
         covariance = covariance * gates
-        passed, slope = _passed_on(moments, alike, linear_features)
-        moments = layer.after(passed)
+        passed, slope = _activation_moments(moments, alike, linear_features)
+        moments = layer.next_moments(passed)
         tangent = tangent * slope + moments[0]
     value = depth * covariance
     if beta is None:
@@ -437,7 +437,9 @@ def _gate_moments(
 
     pairs = ((gate, gate), (gate.derivative, gate.derivative))
     std, other_std = moments[1].sqrt(), moments[2].sqrt()
-    (gates, changes), bound = expectations(pairs, std, other_std, _correlation(*moments, same))
+    (gates, changes), bound = gaussian_expectations(
+        pairs, std, other_std, _correlation_matrix(*moments, same)
+    )
     return 2 * gates, 2 * changes, bound
 
 
@@ -459,7 +461,7 @@ def relu_moments(
     Returns:
         Both moments, `(n, m)` each.
     """
-    rho = _correlation(covariance, squares, other_squares, same)
+    rho = _correlation_matrix(covariance, squares, other_squares, same)
     angle = torch.acos(rho)
     scale = torch.outer(squares.sqrt(), other_squares.sqrt())
     # The gate of a unit that is always zero is closed.
@@ -467,7 +469,7 @@ def relu_moments(
     return scale * ((1 - rho.square()).sqrt() / math.pi + slope * rho), slope
 
 
-def _correlation(
+def _correlation_matrix(
     covariance: Tensor, squares: Tensor, other_squares: Tensor, same: Tensor | bool
 ) -> Tensor:
     """Compute ρ `(n, m)` in [−1, 1]: one for pairs that are the `same`, zero for a zero input."""
@@ -480,7 +482,7 @@ def _correlation(
     return rho
 
 
-def _alike(x: Tensor, other: Tensor | None) -> Tensor:
+def _equal_input_pairs(x: Tensor, other: Tensor | None) -> Tensor:
     """Find the pairs of equal inputs `(n, m)`.
 
     Without it, duplicates would differ by the digits that arccos loses, and the kernel would not be
@@ -505,13 +507,13 @@ class _LimitLayer:
     weight: float
     bias: float
 
-    def after(self, moments: Moments) -> Moments:
+    def next_moments(self, moments: Moments) -> Moments:
         """Compute the covariances after the layer."""
         first, second, third = (self.weight * moment + self.bias for moment in moments)
         return first, second, third
 
 
-def _finite(limit: LimitKernels, depth: int) -> LimitKernels:
+def _check_finite_limit(limit: LimitKernels, depth: int) -> LimitKernels:
     """Raise `ArgumentError` if a kernel overflowed float64; return it otherwise.
 
     With weights larger than those that preserve the variance, it grows by a factor per layer.
@@ -525,7 +527,9 @@ def _finite(limit: LimitKernels, depth: int) -> LimitKernels:
     return limit
 
 
-def _layers(x: Tensor, depth: int, sigma_w: Sigmas | None, sigma_b: Sigmas) -> list[_LimitLayer]:
+def _limit_layers(
+    x: Tensor, depth: int, sigma_w: Sigmas | None, sigma_b: Sigmas
+) -> list[_LimitLayer]:
     """Return one `_LimitLayer` per weight layer.
 
     Without `sigma_w`, the recursion starts at Σ and each layer is 2E[χχ'].
@@ -536,7 +540,7 @@ def _layers(x: Tensor, depth: int, sigma_w: Sigmas | None, sigma_b: Sigmas) -> l
         raise ArgumentError(
             "depth is 0; a network needs at least one weight layer.", kind="out-of-bounds"
         )
-    biases = each_sigma("sigma_b", sigma_b, depth)
+    biases = sigma_per_layer("sigma_b", sigma_b, depth)
     if sigma_w is None:
         if any(biases):
             raise ArgumentError(
@@ -545,13 +549,13 @@ def _layers(x: Tensor, depth: int, sigma_w: Sigmas | None, sigma_b: Sigmas) -> l
                 kind="contradiction",
             )
         return [_LimitLayer(1.0, 0.0)] * depth
-    weights = each_sigma("sigma_w", sigma_w, depth)
+    weights = sigma_per_layer("sigma_w", sigma_w, depth)
     layers = [_LimitLayer(w**2 / 2, b**2) for w, b in zip(weights, biases, strict=True)]
     layers[0] = _LimitLayer(weights[0] ** 2 / x[0].numel(), biases[0] ** 2)
     return layers
 
 
-def each_sigma(name: str, sigmas: object, depth: int) -> list[float]:
+def sigma_per_layer(name: str, sigmas: object, depth: int) -> list[float]:
     """Return one standard deviation per layer.
 
     Args:
@@ -587,7 +591,7 @@ def _soft_gate(x: Tensor, beta: float, epsilon: float) -> Gate:
     return Gate(soft=True, beta=beta, epsilon=epsilon)
 
 
-def _start(x: Tensor, other: Tensor | None) -> Moments:
+def _input_moments(x: Tensor, other: Tensor | None) -> Moments:
     """Compute Σ and the squared norms on both sides, in float64 on the CPU."""
     check_tensor("x", x)
     if other is not None:

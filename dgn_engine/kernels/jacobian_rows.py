@@ -23,9 +23,9 @@ from dgn_engine.model.adapt.module_outputs import (
     SoftmaxInputs,
     apply_end,
     are_probabilities,
-    left_out,
+    describe_output,
     output_tensor,
-    returned,
+    softmax_remark,
 )
 
 # Gradients of each trained parameter, (b, c, *shape) for b examples and c logits; for a complex
@@ -78,15 +78,15 @@ class ModuleFunction:
             for name, parameter in module.named_parameters()
             if parameter.requires_grad
         }
-        self._aliases = _aliases(module, self.parameters)
+        self._aliases = _parameter_aliases(module, self.parameters)
         if not self.parameters:
             raise ArgumentError(
                 "No parameter of the module has requires_grad, so K is zero.",
                 kind="frozen",
             )
-        with self.undisturbed():
-            self.output = self._probed(examples, before_softmax)
-            self.remark = self._vectorises(examples[:1])
+        with self.restore_attributes():
+            self.output = self._probe_logits(examples, before_softmax)
+            self.remark = self._vectorisation_failure(examples[:1])
 
     @property
     def classes(self) -> int:
@@ -107,7 +107,7 @@ class ModuleFunction:
         return sum(p.numel() * p.element_size() for p in self.parameters.values())
 
     @contextmanager
-    def undisturbed(self) -> Iterator[None]:
+    def restore_attributes(self) -> Iterator[None]:
         """Restore the attributes of all submodules on exit.
 
         The old weight_norm stores the weight that it multiplies out, and hooks may count their
@@ -117,10 +117,10 @@ class ModuleFunction:
             Nothing.
         """
         saved = [
-            (part, dict(vars(part)), [(table, dict(table)) for table in _registries(part)])
+            (part, dict(vars(part)), [(table, dict(table)) for table in _module_registries(part)])
             for part in self.module.modules()
         ]
-        with differentiable(self.module):
+        with differentiable_backends(self.module):
             try:
                 yield
             finally:
@@ -131,7 +131,7 @@ class ModuleFunction:
                         registry.clear()
                         registry.update(items)
 
-    def rows(self, x: Tensor, basis: Tensor) -> Rows:
+    def compute_rows(self, x: Tensor, basis: Tensor) -> Rows:
         """Compute rows of the Jacobian.
 
         Args:
@@ -143,12 +143,12 @@ class ModuleFunction:
         """
         if not self.remark:
             try:
-                return self._vectorised(x, basis)
+                return self._vectorised_rows(x, basis)
             except Exception as error:  # fails for more examples or logits than were tested
-                self.remark = _why_looped(f"{type(error).__name__}: {_first_sentence(error)}")
-        return self._one_by_one(x, basis)
+                self.remark = _loop_warning(f"{type(error).__name__}: {_first_sentence(error)}")
+        return self._looped_rows(x, basis)
 
-    def cost(self, x: Tensor) -> RowBytes:
+    def measure_cost(self, x: Tensor) -> RowBytes:
         """Measure the memory that rows of the first example take.
 
         Args:
@@ -158,22 +158,26 @@ class ModuleFunction:
             An upper bound: the sum of all tensors created, as if none were freed.
         """
         basis = torch.eye(self.classes, dtype=self.output.dtype, device=x.device)
-        first_bytes, remark = self._made(x[:1], basis[:1]), self.remark
-        each = first_bytes if self.classes == 1 else self._made(x[:1], basis[:2]) - first_bytes
+        first_bytes, remark = self._count_made_bytes(x[:1], basis[:1]), self.remark
+        each = (
+            first_bytes
+            if self.classes == 1
+            else self._count_made_bytes(x[:1], basis[:2]) - first_bytes
+        )
         if self.remark != remark:  # one logit was vectorised, but two cannot be
-            return self.cost(x)
+            return self.measure_cost(x)
         each = max(each, self.row_bytes)
         largest = max(p.numel() * p.element_size() for p in self.parameters.values())
         return RowBytes(max(0, first_bytes - each), each, largest)
 
-    def _made(self, x: Tensor, basis: Tensor) -> int:
+    def _count_made_bytes(self, x: Tensor, basis: Tensor) -> int:
         """Count the bytes created while computing rows."""
-        with self.undisturbed(), _MadeBytes() as counter:  # type: ignore[no-untyped-call] # torch leaves it so
-            self.rows(x, basis)
+        with self.restore_attributes(), _AllocationCounter() as counter:  # type: ignore[no-untyped-call] # torch leaves it so
+            self.compute_rows(x, basis)
         count: int = counter.total + counter.unfolded
         return count
 
-    def _vectorised(self, x: Tensor, basis: Tensor) -> Rows:
+    def _vectorised_rows(self, x: Tensor, basis: Tensor) -> Rows:
         """Compute rows with `torch.func`, vectorised over examples and logits."""
         fixed = {name: p.detach() for name, p in self.parameters.items()}
 
@@ -186,7 +190,7 @@ class ModuleFunction:
                 call = partial(
                     functional_call, self.module, parameters_by_place, given, tie_weights=False
                 )
-                return self._logits(call, 1).reshape(-1)
+                return self._logits_from_call(call, 1).reshape(-1)
 
             pull_back = vjp(logits, fixed)[1]
             if len(basis) == 1:
@@ -202,7 +206,7 @@ class ModuleFunction:
             rows: Rows = vmap(gradients)(x.detach())
         return {name: as_real(row) for name, row in rows.items()}
 
-    def _one_by_one(self, x: Tensor, basis: Tensor) -> Rows:
+    def _looped_rows(self, x: Tensor, basis: Tensor) -> Rows:
         """Compute rows by definition, with one backward pass of the module for each."""
         shape = (len(x), len(basis))
         rows = {name: p.new_empty((*shape, *p.shape)) for name, p in self.parameters.items()}
@@ -210,7 +214,7 @@ class ModuleFunction:
         for index in range(len(x)):
             with torch.enable_grad():
                 call = partial(self.module, x[index : index + 1])
-                output = self._logits(call, 1).reshape(-1)
+                output = self._logits_from_call(call, 1).reshape(-1)
             for logit, weights in enumerate(basis):
                 gradients = torch.autograd.grad(
                     output, leaves, weights, retain_graph=logit + 1 < len(basis), allow_unused=True
@@ -219,7 +223,7 @@ class ModuleFunction:
                     row[index, logit] = 0.0 if gradient is None else gradient
         return {name: as_real(row) for name, row in rows.items()}
 
-    def _logits(self, call: Callable[[], object], n: int) -> Tensor:
+    def _logits_from_call(self, call: Callable[[], object], n: int) -> Tensor:
         """Return the logits `(n, C)` of a call of the module, before a softmax that is skipped."""
         if not self._end:
             return logits_of(call(), n)
@@ -231,22 +235,22 @@ class ModuleFunction:
             )
         return logits
 
-    def _vectorises(self, example: Tensor) -> str:
+    def _vectorisation_failure(self, example: Tensor) -> str:
         """Return why `torch.func` does not give autograd's gradients, as a sentence, or ''."""
         basis = self.output.new_ones((1, self.classes))
         with _Prelu() as prelu:  # type: ignore[no-untyped-call] # torch leaves it so
-            plain = self._one_by_one(example, basis)
+            plain = self._looped_rows(example, basis)
         try:
-            rows = self._vectorised(example, basis)
+            rows = self._vectorised_rows(example, basis)
             equal = all(_is_close(rows[name], row) for name, row in plain.items())
             reason = "" if equal else "its gradients differ from autograd's"
             if prelu.met and self.classes > 1:
                 reason = "its vmap of PReLU mixes up logits and examples"
         except Exception as error:  # anything that functorch or the module's code may raise
             reason = f"{type(error).__name__}: {_first_sentence(error)}"
-        return _why_looped(reason) if reason else ""
+        return _loop_warning(reason) if reason else ""
 
-    def _probed(self, x: Tensor, before_softmax: bool) -> Tensor:
+    def _probe_logits(self, x: Tensor, before_softmax: bool) -> Tensor:
         """Return the logits of one example; refuse a module that is not a function of it alone."""
         try:
             with refuse_draws(), self._fixed_buffers():
@@ -259,18 +263,21 @@ class ModuleFunction:
                         kind="frozen",
                     )
                 with torch.no_grad():
-                    again = self._logits(partial(self.module, x[:1]), 1)
-                    last = self._logits(partial(self.module, x[-1:]), 1)
-                    both = self._logits(partial(self.module, torch.stack([x[0], x[-1]])), 2)
+                    again = self._logits_from_call(partial(self.module, x[:1]), 1)
+                    last = self._logits_from_call(partial(self.module, x[-1:]), 1)
+                    both = self._logits_from_call(
+                        partial(self.module, torch.stack([x[0], x[-1]])), 2
+                    )
         except ModuleDrawsError:
             raise ArgumentError(
-                "The module draws random numbers" + self._advice(EVAL_OR_LEAVE) + ".", kind="random"
+                "The module draws random numbers" + self._training_mode_advice(EVAL_OR_LEAVE) + ".",
+                kind="random",
             ) from None
         logits = first.detach()
         if not _is_close(logits, again):
             raise ArgumentError(
                 "The module returns different outputs for the same inputs: it is random"
-                f"{self._advice('; call eval()')}.",
+                f"{self._training_mode_advice('; call eval()')}.",
                 kind="random",
             )
         if not _is_close(torch.cat([logits, last]), both):
@@ -291,7 +298,7 @@ class ModuleFunction:
         logits = logits_of(output, 1, softmax)
         end = softmax.end
         if end and _is_close(apply_end(end, logits.detach()), outputs.detach()):
-            self._end, self.outputs = end, left_out(end)
+            self._end, self.outputs = end, softmax_remark(end)
             return logits
         if kind := are_probabilities(outputs.detach()):
             self.outputs = (
@@ -299,7 +306,7 @@ class ModuleFunction:
             )
         return outputs
 
-    def _advice(self, advice: str) -> str:
+    def _training_mode_advice(self, advice: str) -> str:
         """Return `advice` if the module is in training mode, else that eval() does not help."""
         return advice if any(part.training for part in self.module.modules()) else EVALUATED
 
@@ -309,7 +316,7 @@ class ModuleFunction:
 
         Which tensor is which buffer is restored by `restore_attributes`.
         """
-        saved = [(name, part, _values(part)) for name, part in self.module.named_modules()]
+        saved = [(name, part, _buffer_values(part)) for name, part in self.module.named_modules()]
         changed: list[str] = []
         try:
             yield
@@ -320,12 +327,12 @@ class ModuleFunction:
                     if not _is_same(now.pop(own, None), value):
                         changed.append(f"{name}.{own}".lstrip("."))
                     if buffer is not None and value is not None and not _is_same(buffer, value):
-                        _overwrite(buffer, value)
+                        _overwrite_buffer(buffer, value)
                 changed += [f"{name}.{own}".lstrip(".") for own in now]
         if changed:
             raise ArgumentError(
                 f"The module changes its buffer {changed[0]} while it computes"
-                + self._advice(EVAL_FIRST)
+                + self._training_mode_advice(EVAL_FIRST)
                 + ".",
                 kind="changes-state",
             )
@@ -339,7 +346,7 @@ _PROBABILITIES = {"Softmax": "probabilities", "LogSoftmax": "log-probabilities"}
 
 
 @contextmanager
-def differentiable(module: nn.Module) -> Iterator[None]:
+def differentiable_backends(module: nn.Module) -> Iterator[None]:
     """Select kernels that autograd can follow in evaluation mode.
 
     These are the plain attention, the only one that can be vectorised, and recurrent layers without
@@ -385,13 +392,13 @@ def as_real(tensor: Tensor) -> Tensor:
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
-def _registries(part: nn.Module) -> list[dict[str, Any]]:
+def _module_registries(part: nn.Module) -> list[dict[str, Any]]:
     """Return the parameters, buffers and children of a module that are Python dictionaries."""
     registries = [vars(part).get(name) for name in ("_parameters", "_buffers", "_modules")]
     return [each for each in registries if isinstance(each, dict)]
 
 
-def _values(part: nn.Module) -> dict[str, tuple[Tensor | None, Tensor | None]]:
+def _buffer_values(part: nn.Module) -> dict[str, tuple[Tensor | None, Tensor | None]]:
     """Return the buffers of a module, each with a copy of its value."""
     return {
         name: (buffer, None if buffer is None else buffer.detach().clone())
@@ -400,7 +407,7 @@ def _values(part: nn.Module) -> dict[str, tuple[Tensor | None, Tensor | None]]:
 
 
 @torch.no_grad()
-def _overwrite(buffer: Tensor, value: Tensor) -> None:
+def _overwrite_buffer(buffer: Tensor, value: Tensor) -> None:
     """Write a value into a buffer in place."""
     if buffer.grad_fn is not None:  # left by what was written into it
         buffer.detach_()
@@ -416,14 +423,14 @@ def _is_same(one: Tensor | None, two: Tensor | None) -> bool:
     return torch.equal(one.detach().nan_to_num(), two.nan_to_num())
 
 
-def _why_looped(reason: str) -> str:
+def _loop_warning(reason: str) -> str:
     return (
         f"torch.func cannot vectorise this module ({reason}); K is computed with one backward "
         "pass per example and logit, which gives the same result more slowly."
     )
 
 
-class _MadeBytes(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves it so
+class _AllocationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves it so
     """Counts the bytes of every tensor that an operation creates; views create none.
 
     Attributes:
@@ -440,8 +447,8 @@ class _MadeBytes(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch le
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        given = {storage.data_ptr() for storage in _storages([args, kwargs])}
-        new_storages = {s.data_ptr(): s.nbytes() for s in _storages(result)}
+        given = {storage.data_ptr() for storage in _tensor_storages([args, kwargs])}
+        new_storages = {s.data_ptr(): s.nbytes() for s in _tensor_storages(result)}
         self.total += sum(size for pointer, size in new_storages.items() if pointer not in given)
         if func.overloadpacket in _CONVOLUTIONS:
             backward = func.overloadpacket is not torch.ops.aten.convolution
@@ -475,14 +482,14 @@ class _Prelu(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves
 _CONVOLUTIONS = (torch.ops.aten.convolution, torch.ops.aten.convolution_backward)
 
 
-def _storages(tree: Any) -> Iterator[torch.UntypedStorage]:
+def _tensor_storages(tree: Any) -> Iterator[torch.UntypedStorage]:
     """Yield the storages of all tensors in a nested structure."""
     for leaf in torch.utils._pytree.tree_leaves(tree):
         if isinstance(leaf, Tensor):
             yield leaf.untyped_storage()
 
 
-def _aliases(module: nn.Module, trained: Mapping[str, Tensor]) -> dict[str, str]:
+def _parameter_aliases(module: nn.Module, trained: Mapping[str, Tensor]) -> dict[str, str]:
     """Map every place of a trained parameter to its name in `trained`.
 
     A module with two names is listed once: torch, which ties by name, would put a parameter there
@@ -538,13 +545,16 @@ def logits_of(output: object, n: int, softmax: SoftmaxInputs | None = None) -> T
     wanted = "K needs a single real tensor (n, C) of logits; wrap the module in one returning that."
     tensor = output_tensor(output)
     if tensor is None:
-        raise ArgumentError(f"The module returns {returned(output)}. {wanted}", kind="no-logits")
+        raise ArgumentError(
+            f"The module returns {describe_output(output)}. {wanted}", kind="no-logits"
+        )
     if softmax is not None:
-        tensor = softmax.before(tensor)
+        tensor = softmax.logits_before(tensor)
     shape = tuple(tensor.shape)
     if not tensor.is_floating_point() or len(shape) not in (1, 2) or shape[0] != n or 0 in shape:
         raise ArgumentError(
-            f"The module returns {returned(tensor)} for {n} examples. {wanted}", kind="no-logits"
+            f"The module returns {describe_output(tensor)} for {n} examples. {wanted}",
+            kind="no-logits",
         )
     return tensor.reshape(n, -1)
 

@@ -51,7 +51,7 @@ class KernelAverage:
         self.count = 0
         self._symmetric, self._population = symmetric, population
 
-    def add(self, sample: Tensor) -> None:
+    def add_sample(self, sample: Tensor) -> None:
         """Add one sample.
 
         Args:
@@ -87,7 +87,7 @@ class KernelAverage:
         """
         return self._origin + self._sum / self.count
 
-    def plain(self, scale: float = 1.0) -> KernelEstimate:
+    def mean_estimate(self, scale: float = 1.0) -> KernelEstimate:
         """Return K̂ times a constant, with standard errors.
 
         Args:
@@ -101,9 +101,9 @@ class KernelAverage:
         """
         kernel = self.mean * scale
         error = self._variance().clamp(min=0).sqrt() * abs(scale)
-        return self._estimate(kernel, error)
+        return self._make_estimate(kernel, error)
 
-    def cosine(self) -> KernelEstimate:
+    def cosine_estimate(self) -> KernelEstimate:
         """Return K̂[s, s'] / √(K̂[s, s] K̂[s', s']), whose diagonal is one without error.
 
         Returns:
@@ -136,9 +136,9 @@ class KernelAverage:
         positive = diagonal > 0
         kernel.diagonal()[positive] = 1.0
         variance.diagonal()[positive] = 0.0
-        return self._estimate(kernel, variance.clamp(min=0).sqrt())
+        return self._make_estimate(kernel, variance.clamp(min=0).sqrt())
 
-    def trace_one(self) -> KernelEstimate:
+    def trace_one_estimate(self) -> KernelEstimate:
         """Return K̂ / trace K̂; zero stays zero.
 
         Returns:
@@ -151,14 +151,14 @@ class KernelAverage:
         mean = self.mean
         trace = float(mean.trace())
         if trace <= 0:
-            return self._estimate(mean, torch.zeros_like(mean))
+            return self._make_estimate(mean, torch.zeros_like(mean))
         kernel = mean / trace
         total = self._sum.trace()
         with_trace = self._covariance(self._with_trace, self._sum, total)
         of_trace = self._covariance(torch.full_like(total, self._trace_squares), total, total)
         # Var(a/t) ≈ (Var a + K² Var t − 2K Cov(a, t))/t²
         variance = self._variance() + kernel.square() * of_trace - 2.0 * kernel * with_trace
-        return self._estimate(kernel, variance.clamp(min=0).sqrt() / trace)
+        return self._make_estimate(kernel, variance.clamp(min=0).sqrt() / trace)
 
     def _variance(self) -> Tensor:
         return self._covariance(self._squares, self._sum, self._sum)
@@ -175,7 +175,7 @@ class KernelAverage:
         correction = 1.0 if self._population is None else 1.0 - self.count / self._population
         return covariance * (correction / self.count)
 
-    def _estimate(self, kernel: Tensor, error: Tensor) -> KernelEstimate:
+    def _make_estimate(self, kernel: Tensor, error: Tensor) -> KernelEstimate:
         size = float(kernel.nan_to_num().norm())
         relative = float(error.nan_to_num().norm()) / size if size else 0.0
         return KernelEstimate(kernel, error, relative, self.count)

@@ -27,7 +27,7 @@ from dgn_engine.kernels.arguments import (
     check_tensor,
 )
 from dgn_engine.kernels.html_fields import HtmlFields
-from dgn_engine.kernels.spectra import NOISE, rounding_of
+from dgn_engine.kernels.spectra import NOISE, eigenvalue_rounding
 
 ROUNDING = 1e-8  # largest asymmetry that is accepted, relative to the largest entry
 OfEigenvalues = Callable[[Tensor, float], Tensor]
@@ -185,15 +185,17 @@ def gradient_flow(
     for t in times:
         check_number("An entry of times", t)
 
-    def grown(values: Tensor, t: float) -> Tensor:
+    def decay_integral(values: Tensor, t: float) -> Tensor:
         """Evaluate (1 − e^{−ρt})/ρ, which is t for ρ = 0."""
         return torch.where(values > 0, -torch.expm1(-values * t) / values, t)
 
-    def left(values: Tensor, t: float) -> Tensor:
+    def decay_factor(values: Tensor, t: float) -> Tensor:
         """Evaluate e^{−ρt}."""
         return torch.exp(-values * t)
 
-    return _trajectory(kernel, targets, times, 1.0, left, grown, block, initial, initial_test)
+    return _kernel_trajectory(
+        kernel, targets, times, 1.0, decay_factor, decay_integral, block, initial, initial_test
+    )
 
 
 @torch.no_grad()
@@ -234,7 +236,7 @@ def gradient_descent(
         check_count("An entry of steps", count, least=0)
     check_number("rate", rate, above=0.0)
 
-    def grown(values: Tensor, t: float) -> Tensor:
+    def decay_integral(values: Tensor, t: float) -> Tensor:
         """Evaluate (1 − (1 − αρ)^t)/ρ, which is αt for ρ = 0; αρ may be far below rounding."""
         small = rate * values < 0.5
         logs = torch.log1p(-torch.where(small, rate * values, 0.0))
@@ -242,15 +244,17 @@ def gradient_descent(
         fast = (1 - (1 - rate * values) ** t) / values
         return torch.where(values > 0, torch.where(small, slow, fast), rate * t)
 
-    def left(values: Tensor, t: float) -> Tensor:
+    def decay_factor(values: Tensor, t: float) -> Tensor:
         """Evaluate (1 − αρ)^t."""
         remaining: Tensor = (1 - rate * values) ** t
         return remaining
 
-    return _trajectory(kernel, targets, steps, rate, left, grown, block, initial, initial_test)
+    return _kernel_trajectory(
+        kernel, targets, steps, rate, decay_factor, decay_integral, block, initial, initial_test
+    )
 
 
-def _trajectory(
+def _kernel_trajectory(
     kernel: Tensor,
     targets: Tensor,
     times: Sequence[float],
@@ -274,12 +278,12 @@ def _trajectory(
             kind="wrong-type",
             value=targets.dtype,
         )
-    y = _outputs("targets", targets)
-    K = _matrix(kernel, y)
-    start = torch.zeros_like(y) if initial is None else _outputs("initial", initial, y)
+    y = _output_columns("targets", targets)
+    K = _kernel_matrix(kernel, y)
+    start = torch.zeros_like(y) if initial is None else _output_columns("initial", initial, y)
     values, vectors = torch.linalg.eigh(K)
     largest, smallest = float(values[-1]), float(values[0])
-    rounding = rounding_of(kernel.reshape(len(K), -1), largest)
+    rounding = eigenvalue_rounding(kernel.reshape(len(K), -1), largest)
     if smallest < -10 * rounding or largest <= 0:
         raise ArgumentError(
             f"kernel has eigenvalues from {smallest:.3g} to {largest:.3g}; it must be positive "
@@ -301,10 +305,12 @@ def _trajectory(
     train = torch.stack([y + outputs(vectors, decay, t, y) for t in instants])
     test = None
     if block is not None:
-        B, zero = _block(block, y, joint)
-        before = zero if initial_test is None else _outputs("initial_test", initial_test, zero)
+        B, zero = _block_matrix(block, y, joint)
+        before = (
+            zero if initial_test is None else _output_columns("initial_test", initial_test, zero)
+        )
         reach = max(instants) * unit
-        to_test = _seen(B @ vectors, values == 0, cutoff, reach, kernel.dtype)
+        to_test = _project_block(B @ vectors, values == 0, cutoff, reach, kernel.dtype)
         # f_*(t) = f_{*0} − K_*U·∫decay·Uᵀe_0
         test = torch.stack([before - outputs(to_test, integral, t, before) for t in instants])
     elif initial_test is not None:
@@ -323,7 +329,9 @@ def _trajectory(
     return KernelTrajectory(times_tensor, train, test, 2 / largest, smallest)
 
 
-def _seen(to_test: Tensor, null: Tensor, cutoff: float, reach: float, dtype: torch.dtype) -> Tensor:
+def _project_block(
+    to_test: Tensor, null: Tensor, cutoff: float, reach: float, dtype: torch.dtype
+) -> Tensor:
     """Express the block `(m, n)` in the basis of eigenvectors, without rounding noise.
 
     Along eigenvectors of eigenvalue zero noise would grow with time. Since the kernel of both sets
@@ -343,7 +351,7 @@ def _seen(to_test: Tensor, null: Tensor, cutoff: float, reach: float, dtype: tor
     return torch.where(null & ~significant, 0.0, to_test)
 
 
-def _outputs(name: str, value: Tensor, like: Tensor | None = None) -> Tensor:
+def _output_columns(name: str, value: Tensor, like: Tensor | None = None) -> Tensor:
     """Return `(n,)` or `(n, C)` as `(n, C)`, float64 on the CPU."""
     check_tensor(name, value, 1)
     columns = value.detach().to("cpu", torch.float64)
@@ -359,7 +367,7 @@ def _outputs(name: str, value: Tensor, like: Tensor | None = None) -> Tensor:
     return columns
 
 
-def _matrix(kernel: Tensor, y: Tensor) -> Tensor:
+def _kernel_matrix(kernel: Tensor, y: Tensor) -> Tensor:
     """Return the kernel as one symmetric matrix, float64 on the CPU."""
     check_tensor("kernel", kernel)
     n, classes = y.shape
@@ -383,7 +391,7 @@ def _matrix(kernel: Tensor, y: Tensor) -> Tensor:
     return (matrix + matrix.T) / 2
 
 
-def _block(block: Tensor, y: Tensor, joint: bool) -> tuple[Tensor, Tensor]:
+def _block_matrix(block: Tensor, y: Tensor, joint: bool) -> tuple[Tensor, Tensor]:
     """Return the block as a matrix, and zero outputs `(m, C)` of its test examples."""
     check_tensor("block", block)
     n, classes = y.shape

@@ -12,7 +12,7 @@ from torch import nn
 
 from dgn_engine.errors import UserError
 from dgn_engine.kernels.ntk import Logits
-from dgn_engine.kernels.peak_memory import WORKING, PeakMemory, gib, largest_count
+from dgn_engine.kernels.peak_memory import WORKING, PeakMemory, format_gib, largest_count
 from dgn_engine.kernels.quantities import QUANTITIES, QUANTITIES_OF_K, WITH_SPECTRUM
 from dgn_engine.model.network import GatedNetwork
 
@@ -108,7 +108,7 @@ class KernelPlan:
             kernel = kernel_of(quantity.name)
             if quantity.is_computed or (quantity.name != kernel and not self.uses(kernel)):
                 continue  # its eigenvalues follow from the kernel, which is not computed either
-            by_need.setdefault(gib(quantity.needed), []).append(quantity.name)
+            by_need.setdefault(format_gib(quantity.needed), []).append(quantity.name)
             if quantity.name == kernel and quantity.alone <= self.allowed:
                 alone.append(kernel)
         if not by_need:
@@ -116,7 +116,7 @@ class KernelPlan:
         omitted = "; ".join(f"{', '.join(names)} ({need} GiB)" for need, names in by_need.items())
         fewer = f", or at most {self.fits:,} inputs" if self.fits else "; fewer inputs do not help"
         note = (
-            f"Omitted to fit {gib(self.allowed)} GiB: {omitted}. To compute everything, use "
+            f"Omitted to fit {format_gib(self.allowed)} GiB: {omitted}. To compute everything, use "
             f"--memory {_rounded_up(self.whole)}{fewer}."
         )
         if alone:
@@ -170,7 +170,7 @@ def plan_kernels(
     def cost(names: frozenset[str], count: int) -> int:
         return WORKING + memory(count).bytes_of(names)
 
-    return _plan(quantities_wanted(only, logits, labelled), cost, n, allowed, only)
+    return _make_plan(quantities_wanted(only, logits, labelled), cost, n, allowed, only)
 
 
 def plan_tangent_kernel(
@@ -208,7 +208,7 @@ def plan_tangent_kernel(
         derived = any(name != "ntk" for name in names)
         return count**2 * numbers * (item + (8 * _SPECTRAL if derived else 0))
 
-    return _plan(quantities_wanted(only, logits, labelled, False), cost, n, allowed, only)
+    return _make_plan(quantities_wanted(only, logits, labelled, False), cost, n, allowed, only)
 
 
 def quantities_wanted(
@@ -267,7 +267,7 @@ def quantities_wanted(
     return tuple(wanted)
 
 
-def _plan(
+def _make_plan(
     wanted: tuple[str, ...], cost: Cost, n: int, allowed: int, only: Iterable[str] | None
 ) -> KernelPlan:
     """Decide in order of priority which quantities fit."""
@@ -287,7 +287,7 @@ def _plan(
     if not computed:
         what = "their kernels" if only is None else ", ".join(only)
         raise UserError(
-            f"{n:,} inputs need {gib(whole)} GiB for {what}, but {gib(allowed)} GiB are allowed; "
+            f"{n:,} inputs need {format_gib(whole)} GiB for {what}, but {format_gib(allowed)} GiB are allowed; "
             f"use at most {fits:,} inputs, or more --memory.",
             kind="too-large",
         )

@@ -36,7 +36,7 @@ class KernelSettings:
     folded: bool = False
     only: tuple[str, ...] | None = None
 
-    def plan(self, network: GatedNetwork, x: Tensor, labels: Tensor | None) -> KernelPlan:
+    def make_plan(self, network: GatedNetwork, x: Tensor, labels: Tensor | None) -> KernelPlan:
         """Plan what `kernel_arrays` computes within the memory.
 
         Args:
@@ -85,7 +85,7 @@ def kernel_arrays(
     Raises:
         UserError: Nothing fits into the memory, or a kernel overflows.
     """
-    plan = plan or settings.plan(network, x, labels)
+    plan = plan or settings.make_plan(network, x, labels)
     how = settings.normalise
     shared = k.SharedKernels(network, x, logits=settings.logits, folded=settings.folded)
     tensors: dict[str, Tensor] = {}
@@ -97,18 +97,18 @@ def kernel_arrays(
     if plan.uses("overlap"):
         tensors["overlap"] = shared.overlap(how)
     if plan.uses("sensitive"):
-        tensors["sensitive"] = shared.sensitive(how)
+        tensors["sensitive"] = shared.sensitive_overlap(how)
     if plan.uses("npk"):
         tensors["npk"] = shared.npk(how)
     if plan.uses("ntk"):
         tangent = shared.tangent
-        tensors["ntk"] = tangent.whole
+        tensors["ntk"] = tangent.total_kernel
         parts = {"value": tangent.value, "feature": tangent.feature, "cross": tangent.cross}
         tensors.update(
             {f"ntk_{part}": kernel for part, kernel in parts.items() if kernel is not None}
         )
     _check_finite(tensors, how)
-    return _arrays(tensors, x, labels, network.architecture.classes, plan)
+    return _collect_arrays(tensors, x, labels, network.architecture.classes, plan)
 
 
 def module_arrays(
@@ -146,11 +146,11 @@ def module_arrays(
     )
     tensors = {"ntk": result.kernel}
     _check_finite(tensors, settings.normalise)
-    arrays = _arrays(tensors, x.to(result.kernel.dtype), labels, classes, plan)
+    arrays = _collect_arrays(tensors, x.to(result.kernel.dtype), labels, classes, plan)
     return arrays, [remark for remark in (result.outputs, result.remark) if remark]
 
 
-def _arrays(
+def _collect_arrays(
     tensors: dict[str, Tensor], x: Tensor, labels: Tensor | None, classes: int, plan: KernelPlan
 ) -> dict[str, Array]:
     """Convert kernels to arrays and add the eigenvalues and ν that a plan asks for."""
@@ -170,7 +170,7 @@ def _arrays(
         with_eigenvalues = plan.computes(f"eigenvalues{suffix}")
         if not (with_nu or with_eigenvalues):
             continue
-        parts = _spectrum(square, targets if with_nu else None)
+        parts = _spectrum_arrays(square, targets if with_nu else None)
         if not with_eigenvalues:
             del parts["eigenvalues"]
         suffix = "" if name == "npk" else f"_{name}"
@@ -180,14 +180,14 @@ def _arrays(
     return arrays
 
 
-def _spectrum(kernel: Tensor, targets: Tensor | None) -> dict[str, Array]:
+def _spectrum_arrays(kernel: Tensor, targets: Tensor | None) -> dict[str, Array]:
     """Compute eigenvalues and ν of one kernel."""
     if len(kernel) > k.FULL_UP_TO:
         eigenvalues = k.leading_spectrum(kernel, LEADING).eigenvalues
         nu = None if targets is None else k.nu(kernel, targets)
     else:
         spectrum = k.spectrum(kernel, targets)
-        eigenvalues, nu = spectrum.eigenvalues, spectrum.nu_with_cut
+        eigenvalues, nu = spectrum.eigenvalues, spectrum.nu_with_cutoff
     parts = {"eigenvalues": eigenvalues.cpu().numpy()}
     if nu is not None:
         parts |= {

@@ -11,17 +11,17 @@ from torch import Tensor
 
 from dgn_engine.kernels.arguments import (
     check_architecture,
+    check_choice,
     check_count,
     check_flag,
     check_network_inputs,
     check_trace,
     check_trains,
-    check_word,
 )
 from dgn_engine.kernels.backward_sweep import output_delta
 from dgn_engine.kernels.contraction import Contraction
 from dgn_engine.kernels.precision import full_precision
-from dgn_engine.kernels.tangent_sweep import TangentKernels, examples_passed, sweep
+from dgn_engine.kernels.tangent_sweep import TangentKernels, prepare_examples, sweep_kernels
 from dgn_engine.model.architecture import Architecture, Conv
 from dgn_engine.model.network import GatedNetwork, NetworkTrace
 from dgn_engine.regimes import Trained
@@ -86,23 +86,23 @@ def tangent_kernels(
         [NPF]; [DGN]. The sweeps are derived in THEORY §4.
     """
     check_network_inputs(network, x)
-    check_word("logits", logits, Logits)
+    check_choice("logits", logits, Logits)
     check_trains(trains)
     check_flag("folded", folded)
     if budget_bytes is not None:
         check_count("budget_bytes", budget_bytes)
     if other is not None:
         check_network_inputs(network, other, "other")
-        check_gates_are_made(network)
+        check_gates_have_network(network)
     if trace is not None:
         check_trace("trace", trace, len(x))
     if other_trace is not None and other is not None:
         check_trace("other_trace", other_trace, len(other))
-    left = examples_passed(network, network.trace(x) if trace is None else trace, trains, folded)
+    left = prepare_examples(network, network.trace(x) if trace is None else trace, trains, folded)
     right = left
     if other is not None:
         other_trace = network.trace(other) if other_trace is None else other_trace
-        right = examples_passed(network, other_trace, trains, folded)
+        right = prepare_examples(network, other_trace, trains, folded)
     classes = network.architecture.classes
     how: Contraction = "total" if logits in ("mean", "sumlogit") else logits  # type: ignore[assignment]  # 'full' or 'perclass'
     summed = logits == "sumlogit"
@@ -110,11 +110,11 @@ def tangent_kernels(
     if logits in ("mean", "perclass"):
         n = max(len(x), len(x if other is None else other))
         chunks = logit_chunks(network.architecture, n, x.element_size(), budget_bytes)
-    parts = (sweep(left, right, output_delta(classes, c, summed, x), how) for c in chunks)
-    return _joined(parts, logits, classes)
+    parts = (sweep_kernels(left, right, output_delta(classes, c, summed, x), how) for c in chunks)
+    return _combine_chunks(parts, logits, classes)
 
 
-def check_gates_are_made(network: GatedNetwork) -> None:
+def check_gates_have_network(network: GatedNetwork) -> None:
     """Check that a network makes its gates, rather than being given them (FRG).
 
     Given gates belong to the examples they were drawn for; other inputs have none.
@@ -154,7 +154,7 @@ def ntk_cost(architecture: Architecture, n: int) -> float:
             weights = node.outputs * node.inputs * node.kernel**2
             products = 2.0 * n * weights * shape[1] * shape[2]
             cost += products * (1 + 2 * classes) + 2.0 * n * n * classes * weights
-    for layer in architecture.weighted:
+    for layer in architecture.weight_layers:
         if not isinstance(layer, Conv):
             cost += 2.0 * n * layer.inputs * layer.outputs * (1 + classes)
             cost += 2.0 * n * n * (layer.inputs + classes * layer.outputs)
@@ -187,7 +187,9 @@ def logit_chunks(
     return [slice(first, min(classes, first + chunk)) for first in range(0, classes, chunk)]
 
 
-def _joined(parts: Iterable[TangentKernels], logits: Logits, classes: int) -> TangentKernels:
+def _combine_chunks(
+    parts: Iterable[TangentKernels], logits: Logits, classes: int
+) -> TangentKernels:
     """Combine chunks of logits as they arrive: concatenate for 'perclass', sum otherwise."""
     parts_by_kernel: list[list[Tensor]] = [[], [], []]
     for part in parts:

@@ -20,15 +20,15 @@ from torch import Tensor
 
 from dgn_engine.errors import ArgumentError
 from dgn_engine.kernels.arguments import (
+    check_choice,
     check_count,
     check_flag,
     check_network_inputs,
     check_trains,
-    check_word,
 )
 from dgn_engine.kernels.backward_sweep import output_delta
 from dgn_engine.kernels.gram import KernelBlock
-from dgn_engine.kernels.ntk import check_gates_are_made, tangent_kernels
+from dgn_engine.kernels.ntk import check_gates_have_network, tangent_kernels
 from dgn_engine.kernels.path_inputs import PathInputs, check_path_inputs
 from dgn_engine.kernels.recursion import path_diagonal as recursion_diagonal
 from dgn_engine.kernels.recursion import path_recursion
@@ -94,15 +94,15 @@ def tangent_operator(
     check_count("budget_bytes", budget_bytes)
     if other is not None:
         check_network_inputs(network, other, "other")
-        check_gates_are_made(network)
+        check_gates_have_network(network)
     rows, columns = (
         _Jacobian(network, inputs, logits, trains, folded, budget_bytes)
         for inputs in (x, x if other is None else other)
     )
     return LinearOperator(
         shape=(rows.size, columns.size),
-        matvec=lambda v: _through(columns, rows, _real(v)),
-        rmatvec=lambda v: _through(rows, columns, _real(v)),
+        matvec=lambda v: _kernel_product(columns, rows, _require_real(v)),
+        rmatvec=lambda v: _kernel_product(rows, columns, _require_real(v)),
         dtype=torch.empty(0, dtype=x.dtype).numpy().dtype,
     )
 
@@ -135,9 +135,9 @@ def tangent_diagonal(
     check_trains(trains)
     check_flag("folded", folded)
     diagonals = []
-    for part in _chunks(len(x), DIAGONAL_TILE):
-        view = _at(network, part)
-        kernel = tangent_kernels(view, x[part], logits, trains, folded=folded).whole
+    for part in _example_slices(len(x), DIAGONAL_TILE):
+        view = _network_for_slice(network, part)
+        kernel = tangent_kernels(view, x[part], logits, trains, folded=folded).total_kernel
         if kernel.dim() == 4:
             kernel = kernel.reshape(len(x[part]) * kernel.shape[1], -1)
         diagonals.append(kernel.diagonal())
@@ -180,11 +180,11 @@ def path_operator(
             "'trace', divide the eigenvalues by the sum of `path_diagonal`).",
             kind="out-of-bounds",
         )
-    check_word("normalise", normalise, OperatorScale)
+    check_choice("normalise", normalise, OperatorScale)
     check_path_inputs(architecture, inputs, other)
     check_count("budget_bytes", budget_bytes)
-    both, block = inputs.joined(other)
-    factors = _explicit(architecture, both, block)
+    both, block = inputs.join_with(other)
+    factors = _explicit_factors(architecture, both, block)
     product: _TileProduct | _FeatureProduct
     if factors is None:
         product = _TileProduct(architecture, both, normalise, block, budget_bytes)
@@ -193,8 +193,8 @@ def path_operator(
         product = _FeatureProduct(factors, widths, block, budget_bytes)
     return LinearOperator(
         shape=block.shape,
-        matvec=lambda v: product.times(_column(v)).numpy(),
-        rmatvec=lambda v: product.times(_column(v), transposed=True).numpy(),
+        matvec=lambda v: product.multiply_vector(_as_column(v)).numpy(),
+        rmatvec=lambda v: product.multiply_vector(_as_column(v), transposed=True).numpy(),
         dtype=np.float64,
     )
 
@@ -218,7 +218,7 @@ def path_diagonal(
     Raises:
         ArgumentError: An argument does not fit.
     """
-    check_word("normalise", normalise, OperatorScale)
+    check_choice("normalise", normalise, OperatorScale)
     check_path_inputs(architecture, inputs)
     plain = PathInputs(inputs.gates, inputs.x_value, inputs.masks)
     diagonal = recursion_diagonal(architecture, plain, by_width=normalise == "width")[0]
@@ -233,16 +233,16 @@ def _check_logits(logits: str) -> None:
             "'full'.",
             kind="contradiction",
         )
-    check_word("logits", logits, OperatorLogits)
+    check_choice("logits", logits, OperatorLogits)
 
 
-def _chunks(n: int, size: int) -> Iterator[slice]:
+def _example_slices(n: int, size: int) -> Iterator[slice]:
     """Split n examples into slices of `size`."""
     for left, right in pairwise([*range(0, n, size), n]):
         yield slice(left, right)
 
 
-def _at(network: GatedNetwork, part: slice) -> GatedNetwork:
+def _network_for_slice(network: GatedNetwork, part: slice) -> GatedNetwork:
     """Return the network for a slice of the examples, with their share of given gates."""
     if network.given_gates is None:
         return network
@@ -269,15 +269,15 @@ class _Jacobian:
         self.size = len(x) * (self.classes if logits == "full" else 1)
         self._trains, self._folded = trains, folded
         item, architecture = x.element_size(), network.architecture
-        weights = sum(prod(weight_shape(layer)) for layer in architecture.weighted)
+        weights = sum(prod(weight_shape(layer)) for layer in architecture.weight_layers)
         weights *= 1 if network.own_gates else 2
         # Half of the budget for the gradient sums of a group of logits, half for a chunk of
         # examples.
         group = self.classes if logits == "full" else budget_bytes // (4 * item * weights)
         self._group = max(1, min(self.classes, group))
-        self._chunk = max(1, budget_bytes // (2 * item * self._numbers()))
+        self._chunk = max(1, budget_bytes // (2 * item * self._numbers_per_example()))
 
-    def _numbers(self) -> int:
+    def _numbers_per_example(self) -> int:
         """Count the numbers held per example of a chunk: layers, windows and deltas."""
         architecture = self.network.architecture
         numbers = prod(architecture.input_shape)
@@ -287,7 +287,7 @@ class _Jacobian:
                 numbers += 2 * node.inputs * node.kernel**2 * prod(shape[1:])
         return numbers
 
-    def tops(self) -> list[Tensor]:
+    def output_deltas(self) -> list[Tensor]:
         """Return the output deltas of each group of logits.
 
         Returns:
@@ -295,15 +295,15 @@ class _Jacobian:
         """
         if self.logits == "sumlogit":
             return [output_delta(self.classes, slice(0, self.classes), True, self.x)]
-        groups = _chunks(self.classes, self._group)
+        groups = _example_slices(self.classes, self._group)
         return [output_delta(self.classes, group, False, self.x) for group in groups]
 
-    def _layers(self, part: slice, top: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    def _layer_sides(self, part: slice, top: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Compute factor and side of each trained layer for a chunk of examples."""
-        view = _at(self.network, part)
+        view = _network_for_slice(self.network, part)
         return layer_sides(view, self.x[part], top, self._trains, self._folded)
 
-    def transposed_times(self, v: Tensor, top: Tensor) -> list[Tensor]:
+    def multiply_transposed(self, v: Tensor, top: Tensor) -> list[Tensor]:
         """Compute Jᵀv for one group of logits.
 
         Args:
@@ -314,8 +314,8 @@ class _Jacobian:
             One tensor per layer, `(c·b, a)`, or `(b, a)` in mode 'full'.
         """
         totals: list[Tensor] = []
-        for part in _chunks(len(self.x), self._chunk):
-            for index, (rows, side) in enumerate(self._layers(part, top)):
+        for part in _example_slices(len(self.x), self._chunk):
+            for index, (rows, side) in enumerate(self._layer_sides(part, top)):
                 scale = v[part].reshape(len(rows), 1, -1, 1)
                 weighted = side * scale
                 if self.logits == "full":
@@ -328,7 +328,7 @@ class _Jacobian:
                     totals[index] += share
         return totals
 
-    def times(self, sums: list[Tensor], top: Tensor) -> Tensor:
+    def multiply_gradients(self, sums: list[Tensor], top: Tensor) -> Tensor:
         """Multiply the result of `multiply_transposed` by J.
 
         Args:
@@ -339,9 +339,9 @@ class _Jacobian:
             `(n,)`, summed over the logits of the group, or `(n, C)` in mode 'full'.
         """
         products = []
-        for part in _chunks(len(self.x), self._chunk):
+        for part in _example_slices(len(self.x), self._chunk):
             shares = []
-            for (rows, side), gradient in zip(self._layers(part, top), sums, strict=True):
+            for (rows, side), gradient in zip(self._layer_sides(part, top), sums, strict=True):
                 # ⟨∂ŷ(s)/∂W, g⟩ = Σ_p D[s, p]ᵀ g Z[s, p]
                 images = rows @ gradient.T
                 images = images.reshape(*images.shape[:2], -1, side.shape[3])
@@ -351,10 +351,13 @@ class _Jacobian:
         return torch.cat(products)
 
 
-def _through(from_: _Jacobian, to: _Jacobian, vector: Vector) -> Vector:
+def _kernel_product(from_: _Jacobian, to: _Jacobian, vector: Vector) -> Vector:
     """Compute K(to, from) v = J_to J_fromᵀ v, group by group, over C for the mean over logits."""
     v = torch.from_numpy(np.ascontiguousarray(vector)).to(from_.x).reshape(len(from_.x), -1)
-    parts = (to.times(from_.transposed_times(v, top), top) for top in from_.tops())
+    parts = (
+        to.multiply_gradients(from_.multiply_transposed(v, top), top)
+        for top in from_.output_deltas()
+    )
     product_tensor: Tensor = reduce(add, parts)
     if from_.logits == "mean":
         product_tensor = product_tensor / from_.classes
@@ -362,12 +365,14 @@ def _through(from_: _Jacobian, to: _Jacobian, vector: Vector) -> Vector:
     return product
 
 
-def _column(vector: Vector) -> Tensor:
+def _as_column(vector: Vector) -> Tensor:
     """Convert a vector to a float64 tensor."""
-    return torch.from_numpy(np.ascontiguousarray(_real(vector), dtype=np.float64)).reshape(-1)
+    return torch.from_numpy(np.ascontiguousarray(_require_real(vector), dtype=np.float64)).reshape(
+        -1
+    )
 
 
-def _real(vector: Vector) -> Vector:
+def _require_real(vector: Vector) -> Vector:
     """Refuse a complex vector, whose imaginary part torch and numpy would drop."""
     if np.iscomplexobj(vector):
         raise ArgumentError(
@@ -395,7 +400,7 @@ class _TileProduct:
         # A tile, its Gram matrices in both dtypes, their products and the scaled copy in float64.
         self._rows = max(1, budget_bytes // (8 * 8 * block.shape[1]))
 
-    def times(self, v: Tensor, transposed: bool = False) -> Tensor:
+    def multiply_vector(self, v: Tensor, transposed: bool = False) -> Tensor:
         """Multiply the kernel, or its transpose, by a vector.
 
         Args:
@@ -408,12 +413,12 @@ class _TileProduct:
         block = self._block
         n, m = block.shape
         out = torch.zeros(m if transposed else n, dtype=torch.float64)
-        for part in _chunks(n, self._rows):
+        for part in _example_slices(n, self._rows):
             rows = slice(block.rows.start + part.start, block.rows.start + part.stop)
-            first = part.start if block.symmetric else 0
+            first = part.start if block.is_symmetric else 0
             columns = slice(block.columns.start + first, block.columns.stop)
-            tile = self._tile(KernelBlock(rows, columns))
-            if block.symmetric:
+            tile = self._compute_tile(KernelBlock(rows, columns))
+            if block.is_symmetric:
                 out[part] += tile @ v[first:]
                 out[part.stop :] += tile[:, part.stop - first :].T @ v[part]
             elif transposed:
@@ -422,26 +427,26 @@ class _TileProduct:
                 out[part] = tile @ v
         return out
 
-    def _tile(self, block: KernelBlock) -> Tensor:
+    def _compute_tile(self, block: KernelBlock) -> Tensor:
         paths = path_recursion(self._architecture, self._inputs, self._by_width, block=block)
         kernel = paths.kernel.to("cpu", torch.float64)
         return kernel if self._by_width else kernel * paths.widths
 
 
-def _explicit(
+def _explicit_factors(
     architecture: Architecture, inputs: PathInputs, block: KernelBlock
 ) -> list[Tensor] | None:
     """Return inputs and gates whose products are the features, if using them is cheaper."""
     dense = all(isinstance(node, Dense) for node in architecture.nodes)
-    if not dense or architecture.gated != architecture.weighted[:-1]:
+    if not dense or architecture.gated_nodes != architecture.weight_layers[:-1]:
         return None
     factors = [] if inputs.x_value is None else [inputs.x_value]
     factors += inputs.gates
     sizes = [factor.shape[1] for factor in factors]
     n, m = block.shape
     # Two passes over n + m (or n) features against all pairs (or half of them).
-    explicit = 2 * prod(sizes) * (2 * n if block.symmetric else n + m)
-    tiled = 2 * sum(sizes) * n * (m / 2 if block.symmetric else m)
+    explicit = 2 * prod(sizes) * (2 * n if block.is_symmetric else n + m)
+    tiled = 2 * sum(sizes) * n * (m / 2 if block.is_symmetric else m)
     return factors if explicit < tiled else None
 
 
@@ -455,7 +460,7 @@ class _FeatureProduct:
         features = prod(factor.shape[1] for factor in factors)
         self._chunk = max(1, budget_bytes // (3 * 8 * features))
 
-    def times(self, v: Tensor, transposed: bool = False) -> Tensor:
+    def multiply_vector(self, v: Tensor, transposed: bool = False) -> Tensor:
         """Multiply the kernel, or its transpose, by a vector.
 
         Args:
@@ -467,12 +472,14 @@ class _FeatureProduct:
         """
         rows, columns = self._block.rows, self._block.columns
         from_, to = (rows, columns) if transposed else (columns, rows)
-        total = reduce(add, (v[part] @ features for part, features in self._features(from_)))
-        return torch.cat([features @ total for _, features in self._features(to)]) / self._widths
+        total = reduce(add, (v[part] @ features for part, features in self._feature_chunks(from_)))
+        return (
+            torch.cat([features @ total for _, features in self._feature_chunks(to)]) / self._widths
+        )
 
-    def _features(self, examples: slice) -> Iterator[tuple[slice, Tensor]]:
+    def _feature_chunks(self, examples: slice) -> Iterator[tuple[slice, Tensor]]:
         """Yield slices of `examples` with their features Φ, `(b, Π sizes)`, float64."""
-        for part in _chunks(examples.stop - examples.start, self._chunk):
+        for part in _example_slices(examples.stop - examples.start, self._chunk):
             where = slice(examples.start + part.start, examples.start + part.stop)
             factors = (f[where].to("cpu", torch.float64).flatten(1) for f in self._factors)
             yield part, reduce(lambda a, b: (a[:, :, None] * b[:, None]).flatten(1), factors)

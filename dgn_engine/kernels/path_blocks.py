@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from dgn_engine.kernels.gram import KernelBlock, accumulator, mirror
+from dgn_engine.kernels.gram import KernelBlock, accumulator_dtype, mirror_upper_half
 from dgn_engine.kernels.path_inputs import PathInputs, check_path_inputs
-from dgn_engine.kernels.path_kernels import Normalise, normalised
+from dgn_engine.kernels.path_kernels import Normalise, normalise_kernel
 from dgn_engine.kernels.recursion import PathRecursion
 from dgn_engine.kernels.walk import widths_outside_blocks
 from dgn_engine.model.architecture import Architecture, Conv
@@ -47,10 +47,10 @@ class PathBlocks:
         self._architecture, self._inputs, self._clock = architecture, inputs, clock
         self._by_width = by_width
         n = len(inputs.gates[0])
-        self._whole = KernelBlock.whole(n)
+        self._whole = KernelBlock.all_pairs(n)
         self._recursion: PathRecursion | None = None
         like = inputs.gates[0]
-        self._kernel = torch.zeros((n, n), dtype=accumulator(like), device=like.device)
+        self._kernel = torch.zeros((n, n), dtype=accumulator_dtype(like), device=like.device)
         self._derivative = None if inputs.sensitivities is None else torch.zeros_like(self._kernel)
         self._maps = any(isinstance(node, Conv) for node in architecture.nodes)
         self.pairs = n * (n + 1) // 2
@@ -82,7 +82,7 @@ class PathBlocks:
                 self._architecture, self._inputs, self._by_width, whole=self._whole
             )
         if not self._maps:  # dense layers: one product for all pairs
-            self._take(self._whole)
+            self._compute_block(self._whole)
             self.done = self.pairs
             yield 1.0
             return
@@ -94,7 +94,7 @@ class PathBlocks:
                 count = max(1, int(seconds / pace)) if pace else 1
                 columns = slice(start, min(n, start + count))
                 began = self._clock()
-                self._take(KernelBlock(slice(row, row + 1), columns))
+                self._compute_block(KernelBlock(slice(row, row + 1), columns))
                 took = self._clock() - began
                 start = columns.stop
                 self.done += columns.stop - columns.start
@@ -103,10 +103,10 @@ class PathBlocks:
                     self.seconds_per_pair = spent / counted
                 yield self.done / self.pairs
 
-    def _take(self, block: KernelBlock) -> None:
+    def _compute_block(self, block: KernelBlock) -> None:
         """Compute one block and store it."""
         assert self._recursion is not None
-        paths = self._recursion.kernels(block)
+        paths = self._recursion.block_kernels(block)
         self._kernel[block.rows, block.columns] = paths.kernel
         if self._derivative is not None and paths.derivative is not None:
             self._derivative[block.rows, block.columns] = paths.derivative
@@ -120,9 +120,9 @@ class PathBlocks:
         Returns:
             The kernel, `(n, n)`.
         """
-        return self._normalised(self._kernel, normalise)
+        return self._normalise_symmetric(self._kernel, normalise)
 
-    def sensitive(self, normalise: Normalise = "none") -> Tensor:
+    def sensitive_overlap(self, normalise: Normalise = "none") -> Tensor:
         """Return S, once every pair is done.
 
         Args:
@@ -132,12 +132,12 @@ class PathBlocks:
             The kernel, `(n, n)`.
         """
         assert self._derivative is not None
-        return self._normalised(self._derivative, normalise)
+        return self._normalise_symmetric(self._derivative, normalise)
 
-    def _normalised(self, kernel: Tensor, normalise: Normalise) -> Tensor:
+    def _normalise_symmetric(self, kernel: Tensor, normalise: Normalise) -> Tensor:
         """Mirror and normalise a copy of a kernel."""
         assert self.done == self.pairs
         kernel = kernel.clone()
-        mirror(kernel)
+        mirror_upper_half(kernel)
         widths = widths_outside_blocks(self._architecture)
-        return normalised(kernel, normalise, widths)
+        return normalise_kernel(kernel, normalise, widths)

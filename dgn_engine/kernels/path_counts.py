@@ -51,7 +51,7 @@ def is_plain_chain(architecture: Architecture) -> bool:
     """
     nodes = [node for node in architecture.nodes if not isinstance(node, Flatten)]
     dense = all(isinstance(node, Dense) for node in nodes)
-    return dense and architecture.gated == architecture.weighted[:-1]
+    return dense and architecture.gated_nodes == architecture.weight_layers[:-1]
 
 
 @torch.no_grad()
@@ -83,8 +83,12 @@ def path_sums(
     sums = [float(layer.sum()) for layer in open_]
     active = float(x.numel()) * prod(sums)
     # d_in · G_l(i) · Π_{l'≠l} Σ_j G_{l'}(j)
-    through = tuple(layer * _others(x.numel(), sums, at) for at, layer in enumerate(open_))
-    near = tuple(layer * _others(x.numel(), sums, at) for at, layer in enumerate(slopes))
+    through = tuple(
+        layer * _paths_through_unit(x.numel(), sums, at) for at, layer in enumerate(open_)
+    )
+    near = tuple(
+        layer * _paths_through_unit(x.numel(), sums, at) for at, layer in enumerate(slopes)
+    )
     # contribution through a unit: z_l(i) · ∂ŷ/∂z_l(i)
     forwards, z = [], x
     for weight, layer in zip(wide[:-1], open_, strict=True):
@@ -106,6 +110,6 @@ def path_sums(
     )
 
 
-def _others(inputs: int, sums: Sequence[float], at: int) -> float:
+def _paths_through_unit(inputs: int, sums: Sequence[float], at: int) -> float:
     """Count the paths through one unit of a layer, regardless of its own gate."""
     return float(inputs) * prod(layer_sum for index, layer_sum in enumerate(sums) if index != at)

@@ -36,7 +36,7 @@ class FeatureMoments:
     then: Tensor
 
     @property
-    def moved(self) -> Tensor:
+    def squared_drift(self) -> Tensor:
         """‖φ_t − φ_0‖², clamped at zero against rounding.
 
         Returns:
@@ -66,23 +66,25 @@ def feature_moments(
     References:
         [NPF], with the gates of two times instead of two inputs.
     """
-    moments = [_pair(architecture, now, then, index) for index in range(len(now.gates[0]))]
+    moments = [_pair_moments(architecture, now, then, index) for index in range(len(now.gates[0]))]
     stacked = torch.stack(moments)
     return FeatureMoments(stacked[:, 0], stacked[:, 1], stacked[:, 2])
 
 
-def _pair(architecture: arch.Architecture, now: PathInputs, then: PathInputs, index: int) -> Tensor:
+def _pair_moments(
+    architecture: arch.Architecture, now: PathInputs, then: PathInputs, index: int
+) -> Tensor:
     """Compute the three products of one example, `(3,)`."""
     pair = slice(index, index + 1)
-    first, second = (_part(inputs, pair) for inputs in (now, then))
-    both, _ = first.joined(second)
+    first, second = (_select_examples(inputs, pair) for inputs in (now, then))
+    both, _ = first.join_with(second)
     assert both.x_value is not None
     # the same input twice, under the gates of both times: H_tt, H_t0 and H_00
     kernel = neural_path_kernel(architecture, both.gates, both.x_value, masks=both.masks)
     return torch.stack([kernel[0, 0], kernel[0, 1], kernel[1, 1]])
 
 
-def _part(inputs: PathInputs, rows: slice) -> PathInputs:
+def _select_examples(inputs: PathInputs, rows: slice) -> PathInputs:
     """Select some examples of path inputs."""
     gates = [gate[rows] for gate in inputs.gates]
     x = None if inputs.x_value is None else inputs.x_value[rows]
@@ -110,7 +112,7 @@ def value_product(
     z = weights[0].new_ones(architecture.input_shape[0])
     pending: list[Tensor] = []
     layer = 0
-    for node, shape, _ in architecture.steps():
+    for node, shape, _ in architecture.shape_steps():
         match node:
             case arch.Flatten():
                 z = z.repeat_interleave(prod(shape[1:]))

@@ -35,7 +35,7 @@ class PathInputs:
     @staticmethod
     @torch.no_grad()
     @full_precision
-    def of(network: GatedNetwork, x: Tensor) -> PathInputs:
+    def from_network(network: GatedNetwork, x: Tensor) -> PathInputs:
         """Run a network and collect its gates, masks and value input.
 
         Sensitivities are not included: those of a hard gate depend on all examples that are
@@ -55,7 +55,7 @@ class PathInputs:
         trace = network.trace(x).value
         return PathInputs(trace.gates, network.input_of_value(x), trace.masks)
 
-    def joined(self, other: PathInputs | None) -> tuple[PathInputs, KernelBlock]:
+    def join_with(self, other: PathInputs | None) -> tuple[PathInputs, KernelBlock]:
         """Concatenate with a second set of examples.
 
         Args:
@@ -70,14 +70,16 @@ class PathInputs:
         """
         n = len(self.gates[0])
         if other is None:
-            return self, KernelBlock.whole(n)
+            return self, KernelBlock.all_pairs(n)
         both = PathInputs(
-            _joined(self.gates, other.gates, "layers of gates"),
-            _joined_inputs(self.x_value, other.x_value),
-            _joined(self.masks, other.masks, "max-pooling masks"),
+            _concatenate_layers(self.gates, other.gates, "layers of gates"),
+            _concatenate_inputs(self.x_value, other.x_value),
+            _concatenate_layers(self.masks, other.masks, "max-pooling masks"),
             None
             if self.sensitivities is None
-            else _joined(self.sensitivities, other.sensitivities or (), "layers of sensitivities"),
+            else _concatenate_layers(
+                self.sensitivities, other.sensitivities or (), "layers of sensitivities"
+            ),
         )
         return both, KernelBlock(slice(0, n), slice(n, n + len(other.gates[0])))
 
@@ -115,14 +117,16 @@ def check_path_inputs(architecture: Architecture, inputs: PathInputs, other: obj
         ) from None
 
 
-def _joined(one: Sequence[Tensor], two: Sequence[Tensor], what: str) -> tuple[Tensor, ...]:
+def _concatenate_layers(
+    one: Sequence[Tensor], two: Sequence[Tensor], what: str
+) -> tuple[Tensor, ...]:
     """Concatenate the tensors of two sets, layer by layer."""
     if len(one) != len(two):
         raise ValueError(f"`other` has {len(two)} {what}; expected {len(one)}, as the first.")
     return tuple(torch.cat(pair) for pair in zip(one, two, strict=True))
 
 
-def _joined_inputs(one: Tensor | None, two: Tensor | None) -> Tensor | None:
+def _concatenate_inputs(one: Tensor | None, two: Tensor | None) -> Tensor | None:
     """Concatenate the value inputs of two sets."""
     if one is None:
         return None

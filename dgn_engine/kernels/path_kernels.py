@@ -15,12 +15,12 @@ from torch import Tensor
 from dgn_engine.errors import ArgumentError
 from dgn_engine.kernels.arguments import (
     check_architecture,
+    check_choice,
     check_count,
     check_inputs,
     check_kernel,
     check_tensor,
     check_tensors,
-    check_word,
 )
 from dgn_engine.kernels.gram import KernelBlock
 from dgn_engine.kernels.path_inputs import PathInputs, check_path_inputs
@@ -76,7 +76,7 @@ def neural_path_kernel(
         [NPF].
     """
     check_tensor("x_value", x_value)  # None would give Λ
-    return paths(architecture, PathInputs(gates, x_value, masks), normalise, other)[0]
+    return scaled_path_kernels(architecture, PathInputs(gates, x_value, masks), normalise, other)[0]
 
 
 @full_precision
@@ -107,7 +107,7 @@ def overlap(
     Raises:
         ValueError: An argument does not fit the architecture.
     """
-    return paths(architecture, PathInputs(gates, None, masks), normalise, other)[0]
+    return scaled_path_kernels(architecture, PathInputs(gates, None, masks), normalise, other)[0]
 
 
 @full_precision
@@ -143,13 +143,13 @@ def sensitive_overlap(
     """
     check_tensors("sensitivities", sensitivities)  # None would give Λ
     inputs = PathInputs(gates, None, masks, sensitivities)
-    kernel = paths(architecture, inputs, normalise, other)[1]
+    kernel = scaled_path_kernels(architecture, inputs, normalise, other)[1]
     assert kernel is not None
     return kernel
 
 
 @full_precision
-def paths(
+def scaled_path_kernels(
     architecture: Architecture,
     inputs: PathInputs,
     normalise: Normalise = "none",
@@ -169,17 +169,19 @@ def paths(
     Raises:
         ValueError: An argument does not fit the architecture.
     """
-    check_word("normalise", normalise, Normalise)
+    check_choice("normalise", normalise, Normalise)
     check_path_inputs(architecture, inputs, other)
-    both, block = inputs.joined(other)
+    both, block = inputs.join_with(other)
     result = path_recursion(architecture, both, by_width=normalise == "width", block=block)
     diagonals: tuple[Tensor | None, Tensor | None] = (None, None)
-    if not block.symmetric and normalise == "cosine":
+    if not block.is_symmetric and normalise == "cosine":
         diagonals = path_diagonal(architecture, both)
-    kernel = normalised(result.kernel, normalise, result.widths, block, diagonals[0])
+    kernel = normalise_kernel(result.kernel, normalise, result.widths, block, diagonals[0])
     if result.derivative is None:
         return kernel, None
-    return kernel, normalised(result.derivative, normalise, result.widths, block, diagonals[1])
+    return kernel, normalise_kernel(
+        result.derivative, normalise, result.widths, block, diagonals[1]
+    )
 
 
 def unit_diagonal(kernel: Tensor) -> Tensor:
@@ -207,7 +209,7 @@ def unit_diagonal(kernel: Tensor) -> Tensor:
     return scaled
 
 
-def normalised(
+def normalise_kernel(
     kernel: Tensor,
     how: Normalise,
     widths: float,
@@ -231,13 +233,13 @@ def normalised(
         ArgumentError: `how` is none of these words.
         ValueError: The trace of a block was requested.
     """
-    check_word("normalise", how, Normalise)
+    check_choice("normalise", how, Normalise)
     match how:
         case "width":
             return kernel
         case "none":
             return kernel.mul_(widths)
-        case "trace" if block is not None and not block.symmetric:
+        case "trace" if block is not None and not block.is_symmetric:
             raise ValueError(
                 "A block of two sets of examples has no trace; use 'none' or 'width' and divide "
                 "by the trace of the square kernel it belongs to."
@@ -366,7 +368,7 @@ def npk_cost(architecture: Architecture, n: int) -> float:
         cost += pairs * 2 * shape[0] * (shape[1] * shape[2]) ** 2
     else:
         cost += 2.0 * n * n * prod(shape)
-    for node, shape, after in architecture.steps():
+    for node, shape, after in architecture.shape_steps():
         if isinstance(node, Conv):
             before = (shape[1] + 2 * node.padding) * (shape[2] + 2 * node.padding)
             positions = after[1] * after[2]

@@ -14,7 +14,7 @@ from math import prod
 import torch
 
 from dgn_engine.errors import UserError
-from dgn_engine.kernels.arguments import check_count, check_network, check_word
+from dgn_engine.kernels.arguments import check_choice, check_count, check_network
 from dgn_engine.kernels.contraction import CACHED, is_pairwise
 from dgn_engine.kernels.gram import TILE_ITEMS, rows_at_least
 from dgn_engine.kernels.ntk import Logits, logit_chunks
@@ -54,10 +54,10 @@ def kernel_bytes(
     """
     check_network(network)
     check_count("n", n)
-    check_word("logits", logits, Logits)
+    check_choice("logits", logits, Logits)
     if others is not None:
         check_count("others", others)
-    return WORKING + PeakMemory(network, logits, n, others).total
+    return WORKING + PeakMemory(network, logits, n, others).total_bytes
 
 
 def check_budget(
@@ -90,8 +90,8 @@ def check_budget(
     )
     beside = "" if others is None else f" against {others:,} others"
     raise UserError(
-        f"{n:,} inputs{beside} need {gib(needed)} GiB for their kernels, but "
-        f"{gib(budget_bytes)} GiB are allowed; use at most {fits:,} inputs{more}.",
+        f"{n:,} inputs{beside} need {format_gib(needed)} GiB for their kernels, but "
+        f"{format_gib(budget_bytes)} GiB are allowed; use at most {fits:,} inputs{more}.",
         kind="too-large",
         value=fits,
     )
@@ -117,7 +117,7 @@ def largest_count(fits: Callable[[int], bool], above: int) -> int:
     return most
 
 
-def gib(count: int) -> str:
+def format_gib(count: int) -> str:
     """Format bytes as GiB.
 
     Args:
@@ -141,24 +141,24 @@ def count_terms(architecture: arch.Architecture) -> tuple[int, int]:
         Largest number of terms of Λ and S at once, including those of open blocks; and the numbers
         per example in the products of gates that they need.
     """
-    count = _Count()
+    count = _TermCounter()
     matter = arch.channels_matter(architecture.nodes)[1:]
     layer = 0
-    for (node, shape, after), by_channel in zip(architecture.steps(), matter, strict=True):
+    for (node, shape, after), by_channel in zip(architecture.shape_steps(), matter, strict=True):
         match node:
             case arch.Dense() | arch.Conv():
-                count.settle(prod(shape))
+                count.sum_terms(prod(shape))
             case arch.Fork() | arch.Skip() | arch.Merge():
-                count.branch(node)
+                count.visit_branch(node)
         if arch.is_gated(node):
-            count.gate(layer)
+            count.add_gate(layer)
             layer += 1
         if not by_channel:
-            count.settle(prod(after))
+            count.sum_terms(prod(after))
     return count.alive, sum(count.products.values())
 
 
-class _Count:
+class _TermCounter:
     """Terms of Λ and S at one node, and those waiting in open blocks."""
 
     def __init__(self) -> None:
@@ -167,7 +167,7 @@ class _Count:
         self.products: dict[tuple[Factor, ...], int] = {}
         self.alive = 0
 
-    def settle(self, size: int) -> None:
+    def sum_terms(self, size: int) -> None:
         """Sum all terms, which needs the product of each one's gates."""
         others = sum(
             len(terms_waiting) + len(dual_waiting) for terms_waiting, dual_waiting in self.waiting
@@ -179,12 +179,12 @@ class _Count:
                 self.products[gates[:length]] = size
         self.both = [()], [()]
 
-    def gate(self, gate_layer: int) -> None:
+    def add_gate(self, gate_layer: int) -> None:
         """Multiply all terms by a gate layer."""
         terms, dual = ([(*gates, (False, gate_layer)) for gates in part] for part in self.both)
         self.both = terms, [*dual, *((*gates, (True, gate_layer)) for gates in self.both[0])]
 
-    def branch(self, node: arch.Fork | arch.Skip | arch.Merge) -> None:
+    def visit_branch(self, node: arch.Fork | arch.Skip | arch.Merge) -> None:
         """Follow the start of a block, its skip, or the addition."""
         match node:
             case arch.Fork():
@@ -193,10 +193,13 @@ class _Count:
                 self.both, self.waiting[-1] = self.waiting[-1], self.both
             case arch.Merge():
                 block, skip = self.waiting.pop(), self.both
-                self.both = _merged(block[0], skip[0]), _merged(block[1], skip[1])
+                self.both = (
+                    _merge_counted_terms(block[0], skip[0]),
+                    _merge_counted_terms(block[1], skip[1]),
+                )
 
 
-def _merged(block: Terms, skip: Terms) -> Terms:
+def _merge_counted_terms(block: Terms, skip: Terms) -> Terms:
     return [()] if block == skip == [()] else [*block, *skip]
 
 
@@ -226,7 +229,7 @@ class PeakMemory:
             layers = [layer for stack in stacks for layer in stack.layer_parameters()]
         self.normal = any(layer.norms for layer in layers)
         # Copies of the weights: folded, and those behind a normalisation.
-        folded = 0 if all(layer.plain for layer in layers) else 4
+        folded = 0 if all(layer.is_plain for layer in layers) else 4
         self.copied = folded * sum(p.numel() for p in network.parameters())
         self.slopes = any(network.value.trained_slopes())
         sizes = [prod(shape) for _, shape in self.architecture.shapes()]
@@ -238,7 +241,7 @@ class PeakMemory:
         self.c = 1 if logits == "sumlogit" else max(part.stop - part.start for part in chunks)
 
     @property
-    def total(self) -> int:
+    def total_bytes(self) -> int:
         """Bytes of all quantities together.
 
         Returns:
@@ -258,21 +261,21 @@ class PeakMemory:
         """
         stages = [
             self.item * self.t * prod(self.architecture.input_shape),  # x^v, for Σ
-            self._checking("ntk" in names),
+            self._finite_check_bytes("ntk" in names),
         ]
         if any(not name.endswith("gram") for name in names):
-            stages.append(self.passing)
+            stages.append(self.forward_bytes)
         if "ntk" in names:
-            stages.append(self.sweeping)
+            stages.append(self.sweep_bytes)
         if names & _BY_RECURSION:
-            stages.append(self.recursing)
+            stages.append(self.recursion_bytes)
         derived = {name for name in names if name.startswith(("eigenvalues", "nu"))}
         if derived:
-            stages.append(self._diagonalising(any(name.endswith("_ntk") for name in derived)))
-        return self._held(names) + max(stages)
+            stages.append(self._spectrum_bytes(any(name.endswith("_ntk") for name in derived)))
+        return self._held_bytes(names) + max(stages)
 
     @property
-    def pairs(self) -> int:
+    def pair_count(self) -> int:
         """Number of pairs of examples.
 
         Returns:
@@ -281,15 +284,17 @@ class PeakMemory:
         return self.n * self.m
 
     @property
-    def tangents(self) -> int:
+    def tangent_numbers(self) -> int:
         """Number of entries of one tangent kernel.
 
         Returns:
             n·m, times C for 'perclass' and C² for 'full'.
         """
-        return self.pairs * {"full": self.classes**2, "perclass": self.classes}.get(self.logits, 1)
+        return self.pair_count * {"full": self.classes**2, "perclass": self.classes}.get(
+            self.logits, 1
+        )
 
-    def _held(self, names: AbstractSet[str]) -> int:
+    def _held_bytes(self, names: AbstractSet[str]) -> int:
         """Count the bytes held to the end: passes, masks, sensitivities and kernels."""
         total = 0
         if any(not name.endswith("gram") for name in names):
@@ -297,37 +302,37 @@ class PeakMemory:
             total += self.item * self.copied
         paths = bool(names & _BY_RECURSION)
         if paths or "gram" in names:  # H of dense layers uses Σ
-            total += self.pairs * self.item
+            total += self.pair_count * self.item
         if "gates" in names:
-            total += self.pairs * self.item * len(self.architecture.gated_shapes)
+            total += self.pair_count * self.item * len(self.architecture.gated_shapes)
         if paths:
-            total += self.pairs * 8 * 5
+            total += self.pair_count * 8 * 5
         if "ntk" in names:
-            total += (4 if self.soft else 2) * self.tangents * self.item
+            total += (4 if self.soft else 2) * self.tangent_numbers * self.item
         return total
 
     @property
-    def passing(self) -> int:
+    def forward_bytes(self) -> int:
         """Temporary memory of the forward passes.
 
         Returns:
             Bytes.
         """
-        per_example = self.item * (3 * self.largest + self._unfolded())
+        per_example = self.item * (3 * self.largest + self._window_numbers())
         return self.t * per_example
 
     @property
-    def sweeping(self) -> int:
+    def sweep_bytes(self) -> int:
         """Temporary memory of one backward sweep of c logits and of adding it to the kernels.
 
         Returns:
             Bytes.
         """
-        joined = 3 * self.tangents  # chunks of logits while they are combined
+        joined = 3 * self.tangent_numbers  # chunks of logits while they are combined
         return self.item * (self._delta_numbers() + self._layer_numbers() + joined)
 
     @property
-    def recursing(self) -> int:
+    def recursion_bytes(self) -> int:
         """Temporary memory of Λ with S: copies of gates, one tile of pairs, normalised kernels.
 
         Returns:
@@ -339,19 +344,19 @@ class PeakMemory:
         maps = any(isinstance(node, arch.Conv) for node in self.architecture.nodes)
         tile = 0
         if maps:
-            item = 8 if self.architecture.residual else self.item
+            item = 8 if self.architecture.is_residual else self.item
             pair = pair_numbers(self.architecture)
             columns = min(self.m, max(1, tile_bytes_on(self.device) // (self.item * pair)))
             tile = columns * item * ((alive + 4) * pair + 2 * self._padded_pair())
             per_example += 8 * (prod(self.architecture.input_shape) + self.gates // 4)  # as bits
-        vectors = 8 * (alive + 6) * self._tile(self.m)
-        return self.t * per_example + tile + vectors + 8 * 3 * self.pairs
+        vectors = 8 * (alive + 6) * self._tile_numbers(self.m)
+        return self.t * per_example + tile + vectors + 8 * 3 * self.pair_count
 
-    def _checking(self, with_k: bool) -> int:
+    def _finite_check_bytes(self, with_k: bool) -> int:
         """Count a copy and a mask of the largest kernel, for checking that it is finite."""
-        return 10 * max(self.pairs, self.tangents if with_k else 0)
+        return 10 * max(self.pair_count, self.tangent_numbers if with_k else 0)
 
-    def _diagonalising(self, of_k: bool) -> int:
+    def _spectrum_bytes(self, of_k: bool) -> int:
         """Count the matrices of the largest spectrum."""
         if not self.square:
             return 0
@@ -384,14 +389,14 @@ class PeakMemory:
             if isinstance(node, arch.Conv):
                 yield node, prod(shape[1:])
 
-    def _unfolded(self) -> int:
+    def _window_numbers(self) -> int:
         """Count the numbers in all windows of one example, which a float64 convolution unfolds."""
         return max((arch.fan_in(conv) * area for conv, area in self._convolutions()), default=0)
 
     def _padded_pair(self) -> int:
         """Count the numbers in the largest map of one pair, padding included."""
         most = 1
-        for node, shape, _ in self.architecture.steps():
+        for node, shape, _ in self.architecture.shape_steps():
             if isinstance(node, arch.Conv):
                 most = max(most, prod(side + 2 * node.padding for side in shape[1:]) ** 2)
         return most
@@ -408,7 +413,7 @@ class PeakMemory:
         if self.slopes:
             per_logit += 4 * self.largest + 2 * self.gates
         if self.logits == "full":
-            outputs = sum(layer.outputs for layer in self.architecture.weighted)
+            outputs = sum(layer.outputs for layer in self.architecture.weight_layers)
             per_logit += 2 * (2 if self.soft else 1) * outputs
         return self.t * self.c * per_logit
 
@@ -419,19 +424,19 @@ class PeakMemory:
         most, factors_held = 0, 0
         for node, shape in self.architecture.shapes():
             if isinstance(node, arch.Conv):
-                most = max(most, self._convolution(node, prod(shape[1:]), parts))
+                most = max(most, self._convolution_numbers(node, prod(shape[1:]), parts))
             elif isinstance(node, arch.Dense):
                 factor = self.t * (node.inputs + 1) if self.bias else 0
                 factors_held += factor if full else 0
-                tile = 3 * self._tile(self.m * (self.c if self.logits == "perclass" else 1))
+                tile = 3 * self._tile_numbers(self.m * (self.c if self.logits == "perclass" else 1))
                 norms = 6 * self.t * self.c * node.outputs if self.normal else 0
                 most = max(most, factor + tile + norms)
         if full:
-            layers = len(self.architecture.weighted)
-            most += (layers + 3) * min(max(CACHED, self.m), self.classes * self.pairs)
+            layers = len(self.architecture.weight_layers)
+            most += (layers + 3) * min(max(CACHED, self.m), self.classes * self.pair_count)
         return most + factors_held
 
-    def _convolution(self, layer: arch.Conv, area: int, parts: int) -> int:
+    def _convolution_numbers(self, layer: arch.Conv, area: int, parts: int) -> int:
         """Count the numbers that contracting a convolution takes."""
         n = max(self.n, self.m)
         fan_in, c = arch.fan_in(layer) + 1, self.c
@@ -441,12 +446,12 @@ class PeakMemory:
         if is_pairwise(layer, how, n, c, area):
             row = self.m * area**2 * (c if how == "perclass" else 1)
             sides = 2 * parts * self.t * c * layer.outputs * area
-            return windows + sides + 4 * self._tile(row) + norms
+            return windows + sides + 4 * self._tile_numbers(row) + norms
         copies = 3 if how == "total" else 4
         gradients = copies * parts * self.t * c * layer.outputs * fan_in
-        return windows + gradients + 3 * self._tile(self.m) + norms
+        return windows + gradients + 3 * self._tile_numbers(self.m) + norms
 
-    def _tile(self, row: int) -> int:
+    def _tile_numbers(self, row: int) -> int:
         """Count the numbers in a tile of rows, as `row_tiles` splits them."""
         step = max(1, TILE_ITEMS // row)
         if self.square:

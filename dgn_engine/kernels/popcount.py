@@ -41,7 +41,7 @@ def compiled_pairs() -> Callable[..., None]:
     import numba
 
     jit: Callable[[Any], Any] = numba.njit(nogil=True, error_model="numpy")
-    input_rows, wrap = jit(slabs.input_rows), jit(slabs.wrap)
+    input_rows, wrap = jit(slabs.input_rows), jit(slabs.fill_margins)
     add_rows, total = jit(slabs.add_rows), jit(slabs.slab_total)
     count_bits = jit(_count_bits)
     box, box_of_three = jit(_box), jit(_box_of_three)
@@ -218,13 +218,15 @@ def packed_maps(
     """
     if not gates or gates[0].device.type != "cpu":
         return None
-    route = slabs.route(architecture)
-    if route is None or route.work(whole) < WORTH_COMPILING:
+    route = slabs.slab_route(architecture)
+    if route is None or route.count_position_pairs(whole) < WORTH_COMPILING:
         return None
     gates = gates[: len(route.layers)]
     if not all(((layer == 0) | (layer == 1)).all() for layer in gates):  # soft gates
         return None
-    if not slabs.available():  # checked last: importing numba takes half a second and 60 MB
+    if (
+        not slabs.is_numba_available()
+    ):  # checked last: importing numba takes half a second and 60 MB
         return None
     inputs = x_value
     if inputs is None:
@@ -240,11 +242,11 @@ class PackedMaps:
         self._images = np.ascontiguousarray(inputs.detach().double().numpy())
         layers, start = [], 0
         for (kernel, stride), layer in zip(route.layers, gates, strict=True):
-            words = _words(layer)
+            words = _word_count(layer)
             layers.append((kernel, stride, words, start))
             start += words * layer.shape[2] * layer.shape[3]
         self._table = np.array(layers, dtype=np.int64)
-        self._bits = np.concatenate([_packed(layer) for layer in gates], axis=1)
+        self._bits = np.concatenate([_pack_bits(layer) for layer in gates], axis=1)
         self._scales = np.array([1.0 / layer.shape[1] for layer in gates])
 
     def kernel(self, block: KernelBlock) -> Tensor:
@@ -258,8 +260,8 @@ class PackedMaps:
         """
         route, kernel, loop = self._route, np.zeros(block.shape), compiled_pairs()
 
-        def pairs(row: int, columns: slice) -> None:
-            out = kernel[row - block.rows.start, block.column_places(columns)]
+        def fill_pairs(row: int, columns: slice) -> None:
+            out = kernel[row - block.rows.start, block.local_columns(columns)]
             loop(
                 row,
                 columns.start,
@@ -274,19 +276,19 @@ class PackedMaps:
                 out,
             )
 
-        route.fill(pairs, block)
+        route.run_stretches(fill_pairs, block)
         return torch.from_numpy(kernel)
 
 
-def _words(gates: Tensor) -> int:
+def _word_count(gates: Tensor) -> int:
     """Return the number of 64-bit words per position."""
     return -(-gates.shape[1] // 64)
 
 
-def _packed(gates: Tensor) -> Bits:
+def _pack_bits(gates: Tensor) -> Bits:
     """Pack 0/1 gates `(n, C, H, W)` as bits along C, `(n, H·words·W)`, row by row."""
     n, channels, height, width = gates.shape
-    padded = np.zeros((n, _words(gates) * 64, height, width), dtype=np.bool_)
+    padded = np.zeros((n, _word_count(gates) * 64, height, width), dtype=np.bool_)
     padded[:, :channels] = gates.detach().numpy() != 0
     octets = np.packbits(padded, axis=1).reshape(n, -1, 8, height, width)
     octets_last = np.ascontiguousarray(octets.transpose(0, 3, 1, 4, 2))  # (n, H, words, W, 8)

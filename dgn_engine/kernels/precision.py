@@ -25,7 +25,7 @@ class _Switches:
         self._kinds: dict[int, list[Products]] = {}  # by thread, innermost last
         self._outside = ("none", "none")  # restored when no thread relies on a kind any more
 
-    def enter(self, kind: Products) -> None:
+    def acquire_kind(self, kind: Products) -> None:
         """Wait until no other thread relies on another kind, then switch to this one.
 
         Args:
@@ -33,13 +33,13 @@ class _Switches:
         """
         thread = threading.get_ident()
         with self._changed:
-            self._changed.wait_for(lambda: self._agrees(thread, kind))
+            self._changed.wait_for(lambda: self._is_compatible(thread, kind))
             if not self._kinds:
                 self._outside = _read_switches()
             self._kinds.setdefault(thread, []).append(kind)
             _set_switches(kind, kind)
 
-    def leave(self) -> None:
+    def release_kind(self) -> None:
         """Return to the thread's previous kind, or to the outside setting after the last thread."""
         thread = threading.get_ident()
         with self._changed:
@@ -64,7 +64,7 @@ class _Switches:
             if not self._kinds:
                 _set_switches(kind, kind)
 
-    def _agrees(self, thread: int, kind: Products) -> bool:
+    def _is_compatible(self, thread: int, kind: Products) -> bool:
         """Check that no other thread relies on another kind."""
         others = {of for other, kinds in self._kinds.items() if other != thread for of in kinds}
         return not others or (kind == "ieee" and others == {"ieee"})
@@ -74,7 +74,7 @@ _SWITCHES = _Switches()
 
 
 @contextmanager
-def products(kind: Products) -> Iterator[None]:
+def float32_products(kind: Products) -> Iterator[None]:
     """Set the kind of float32 products on a GPU, as a context manager or decorator.
 
     The previous setting is restored on exit. Without a GPU nothing is changed.
@@ -88,14 +88,14 @@ def products(kind: Products) -> Iterator[None]:
     if not _has_card():
         yield
         return
-    _SWITCHES.enter(kind)
+    _SWITCHES.acquire_kind(kind)
     try:
         yield
     finally:
-        _SWITCHES.leave()
+        _SWITCHES.release_kind()
 
 
-full_precision = products("ieee")  # used as a decorator; each call enters it again
+full_precision = float32_products("ieee")  # used as a decorator; each call enters it again
 
 
 def use_full_products() -> None:

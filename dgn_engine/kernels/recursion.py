@@ -19,13 +19,13 @@ from dgn_engine.kernels import popcount
 from dgn_engine.kernels.gram import (
     ROWS_AT_LEAST,
     KernelBlock,
-    accumulator,
+    accumulator_dtype,
     flat_gram,
-    mirror,
+    mirror_upper_half,
     row_tiles,
 )
 from dgn_engine.kernels.path_inputs import PathInputs
-from dgn_engine.kernels.slabs import box_sum, position_gram, same_place, total
+from dgn_engine.kernels.slabs import box_sum, position_gram, sum_all_positions, sum_equal_positions
 from dgn_engine.kernels.walk import (
     GateLayers,
     LayerScale,
@@ -95,8 +95,10 @@ def path_recursion(
     Returns:
         The kernel and its derivative.
     """
-    block = block or KernelBlock.whole(len(inputs.gates[0]))
-    return PathRecursion(architecture, inputs, by_width, scales, block).kernels(block, tile_bytes)
+    block = block or KernelBlock.all_pairs(len(inputs.gates[0]))
+    return PathRecursion(architecture, inputs, by_width, scales, block).block_kernels(
+        block, tile_bytes
+    )
 
 
 class PathRecursion:
@@ -124,11 +126,11 @@ class PathRecursion:
             architecture, layers, inputs.x_value, inputs.masks, by_width, scales
         )
         self._packed = None
-        if not self._plan.dual:
-            whole = whole or KernelBlock.whole(len(inputs.gates[0]))
+        if not self._plan.is_dual:
+            whole = whole or KernelBlock.all_pairs(len(inputs.gates[0]))
             self._packed = popcount.packed_maps(architecture, inputs.gates, inputs.x_value, whole)
 
-    def kernels(self, block: KernelBlock, tile_bytes: int | None = None) -> PathKernels:
+    def block_kernels(self, block: KernelBlock, tile_bytes: int | None = None) -> PathKernels:
         """Compute the kernel and its derivative for a block of pairs.
 
         Args:
@@ -144,10 +146,10 @@ class PathRecursion:
         else:
             kernel, derivative = _map_part(self._plan, block, tile_bytes)
         _vector_part(self._plan, block, kernel, derivative)
-        if block.symmetric:
-            mirror(kernel)
+        if block.is_symmetric:
+            mirror_upper_half(kernel)
             if derivative is not None:
-                mirror(derivative)
+                mirror_upper_half(derivative)
         return PathKernels(kernel, derivative, widths_outside_blocks(self._plan.architecture))
 
 
@@ -193,7 +195,7 @@ class _RecursionInputs:
         return self.layers.gates[0].device
 
     @property
-    def dual(self) -> bool:
+    def is_dual(self) -> bool:
         return self.layers.sensitivities is not None or self.scales is not None
 
     @property
@@ -205,7 +207,7 @@ class _RecursionInputs:
         lengths = [len(shape) for _, shape in self.architecture.shapes()]
         return lengths.index(1) + 1
 
-    def walk(self, walk: Walk, part: slice) -> None:
+    def walk_nodes(self, walk: Walk, part: slice) -> None:
         """Apply the nodes of a part, with gates, masks and scales counted from the first node."""
         nodes = self.architecture.nodes
         matter = arch.channels_matter(nodes)[1:]
@@ -217,23 +219,23 @@ class _RecursionInputs:
             match node:
                 case arch.Dense() | arch.Conv():
                     scale = None if self.scales is None else self.scales[weight]
-                    walk.weigh(_linear(node), node.outputs, scale)
+                    walk.apply_weights(_weight_map(node), node.outputs, scale)
                     weight += 1
                 case arch.AveragePool():
-                    walk.average(node)
+                    walk.average_pool(node)
                 case arch.MaxPool() | arch.GlobalMaxPool():
                     walk.max_pool(self.masks[pooled], by_channel)
                     pooled += 1
                 case _:
-                    walk.branch(node)
+                    walk.apply_branch(node)
             if arch.is_gated(node):
-                walk.gate(gate_layer)
+                walk.apply_gate(gate_layer)
                 gate_layer += 1
             if not by_channel:
-                walk.settle()
+                walk.mix_channels()
 
 
-def _linear(node: arch.Dense | arch.Conv) -> Callable[[Tensor], Tensor]:
+def _weight_map(node: arch.Dense | arch.Conv) -> Callable[[Tensor], Tensor]:
     """Return the effect of a layer's weights on K, each of them one."""
     return (lambda K: K) if isinstance(node, arch.Dense) else (lambda K: box_sum(K, node))
 
@@ -247,28 +249,28 @@ def _vector_part(
     """
     first = plan.map_nodes
     n, m = block.shape
-    x_value = None if first or plan.x_value is None else _entered(plan)
+    x_value = None if first or plan.x_value is None else _dense_input(plan)
     nodes = plan.architecture.nodes
     pooling = (arch.GlobalAveragePool, arch.AveragePool, arch.Flatten)
     start = first or next(i for i, node in enumerate(nodes) if not isinstance(node, pooling))
-    for part in row_tiles(n, m, kernel.device, symmetric=block.symmetric):
+    for part in row_tiles(n, m, kernel.device, symmetric=block.is_symmetric):
         rows = slice(block.rows.start + part.start, block.rows.start + part.stop)
         columns = slice(block.first_column(rows.start), block.columns.stop)
-        target = (part, block.column_places(columns))
+        target = (part, block.local_columns(columns))
         K = kernel[target]
         if x_value is not None:
             K = K * flat_gram(x_value[rows], x_value[columns])  # K_0 = Σ
         walk = Walk(plan.layers, Tile(rows, columns), plan.by_width, K)
         if derivative is not None:
             walk.start_dual(derivative[target])
-        plan.walk(walk, slice(start, len(nodes) - 1))
+        plan.walk_nodes(walk, slice(start, len(nodes) - 1))
         K, dual = walk.kernels()
         kernel[target] = K
         if derivative is not None and dual is not None:
             derivative[target] = dual
 
 
-def _entered(plan: _RecursionInputs) -> Tensor:
+def _dense_input(plan: _RecursionInputs) -> Tensor:
     """Return the input of the first dense layer, `(n, a)`.
 
     Average pooling sums, because paths are counted and the mean's 1/P² belongs to β.
@@ -296,24 +298,24 @@ def _map_part(
     Of a symmetric block only the upper half is computed.
     """
     first = plan.layers.gates[0]
-    kernel = torch.ones(block.shape, dtype=accumulator(first), device=first.device)
-    derivative = torch.zeros_like(kernel) if plan.dual else None
+    kernel = torch.ones(block.shape, dtype=accumulator_dtype(first), device=first.device)
+    derivative = torch.zeros_like(kernel) if plan.is_dual else None
     if not plan.map_nodes:
         return kernel, derivative
-    for row, columns in _tiles(plan.architecture, block, first.element_size(), tile_bytes):
-        tile, change = _pairs(plan, row, columns)
-        target = (row - block.rows.start, block.column_places(columns))
+    for row, columns in _pair_tiles(plan.architecture, block, first.element_size(), tile_bytes):
+        tile, change = _map_pair_kernels(plan, row, columns)
+        target = (row - block.rows.start, block.local_columns(columns))
         kernel[target] = tile
         if derivative is not None and change is not None:
             derivative[target] = change
     return kernel, derivative
 
 
-def _tiles(
+def _pair_tiles(
     architecture: arch.Architecture, block: KernelBlock, item: int, tile_bytes: int
 ) -> Iterator[tuple[int, slice]]:
     """Yield row s with slices of columns s' (s' ≥ s if symmetric) of bounded size."""
-    return block.stretches(max(1, tile_bytes // (item * pair_numbers(architecture))))
+    return block.row_stretches(max(1, tile_bytes // (item * pair_numbers(architecture))))
 
 
 def pair_numbers(architecture: arch.Architecture) -> int:
@@ -337,21 +339,23 @@ def pair_numbers(architecture: arch.Architecture) -> int:
     return most
 
 
-def _pairs(plan: _RecursionInputs, row: int, columns: slice) -> tuple[Tensor, Tensor | None]:
+def _map_pair_kernels(
+    plan: _RecursionInputs, row: int, columns: slice
+) -> tuple[Tensor, Tensor | None]:
     """Compute the map part of the pairs (row, s') for s' in `columns`, `(B,)` each."""
-    K = _start(plan, row, columns)
-    if plan.architecture.residual:
-        K = K.to(accumulator(K))  # blocks add path counts, which may be large
+    K = _initial_kernel(plan, row, columns)
+    if plan.architecture.is_residual:
+        K = K.to(accumulator_dtype(K))  # blocks add path counts, which may be large
     walk = Walk(plan.layers, MapPairs(row, columns), plan.by_width, K)
     end = plan.map_nodes
     head = plan.architecture.nodes[end - 1]
-    plan.walk(walk, slice(0, end if isinstance(head, arch.GlobalMaxPool) else end - 1))
+    plan.walk_nodes(walk, slice(0, end if isinstance(head, arch.GlobalMaxPool) else end - 1))
     K, dual = walk.kernels()
-    leave = same_place if isinstance(head, arch.Flatten) else total
+    leave = sum_equal_positions if isinstance(head, arch.Flatten) else sum_all_positions
     return leave(K), None if dual is None else leave(dual)
 
 
-def _start(plan: _RecursionInputs, row: int, columns: slice) -> Tensor:
+def _initial_kernel(plan: _RecursionInputs, row: int, columns: slice) -> Tensor:
     """Return K_0 of the pairs: the Gram matrix of the inputs between positions, or one."""
     if plan.x_value is not None:
         return position_gram(plan.x_value, row, columns)

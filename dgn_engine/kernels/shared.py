@@ -11,19 +11,24 @@ from torch import Tensor
 
 from dgn_engine.errors import ArgumentError
 from dgn_engine.kernels.arguments import (
+    check_choice,
     check_flag,
     check_network_inputs,
     check_paths,
     check_trains,
-    check_word,
 )
 from dgn_engine.kernels.expectation import expected_value_kernel, weight_sigmas
-from dgn_engine.kernels.gram import KernelBlock, accumulator, flat_gram
-from dgn_engine.kernels.ntk import Logits, check_gates_are_made, tangent_kernels
+from dgn_engine.kernels.gram import KernelBlock, accumulator_dtype, flat_gram
+from dgn_engine.kernels.ntk import Logits, check_gates_have_network, tangent_kernels
 from dgn_engine.kernels.path_inputs import PathInputs
-from dgn_engine.kernels.path_kernels import Normalise, layer_overlap, normalised, paths
+from dgn_engine.kernels.path_kernels import (
+    Normalise,
+    layer_overlap,
+    normalise_kernel,
+    scaled_path_kernels,
+)
 from dgn_engine.kernels.peak_memory import check_budget
-from dgn_engine.kernels.precision import full_precision, products
+from dgn_engine.kernels.precision import float32_products, full_precision
 from dgn_engine.kernels.recursion import PathKernels, path_diagonal, path_recursion
 from dgn_engine.kernels.tangent_sweep import TangentKernels
 from dgn_engine.model.architecture import Architecture, Dense
@@ -34,7 +39,7 @@ from dgn_engine.regimes import Trained
 KAPPA = 0.1  # κ of a hard gate's sensitivity (THEORY §5)
 
 
-class JoinedTraces:
+class TraceBuilder:
     """The trace of n examples, assembled from parts.
 
     Memory for all examples is allocated with the first part.
@@ -47,7 +52,7 @@ class JoinedTraces:
         self._n = n
         self._whole: NetworkTrace | None = None
 
-    def put(self, trace: NetworkTrace, part: slice) -> None:
+    def put_part(self, trace: NetworkTrace, part: slice) -> None:
         """Copy the pass of some examples into the trace.
 
         Args:
@@ -55,12 +60,12 @@ class JoinedTraces:
             part: The examples.
         """
         if self._whole is None:
-            self._whole = self._room(trace)
-        for target, source in zip(_tensors(self._whole), _tensors(trace), strict=True):
+            self._whole = self._allocate_trace(trace)
+        for target, source in zip(_trace_tensors(self._whole), _trace_tensors(trace), strict=True):
             target[part] = source
 
     @property
-    def whole(self) -> NetworkTrace:
+    def joined_trace(self) -> NetworkTrace:
         """The trace of all examples, once every part was added.
 
         Returns:
@@ -69,27 +74,31 @@ class JoinedTraces:
         assert self._whole is not None
         return self._whole
 
-    def _room(self, trace: NetworkTrace) -> NetworkTrace:
+    def _allocate_trace(self, trace: NetworkTrace) -> NetworkTrace:
         """Allocate a trace of all examples, shaped like that of a part."""
         copies: dict[int, Tensor] = {}  # by identity, so that shared tensors stay shared
 
-        def room(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-            return tuple(copies.setdefault(id(item), self._empty(item)) for item in tensors)
+        def allocate_tensors(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+            return tuple(copies.setdefault(id(item), self._empty_tensor(item)) for item in tensors)
 
-        def stack(item: Trace) -> Trace:
-            output = room((item.output,))[0]
+        def allocate_stack(item: Trace) -> Trace:
+            output = allocate_tensors((item.output,))[0]
             return Trace(
-                room(item.inputs), room(item.pre), room(item.gates), output, room(item.masks)
+                allocate_tensors(item.inputs),
+                allocate_tensors(item.pre),
+                allocate_tensors(item.gates),
+                output,
+                allocate_tensors(item.masks),
             )
 
-        feature = None if trace.feature is None else stack(trace.feature)
-        return NetworkTrace(stack(trace.value), feature, room(trace.gate_pre))
+        feature = None if trace.feature is None else allocate_stack(trace.feature)
+        return NetworkTrace(allocate_stack(trace.value), feature, allocate_tensors(trace.gate_pre))
 
-    def _empty(self, like: Tensor) -> Tensor:
+    def _empty_tensor(self, like: Tensor) -> Tensor:
         return torch.empty((self._n, *like.shape[1:]), dtype=like.dtype, device=like.device)
 
 
-def _tensors(trace: NetworkTrace) -> list[Tensor]:
+def _trace_tensors(trace: NetworkTrace) -> list[Tensor]:
     """List the tensors of a trace, each once, in an order that depends on the network only."""
     tensors: list[Tensor] = []
     for stack in (trace.value, trace.feature):
@@ -114,7 +123,7 @@ class PathRecursions:
         self._made: dict[bool, PathKernels] = {}  # keyed by `by_width`
 
     @full_precision
-    def kernels(self, normalise: Normalise) -> PathKernels:
+    def recursion_kernels(self, normalise: Normalise) -> PathKernels:
         """Run the recursion, or return its cached result.
 
         Args:
@@ -129,7 +138,7 @@ class PathRecursions:
             self._made[by_width] = recursion
         return self._made[by_width]
 
-    def diagonals(self, normalise: Normalise) -> tuple[Tensor | None, Tensor | None]:
+    def cosine_diagonals(self, normalise: Normalise) -> tuple[Tensor | None, Tensor | None]:
         """Compute Λ and S of each example with itself, if a block needs them to be normalised.
 
         Args:
@@ -138,7 +147,7 @@ class PathRecursions:
         Returns:
             The diagonals, `(n + m,)` each, or `None` unless the kernels are a block with 'cosine'.
         """
-        if self.block.symmetric or normalise != "cosine":
+        if self.block.is_symmetric or normalise != "cosine":
             return None, None
         return path_diagonal(self._architecture, self._both)
 
@@ -178,21 +187,21 @@ class SharedKernels:
         check_network_inputs(network, x)
         if other is not None:
             check_network_inputs(network, other, "other")
-        check_word("logits", logits, Logits)
+        check_choice("logits", logits, Logits)
         check_trains(trains)
         check_flag("folded", folded)
         if budget_bytes is not None:
             others = None if other is None else len(other)
             check_budget(network, len(x), budget_bytes, logits, others=others)
         if other is not None:
-            check_gates_are_made(network)
+            check_gates_have_network(network)
         self.network = network
         self.x = x
         self.other = other
         self._logits: Logits = logits
         self._trains = trains
         self._folded = folded
-        self._joined: JoinedTraces | None = None  # forward pass in progress, in slices
+        self._joined: TraceBuilder | None = None  # forward pass in progress, in slices
         self._passed = 0
 
     @cached_property
@@ -207,7 +216,7 @@ class SharedKernels:
             return self.network.trace(self.x)
 
     @torch.no_grad()
-    def passes(self, at_once: int) -> Iterator[float]:
+    def trace_in_slices(self, at_once: int) -> Iterator[float]:
         """Run the forward pass of `x` in slices.
 
         If `trace` is requested by someone else meanwhile, the remaining slices are skipped.
@@ -224,12 +233,12 @@ class SharedKernels:
             network, given = self.network, self.network.given_gates
             if given is not None:
                 network = network.with_gates(tuple(layer[part] for layer in given))
-            self._joined = self._joined or JoinedTraces(len(self.x))
-            with products("ieee"):
-                self._joined.put(network.trace(self.x[part]), part)
+            self._joined = self._joined or TraceBuilder(len(self.x))
+            with float32_products("ieee"):
+                self._joined.put_part(network.trace(self.x[part]), part)
             self._passed = part.stop
             if part.stop == len(self.x):
-                self.__dict__["trace"] = self._joined.whole
+                self.__dict__["trace"] = self._joined.joined_trace
             yield part.stop / len(self.x)
 
     @cached_property
@@ -325,13 +334,15 @@ class SharedKernels:
             Λ, `(n, n)` or `(n, m)`, float64.
         """
         recursion, diagonal = (
-            self._recursions.kernels(normalise),
-            self._recursions.diagonals(normalise)[0],
+            self._recursions.recursion_kernels(normalise),
+            self._recursions.cosine_diagonals(normalise)[0],
         )
         block = self._recursions.block
-        return normalised(recursion.kernel.clone(), normalise, recursion.widths, block, diagonal)
+        return normalise_kernel(
+            recursion.kernel.clone(), normalise, recursion.widths, block, diagonal
+        )
 
-    def sensitive(self, normalise: Normalise = "none") -> Tensor:
+    def sensitive_overlap(self, normalise: Normalise = "none") -> Tensor:
         """Compute S (see `kernels.sensitive_overlap`).
 
         Args:
@@ -341,12 +352,12 @@ class SharedKernels:
             S, `(n, n)` or `(n, m)`, float64.
         """
         recursion, diagonal = (
-            self._recursions.kernels(normalise),
-            self._recursions.diagonals(normalise)[1],
+            self._recursions.recursion_kernels(normalise),
+            self._recursions.cosine_diagonals(normalise)[1],
         )
         block = self._recursions.block
         assert recursion.derivative is not None
-        return normalised(
+        return normalise_kernel(
             recursion.derivative.clone(), normalise, recursion.widths, block, diagonal
         )
 
@@ -361,12 +372,14 @@ class SharedKernels:
         """
         block = self._recursions.block
         dense = all(isinstance(node, Dense) for node in self.network.architecture.nodes)
-        if dense and (block.symmetric or normalise != "cosine"):
-            recursion = self._recursions.kernels(normalise)
-            kernel = recursion.kernel * self.gram.to(accumulator(self.x))  # H = Λ ⊙ Σ
-            return normalised(kernel, normalise, recursion.widths, block)
+        if dense and (block.is_symmetric or normalise != "cosine"):
+            recursion = self._recursions.recursion_kernels(normalise)
+            kernel = recursion.kernel * self.gram.to(accumulator_dtype(self.x))  # H = Λ ⊙ Σ
+            return normalise_kernel(kernel, normalise, recursion.widths, block)
         plain = PathInputs(self.gates, self.x_value, self.trace.value.masks)
-        return paths(self.network.architecture, plain, normalise, self._other_inputs)[0]
+        return scaled_path_kernels(self.network.architecture, plain, normalise, self._other_inputs)[
+            0
+        ]
 
     def expected_value(self) -> Tensor:
         """Compute E[K^V_0] = βH, to be compared with `tangent.value` in mode 'mean'.
@@ -384,7 +397,7 @@ class SharedKernels:
               or frozen weights, slopes train, or `folded` is missing.
         """
         value = self.network.value
-        if value.frozen or any(value.trained_slopes()):
+        if value.is_partly_frozen or any(value.trained_slopes()):
             raise ArgumentError(
                 "βH assumes that all weights train and no slopes do; here some weights are frozen, "
                 "or slopes train (PReLU).",
@@ -401,12 +414,12 @@ class SharedKernels:
                 "βH does not count biases, but K^V does and this value network has some.",
                 kind="not-supported",
             )
-        if not self._folded and not all(layer.plain for layer in value.layer_parameters()):
+        if not self._folded and not all(layer.is_plain for layer in value.layer_parameters()):
             raise ValueError(
                 "βH is the expected kernel of folded weights, but this network trains what is "
                 "folded into them (γ, constant factors); pass folded=True."
             )
-        sigmas = weight_sigmas(value.tensors()[0])
+        sigmas = weight_sigmas(value.folded_tensors()[0])
         masks = self.trace.value.masks
         return expected_value_kernel(
             self.network.architecture, self.gates, self.x_value, sigmas, masks, self._other_inputs
@@ -440,6 +453,6 @@ class SharedKernels:
         """Return the recursions of Λ and S."""
         masks = self.trace.value.masks
         check_paths(self.network.architecture, self.gates, None, masks=masks)
-        both, block = PathInputs(self.gates, None, masks).joined(self._other_inputs)
+        both, block = PathInputs(self.gates, None, masks).join_with(self._other_inputs)
         both = replace(both, sensitivities=self._all_sensitivities)
         return PathRecursions(self.network.architecture, both, block)

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dgn_engine.kernels.gram import KernelBlock, accumulator
+from dgn_engine.kernels.gram import KernelBlock, accumulator_dtype
 from dgn_engine.model import architecture as arch
 
 Real = npt.NDArray[np.float64]
@@ -54,7 +54,7 @@ def both_windows(K: Tensor, node: arch.AveragePool) -> Tensor:
     return K
 
 
-def total(K: Tensor) -> Tensor:
+def sum_all_positions(K: Tensor) -> Tensor:
     """Sum a kernel over all p and p', as global pooling does.
 
     Args:
@@ -63,10 +63,10 @@ def total(K: Tensor) -> Tensor:
     Returns:
         The sums, `(B,)`, float64.
     """
-    return K.sum(dim=(1, 2, 3, 4), dtype=accumulator(K))
+    return K.sum(dim=(1, 2, 3, 4), dtype=accumulator_dtype(K))
 
 
-def same_place(K: Tensor) -> Tensor:
+def sum_equal_positions(K: Tensor) -> Tensor:
     """Sum a kernel over p = p', as flattening does.
 
     Args:
@@ -75,7 +75,7 @@ def same_place(K: Tensor) -> Tensor:
     Returns:
         The sums, `(B,)`, float64.
     """
-    return torch.einsum("byxyx->b", K.to(accumulator(K)))
+    return torch.einsum("byxyx->b", K.to(accumulator_dtype(K)))
 
 
 def position_gram(maps: Tensor, row: int, columns: slice) -> Tensor:
@@ -110,13 +110,13 @@ def box_sum(K: Tensor, node: arch.Conv) -> Tensor:
     """
     margin = node.padding
     if margin:
-        K = _pad(K, margin, node.circular)
+        K = _pad_pairs(K, margin, node.circular)
     for axis in (1, 2):
         K = _window_sum(K, axis, node.kernel, node.stride)
     return K
 
 
-def _pad(K: Tensor, margin: int, circular: bool) -> Tensor:
+def _pad_pairs(K: Tensor, margin: int, circular: bool) -> Tensor:
     """Pad all four spatial axes of a kernel."""
     if not circular:
         return F.pad(K, (margin,) * 8)
@@ -164,7 +164,7 @@ def input_rows(one: Real, two: Real, slab: Real, level: Whole, shift: int) -> No
                     target[far] += value * line[far]
 
 
-def wrap(slab: Real, level: Whole, shift: int) -> None:
+def fill_margins(slab: Real, level: Whole, shift: int) -> None:
     """Fill the margins of a slab: copies if the level is cyclic, otherwise zeros below it.
 
     The other margins of a level that is not cyclic are never written.
@@ -269,7 +269,7 @@ class SlabRoute:
     floats: int
     flat: bool
 
-    def work(self, block: KernelBlock) -> float:
+    def count_position_pairs(self, block: KernelBlock) -> float:
         """Count the pairs of positions, over all layers and all pairs of examples of a block.
 
         Args:
@@ -280,9 +280,9 @@ class SlabRoute:
         """
         positions = (self.levels[1:, 0] * self.levels[1:, 1]).astype(float)
         n, m = block.shape
-        return float((positions**2).sum()) * n * ((n + 1) / 2 if block.symmetric else m)
+        return float((positions**2).sum()) * n * ((n + 1) / 2 if block.is_symmetric else m)
 
-    def fill(self, pairs: Callable[[int, slice], None], block: KernelBlock) -> None:
+    def run_stretches(self, pairs: Callable[[int, slice], None], block: KernelBlock) -> None:
         """Process a block in slices on torch's threads; of a symmetric one the upper half.
 
         Args:
@@ -291,13 +291,13 @@ class SlabRoute:
         """
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:
             for _ in pool.map(
-                lambda stretch: pairs(*stretch), list(block.stretches(PAIRS_AT_ONCE))
+                lambda stretch: pairs(*stretch), list(block.row_stretches(PAIRS_AT_ONCE))
             ):
                 pass
 
 
 @functools.cache
-def available() -> bool:
+def is_numba_available() -> bool:
     """Try to import numba, which refuses a NumPy that is too new.
 
     Returns:
@@ -310,7 +310,7 @@ def available() -> bool:
     return True
 
 
-def route(architecture: arch.Architecture) -> SlabRoute | None:
+def slab_route(architecture: arch.Architecture) -> SlabRoute | None:
     """Find the levels, layers and displacements of a chain of convolutions.
 
     Args:
@@ -333,17 +333,17 @@ def route(architecture: arch.Architecture) -> SlabRoute | None:
     if not convolutions or not isinstance(head, (arch.GlobalAveragePool, arch.Flatten)):
         return None
     flat = isinstance(head, arch.Flatten)
-    cyclic = _cyclic(convolutions, shapes, flat)
+    cyclic = _cyclic_levels(convolutions, shapes, flat)
     if cyclic is None:
         return None
     margins = [node.padding for node in convolutions] + [0]
-    levels, floats = _levels(shapes, cyclic, margins)
+    levels, floats = _level_table(shapes, cyclic, margins)
     layers = np.array([(node.kernel, node.stride) for node in convolutions], dtype=np.int64)
-    shifts, complete = _shifts(convolutions, levels, flat)
+    shifts, complete = _shift_table(convolutions, levels, flat)
     return SlabRoute(levels, layers, shifts, complete, floats, flat)
 
 
-def _cyclic(
+def _cyclic_levels(
     layers: Sequence[arch.Conv], shapes: Sequence[tuple[int, ...]], flat: bool
 ) -> list[bool] | None:
     """Return whether each level has the pairs y' = (y + δ) mod height rather than y' = y + δ.
@@ -362,7 +362,7 @@ def _cyclic(
     return cyclic
 
 
-def _levels(
+def _level_table(
     shapes: Sequence[tuple[int, ...]], cyclic: Sequence[bool], margins: Sequence[int]
 ) -> tuple[Whole, int]:
     """Lay out the slabs of all levels in memory.
@@ -382,7 +382,7 @@ def _levels(
     return np.array(levels, dtype=np.int64), floats
 
 
-def _shifts(layers: Sequence[arch.Conv], levels: Whole, flat: bool) -> tuple[Whole, bool]:
+def _shift_table(layers: Sequence[arch.Conv], levels: Whole, flat: bool) -> tuple[Whole, bool]:
     """Follow every δ of the last level down to the inputs; also return whether none is empty."""
     height, _, wraps = levels[-1, :3]
     tops = range(1) if flat else range(0 if wraps else 1 - int(height), int(height))

@@ -10,13 +10,13 @@ from torch import Tensor
 from dgn_engine.errors import ArgumentError
 from dgn_engine.kernels.arguments import (
     check_count,
+    check_integer_tensor,
     check_kernel,
     check_number,
     check_targets,
     check_tensor,
-    check_whole,
 )
-from dgn_engine.kernels.gram import accumulator
+from dgn_engine.kernels.gram import accumulator_dtype
 from dgn_engine.kernels.html_fields import HtmlFields
 from dgn_engine.kernels.precision import full_precision
 
@@ -87,7 +87,7 @@ def leading_spectrum(kernel: Tensor, count: int) -> LeadingSpectrum:
     start = torch.randn((n, width), generator=generator, dtype=torch.float64)
     values, vectors, error = torch.zeros(count), start, float("inf")
     for _ in range(MOST_ROUNDS):
-        basis = _krylov(scaled, vectors)
+        basis = _krylov_basis(scaled, vectors)
         images = scaled @ basis
         small, rotation = torch.linalg.eigh(basis.T @ images)
         values, rotation = small.flip(0)[:width], rotation.flip(1)[:, :width]
@@ -101,7 +101,7 @@ def leading_spectrum(kernel: Tensor, count: int) -> LeadingSpectrum:
     return LeadingSpectrum(values, vectors, values.cumsum(0), trace, effective, error)
 
 
-def _krylov(kernel: Tensor, start: Tensor) -> Tensor:
+def _krylov_basis(kernel: Tensor, start: Tensor) -> Tensor:
     """Return an orthonormal basis of [S, KS, K²S, …], at most n columns."""
     block = torch.linalg.qr(start)[0]
     blocks = [block]
@@ -135,19 +135,19 @@ def nu(kernel: Tensor, targets: Tensor, ridge: float = 0.0) -> Nu:
     check_number("ridge", ridge)
     scaled, _ = scaled_to_trace_one(kernel)
     n = len(scaled)
-    y = columns_of(targets, n).to("cpu", torch.float64)
+    y = target_columns(targets, n).to("cpu", torch.float64)
     diagonal = scaled.diagonal().clone()
     cutoff = 0.0
     if ridge > 0:
         scaled.diagonal().add_(ridge)
     else:
-        cutoff = rounding_of(kernel, float(leading_spectrum(kernel, 1).eigenvalues[0]))
+        cutoff = eigenvalue_rounding(kernel, float(leading_spectrum(kernel, 1).eigenvalues[0]))
         scaled.diagonal().sub_(cutoff)
         # K − cutoff·I is positive definite exactly if every eigenvalue lies above the cut-off.
         if torch.linalg.cholesky_ex(scaled).info:
             whole = spectrum(kernel, targets)
-            assert whole.nu_with_cut is not None
-            return whole.nu_with_cut
+            assert whole.nu_with_cutoff is not None
+            return whole.nu_with_cutoff
         scaled.diagonal().copy_(diagonal)
     factor, failed = torch.linalg.cholesky_ex(scaled)
     if failed:
@@ -226,7 +226,7 @@ class Spectrum(HtmlFields):
         return self.eigenvalues.flip(0).cumsum(0)
 
     @property
-    def nu_with_cut(self) -> Nu | None:
+    def nu_with_cutoff(self) -> Nu | None:
         """ν with its cut-off or ridge.
 
         Returns:
@@ -276,11 +276,11 @@ def spectrum(kernel: Tensor, targets: Tensor | None = None, ridge: float = 0.0) 
     values, vectors = torch.linalg.eigh(scaled)
     values, vectors = values.flip(0), vectors.flip(1)
     rho_min, rho_max = float(values[-1]), float(values[0])
-    cutoff = max(rounding_of(kernel, rho_max), -NOISE * rho_min)
+    cutoff = max(eigenvalue_rounding(kernel, rho_max), -NOISE * rho_min)
     above_cutoff = values > cutoff
     nu = outside = target_alignment = alignment = None
     if targets is not None:
-        y = columns_of(targets, n).to("cpu", torch.float64)
+        y = target_columns(targets, n).to("cpu", torch.float64)
         _check_invertible(rho_min, rho_max, ridge)
         # alignment_i = Σ_c (u_iᵀy_c)²/C;  ν = Σ_i alignment_i/(ρ̂_i + ridge)
         alignment = (vectors.T @ y).square().sum(1) / y.shape[1]
@@ -307,7 +307,7 @@ def spectrum(kernel: Tensor, targets: Tensor | None = None, ridge: float = 0.0) 
     )
 
 
-def rounding_of(kernel: Tensor, rho_max: float) -> float:
+def eigenvalue_rounding(kernel: Tensor, rho_max: float) -> float:
     """Return the size of eigenvalues that are lost to rounding.
 
     Args:
@@ -353,7 +353,7 @@ def scaled_to_trace_one(kernel: Tensor) -> tuple[Tensor, float]:
         raise ArgumentError(
             "The kernel contains NaN or infinity, so it has no spectrum.", kind="not-finite"
         )
-    trace = float(kernel.diagonal().to(accumulator(kernel)).sum())
+    trace = float(kernel.diagonal().to(accumulator_dtype(kernel)).sum())
     if trace <= 0:
         raise ArgumentError(
             f"The kernel's trace is {trace:g}; a spectrum needs a positive trace.", kind="singular"
@@ -386,7 +386,7 @@ def class_targets(labels: Tensor, classes: int) -> Tensor:
         >>> class_targets(torch.tensor([0, 2, 1]), 3).tolist()
         [[1.0, -1.0, -1.0], [-1.0, -1.0, 1.0], [-1.0, 1.0, -1.0]]
     """
-    check_whole("labels", labels)
+    check_integer_tensor("labels", labels)
     check_count("classes", classes, 1, MOST_CLASSES)
     classes = max(classes, 2)
     if not 0 <= int(labels.min()) <= int(labels.max()) < classes:
@@ -413,7 +413,7 @@ def contradictory_examples(x: Tensor, labels: Tensor) -> Tensor:
         ArgumentError: An argument is of the wrong type, or the lengths differ.
     """
     check_tensor("x", x)
-    check_whole("labels", labels)
+    check_integer_tensor("labels", labels)
     if len(labels) != len(x):
         raise ArgumentError(
             f"Got {len(labels)} labels for {len(x)} examples of x.", kind="wrong-length"
@@ -425,7 +425,7 @@ def contradictory_examples(x: Tensor, labels: Tensor) -> Tensor:
     return indices
 
 
-def columns_of(targets: Tensor, n: int) -> Tensor:
+def target_columns(targets: Tensor, n: int) -> Tensor:
     """Return targets as columns.
 
     Args:

@@ -15,17 +15,17 @@ import torch
 from torch import Tensor
 
 from dgn_engine.kernels.arguments import (
+    check_choice,
     check_flag,
     check_generator,
     check_network_inputs,
     check_trace,
     check_trains,
-    check_word,
 )
-from dgn_engine.kernels.gram import accumulator
+from dgn_engine.kernels.gram import accumulator_dtype
 from dgn_engine.kernels.kernel_average import KernelAverage, KernelEstimate
 from dgn_engine.kernels.precision import full_precision
-from dgn_engine.kernels.tangent_sweep import examples_passed, sweep_layers
+from dgn_engine.kernels.tangent_sweep import prepare_examples, sweep_layers
 from dgn_engine.model.network import GatedNetwork, NetworkTrace
 from dgn_engine.regimes import Trained
 
@@ -69,14 +69,14 @@ class TangentEstimator:
         if trace is not None:
             check_trace("trace", trace, len(x))
         trace = network.trace(x) if trace is None else trace
-        self._passed = examples_passed(network, trace, trains, folded)
+        self._passed = prepare_examples(network, trace, trains, folded)
         self.logits = network.architecture.classes
-        self._tops = _rotation(self.logits, generator).to(x)
+        self._tops = _random_rotation(self.logits, generator).to(x)
         self._averages = {part: KernelAverage(population=self.logits) for part in PARTS}
         self.draws = 0
 
     @property
-    def exact(self) -> bool:
+    def is_exact(self) -> bool:
         """Return whether all directions have been used.
 
         Returns:
@@ -84,7 +84,7 @@ class TangentEstimator:
         """
         return self.draws == self.logits
 
-    def draw(self, count: int = 1) -> None:
+    def add_draws(self, count: int = 1) -> None:
         """Add directions.
 
         Args:
@@ -112,7 +112,7 @@ class TangentEstimator:
             for part, average in self._averages.items():
                 kernel: Tensor | None = getattr(kernels, part)
                 if kernel is not None:
-                    average.add(kernel.to(accumulator(kernel)))
+                    average.add_sample(kernel.to(accumulator_dtype(kernel)))
             self.draws += 1
             yield 1.0
 
@@ -128,15 +128,15 @@ class TangentEstimator:
         Raises:
             ArgumentError: Fewer than two directions were used.
         """
-        check_word("normalise", normalise, TangentScale)
+        check_choice("normalise", normalise, TangentScale)
         return {
-            part: average.plain() if normalise == "none" else average.cosine()
+            part: average.mean_estimate() if normalise == "none" else average.cosine_estimate()
             for part, average in self._averages.items()
             if average.count
         }
 
 
-def _rotation(size: int, generator: torch.Generator) -> Tensor:
+def _random_rotation(size: int, generator: torch.Generator) -> Tensor:
     """Draw an orthogonal matrix `(size, size)` from the Haar distribution, float64."""
     normal = torch.randn(
         (size, size), generator=generator, dtype=torch.float64, device=generator.device

@@ -23,9 +23,9 @@ from dgn_engine.kernels.contraction import (
     KernelSum,
     LayerTerm,
     add_layer,
-    factor,
+    contraction_factor,
+    contraction_side,
     is_pairwise,
-    side,
 )
 from dgn_engine.kernels.html_fields import HtmlFields
 from dgn_engine.model.network import GatedNetwork, NetworkTrace
@@ -54,7 +54,7 @@ class TangentKernels(HtmlFields):
     cross: Tensor | None
 
     @property
-    def whole(self) -> Tensor:
+    def total_kernel(self) -> Tensor:
         """The tangent kernel K = K^V + K^F + K^X.
 
         Returns:
@@ -66,7 +66,7 @@ class TangentKernels(HtmlFields):
 
 
 @dataclass(frozen=True)
-class ExamplesPassed:
+class ExampleBlock:
     """One block of examples after its forward pass.
 
     Attributes:
@@ -104,9 +104,9 @@ class SlopeFactors:
     gradients: Tensor
 
 
-def examples_passed(
+def prepare_examples(
     network: GatedNetwork, trace: NetworkTrace, trains: Trained | None, folded: bool
-) -> ExamplesPassed:
+) -> ExampleBlock:
     """Collect what the sweeps need of a forward pass.
 
     Args:
@@ -135,21 +135,19 @@ def examples_passed(
     if network.own_gates and slope is not None:
         # z = qγ(q):  ∂z/∂q = γ + q∂γ
         slopes = tuple(g + q * s for g, q, s in zip(gates, pre, slope, strict=True))
-        value = _pass(network.value, trace.value, slopes, folded)
-        return ExamplesPassed(
+        value = _forward_pass(network.value, trace.value, slopes, folded)
+        return ExampleBlock(
             value, None, slope, tuple((layer, STRAIGHT) for layer in range(len(gates)))
         )
-    value = _pass(network.value, trace.value, gates, folded)
+    value = _forward_pass(network.value, trace.value, gates, folded)
     wires = tuple(zip(network.wiring, network.routes, strict=True))
     if network.own_gates:
-        return ExamplesPassed(
-            value, None, None, wires, trained_slopes=_trained_slopes(network.value)
-        )
+        return ExampleBlock(value, None, None, wires, trained_slopes=_trained_slopes(network.value))
     if trace.feature is None or slope is None:
-        return ExamplesPassed(value, None, None, wires)
+        return ExampleBlock(value, None, None, wires)
     # For a ReLU or linear feature network, its gate 1{q > 0} or 1 is also the slope χ'.
-    feature = _pass(network.feature, trace.feature, trace.feature.gates, folded)
-    return ExamplesPassed(value, feature, slope, wires, "value" in trains)
+    feature = _forward_pass(network.feature, trace.feature, trace.feature.gates, folded)
+    return ExampleBlock(value, feature, slope, wires, "value" in trains)
 
 
 def _trained_slopes(stack: Stack) -> tuple[int, ...]:
@@ -161,20 +159,22 @@ def _trained_slopes(stack: Stack) -> tuple[int, ...]:
     )
 
 
-def _pass(stack: Stack, trace: Trace, slopes: tuple[Tensor, ...], folded: bool) -> ForwardPass:
+def _forward_pass(
+    stack: Stack, trace: Trace, slopes: tuple[Tensor, ...], folded: bool
+) -> ForwardPass:
     """Combine a pass with the weights and trained parameters of its network."""
     parameters = stack.layer_parameters(folded)
-    return ForwardPass(stack.architecture, stack.tensors()[0], parameters, trace, slopes)
+    return ForwardPass(stack.architecture, stack.folded_tensors()[0], parameters, trace, slopes)
 
 
-def _factors(block: ExamplesPassed, top: Tensor) -> Iterator[LayerFactors | SlopeFactors]:
+def _layer_factors(block: ExampleBlock, top: Tensor) -> Iterator[LayerFactors | SlopeFactors]:
     """Yield every trained weight layer with its deltas, in an order fixed by the network."""
-    run, layers = block.value, block.value.architecture.weighted
+    run, layers = block.value, block.value.architecture.weight_layers
     sources: list[Tensor | None] = [None] * len(block.wires)
-    into = None if block.slope is None else _into(sources, block.slope, block.wires)
+    into = None if block.slope is None else _collect_gate_sources(sources, block.slope, block.wires)
     slopes: list[Tensor] = []
     if any(block.trained_slopes):
-        into = _into_slopes(slopes, block)
+        into = _collect_slope_gradients(slopes, block)
     # If the network makes its own gates, both sweeps run in lockstep: a source is filled just
     # before the feature sweep reads it.
     makes_own_gates = block.slope is not None and block.feature is None
@@ -188,7 +188,7 @@ def _factors(block: ExamplesPassed, top: Tensor) -> Iterator[LayerFactors | Slop
     yield from map(SlopeFactors, slopes)
     if block.feature is None:
         return
-    layers = block.feature.architecture.weighted
+    layers = block.feature.architecture.weight_layers
     for step in feature_sweep(block.feature, sources):
         if step.delta is not None:
             parameters = block.feature.parameters[step.place]
@@ -196,7 +196,7 @@ def _factors(block: ExamplesPassed, top: Tensor) -> Iterator[LayerFactors | Slop
             yield LayerFactors(layers[step.place], parameters, inputs, None, step.delta)
 
 
-def _into(
+def _collect_gate_sources(
     sources: list[Tensor | None], slope: tuple[Tensor, ...], wires: tuple[tuple[int, Route], ...]
 ) -> AtGate:
     """Return a callback that adds ∂ŷ/∂G ⊙ χ'(q), routed back, to its feature layer's source."""
@@ -211,7 +211,7 @@ def _into(
     return at_gate
 
 
-def _into_slopes(slopes: list[Tensor], block: ExamplesPassed) -> AtGate:
+def _collect_slope_gradients(slopes: list[Tensor], block: ExampleBlock) -> AtGate:
     """Return a callback that collects the gradients of slopes that train: z = aq for q ≤ 0."""
 
     def at_gate(gate: int, gradient: Tensor) -> None:
@@ -225,8 +225,8 @@ def _into_slopes(slopes: list[Tensor], block: ExamplesPassed) -> AtGate:
     return at_gate
 
 
-def sweep(
-    one: ExamplesPassed, two: ExamplesPassed, top: Tensor, how: Contraction
+def sweep_kernels(
+    one: ExampleBlock, two: ExampleBlock, top: Tensor, how: Contraction
 ) -> TangentKernels:
     """Sum the shares of all layers to the tangent kernels of some logits.
 
@@ -245,7 +245,7 @@ def sweep(
 
 
 def sweep_layers(
-    one: ExamplesPassed, two: ExamplesPassed, top: Tensor, how: Contraction
+    one: ExampleBlock, two: ExampleBlock, top: Tensor, how: Contraction
 ) -> Iterator[TangentKernels | None]:
     """Run `sweep_kernels` layer by layer.
 
@@ -261,38 +261,40 @@ def sweep_layers(
     same = two is one
     shape = (len(one.value.trace.inputs[0]), len(two.value.trace.inputs[0]))
     kernels = KernelSum(how, shape, same), KernelSum(how, shape, same), KernelSum(how, shape, same)
-    pairs = zip(_factors(one, top), _factors(two, top), strict=True)
-    for a, b in ((a, a) for a in _factors(one, top)) if same else pairs:
+    pairs = zip(_layer_factors(one, top), _layer_factors(two, top), strict=True)
+    for a, b in ((a, a) for a in _layer_factors(one, top)) if same else pairs:
         yield None
         if isinstance(a, SlopeFactors) or isinstance(b, SlopeFactors):
             assert isinstance(a, SlopeFactors)
             assert isinstance(b, SlopeFactors)
             add_layer([(kernels[0], LayerTerm(None, None, a.gradients, b.gradients))])
             continue
-        positions = _positions(a)
+        positions = _position_count(a)
         if a.parameters.weight:
             pairwise = is_pairwise(a.layer, how, max(shape), top.shape[1], positions)
-            left = factor(a.layer, a.parameters.bias, a.inputs, pairwise)
-            right = left if same else factor(b.layer, b.parameters.bias, b.inputs, pairwise)
-            row_sides = _sides(a, pairwise)
-            column_sides = row_sides if same else _sides(b, pairwise)
-            sums = _terms(kernels, left, right, row_sides, column_sides)
+            left = contraction_factor(a.layer, a.parameters.bias, a.inputs, pairwise)
+            right = (
+                left if same else contraction_factor(b.layer, b.parameters.bias, b.inputs, pairwise)
+            )
+            row_sides = _weight_sides(a, pairwise)
+            column_sides = row_sides if same else _weight_sides(b, pairwise)
+            sums = _kernel_terms(kernels, left, right, row_sides, column_sides)
             add_layer(sums, positions if pairwise else 1)
         elif a.parameters.bias:
             row_sides = _bias_sides(a)
             column_sides = row_sides if same else _bias_sides(b)
-            add_layer(_terms(kernels, None, None, row_sides, column_sides))
+            add_layer(_kernel_terms(kernels, None, None, row_sides, column_sides))
         for norm, other in zip(a.parameters.norms, b.parameters.norms, strict=True):
-            row_sides = _normal_sides(a, norm)
-            column_sides = row_sides if same else _normal_sides(b, other)
-            add_layer(_terms(kernels, None, None, row_sides, column_sides))
-    yield TangentKernels(*(None if part.empty else part.total() for part in kernels))
+            row_sides = _norm_sides(a, norm)
+            column_sides = row_sides if same else _norm_sides(b, other)
+            add_layer(_kernel_terms(kernels, None, None, row_sides, column_sides))
+    yield TangentKernels(*(None if part.is_empty else part.total() for part in kernels))
 
 
 _Sides = tuple[Tensor | None, Tensor | None]
 
 
-def _terms(
+def _kernel_terms(
     kernels: tuple[KernelSum, KernelSum, KernelSum],
     left: Tensor | None,
     right: Tensor | None,
@@ -314,7 +316,7 @@ def _terms(
     return sums
 
 
-def _positions(factors: LayerFactors) -> int:
+def _position_count(factors: LayerFactors) -> int:
     """Return the number of output positions of a layer."""
     delta = factors.feature if factors.value is None else factors.value
     assert delta is not None
@@ -327,44 +329,44 @@ def _both_deltas(factors: LayerFactors, to_side: Callable[[Tensor], Tensor]) -> 
     return None if value is None else to_side(value), None if feature is None else to_side(feature)
 
 
-def _sides(factors: LayerFactors, pairwise: bool) -> _Sides:
+def _weight_sides(factors: LayerFactors, pairwise: bool) -> _Sides:
     """Return the sides of weight and bias."""
     layer, parameters, inputs = factors.layer, factors.parameters, factors.inputs
 
-    def made(delta: Tensor) -> Tensor:
+    def to_side(delta: Tensor) -> Tensor:
         if parameters.scale is not None:
             delta = delta * parameters.scale.reshape(-1, *[1] * (delta.dim() - 3))
-        return side(layer, parameters.bias, inputs, delta, pairwise)
+        return contraction_side(layer, parameters.bias, inputs, delta, pairwise)
 
-    return _both_deltas(factors, made)
+    return _both_deltas(factors, to_side)
 
 
 def _bias_sides(factors: LayerFactors) -> _Sides:
     """Return the sides of a bias whose weight is frozen: gradients `(n, c, channels)`."""
     scale = factors.parameters.scale
 
-    def made(delta: Tensor) -> Tensor:
+    def to_side(delta: Tensor) -> Tensor:
         sums = delta.reshape(*delta.shape[:3], -1).sum(3)
         return sums if scale is None else sums * scale
 
-    return _both_deltas(factors, made)
+    return _both_deltas(factors, to_side)
 
 
-def _normal_sides(factors: LayerFactors, norm: NormParameters) -> _Sides:
+def _norm_sides(factors: LayerFactors, norm: NormParameters) -> _Sides:
     """Return the sides of γ and shift of a normalisation: gradients `(n, c, channels of each)`."""
     n, u = len(factors.inputs), None
     if norm.unit is not None:
         u = apply_weight(factors.layer, *norm.unit, factors.inputs)
         u = u.reshape(n, 1, u.shape[1], -1)
 
-    def made(delta: Tensor) -> Tensor:
+    def to_side(delta: Tensor) -> Tensor:
         delta = delta.reshape(*delta.shape[:3], -1).expand(n, -1, -1, -1)
         if norm.scale is not None:
             delta = delta * norm.scale[:, None]
         parts = [] if u is None else [(delta * u).sum(3)]
         return torch.cat([*parts, delta.sum(3)] if norm.shift else parts, 2)
 
-    return _both_deltas(factors, made)
+    return _both_deltas(factors, to_side)
 
 
 @torch.no_grad()
@@ -386,16 +388,18 @@ def layer_sides(
     Yields:
         Factor Z, `(n, P, a)`, and side D, `(n, P, c, b)` or `(1, P, c, b)`.
     """
-    block = examples_passed(network, network.trace(x), trains, folded)
+    block = prepare_examples(network, network.trace(x), trains, folded)
     ones = x.new_ones((len(x), 1, 1))  # the factor of gradients (n, c, parameters)
-    for layer in _factors(block, top):
+    for layer in _layer_factors(block, top):
         if isinstance(layer, SlopeFactors):
             yield ones, layer.gradients[:, None]
             continue
         if layer.parameters.weight:
-            positions = _positions(layer)
-            rows = factor(layer.layer, layer.parameters.bias, layer.inputs, pairwise=True)
-            side = _both_parts(_sides(layer, pairwise=True))
+            positions = _position_count(layer)
+            rows = contraction_factor(
+                layer.layer, layer.parameters.bias, layer.inputs, pairwise=True
+            )
+            side = _both_parts(_weight_sides(layer, pairwise=True))
             if rows is None:
                 yield ones, side[:, None]
             else:
@@ -404,7 +408,7 @@ def layer_sides(
         elif layer.parameters.bias:
             yield ones, _both_parts(_bias_sides(layer))[:, None]
         for norm in layer.parameters.norms:
-            yield ones, _both_parts(_normal_sides(layer, norm))[:, None]
+            yield ones, _both_parts(_norm_sides(layer, norm))[:, None]
 
 
 def _both_parts(sides: _Sides) -> Tensor:

@@ -28,13 +28,13 @@ def trained_weights(network: GatedNetwork, folded: bool = False) -> str:
     sentence = f"K = {' + '.join(parts)}, over {names}"
     layers = [layer for stack in stacks for layer in stack.layer_parameters()]
     if any(layer.norms or layer.scale is not None for layer in layers):
-        sentence += _of_layers([norm for layer in layers for norm in layer.norms], folded)
-    if any(stack.frozen for stack in stacks):
+        sentence += _describe_layers([norm for layer in layers for norm in layer.norms], folded)
+    if any(stack.is_partly_frozen for stack in stacks):
         sentence += ", except frozen ones"
     return sentence + (", all assumed trained." if network.trains is None else ".")
 
 
-def _of_layers(norms: list[NormParameters], folded: bool) -> str:
+def _describe_layers(norms: list[NormParameters], folded: bool) -> str:
     """Describe what is trained besides weights."""
     if folded:
         return ", its folded weights" + (" (including BatchNorm)" if norms else "")

@@ -8,7 +8,7 @@ from math import prod
 
 from torch import Tensor
 
-from dgn_engine.kernels.gram import accumulator, flat_gram
+from dgn_engine.kernels.gram import accumulator_dtype, flat_gram
 from dgn_engine.kernels.slabs import both_windows, position_gram
 from dgn_engine.model import architecture as arch
 from dgn_engine.model.architecture import AveragePool
@@ -28,7 +28,7 @@ class GateLayers:
     sensitivities: Sequence[Tensor] | None
     _products: dict[tuple[Factor, ...], Tensor] = field(default_factory=dict)
 
-    def product(self, factors: tuple[Factor, ...]) -> Tensor:
+    def gate_product(self, factors: tuple[Factor, ...]) -> Tensor:
         """Multiply gates or sensitivities of several layers.
 
         Args:
@@ -38,12 +38,14 @@ class GateLayers:
             Their product, `(n, w)` or `(n, C, H, W)`.
         """
         if len(factors) == 1:
-            return self._layer(factors[0])
+            return self._factor_gates(factors[0])
         if factors not in self._products:
-            self._products[factors] = self.product(factors[:-1]) * self._layer(factors[-1])
+            self._products[factors] = self.gate_product(factors[:-1]) * self._factor_gates(
+                factors[-1]
+            )
         return self._products[factors]
 
-    def _layer(self, factor: Factor) -> Tensor:
+    def _factor_gates(self, factor: Factor) -> Tensor:
         """Return the gates or sensitivities that a factor stands for."""
         sensitive, place = factor
         if not sensitive:
@@ -72,7 +74,7 @@ class RecursionTerm:
     gates: tuple[Factor, ...] = ()
     by_channel: bool = False
 
-    def scaled(self, scale: float) -> RecursionTerm:
+    def scale_by(self, scale: float) -> RecursionTerm:
         """Multiply the term by a number.
 
         Args:
@@ -102,7 +104,7 @@ class MapPairs:
         """
         return position_gram(maps, self.row, self.columns) / maps.shape[1]
 
-    def each(self, maps: Tensor) -> Tensor:
+    def channel_products(self, maps: Tensor) -> Tensor:
         """Compute m(s, c, p) m(s', c, p') for every channel.
 
         Args:
@@ -132,9 +134,9 @@ class Tile:
             The products, `(r, c)`, float64.
         """
         gram = flat_gram(layer[self.rows], layer[self.columns])
-        return gram.to(accumulator(layer)).div_(layer.shape[1])
+        return gram.to(accumulator_dtype(layer)).div_(layer.shape[1])
 
-    def each(self, layer: Tensor) -> Tensor:
+    def channel_products(self, layer: Tensor) -> Tensor:
         """Refuse to compute products by channel, which vectors, never pooled, do not need.
 
         Args:
@@ -149,7 +151,7 @@ class Tile:
 Pairs = MapPairs | Tile
 
 
-def summed(terms: Sequence[RecursionTerm], layers: GateLayers, pairs: Pairs) -> Tensor:
+def sum_terms(terms: Sequence[RecursionTerm], layers: GateLayers, pairs: Pairs) -> Tensor:
     """Sum terms over channels, K = Σ_terms ⟨M, M'⟩/C · κ.
 
     Args:
@@ -165,7 +167,7 @@ def summed(terms: Sequence[RecursionTerm], layers: GateLayers, pairs: Pairs) -> 
         if term.by_channel:
             part = term.kernel.mean(1)
         elif term.gates:
-            part = term.kernel * pairs.gram(layers.product(term.gates))
+            part = term.kernel * pairs.gram(layers.gate_product(term.gates))
         else:
             part = term.kernel
         total = part if total is None else total + part
@@ -173,7 +175,7 @@ def summed(terms: Sequence[RecursionTerm], layers: GateLayers, pairs: Pairs) -> 
     return total
 
 
-def gated(
+def gate_terms(
     terms: Sequence[RecursionTerm], factor: Factor, layers: GateLayers, pairs: Pairs
 ) -> list[RecursionTerm]:
     """Multiply every term by one more gate, or by its sensitivity.
@@ -188,14 +190,14 @@ def gated(
         The new terms.
     """
     return [
-        replace(term, kernel=term.kernel * pairs.each(layers.product((factor,))))
+        replace(term, kernel=term.kernel * pairs.channel_products(layers.gate_product((factor,))))
         if term.by_channel
         else replace(term, gates=(*term.gates, factor))
         for term in terms
     ]
 
 
-def averaged(
+def average_terms(
     terms: Sequence[RecursionTerm], node: AveragePool, layers: GateLayers, pairs: Pairs
 ) -> list[RecursionTerm]:
     """Apply an average pooling: sum over both windows.
@@ -214,7 +216,7 @@ def averaged(
     pooled_terms = []
     for term in terms:
         if term.gates:
-            products = pairs.each(layers.product(term.gates))
+            products = pairs.channel_products(layers.gate_product(term.gates))
             term = RecursionTerm(term.kernel[:, None] * products, by_channel=True)
         kernel = term.kernel.flatten(0, 1) if term.by_channel else term.kernel
         pooled = both_windows(kernel, node)
@@ -224,7 +226,7 @@ def averaged(
     return pooled_terms
 
 
-def max_pooled(
+def max_pool_terms(
     terms: Sequence[RecursionTerm],
     mask: Tensor,
     layers: GateLayers,
@@ -247,10 +249,10 @@ def max_pooled(
     Returns:
         The new terms.
     """
-    return [_one_max_pooled(term, mask, layers, pairs, by_channel) for term in terms]
+    return [_max_pool_term(term, mask, layers, pairs, by_channel) for term in terms]
 
 
-def _one_max_pooled(
+def _max_pool_term(
     term: RecursionTerm, mask: Tensor, layers: GateLayers, pairs: MapPairs, by_channel: bool
 ) -> RecursionTerm:
     """Apply a max pooling to one term."""
@@ -258,7 +260,7 @@ def _one_max_pooled(
     row_positions, column_positions = mask[pairs.row].flatten(1), mask[pairs.columns].flatten(2)
     row_gates = column_gates = None
     if term.gates:
-        gates = layers.product(term.gates).flatten(2)
+        gates = layers.gate_product(term.gates).flatten(2)
         row_gates = gates[pairs.row].gather(1, row_positions)
         column_gates = gates[pairs.columns].gather(2, column_positions)
     lead = term.kernel.shape[: 2 if term.by_channel else 1]
@@ -281,7 +283,7 @@ def _one_max_pooled(
     return RecursionTerm((total / channels).reshape(-1, *sides, *sides))
 
 
-def merged(
+def merge_terms(
     block: Sequence[RecursionTerm],
     skip: Sequence[RecursionTerm],
     through: float,
@@ -300,15 +302,15 @@ def merged(
     Returns:
         The terms of the sum.
     """
-    if len(block) == len(skip) == 1 and _alike(block[0]) and _alike(skip[0]):
-        return [RecursionTerm(post * (through * block[0].kernel + skip[0].scaled(beside).kernel))]
+    if len(block) == len(skip) == 1 and _has_no_gates(block[0]) and _has_no_gates(skip[0]):
+        return [RecursionTerm(post * (through * block[0].kernel + skip[0].scale_by(beside).kernel))]
     return [
-        *(term.scaled(post * through) for term in block),
-        *(term.scaled(post * beside) for term in skip),
+        *(term.scale_by(post * through) for term in block),
+        *(term.scale_by(post * beside) for term in skip),
     ]
 
 
-def _alike(term: RecursionTerm) -> bool:
+def _has_no_gates(term: RecursionTerm) -> bool:
     return not term.gates and not term.by_channel
 
 
@@ -364,15 +366,15 @@ class Walk:
         Returns:
             K and its derivative, or `None`.
         """
-        dual = None if self.dual is None else summed(self.dual, self._layers, self._pairs)
-        return summed(self.terms, self._layers, self._pairs), dual
+        dual = None if self.dual is None else sum_terms(self.dual, self._layers, self._pairs)
+        return sum_terms(self.terms, self._layers, self._pairs), dual
 
-    def settle(self) -> None:
+    def mix_channels(self) -> None:
         """Replace the terms by their sum over channels, which the next node mixes."""
         K, dual = self.kernels()
         self.terms, self.dual = [RecursionTerm(K)], None if dual is None else [RecursionTerm(dual)]
 
-    def weigh(
+    def apply_weights(
         self, linear: Callable[[Tensor], Tensor], width: int, scale: LayerScale | None
     ) -> None:
         """Apply a weight layer.
@@ -392,28 +394,30 @@ class Walk:
         self.terms, self.dual = [RecursionTerm(K)], None if dual is None else [RecursionTerm(dual)]
         self._widths *= float(width)
 
-    def gate(self, gate_layer: int) -> None:
+    def apply_gate(self, gate_layer: int) -> None:
         """Apply a gate layer.
 
         Args:
             gate_layer: The gate layer.
         """
         layers, pairs = self._layers, self._pairs
-        dual = None if self.dual is None else gated(self.dual, (False, gate_layer), layers, pairs)
+        dual = (
+            None if self.dual is None else gate_terms(self.dual, (False, gate_layer), layers, pairs)
+        )
         if layers.sensitivities is not None:
             # (GGᵀ + εDDᵀ)K:  derivative GGᵀ K' + DDᵀ K
-            dual = [*(dual or []), *gated(self.terms, (True, gate_layer), layers, pairs)]
-        self.terms, self.dual = gated(self.terms, (False, gate_layer), layers, pairs), dual
+            dual = [*(dual or []), *gate_terms(self.terms, (True, gate_layer), layers, pairs)]
+        self.terms, self.dual = gate_terms(self.terms, (False, gate_layer), layers, pairs), dual
 
-    def average(self, node: arch.AveragePool) -> None:
+    def average_pool(self, node: arch.AveragePool) -> None:
         """Apply an average pooling.
 
         Args:
             node: The pooling.
         """
-        self.terms = averaged(self.terms, node, self._layers, self._pairs)
+        self.terms = average_terms(self.terms, node, self._layers, self._pairs)
         if self.dual is not None:
-            self.dual = averaged(self.dual, node, self._layers, self._pairs)
+            self.dual = average_terms(self.dual, node, self._layers, self._pairs)
 
     def max_pool(self, mask: Tensor, by_channel: bool) -> None:
         """Apply a max pooling.
@@ -424,11 +428,11 @@ class Walk:
         """
         pairs = self._pairs
         assert isinstance(pairs, MapPairs)
-        self.terms = max_pooled(self.terms, mask, self._layers, pairs, by_channel)
+        self.terms = max_pool_terms(self.terms, mask, self._layers, pairs, by_channel)
         if self.dual is not None:
-            self.dual = max_pooled(self.dual, mask, self._layers, pairs, by_channel)
+            self.dual = max_pool_terms(self.dual, mask, self._layers, pairs, by_channel)
 
-    def branch(self, node: arch.Node) -> None:
+    def apply_branch(self, node: arch.Node) -> None:
         """Apply the start of a block, of its skip, or the addition; ignore other nodes.
 
         Args:
@@ -452,12 +456,12 @@ class Walk:
                 1.0 if self._by_width else self._widths,
                 node.post**2,
             )
-            self.dual = _added(block.dual, self.dual, scales)
-            self.terms = merged(block.terms, self.terms, *scales)
+            self.dual = _merge_optional_terms(block.dual, self.dual, scales)
+            self.terms = merge_terms(block.terms, self.terms, *scales)
             self._widths = outside  # those of the block are in K now
 
 
-def _added(
+def _merge_optional_terms(
     block: list[RecursionTerm] | None,
     skip: list[RecursionTerm] | None,
     scales: tuple[float, float, float],
@@ -465,11 +469,11 @@ def _added(
     """Add the derivatives of block and skip, of which `None` stands for zero."""
     through, beside, post = scales
     if block is not None and skip is not None:
-        return merged(block, skip, through, beside, post)
+        return merge_terms(block, skip, through, beside, post)
     if block is not None:
-        return [term.scaled(through).scaled(post) for term in block]
+        return [term.scale_by(through).scale_by(post) for term in block]
     if skip is not None:
-        return [term.scaled(beside).scaled(post) for term in skip]
+        return [term.scale_by(beside).scale_by(post) for term in skip]
     return None
 
 

@@ -393,14 +393,14 @@ class Architecture:
         if (
             not isinstance(last, Dense)
             or last.gated
-            or not (self.gated or self.weighted == (last,))
+            or not (self.gated_nodes or self.weight_layers == (last,))
         ):
             raise UserError(
                 "A network needs gated layers followed by one ungated dense output layer.",
                 kind="no-gates",
             )
 
-    def steps(self) -> Iterator[tuple[Node, tuple[int, ...], tuple[int, ...]]]:
+    def shape_steps(self) -> Iterator[tuple[Node, tuple[int, ...], tuple[int, ...]]]:
         """Iterate over the nodes with the shapes before and after them.
 
         Yields:
@@ -437,7 +437,7 @@ class Architecture:
             yield node, shape
 
     @property
-    def weighted(self) -> tuple[Weighted, ...]:
+    def weight_layers(self) -> tuple[Weighted, ...]:
         """The weight layers in order; the last one computes the logits.
 
         Returns:
@@ -446,7 +446,7 @@ class Architecture:
         return tuple(node for node in self.nodes if is_weighted(node))
 
     @property
-    def gated(self) -> tuple[Dense | Conv | Gating, ...]:
+    def gated_nodes(self) -> tuple[Dense | Conv | Gating, ...]:
         """The gated nodes in order, one per gate layer.
 
         Returns:
@@ -473,12 +473,12 @@ class Architecture:
         return tuple(
             f"{'sum' if isinstance(node, Gating) else 'conv' if len(shape) == 3 else 'dense'} {at}"
             for at, (node, shape) in enumerate(
-                zip(self.gated, self.gated_shapes, strict=True), start=1
+                zip(self.gated_nodes, self.gated_shapes, strict=True), start=1
             )
         )
 
     @property
-    def residual(self) -> bool:
+    def is_residual(self) -> bool:
         """Return whether there are residual blocks.
 
         Returns:
@@ -487,7 +487,7 @@ class Architecture:
         return any(isinstance(node, Merge) for node in self.nodes)
 
     @property
-    def normalised(self) -> bool:
+    def has_batch_norm(self) -> bool:
         """Return whether there is batch normalisation.
 
         Returns:
@@ -505,7 +505,7 @@ class Architecture:
             P.
         """
         count = 1
-        for node, shape, _ in self.steps():
+        for node, shape, _ in self.shape_steps():
             if isinstance(node, GlobalAveragePool):
                 count *= shape[1] * shape[2]
             elif isinstance(node, AveragePool):
@@ -519,7 +519,7 @@ class Architecture:
         Returns:
             C.
         """
-        return self.weighted[-1].outputs
+        return self.weight_layers[-1].outputs
 
 
 def is_weighted(node: Node) -> TypeGuard[Weighted]:

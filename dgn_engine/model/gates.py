@@ -59,7 +59,7 @@ class Gate:
         t = self.beta * q
         return (1.0 + self.epsilon) * self.beta * torch.sigmoid(t) * torch.sigmoid(-t)
 
-    def slope(self, values: Tensor) -> Tensor:
+    def slope_from_gate(self, values: Tensor) -> Tensor:
         """Compute ∂γ/∂q of a soft gate from its values, exactly as autograd does.
 
         It needs no sigmoid, and is 0 where a gate rounds to 1.
@@ -70,9 +70,9 @@ class Gate:
         Returns:
             The derivative, in the same shape.
         """
-        return self.through(torch.ones_like(values), values)
+        return self.backpropagate_gate(torch.ones_like(values), values)
 
-    def through(self, delta: Tensor, values: Tensor) -> Tensor:
+    def backpropagate_gate(self, delta: Tensor, values: Tensor) -> Tensor:
         """Compute ∂L/∂q = ∂L/∂γ · ∂γ/∂q of a soft gate from its values.
 
         Args:

@@ -95,7 +95,7 @@ class GatedNetwork(nn.Module):
         """
         self.gate = replace(self.gate, beta=beta, epsilon=epsilon)
 
-    def gather(self, wanted: bool) -> None:
+    def gather_statistics(self, wanted: bool) -> None:
         """Let the network that makes the gates normalise by batch statistics during training.
 
         It does so if it is trained; a frozen network, and every other pass, uses running
@@ -179,17 +179,17 @@ class GatedNetwork(nn.Module):
         pre = tuple(route(feature.pre[source]) for source, route in wires)
         gate = _gates_of(self.feature, self.gate)
         gates = [route(gate(source, feature.pre[source])) for source, route in wires]
-        masks = self._routed(feature.masks)
+        masks = self._route_masks(feature.masks)
         value = self.value.run(x_value, lambda layer, _: gates[layer], masks)
         return NetworkTrace(value, feature, pre)
 
-    def _routed(self, masks: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def _route_masks(self, masks: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Route max-pooling masks along with the gates of the layer that they pool."""
         if not masks:
             return masks
         layers = _pooled_layers(self.architecture)
         return tuple(
-            self.routes[layer].units(mask) for layer, mask in zip(layers, masks, strict=True)
+            self.routes[layer].route_mask(mask) for layer, mask in zip(layers, masks, strict=True)
         )
 
     def sensitivities(self, pre: Sequence[Tensor], kappa: float) -> tuple[Tensor, ...]:
@@ -205,7 +205,7 @@ class GatedNetwork(nn.Module):
             D of each layer, in the same shapes.
         """
         sensitivities = [self.gate.sensitivity(q, kappa) for q in pre]
-        slopes = self._maker.slopes()
+        slopes = self._gate_stack.slopes()
         if slopes is None or self.given_gates is not None:
             return tuple(sensitivities)
         wires = tuple(zip(self.wiring, self.routes, strict=True))
@@ -213,7 +213,7 @@ class GatedNetwork(nn.Module):
             wires = tuple((layer, STRAIGHT) for layer in range(len(sensitivities)))
         jumps = []
         for source, route in wires:
-            shape = self._maker.architecture.gated_shapes[source]
+            shape = self._gate_stack.architecture.gated_shapes[source]
             jump = (1.0 - by_channel(slopes[source], torch.empty((1, *shape)))).abs()
             jumps.append(route(jump.expand(1, *shape)))
         return tuple(D * jump for D, jump in zip(sensitivities, jumps, strict=True))
@@ -236,7 +236,7 @@ class GatedNetwork(nn.Module):
         )
 
     @property
-    def _maker(self) -> Stack:
+    def _gate_stack(self) -> Stack:
         """Return the network that makes the gates."""
         return self.value if self.own_gates else self.feature
 

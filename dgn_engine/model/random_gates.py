@@ -51,7 +51,7 @@ class RandomGates:
             for shape in architecture.gated_shapes
         ]
 
-    def at(self, rows: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
+    def gates_of_rows(self, rows: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
         """Return the gates of some examples.
 
         Args:

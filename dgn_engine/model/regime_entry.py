@@ -33,7 +33,7 @@ class RegimeChange:
     copied: tuple[str, ...]
 
 
-def enter(
+def enter_regime(
     network: GatedNetwork,
     before: Regime | None,
     after: Regime,
@@ -62,7 +62,7 @@ def enter(
     redrawn: list[str] = []
     copied: list[str] = []
     check_entry(network, before, after)  # before anything changes
-    if _keeps_own(before, after):
+    if _copies_own_gates(before, after):
         copy_weights(network.value, network.feature)
         copied.append(f"{FEATURE} (from the value network)")
     if after.on_entry in ("redraw", "redraw-both") and not fresh:
@@ -76,7 +76,7 @@ def enter(
         copy_weights(network.value, network.feature)
         copied.append(f"{FEATURE} (from the value network)")
     configure_for(network, after)
-    return _described(after, tuple(redrawn), tuple(copied))
+    return _describe_change(after, tuple(redrawn), tuple(copied))
 
 
 def check_entry(network: GatedNetwork, before: Regime | None, after: Regime) -> None:
@@ -90,7 +90,7 @@ def check_entry(network: GatedNetwork, before: Regime | None, after: Regime) -> 
     Raises:
         UserError: Weights would have to be copied between networks of different width.
     """
-    copies = _keeps_own(before, after) or after.on_entry == "share-redrawn"
+    copies = _copies_own_gates(before, after) or after.on_entry == "share-redrawn"
     if copies and network.value.architecture != network.feature.architecture:
         raise UserError(
             "With tiled gates the value network is wider than the feature network, so weights "
@@ -99,7 +99,7 @@ def check_entry(network: GatedNetwork, before: Regime | None, after: Regime) -> 
         )
 
 
-def _keeps_own(before: Regime | None, after: Regime) -> bool:
+def _copies_own_gates(before: Regime | None, after: Regime) -> bool:
     """Check whether Θ^f becomes a copy of a network that made its own gates."""
     return before is not None and before.own_gates and after.on_entry == "keep"
 
@@ -122,7 +122,9 @@ def configure_for(network: GatedNetwork, regime: Regime) -> None:
         network.value.normalisation.active = regime.own_gates
 
 
-def _described(after: Regime, redrawn: tuple[str, ...], copied: tuple[str, ...]) -> RegimeChange:
+def _describe_change(
+    after: Regime, redrawn: tuple[str, ...], copied: tuple[str, ...]
+) -> RegimeChange:
     """List what happened to each group of weights."""
     kept = [] if VALUE in redrawn else [VALUE]
     if FEATURE not in redrawn and not copied:
@@ -143,7 +145,7 @@ def copy_weights(source: Stack, target: Stack) -> None:
     for source_weight, target_tensor in zip(source.weights, target.weights, strict=True):
         target_tensor.data.copy_(source_weight.data)
     if source.normalisation is not None and target.normalisation is not None:
-        target.normalisation.take(source.normalisation.state_dict())
+        target.normalisation.load_tensors(source.normalisation.state_dict())
     for layer, target_tensor in enumerate(target.biases):
         if len(source.biases):
             target_tensor.data.copy_(source.biases[layer].data)

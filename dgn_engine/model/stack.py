@@ -53,7 +53,7 @@ class LayerParameters:
     weight: bool = True
 
     @property
-    def plain(self) -> bool:
+    def is_plain(self) -> bool:
         """Return whether W and b themselves are what is trained.
 
         Returns:
@@ -93,7 +93,7 @@ class BatchNorms(nn.Module):
         super().__init__()
         self.widths = {
             layer_index: layer.outputs
-            for layer_index, layer in enumerate(architecture.weighted)
+            for layer_index, layer in enumerate(architecture.weight_layers)
             if isinstance(layer, arch.Conv) and layer.normal
         }
         widths = self.widths.values()
@@ -106,14 +106,14 @@ class BatchNorms(nn.Module):
         self.active = True
         self.gathers = False
 
-    def _of(self, layer: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _norm_tensors(self, layer: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return γ, shift, mean and variance of a weight layer."""
         number = self._order[layer]
         scale, shift = cast(Tensor, self.scales[number]), cast(Tensor, self.shifts[number])
         mean, variance = (self.get_buffer(f"{name}_{layer}") for name in ("mean", "variance"))
         return scale, shift, mean, variance
 
-    def folded(
+    def fold_into(
         self, layer: int, weight: Tensor, bias: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
         """Fold the normalisation, with running statistics, into a layer.
@@ -130,7 +130,7 @@ class BatchNorms(nn.Module):
         """
         if layer not in self.widths:
             return weight, bias
-        scale, shift, mean, variance = self._of(layer)
+        scale, shift, mean, variance = self._norm_tensors(layer)
         if not self.active:
             return weight * scale[:, None, None, None], None if bias is None else bias * scale
         # γ(Wz + b − μ)/√(σ² + ε) + β = W'z + b'
@@ -138,7 +138,7 @@ class BatchNorms(nn.Module):
         moved = -mean if bias is None else bias - mean
         return weight * slope[:, None, None, None], moved * slope + shift
 
-    def parts(
+    def trained_parts(
         self, layer: int, weight: Tensor, bias: Tensor | None
     ) -> tuple[Tensor, NormParameters]:
         """Return the trained parameters of a normalised layer.
@@ -151,7 +151,7 @@ class BatchNorms(nn.Module):
         Returns:
             Factor of the weight when folded, `(C,)`, and what is trained of its normalisation.
         """
-        scale, _, mean, variance = self._of(layer)
+        scale, _, mean, variance = self._norm_tensors(layer)
         if not self.active:
             return scale, NormParameters((weight, bias), shift=False)
         root = torch.rsqrt(variance + EPSILON)
@@ -159,7 +159,7 @@ class BatchNorms(nn.Module):
         unit = weight * root[:, None, None, None], moved * root
         return scale * root, NormParameters(unit, shift=True)
 
-    def by_batch(self, layer: int, q: Tensor) -> Tensor:
+    def normalise_batch(self, layer: int, q: Tensor) -> Tensor:
         """Normalise by batch statistics and update the running ones.
 
         Args:
@@ -171,11 +171,11 @@ class BatchNorms(nn.Module):
         """
         if layer not in self.widths:
             return q
-        scale, shift, mean, variance = self._of(layer)
+        scale, shift, mean, variance = self._norm_tensors(layer)
         return F.batch_norm(q, mean, variance, scale, shift, True, MOMENTUM, EPSILON)
 
     @torch.no_grad()
-    def stands_for(self, layer: int, bias: Tensor | None) -> bool:
+    def absorb_bias(self, layer: int, bias: Tensor | None) -> bool:
         """Reset a layer whose normalisation was already folded, and keep its bias as the shift.
 
         Args:
@@ -187,7 +187,7 @@ class BatchNorms(nn.Module):
         """
         if layer not in self.widths:
             return False
-        scale, shift, mean, variance = self._of(layer)
+        scale, shift, mean, variance = self._norm_tensors(layer)
         scale.fill_(1.0)
         mean.zero_()
         variance.fill_(1.0 - EPSILON)
@@ -201,11 +201,11 @@ class BatchNorms(nn.Module):
     def reset(self) -> None:
         """Reset parameters and statistics to their initial values."""
         for layer in self.widths:
-            for tensor, value in zip(self._of(layer), (1.0, 0.0, 0.0, 1.0), strict=True):
+            for tensor, value in zip(self._norm_tensors(layer), (1.0, 0.0, 0.0, 1.0), strict=True):
                 tensor.fill_(value)
 
     @torch.no_grad()
-    def take(self, tensors: Mapping[str, Tensor]) -> None:
+    def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Copy everything from another instance.
 
         Args:
@@ -260,7 +260,7 @@ def apply_weight(layer: arch.Weighted, weight: Tensor, bias: Tensor | None, z: T
     return F.conv2d(z, weight, bias, layer.stride, 0 if layer.circular else layer.padding)
 
 
-def run(
+def run_chain(
     architecture: arch.Architecture,
     weights: Sequence[Tensor],
     biases: Sequence[Tensor | None],
@@ -296,7 +296,7 @@ def run(
             case arch.AveragePool():
                 z = F.avg_pool2d(z, node.kernel, node.stride)
             case arch.MaxPool() | arch.GlobalMaxPool():
-                mask = argmax(node, z) if masks is None else masks[len(taken_masks)]
+                mask = pool_argmax(node, z) if masks is None else masks[len(taken_masks)]
                 taken_masks.append(mask)
                 z = z.flatten(2).gather(2, mask.flatten(2)).reshape(mask.shape)
                 z = z.flatten(1) if isinstance(node, arch.GlobalMaxPool) else z
@@ -320,7 +320,7 @@ def run(
     return Trace(tuple(inputs), tuple(pre), tuple(gates), z, tuple(taken_masks))
 
 
-def argmax(node: arch.MaxPool | arch.GlobalMaxPool, z: Tensor) -> Tensor:
+def pool_argmax(node: arch.MaxPool | arch.GlobalMaxPool, z: Tensor) -> Tensor:
     """Return the flat position of the maximum of each window.
 
     Args:
@@ -356,7 +356,7 @@ class Stack(nn.Module):
     ) -> None:
         super().__init__()
         self.architecture = architecture
-        layers = architecture.weighted
+        layers = architecture.weight_layers
         has_bias = [bias] * len(layers) if isinstance(bias, bool) else list(bias)
         self.weights = nn.ParameterList([torch.zeros(arch.weight_shape(layer)) for layer in layers])
         biases = [
@@ -364,10 +364,10 @@ class Stack(nn.Module):
             for layer, has in zip(layers, has_bias, strict=True)
         ]
         self.biases = nn.ParameterList(biases if any(has_bias) else [])
-        self.normalisation = BatchNorms(architecture) if architecture.normalised else None
+        self.normalisation = BatchNorms(architecture) if architecture.has_batch_norm else None
         self._factors = [layer.factor if isinstance(layer, arch.Dense) else 1.0 for layer in layers]
 
-    def tensors(self) -> tuple[list[Tensor], list[Tensor | None]]:
+    def folded_tensors(self) -> tuple[list[Tensor], list[Tensor | None]]:
         """Return the folded weights and biases.
 
         Constant factors, γ and statistics of normalisations are folded in.
@@ -375,14 +375,14 @@ class Stack(nn.Module):
         Returns:
             One weight and one bias (or `None`) per weight layer.
         """
-        weights, biases = self._scaled()
+        weights, biases = self._unnormalised_tensors()
         if self.normalisation is None:
             return weights, biases
         pairs = zip(weights, biases, strict=True)
-        folded = [self.normalisation.folded(layer, *pair) for layer, pair in enumerate(pairs)]
+        folded = [self.normalisation.fold_into(layer, *pair) for layer, pair in enumerate(pairs)]
         return [weight for weight, _ in folded], [bias for _, bias in folded]
 
-    def _scaled(self) -> tuple[list[Tensor], list[Tensor | None]]:
+    def _unnormalised_tensors(self) -> tuple[list[Tensor], list[Tensor | None]]:
         """Return weights and biases with constant factors, before normalisation."""
         weights = [cast(Tensor, weight) for weight in self.weights]
         biases: list[Tensor | None] = [cast("Tensor | None", bias) for bias in self.biases]
@@ -404,12 +404,12 @@ class Stack(nn.Module):
             One entry per weight layer.
         """
         if folded:
-            return tuple(LayerParameters(bias is not None) for bias in self.tensors()[1])
+            return tuple(LayerParameters(bias is not None) for bias in self.folded_tensors()[1])
         return self._trained_parameters()
 
     def _trained_parameters(self) -> tuple[LayerParameters, ...]:
         """Return the parameters that are trained, before anything is folded."""
-        weights, biases = self._scaled()
+        weights, biases = self._unnormalised_tensors()
         parameters = [
             LayerParameters(
                 bias is not None, None if factor == 1.0 else weight.new_full((1,), factor)
@@ -418,7 +418,7 @@ class Stack(nn.Module):
         ]
         if self.normalisation is not None:
             for index in self.normalisation.widths:
-                slope, norm = self.normalisation.parts(index, weights[index], biases[index])
+                slope, norm = self.normalisation.trained_parts(index, weights[index], biases[index])
                 parameters[index] = LayerParameters(biases[index] is not None, slope, (norm,))
         return tuple(parameters)
 
@@ -431,7 +431,7 @@ class Stack(nn.Module):
         return None
 
     @property
-    def frozen(self) -> bool:
+    def is_partly_frozen(self) -> bool:
         """Return whether some parameters are frozen although others train (as in a module).
 
         Returns:
@@ -465,10 +465,12 @@ class Stack(nn.Module):
         """
         normal = self.normalisation
         if normal is None or not normal.gathers:
-            return run(self.architecture, *self.tensors(), x, gate, masks)
-        return run(self.architecture, *self._scaled(), x, gate, masks, normal.by_batch)
+            return run_chain(self.architecture, *self.folded_tensors(), x, gate, masks)
+        return run_chain(
+            self.architecture, *self._unnormalised_tensors(), x, gate, masks, normal.normalise_batch
+        )
 
-    def has_room_for(self, biases: Sequence[Tensor | None]) -> bool:
+    def accepts_biases(self, biases: Sequence[Tensor | None]) -> bool:
         """Check whether imported biases can be stored, as biases or in a normalisation.
 
         Args:
@@ -485,7 +487,7 @@ class Stack(nn.Module):
         return bool(len(self.biases)) or not needed
 
     @torch.no_grad()
-    def take(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> None:
+    def load_layers(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> None:
         """Copy imported weights into the first layers; a missing bias becomes zero.
 
         Args:
@@ -494,14 +496,14 @@ class Stack(nn.Module):
         """
         for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
             self.weights[layer].copy_(weight)
-            if self.normalisation is not None and self.normalisation.stands_for(layer, bias):
+            if self.normalisation is not None and self.normalisation.absorb_bias(layer, bias):
                 bias = None
             if len(self.biases):
                 target = self.biases[layer]
                 target.copy_(bias) if bias is not None else target.zero_()
 
     @torch.no_grad()
-    def draw(
+    def init_weights(
         self,
         init: Initialisation,
         generator: torch.Generator,
@@ -520,13 +522,13 @@ class Stack(nn.Module):
             sigma: σ of 'kaiming' and 'bernoulli'. Default: √(2/fan_in).
             before_layer: Called with the number of weights before each layer; it may raise to stop.
         """
-        for layer, weight in zip(self.architecture.weighted, self.weights, strict=True):
+        for layer, weight in zip(self.architecture.weight_layers, self.weights, strict=True):
             if isinstance(layer, arch.ChannelScale):
                 weight.fill_(1.0)  # like γ of a new BatchNorm
                 continue
             before_layer(weight.numel())
             dtype = torch.float32 if weight.dtype == torch.float32 else torch.get_default_dtype()
-            weight.copy_(_fresh(layer, init, generator, sigma, dtype))
+            weight.copy_(_draw_weight(layer, init, generator, sigma, dtype))
         for bias in self.biases:
             if bias is not None:
                 bias.zero_()
@@ -534,7 +536,7 @@ class Stack(nn.Module):
             self.normalisation.reset()
 
 
-def _fresh(
+def _draw_weight(
     layer: arch.Weighted,
     init: Initialisation,
     generator: torch.Generator,

@@ -8,7 +8,7 @@ from dgn_engine.errors import UserError, Where
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Fork, Gating, Node, Skip
 
 
-def tiled(architecture: Architecture, tiling: tuple[int, ...]) -> Architecture:
+def tile_architecture(architecture: Architecture, tiling: tuple[int, ...]) -> Architecture:
     """Widen the gated layers of an architecture.
 
     The papers mention 'arbitrary tiling' without defining it; this is our definition (THEORY §1).

@@ -47,7 +47,7 @@ class Route:
             q = q.repeat(1, self.tile, *([1] * (q.dim() - 2)))
         return q
 
-    def units(self, mask: Tensor) -> Tensor:
+    def route_mask(self, mask: Tensor) -> Tensor:
         """Route the mask of a max pooling: its units move, but the positions in it do not.
 
         Args:
@@ -83,7 +83,9 @@ class Route:
 STRAIGHT = Route()
 
 
-def turned(layer_routes: tuple[Route, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def rotations_and_shifts(
+    layer_routes: tuple[Route, ...],
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Collect the rotation and shift of all routes.
 
     Args:
@@ -97,7 +99,7 @@ def turned(layer_routes: tuple[Route, ...]) -> tuple[tuple[int, ...], tuple[int,
     return rotation if any(rotation) else (), shift if any(shift) else ()
 
 
-def routes(
+def make_routes(
     layers: int, rotation: tuple[int, ...], shift: tuple[int, ...], tiling: tuple[int, ...]
 ) -> tuple[Route, ...]:
     """Create one route per value layer.
@@ -129,7 +131,7 @@ def routes(
     )
 
 
-def need_wires(regime: Regime, action: str) -> None:
+def require_feature_gates(regime: Regime, action: str) -> None:
     """Check that a regime has gates that can be rewired.
 
     Args:
@@ -170,8 +172,8 @@ def check_wiring(
     for layer, source in enumerate(order):
         if shapes[source] != shapes[layer]:
             raise UserError(
-                f"Gate layer {source + 1} ({_words(shapes[source])}) does not fit "
-                f"value layer {layer + 1} ({_words(shapes[layer])}).",
+                f"Gate layer {source + 1} ({_describe_shape(shapes[source])}) does not fit "
+                f"value layer {layer + 1} ({_describe_shape(shapes[layer])}).",
                 kind="other-inputs",
             )
 
@@ -190,12 +192,12 @@ def check_shifts(architecture: Architecture, routes: Sequence[Route]) -> None:
     for layer, (route, shape) in enumerate(zip(routes, shapes, strict=True)):
         if route.shift != (0, 0) and len(shape) == 1:
             raise UserError(
-                f"Gate layer {layer + 1} ({_words(shape)}) is not a map, so its shift must be 0.",
+                f"Gate layer {layer + 1} ({_describe_shape(shape)}) is not a map, so its shift must be 0.",
                 kind="other-inputs",
             )
 
 
-def _words(shape: tuple[int, ...]) -> str:
+def _describe_shape(shape: tuple[int, ...]) -> str:
     """Describe the shape of a gate layer."""
     if len(shape) == 1:
         return f"{shape[0]} units"

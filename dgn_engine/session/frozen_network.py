@@ -274,7 +274,7 @@ def offer_of(
         return TrainingOffer((), "Its tensors were picked manually, which a run cannot reproduce.")
     if is_ours(listing):
         return _of_ours(listing, imported)
-    biases = imported.network.value.tensors()[1]
+    biases = imported.network.value.folded_tensors()[1]
     biased = [bias is not None for bias in biases]
     answers = listing.reading
     if answers.net is not None and (answers.batchnorm or answers.norm_eps or answers.ignored):

@@ -50,7 +50,7 @@ def by_size(listing: CheckpointContents, architecture: Architecture) -> tuple[st
     arrays = fold_normalisation(listing.arrays, listing.reading.norm_eps or EPSILON).arrays
     remaining = [name for name, a in arrays.items() if a.ndim in (2, 4) and a.dtype.kind == "f"]
     names: list[str] = []
-    for layer in architecture.weighted:
+    for layer in architecture.weight_layers:
         wanted = weight_shape(layer)
         index = next((i for i, name in enumerate(remaining) if arrays[name].shape == wanted), None)
         names.append("" if index is None else remaining[index])

@@ -10,7 +10,7 @@ from dgn_engine.config import RunConfig
 from dgn_engine.importing.match_layers import LayerMatching
 from dgn_engine.model.choices import ValueInput
 from dgn_engine.model.regime_entry import RegimeChange, check_entry
-from dgn_engine.model.wiring import need_wires, turned
+from dgn_engine.model.wiring import require_feature_gates, rotations_and_shifts
 from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.training import RegimeSwapped, Rewired, SettingChanged
 from dgn_engine.regimes import find_regime, only_regime
@@ -137,7 +137,7 @@ class ControlledRun:
         Raises:
             UserError: The regime has no wiring, or shapes do not fit.
         """
-        need_wires(self._trainer.regime, "permute")
+        require_feature_gates(self._trainer.regime, "permute")
         self._trainer.control.rewire(order)
         self._rewired()
 
@@ -151,7 +151,7 @@ class ControlledRun:
         Raises:
             UserError: The regime has no wiring, or a value does not fit its layer.
         """
-        need_wires(self._trainer.regime, "rotate")
+        require_feature_gates(self._trainer.regime, "rotate")
         self._trainer.control.reroute(rotation, shift)
         self._rewired()
 
@@ -204,7 +204,7 @@ class ControlledRun:
             Three tuples, as `apply_wiring` takes them.
         """
         network = self._trainer.network
-        return network.wiring, *turned(network.routes)
+        return network.wiring, *rotations_and_shifts(network.routes)
 
     def wire(
         self, order: tuple[int, ...], rotation: tuple[int, ...], shift: tuple[int, ...]

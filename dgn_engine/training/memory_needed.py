@@ -20,7 +20,7 @@ from dgn_engine.importing.from_config import find_net, options_of
 from dgn_engine.importing.from_file import architecture_for
 from dgn_engine.model import architecture as arch
 from dgn_engine.model.architecture import Architecture
-from dgn_engine.model.tiling import tiled
+from dgn_engine.model.tiling import tile_architecture
 from dgn_engine.regimes import Regime, find_regime
 from dgn_engine.storage.free_memory import free_memory
 from dgn_engine.text.byte_counts import bytes_in_words
@@ -220,7 +220,7 @@ class _Networks:
     def of(config: RunConfig, architecture: Architecture) -> _Networks:
         """Return the networks of a configuration."""
         tiling, regime = config.gating.tiling, find_regime(config.gating.regime)
-        wide = tiled(architecture, tiling) if tiling else architecture
+        wide = tile_architecture(architecture, tiling) if tiling else architecture
         value, feature = (_Network.of(shapes, config.net.bias) for shapes in (wide, architecture))
         by_hand = value.dense and config.training.precision != "bf16" and not regime.drawn_gates
         return _Networks(wide, value, feature, regime, by_hand)
@@ -283,8 +283,8 @@ class _Network:
     @staticmethod
     def of(architecture: Architecture, bias: bool) -> _Network:
         """Return the sizes of an architecture."""
-        weights = [math.prod(arch.weight_shape(layer)) for layer in architecture.weighted]
-        outputs = sum(layer.outputs for layer in architecture.weighted) * bias
+        weights = [math.prod(arch.weight_shape(layer)) for layer in architecture.weight_layers]
+        outputs = sum(layer.outputs for layer in architecture.weight_layers) * bias
         units = tuple(math.prod(shape) for shape in architecture.gated_shapes)
         channels = normalised = 0
         passed = _KEPT * sum(units)

@@ -12,10 +12,10 @@ from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.random_gates import RandomGates
-from dgn_engine.model.regime_entry import RegimeChange, enter
+from dgn_engine.model.regime_entry import RegimeChange, enter_regime
 from dgn_engine.model.stack import Stack
-from dgn_engine.model.tiling import tiled
-from dgn_engine.model.wiring import check_shifts, check_wiring, routes
+from dgn_engine.model.tiling import tile_architecture
+from dgn_engine.model.wiring import check_shifts, check_wiring, make_routes
 from dgn_engine.random_streams import random_stream
 from dgn_engine.regimes import Regime
 from dgn_engine.training.device_data import DeviceData
@@ -64,7 +64,7 @@ class NetworkControl:
         self.draws = 0
         self.base = architecture
         gating = config.gating
-        wide = tiled(architecture, gating.tiling) if gating.tiling else architecture
+        wide = tile_architecture(architecture, gating.tiling) if gating.tiling else architecture
         dtype = data.train_x.dtype  # not torch's default, which a notebook may change
         self.network = GatedNetwork(wide, config.net.bias, architecture).to(dtype)
         self._draw(self.network.value)
@@ -81,7 +81,7 @@ class NetworkControl:
         self.reroute(gating.rotation, gating.shift)
         self.network.to(device)
         self.regime = regime
-        enter(self.network, None, regime, self._draw)
+        enter_regime(self.network, None, regime, self._draw)
         self._before_layer = lambda _: None  # cancelling a later draw would leave half of it
         self.optimizer = NetworkOptimizer(config.training, self.network)
 
@@ -105,7 +105,7 @@ class NetworkControl:
                 random_stream("gates", self.seed),
                 like.device,
             )
-        return self.network.with_gates(self._drawn.at(rows, like.dtype))
+        return self.network.with_gates(self._drawn.gates_of_rows(rows, like.dtype))
 
     def swap(self, regime: Regime, restart_value: bool) -> RegimeChange:
         """Enter another regime between two steps; redrawn groups lose their optimiser state.
@@ -117,7 +117,7 @@ class NetworkControl:
         Returns:
             Which groups were kept, frozen, redrawn and copied.
         """
-        change = enter(self.network, self.regime, regime, self._draw, restart_value)
+        change = enter_regime(self.network, self.regime, regime, self._draw, restart_value)
         self.regime = regime
         if "value weights" in change.redrawn:
             self.optimizer.forget(self.network.value)
@@ -153,7 +153,7 @@ class NetworkControl:
             UserError: A list has the wrong length, or a shifted layer has no positions.
         """
         shapes = self.base.gated_shapes
-        turned = routes(len(shapes), rotation, shift, self._config.gating.tiling)
+        turned = make_routes(len(shapes), rotation, shift, self._config.gating.tiling)
         check_shifts(self.base, turned)
         self.network.routes = turned
 
@@ -168,13 +168,13 @@ class NetworkControl:
             UserError: There are biases, and the value network has none.
         """
         network = self.network
-        if not network.value.has_room_for(biases):
+        if not network.value.accepts_biases(biases):
             raise UserError(
                 "These weights have biases, but the value network has none; "
                 "start a run with biases to load them.",
                 kind="biases",
             )
-        network.value.take(weights, biases)
+        network.value.load_layers(weights, biases)
         self.optimizer.forget(network.value)
 
     def take_gates(self, weights: list[Tensor], biases: list[Tensor | None]) -> None:
@@ -185,9 +185,9 @@ class NetworkControl:
             biases: Their biases, None where there is none.
         """
         network = self.network
-        if not network.feature.has_room_for(biases):
+        if not network.feature.accepts_biases(biases):
             self._give_feature_biases(True)
-        network.feature.take(weights, biases)
+        network.feature.load_layers(weights, biases)
         self.optimizer.forget(network.feature)
 
     def reseed(self, seed: int) -> None:
@@ -239,5 +239,5 @@ class NetworkControl:
         """Draw weights; the n-th draw of a run is a function of (seed, n)."""
         net = self._config.net
         generator = random_stream("weights", self.seed, self.draws)
-        stack.draw(net.init, generator, net.sigma, self._before_layer)
+        stack.init_weights(net.init, generator, net.sigma, self._before_layer)
         self.draws += 1

@@ -104,4 +104,4 @@ def with_drawn_gates(network: GatedNetwork, state: NetworkState, own: OwnExample
         like.device,
     )
     rows = torch.tensor(own.rows, device=like.device)
-    return network.with_gates(drawn.at(rows, like.dtype))
+    return network.with_gates(drawn.gates_of_rows(rows, like.dtype))

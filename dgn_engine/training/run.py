@@ -14,7 +14,7 @@ from dgn_engine.data import DataSizes, Examples, find_data_set, load_examples
 from dgn_engine.errors import DoesNotFitError
 from dgn_engine.importing.from_file import architecture_for
 from dgn_engine.model.regime_entry import check_entry
-from dgn_engine.model.wiring import turned
+from dgn_engine.model.wiring import rotations_and_shifts
 from dgn_engine.protocol.files import WeightsSaved
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.messages import Event
@@ -193,7 +193,7 @@ class Run:
             The event.
         """
         trainer = self.trainer
-        rotation, shift = turned(trainer.network.routes)
+        rotation, shift = rotations_and_shifts(trainer.network.routes)
         return RunStarted(
             run=self.number,
             config=self.config,

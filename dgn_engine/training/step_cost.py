@@ -53,7 +53,7 @@ def weights_of(architecture: Architecture) -> Iterator[tuple[tuple[int, ...], in
     Yields:
         Shape of the weight, and the number of positions where it is applied.
     """
-    weighted = set(map(id, architecture.weighted))
+    weighted = set(map(id, architecture.weight_layers))
     for node, shape in architecture.shapes():
         if id(node) in weighted:
             yield weight_shape(node), math.prod(shape[1:])  # type: ignore[arg-type]
@@ -91,7 +91,7 @@ def seconds_a_step(
     feature, batch = feature_passes(config), min(config.training.batch, examples)
     if stack > 1:
         passes = 3 + (0 if feature == 1 else feature)  # a stack computes frozen gates once
-        layers = len(architecture.weighted)
+        layers = len(architecture.weight_layers)
         work = passes * operations(architecture) * batch
         return passes * layers * PACKED_LAYER / stack + work / PACKED
     passes = 3 + feature  # backward is twice forward

@@ -16,7 +16,7 @@ from dgn_engine.importing.from_config import build_architecture
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Flatten
 from dgn_engine.model.nets import Net, fc
 from dgn_engine.model.network import GatedNetwork
-from dgn_engine.model.regime_entry import enter
+from dgn_engine.model.regime_entry import enter_regime
 from dgn_engine.plugins import plugin_names
 from dgn_engine.regimes import Regime, all_regimes, find_regime
 from dgn_engine.regimes._regime import TRAINED, OnEntry
@@ -95,8 +95,8 @@ def test_what_can_be_declared_trains_what_it_says(before: str | None) -> None:
         network = GatedNetwork(Architecture((1, 3, 3), NODES), bias=True)
         draw(network)
         if left is not None:
-            enter(network, None, left, draw)
-        enter(network, left, regime, draw)
+            enter_regime(network, None, left, draw)
+        enter_regime(network, left, regime, draw)
         x, shapes = torch.randn(5, 1, 3, 3), network.architecture.gated_shapes
         used = network
         if regime.drawn_gates:

@@ -25,7 +25,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.importing.from_config import build_architecture
 from dgn_engine.model import architecture as arch
 from dgn_engine.model.nets import all_nets
-from dgn_engine.model.tiling import tiled
+from dgn_engine.model.tiling import tile_architecture
 from dgn_engine.random_streams import random_stream
 from dgn_engine.regimes import Regime, all_regimes, find_regime
 from dgn_engine.training.run import Run
@@ -69,7 +69,7 @@ def any_config(regime: str, net: str, seed: int) -> RunConfig:
     random = Random(f"{regime} {net} {seed}")
     network = small_net(net, random)
     shape = build_architecture(network, (1, 8, 8), 1)
-    large = sum(math.prod(arch.weight_shape(one)) for one in shape.weighted) > PAIR_FROM
+    large = sum(math.prod(arch.weight_shape(one)) for one in shape.weight_layers) > PAIR_FROM
     if large and "stride" in dict(network.options):
         network = replace(network, options=tuple((dict(network.options) | {"stride": 4}).items()))
         shape = build_architecture(network, (1, 8, 8), 1)
@@ -132,7 +132,7 @@ def _tiles(shape: arch.Architecture, random: Random) -> tuple[int, ...]:
     layers = len(shape.gated_shapes)
     for tiles in (tuple(random.choice((1, 2)) for _ in range(layers)), (2,) * layers):
         try:
-            tiled(shape, tiles)
+            tile_architecture(shape, tiles)
         except (UserError, ValueError):
             continue
         return tiles
@@ -196,7 +196,7 @@ class SlowKernels:
         self.seed = config.seed
         self.tensors = {name: tensor.detach().double() for name, tensor in tensors.items()}
         self.base = build_architecture(config.net, (1, 8, 8), classes)
-        self.wide = tiled(self.base, arranged.tiling)
+        self.wide = tile_architecture(self.base, arranged.tiling)
         self._gaps: list[Tensor] | None = None  # collected by `tied`
 
     def tied(self, x: Tensor, rows: tuple[int, ...]) -> Tensor:
@@ -211,7 +211,10 @@ class SlowKernels:
     def folded(self) -> SlowKernels:
         """The same network of the weights that its layers work with in the end, all learnt."""
         same, tensors = copy.copy(self), {}
-        for part, nodes in (("value", self.wide.weighted), ("feature", self.base.weighted)):
+        for part, nodes in (
+            ("value", self.wide.weight_layers),
+            ("feature", self.base.weight_layers),
+        ):
             normalises = part == "feature" or self.regime.own_gates
             numbers = itertools.count()
             for place, node in enumerate(nodes):
@@ -246,7 +249,7 @@ class SlowKernels:
         if self.regime.open_gates:
             return torch.ones_like(q)
         if not self.regime.soft:
-            if self._gaps is not None and self.base.normalised:
+            if self._gaps is not None and self.base.has_batch_norm:
                 self._gaps.append((q.abs() / q.abs().max()).detach().flatten(1).amin(1))
             return (q > 0).double()
         # The sigmoid by its other name: no side overflows, and its slope at 0 is β/4.

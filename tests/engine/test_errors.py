@@ -21,7 +21,7 @@ from dgn_engine.importing.from_config import build_architecture
 from dgn_engine.importing.geometry_words import parse_geometry
 from dgn_engine.kernels import empirical_ntk
 from dgn_engine.model.architecture import Architecture, Dense
-from dgn_engine.model.wiring import routes
+from dgn_engine.model.wiring import make_routes
 from dgn_engine.protocol.watching import ProbeRequest
 from dgn_engine.regimes import all_regimes, find_regime
 from dgn_engine.storage.config_file import read_config
@@ -121,7 +121,7 @@ def ending_too_soon() -> None:
         (lambda: GatingConfig(wiring=(1, 1)), "no-permutation", "gating.wiring", [1, 1]),
         (lambda: DataConfig(root=LONG), "too-long", "data.root", LONG),
         (lambda: RunConfig.from_dict({"data": {"x": 1}}), "unknown-key", "data.x", 1),
-        (lambda: routes(2, (1,), (), ()), "wrong-length", "gating.rotation", [1]),
+        (lambda: make_routes(2, (1,), (), ()), "wrong-length", "gating.rotation", [1]),
         (ending_too_soon, "contradiction", "training.keep_epochs", 3),
     ],
 )

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dgn_engine import kernels
-from dgn_engine.kernels.precision import products
+from dgn_engine.kernels.precision import float32_products
 from dgn_engine.model.gates import Gate
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.training.probes import ProbeContext, all_probes
@@ -25,8 +25,8 @@ NAMES = ["fc-deep", "conv-gap", "max-gap", "residual-conv", "gated-sums", "basic
 def drawn(name: str) -> GatedNetwork:
     network = GatedNetwork(ARCHITECTURES[name])
     generator = torch.Generator().manual_seed(4)
-    network.value.draw("kaiming", generator)
-    network.feature.draw("kaiming", generator)
+    network.value.init_weights("kaiming", generator)
+    network.feature.init_weights("kaiming", generator)
     network.own_gates, network.gate = False, Gate(soft=True, beta=4.0)
     return network
 
@@ -38,17 +38,17 @@ def shares(found: Tensor, expected: Tensor) -> float:
 def every_kernel(network: GatedNetwork, x: Tensor) -> dict[str, Tensor]:
     shared = kernels.SharedKernels(network, x)
     tangent = shared.tangent
-    found = {"K": tangent.whole, "H": shared.npk(), "overlap": shared.overlap()}
+    found = {"K": tangent.total_kernel, "H": shared.npk(), "overlap": shared.overlap()}
     assert tangent.value is not None
     assert tangent.feature is not None
-    return {**found, "K^V": tangent.value, "K^F": tangent.feature, "S": shared.sensitive()}
+    return {**found, "K^V": tangent.value, "K^F": tangent.feature, "S": shared.sensitive_overlap()}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_kernel_is_the_one_in_float64(name: str, device: torch.device) -> None:
     network, x = drawn(name), images(ARCHITECTURES[name], N)
     expected = every_kernel(network.double(), x)
-    with products("tf32"):  # whatever was asked for elsewhere
+    with float32_products("tf32"):  # whatever was asked for elsewhere
         found = every_kernel(network.float().to(device), x.float().to(device))
     for kernel, tensor in found.items():
         assert tensor.device.type == device.type
@@ -61,7 +61,7 @@ def test_products_and_convolutions_are_full_float32_inside_kernels(device: torch
     one, two = (torch.randn((64, 64), generator=generator, dtype=torch.float64) for _ in range(2))
     maps = torch.randn((4, 16, 8, 8), generator=generator, dtype=torch.float64)
     weights = torch.randn((16, 16, 3, 3), generator=generator, dtype=torch.float64)
-    with products("ieee"):
+    with float32_products("ieee"):
         product = one.float().to(device) @ two.float().to(device)
         convolved = torch.conv2d(maps.float().to(device), weights.float().to(device))
     assert shares(product, one @ two) < 2e-6

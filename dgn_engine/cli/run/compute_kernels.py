@@ -53,7 +53,7 @@ def _kernels_of_file(arguments: argparse.Namespace) -> ModelKernels:
     classes = None if labels is None else torch.from_numpy(labels).to(device)
     opened = with_accuracy(opened, images, classes, arguments)
     settings, placed_network = kernel_settings(arguments), opened.placed(device, dtype)
-    plan = settings.plan(placed_network, images, classes)
+    plan = settings.make_plan(placed_network, images, classes)
     arrays = kernel_arrays(placed_network, images, classes, settings, plan)
     return ModelKernels(arrays, opened.settings | plan.settings, [*opened.notes, *plan.notes])
 

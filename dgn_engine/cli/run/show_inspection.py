@@ -91,7 +91,7 @@ def inspect_network(listing: CheckpointContents, arguments: argparse.Namespace) 
     on = f"{accuracy['examples']:,} test examples of {examples.name}"
     why = accuracy.get("why", "")
     check_expected(listing.file_name, accuracy["test"], arguments.expect_accuracy, on, why)
-    settings = _settings(arguments, len(network.architecture.gated))
+    settings = _settings(arguments, len(network.architecture.gated_nodes))
     statistics = gate_statistics(network, x, torch.tensor(chosen.labels), settings)
     inspection = {
         "data": _data(examples, prepare, raw.shape, x.shape) | {"test": split_of(data, examples)},
@@ -155,8 +155,8 @@ def _network(imported: ImportedNetwork) -> dict[str, Any]:
     return {
         "understood_as": imported.title,
         "regime": imported.regime.name,
-        "gate_layers": len(architecture.gated),
-        "weight_layers": len(architecture.weighted),
+        "gate_layers": len(architecture.gated_nodes),
+        "weight_layers": len(architecture.weight_layers),
         "logits": architecture.classes,
         "assuming": imported.assuming or None,
         "remarks": [*imported.remarks, *([imported.assumption] if imported.assuming else [])],

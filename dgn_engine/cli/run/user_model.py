@@ -39,7 +39,7 @@ from dgn_engine.kernels.kernel_plan import plan_tangent_kernel
 from dgn_engine.kernels.kernel_report import KernelSettings, kernel_arrays, module_arrays
 from dgn_engine.kernels.quantities import QUANTITIES_OF_K
 from dgn_engine.kernels.trained_weights import trained_weights
-from dgn_engine.model.adapt.from_module import copy_stack, follow_module
+from dgn_engine.model.adapt.from_module import adapt_module, copy_stack
 from dgn_engine.protocol.file_reading import activation_in_words
 from dgn_engine.protocol.frames import Array
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
@@ -492,13 +492,13 @@ def _kernels(
     try:
         if not x.is_floating_point():
             raise UserError("Its inputs are integers, such as tokens, where no path starts.")
-        followed = follow_module(made.module, tuple(x.shape[1:]))
+        followed = adapt_module(made.module, tuple(x.shape[1:]))
         network = followed.network
-        if not network.architecture.gated:
+        if not network.architecture.gated_nodes:
             raise UserError("It has no layer that could be followed by gates.")
     except UserError as refusal:
         return _tangent_alone(made, x, labels, classes, chosen, str(refusal))
-    plan = chosen.plan(network, x, labels)
+    plan = chosen.make_plan(network, x, labels)
     arrays = kernel_arrays(network, x, labels, chosen, plan)
     over = trained_weights(network, chosen.folded)
     settings = {"computed_by": "adapt", "tangent_kernel_alone": None} | plan.settings

@@ -16,17 +16,17 @@ from dgn_engine.model.adapt.module_outputs import (
     End,
     SoftmaxInputs,
     apply_end,
-    left_out,
+    describe_output,
     output_tensor,
-    returned,
+    softmax_remark,
 )
-from dgn_engine.model.adapt.module_stack import ModuleStack, ModuleState, held
+from dgn_engine.model.adapt.module_stack import ModuleStack, ModuleState, module_tensor
 from dgn_engine.model.adapt.module_trace import (
     ModuleTrace,
     first_line,
     float64_copy,
     random_inputs,
-    traced,
+    trace_module,
 )
 from dgn_engine.model.adapt.plain_access import copy_module
 from dgn_engine.model.gates import HARD, Gate, slope_gate
@@ -53,8 +53,8 @@ def check_equal(chain: ModuleChain, trace: ModuleTrace, module: nn.Module) -> No
     Raises:
         UserError: They differ; the message gives the layer if possible.
     """
-    _check_kept(chain, trace.copy, module)
-    stack = chain.stack(trace.copy)
+    _check_parameters_unchanged(chain, trace.copy, module)
+    stack = chain.make_stack(trace.copy)
     gate = _gate_of(stack)
     x, output, final = (trace.values[number] for number in (0, trace.last, trace.returned))
     assert x is not None
@@ -63,10 +63,10 @@ def check_equal(chain: ModuleChain, trace: ModuleTrace, module: nn.Module) -> No
     network_trace = stack.run(x, gate)
     _check_inputs(chain, trace, network_trace)
     last = chain.sources[-1].where
-    if not _alike(network_trace.output, output):
+    if not _is_close(network_trace.output, output):
         raise UserError(
             f"{last}: the outputs of the module and of the network built from it differ by up to "
-            f"{_difference(network_trace.output, output)}; it contains something unsupported.",
+            f"{_format_difference(network_trace.output, output)}; it contains something unsupported.",
             kind="other-function",
         )
     _check_gradients(trace.copy, network_trace.output, output)
@@ -79,10 +79,10 @@ def check_equal(chain: ModuleChain, trace: ModuleTrace, module: nn.Module) -> No
             occasion = "On another batch" if index else "In a second run"
             module_output = _run_again(trace.copy, batch, occasion)
             network_output = apply_end(trace.end, stack.run(batch, gate).output)
-            if not _alike(network_output, module_output):
+            if not _is_close(network_output, module_output):
                 raise UserError(
                     f"{occasion} the outputs of the module and of the network built from it differ "
-                    f"by up to {_difference(network_output, module_output)}; the module depends on "
+                    f"by up to {_format_difference(network_output, module_output)}; the module depends on "
                     f"{'the batch' if index else 'previous calls'}.",
                     kind="couples-examples",
                 )
@@ -111,16 +111,16 @@ def check_still_equal(
     copy, x = float64_copy(module), x.detach().to("cpu", torch.float64)
     with refuse_draws(), torch.enable_grad(), SoftmaxInputs() as softmax:
         final = _run_again(copy, x, "On probe examples")
-        output = softmax.before(final)
-    _check_kept(chain, copy, module)
-    stack = chain.stack(copy)
+        output = softmax.logits_before(final)
+    _check_parameters_unchanged(chain, copy, module)
+    stack = chain.make_stack(copy)
     network_output = stack.run(x, _gate_of(stack)).output
     if not torch.isfinite(network_output).all() and not torch.isfinite(output).all():
         return  # training diverged, so there is nothing to compare
-    if softmax.end != end or not _alike(network_output, output):
+    if softmax.end != end or not _is_close(network_output, output):
         raise UserError(
             "On probe examples the outputs of the module and of the network built from it differ "
-            f"by up to {_difference(network_output, output)}.",
+            f"by up to {_format_difference(network_output, output)}.",
             kind="other-function",
         )
     if gradients:
@@ -135,16 +135,18 @@ def _gate_of(stack: ModuleStack) -> Callable[[int, Tensor], Tensor]:
     return lambda layer, q: HARD(q) if slopes is None else slope_gate(q, slopes[layer])
 
 
-def _check_kept(chain: ModuleChain, copy: nn.Module, module: nn.Module) -> None:
+def _check_parameters_unchanged(chain: ModuleChain, copy: nn.Module, module: nn.Module) -> None:
     """Refuse a module that changes its weights during its forward pass.
 
     Its own pass would use other weights than those read beforehand.
     """
-    owners = {name: source.where for source in chain.sources for name in source.used()}
+    owners = {name: source.where for source in chain.sources for name in source.tensor_names()}
     owners |= {slope: "An activation" for slope in chain.slopes if isinstance(slope, str)}
     for name, where in owners.items():
-        before = held(module, name).detach().to("cpu", torch.float64)
-        if not torch.allclose(held(copy, name), before, rtol=0.0, atol=0.0, equal_nan=True):
+        before = module_tensor(module, name).detach().to("cpu", torch.float64)
+        if not torch.allclose(
+            module_tensor(copy, name), before, rtol=0.0, atol=0.0, equal_nan=True
+        ):
             raise UserError(
                 f"{where}: the forward pass changes parameter {name} (is it clamped or normalised "
                 "in forward or a hook?), which is not supported.",
@@ -167,7 +169,8 @@ def _run_again(module: nn.Module, x: Tensor, occasion: str) -> Tensor:
     tensor = output_tensor(output)
     if tensor is None:
         raise UserError(
-            f"{occasion} the module returns {returned(output)}; expected logits.", kind="no-logits"
+            f"{occasion} the module returns {describe_output(output)}; expected logits.",
+            kind="no-logits",
         )
     return tensor[None] if len(x) == 1 and tensor.dim() == 1 else tensor
 
@@ -179,10 +182,10 @@ def _check_float32(module: nn.Module, x: Tensor, output: Tensor) -> None:
         return
     output_float32 = _run_again(copy_module(module).to("cpu"), x.float(), "In float32").double()
     largest = float(output.detach().abs().max()) * IN_FLOAT32 / TOLERANCE
-    if not _alike(output_float32, output, largest):
+    if not _is_close(output_float32, output, largest):
         raise UserError(
             "The module's outputs in float32 and float64 differ by up to "
-            f"{_difference(output_float32, output)}: its code depends on the dtype, or its numbers "
+            f"{_format_difference(output_float32, output)}: its code depends on the dtype, or its numbers "
             "overflow.",
             kind="other-function",
         )
@@ -192,10 +195,10 @@ def _check_inputs(chain: ModuleChain, trace: ModuleTrace, network_trace: Trace) 
     """Compare the inputs of every weight layer."""
     for index, (node, fed) in enumerate(zip(chain.fed, network_trace.inputs, strict=True)):
         value = trace.values[node]
-        if value is not None and not _alike(fed.flatten(1), value.flatten(1)):
+        if value is not None and not _is_close(fed.flatten(1), value.flatten(1)):
             raise UserError(
                 f"{chain.sources[index].where}: its inputs in the module and in the network built "
-                f"from it differ by up to {_difference(fed.flatten(1), value.flatten(1))}; what "
+                f"from it differ by up to {_format_difference(fed.flatten(1), value.flatten(1))}; what "
                 "comes before it is not supported.",
                 kind="other-function",
             )
@@ -206,13 +209,14 @@ def _check_gradients(copy: nn.Module, network: Tensor, module: Tensor) -> None:
     named = [(name, p) for name, p in copy.named_parameters() if p.requires_grad]
     weights = random_inputs(tuple(module.shape[1:]), len(module), seed=2)
     network_gradients, module_gradients = (
-        _gradients((output * weights).sum(), [p for _, p in named]) for output in (network, module)
+        _parameter_gradients((output * weights).sum(), [p for _, p in named])
+        for output in (network, module)
     )
     largest = max(
         (float(theirs.abs().max()) for theirs in module_gradients if theirs.numel()), default=0.0
     )
     for (name, _), ours, theirs in zip(named, network_gradients, module_gradients, strict=True):
-        if not _alike(ours, theirs, largest):
+        if not _is_close(ours, theirs, largest):
             raise UserError(
                 f"The gradient of parameter {name} is different in the module (does it use detach, "
                 "a hook or a custom autograd function?), so its tangent kernel would be wrong.",
@@ -220,7 +224,7 @@ def _check_gradients(copy: nn.Module, network: Tensor, module: Tensor) -> None:
             )
 
 
-def _gradients(total: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
+def _parameter_gradients(total: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
     """Differentiate by parameters; zero where there is no dependence."""
     if not parameters or not total.requires_grad:
         return [torch.zeros_like(p) for p in parameters]
@@ -235,7 +239,7 @@ def _gradients(total: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
     return [torch.zeros_like(p) if gradient is None else gradient for gradient, p in pairs]
 
 
-def _alike(one: Tensor, two: Tensor, largest: float | None = None) -> bool:
+def _is_close(one: Tensor, two: Tensor, largest: float | None = None) -> bool:
     """Compare two tensors up to rounding."""
     if one.shape != two.shape:
         return False
@@ -246,7 +250,7 @@ def _alike(one: Tensor, two: Tensor, largest: float | None = None) -> bool:
     return difference <= TOLERANCE * max(scale, 1e-300)  # false for NaN
 
 
-def _difference(one: Tensor, two: Tensor) -> str:
+def _format_difference(one: Tensor, two: Tensor) -> str:
     """Describe the difference of two tensors."""
     if one.shape != two.shape:
         return f"shapes {tuple(one.shape)} and {tuple(two.shape)}"
@@ -254,7 +258,7 @@ def _difference(one: Tensor, two: Tensor) -> str:
 
 
 @dataclass(frozen=True)
-class FollowedNetwork:
+class TracedNetwork:
     """The network of an adapted module.
 
     Attributes:
@@ -274,7 +278,7 @@ class FollowedNetwork:
         Returns:
             A sentence, or ''.
         """
-        return left_out(self.end)
+        return softmax_remark(self.end)
 
 
 @dataclass(frozen=True)
@@ -329,18 +333,18 @@ def adapt(
         >>> [tuple(shape) for shape in network.architecture.gated_shapes]
         [(16,)]
     """
-    followed = follow_module(module, input_shape, gates_from, gate)
+    followed = adapt_module(module, input_shape, gates_from, gate)
     if followed.remark:
         warnings.warn(followed.remark, RuntimeWarning, stacklevel=2)
     return followed.network
 
 
-def follow_module(
+def adapt_module(
     module: nn.Module,
     input_shape: tuple[int, ...],
     gates_from: nn.Module | None = None,
     gate: Gate = HARD,
-) -> FollowedNetwork:
+) -> TracedNetwork:
     """Run `adapt`, returning its remark as text instead of warning.
 
     Args:
@@ -356,8 +360,8 @@ def follow_module(
         UserError: As for `adapt`.
     """
     _check_arguments(module, input_shape, gates_from, gate)
-    read = _read(module, input_shape)
-    gates_read = read if gates_from is None else _read(gates_from, input_shape)
+    read = _read_module(module, input_shape)
+    gates_read = read if gates_from is None else _read_module(gates_from, input_shape)
     chain, maker = read.chain, gates_read.chain
     if maker.architecture != chain.architecture:
         raise UserError(
@@ -368,22 +372,22 @@ def follow_module(
             "Soft and open gates can only replace ReLU, but this module has other activations.",
             kind="contradiction",
         )
-    value = read.stack()
+    value = read.make_stack()
     network = _network_of(value)
     network.gate = gate
     if gates_from is not None:
         network.own_gates = False
-        network.feature = gates_read.stack()
+        network.feature = gates_read.make_stack()
         if any(network.feature.trained_slopes()):
             raise UserError(
                 "gates_from has trained slopes (PReLU), which move the gates and are not counted "
                 "by any kernel; set their requires_grad to False.",
                 kind="frozen",
             )
-    return FollowedNetwork(network, chain, read.end)
+    return TracedNetwork(network, chain, read.end)
 
 
-def follow_again(followed: FollowedNetwork, module: nn.Module, x: Tensor) -> FollowedNetwork:
+def adapt_copy(followed: TracedNetwork, module: nn.Module, x: Tensor) -> TracedNetwork:
     """Return the network of another copy of a module that was adapted before.
 
     If the copy behaves like the previous network with its weights on the examples, that structure
@@ -404,11 +408,11 @@ def follow_again(followed: FollowedNetwork, module: nn.Module, x: Tensor) -> Fol
     try:
         check_still_equal(chain, followed.end, module, x)
     except (UserError, AttributeError, TypeError, RuntimeError):  # e.g. a parameter is missing
-        traced_again = follow_module(module, tuple(x.shape[1:]))
+        traced_again = adapt_module(module, tuple(x.shape[1:]))
         # Gradients are not compared: at kinks, such as ties in max pooling, autograd has its own.
         check_still_equal(traced_again.chain, traced_again.end, module, x, gradients=False)
         return traced_again
-    return replace(followed, network=_network_of(chain.stack(module)))
+    return replace(followed, network=_network_of(chain.make_stack(module)))
 
 
 def _network_of(stack: ModuleStack) -> GatedNetwork:
@@ -469,7 +473,7 @@ def copy_stack(module: nn.Module, input_shape: tuple[int, ...]) -> CopiedStack:
     Raises:
         UserError: As for `adapted_stack`.
     """
-    read = _read(module, input_shape)
+    read = _read_module(module, input_shape)
     chain = read.chain
     if chain.slopes:
         raise UserError(
@@ -477,13 +481,13 @@ def copy_stack(module: nn.Module, input_shape: tuple[int, ...]) -> CopiedStack:
             "that open and close; only their kernels are available (dgn kernels --model).",
             kind="not-supported",
         )
-    weights, biases = read.stack().tensors()
+    weights, biases = read.make_stack().folded_tensors()
     stack = Stack(chain.architecture, bias=[bias is not None for bias in biases]).to(weights[0])
     for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
         stack.weights[layer] = nn.Parameter(weight.detach().clone())
         if bias is not None:
             stack.biases[layer] = nn.Parameter(bias.detach().clone())
-    return CopiedStack(stack, left_out(read.end))
+    return CopiedStack(stack, softmax_remark(read.end))
 
 
 @dataclass(frozen=True)
@@ -495,16 +499,16 @@ class _ReadModule:
     state: ModuleState
     end: End
 
-    def stack(self) -> ModuleStack:
+    def make_stack(self) -> ModuleStack:
         """Return the weights of the network."""
-        return self.chain.stack(self.module, self.state)
+        return self.chain.make_stack(self.module, self.state)
 
 
-def _read(module: nn.Module, input_shape: tuple[int, ...]) -> _ReadModule:
+def _read_module(module: nn.Module, input_shape: tuple[int, ...]) -> _ReadModule:
     """Trace a module, build its network and compare the two."""
-    state = ModuleState.of(module)
-    trace = traced(module, tuple(input_shape))
+    state = ModuleState.from_module(module)
+    trace = trace_module(module, tuple(input_shape))
     chain = chain_of(trace, tuple(input_shape))
     check_equal(chain, trace, module)
-    volatile = state.changed_by(ModuleState.of(trace.copy))
+    volatile = state.changed_by(ModuleState.from_module(trace.copy))
     return _ReadModule(module, chain, replace(state, volatile=volatile), trace.end)

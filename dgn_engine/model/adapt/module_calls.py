@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dgn_engine.errors import UserError
 from dgn_engine.model import architecture as arch
-from dgn_engine.model.adapt.module_outputs import End, end_of
+from dgn_engine.model.adapt.module_outputs import End, softmax_kind
 
 SUPPORTED = (
     "Linear, Conv2d, BatchNorm, ReLU, LeakyReLU, PReLU, abs, average and max pooling, flattening, "
@@ -92,7 +92,7 @@ class ReshapeCall:
 
 
 @dataclass(frozen=True)
-class EndCall:
+class SoftmaxCall:
     """A softmax over the classes, which is only allowed at the end."""
 
     end: End
@@ -107,7 +107,7 @@ Operation = (
     | ScaleCall
     | PadCall
     | ReshapeCall
-    | EndCall
+    | SoftmaxCall
 )
 
 
@@ -174,7 +174,7 @@ class CallSite:
         """
         self.refuse(f"calls {self.function}, which is not supported. Supported: {SUPPORTED}.")
 
-    def argument(self, position: int, name: str, default: Any = None) -> Any:
+    def get_argument(self, position: int, name: str, default: Any = None) -> Any:
         """Return an argument of the call.
 
         Args:
@@ -187,7 +187,7 @@ class CallSite:
         """
         return self.args[position] if position < len(self.args) else self.kwargs.get(name, default)
 
-    def held(self, tensor: Tensor) -> str:
+    def tensor_name(self, tensor: Tensor) -> str:
         """Return the name of a parameter or buffer.
 
         Args:
@@ -206,7 +206,7 @@ class CallSite:
             )
         return self.names[id(tensor)]
 
-    def held_or_none(self, tensor: Tensor | None) -> str | None:
+    def optional_tensor_name(self, tensor: Tensor | None) -> str | None:
         """Return the name of a parameter or buffer, or `None`.
 
         Args:
@@ -218,9 +218,9 @@ class CallSite:
         Raises:
             UserError: It is neither.
         """
-        return None if tensor is None else self.held(tensor)
+        return None if tensor is None else self.tensor_name(tensor)
 
-    def one(self, value: int | Sequence[int], what: str) -> int:
+    def square_size(self, value: int | Sequence[int], what: str) -> int:
         """Return the single value of a square kernel, stride or padding.
 
         Args:
@@ -239,7 +239,7 @@ class CallSite:
             self.refuse(f"has {what} {tuple(value)}; only square ones are supported.")
         return int(value[0])
 
-    def needs_map(self) -> None:
+    def require_map(self) -> None:
         """Check that the input is a map.
 
         Raises:
@@ -249,9 +249,9 @@ class CallSite:
             self.refuse(f"takes maps (channels, height, width), but its input is {self.shape}.")
 
 
-def _linear(site: CallSite) -> Operation:
-    weight = site.argument(1, "weight")
-    weight_name = site.held(weight)
+def _read_linear(site: CallSite) -> Operation:
+    weight = site.get_argument(1, "weight")
+    weight_name = site.tensor_name(weight)
     outputs, inputs = weight.shape
     if site.shape[-1:] != (inputs,):
         arriving = site.shape[0] if len(site.shape) == 1 else site.shape
@@ -259,93 +259,98 @@ def _linear(site: CallSite) -> Operation:
     if len(site.shape) != 1:
         site.refuse(f"is applied to each row of {site.shape}; only vectors are supported.")
     node = arch.Dense(inputs, outputs, gated=False)
-    return WeightCall(node, weight_name, site.held_or_none(site.argument(2, "bias")))
+    return WeightCall(node, weight_name, site.optional_tensor_name(site.get_argument(2, "bias")))
 
 
-def _conv(site: CallSite) -> Operation:
-    weight = site.argument(1, "weight")
-    weight_name = site.held(weight)
+def _read_conv(site: CallSite) -> Operation:
+    weight = site.get_argument(1, "weight")
+    weight_name = site.tensor_name(weight)
     outputs, inputs, *sides = weight.shape
-    kernel = site.one(tuple(sides), "kernel")
-    stride = site.one(site.argument(3, "stride", 1), "stride")
-    padding = site.argument(4, "padding", 0)
-    dilation = site.argument(5, "dilation", 1)
-    if site.argument(6, "groups", 1) != 1 or site.one(dilation, "dilation") != 1:
+    kernel = site.square_size(tuple(sides), "kernel")
+    stride = site.square_size(site.get_argument(3, "stride", 1), "stride")
+    padding = site.get_argument(4, "padding", 0)
+    dilation = site.get_argument(5, "dilation", 1)
+    if site.get_argument(6, "groups", 1) != 1 or site.square_size(dilation, "dilation") != 1:
         site.refuse("has groups or dilation, which are not supported.")
     if padding == "same" and kernel % 2 == 0:
         site.refuse("has padding 'same' with an even kernel; only odd kernels are supported.")
     if isinstance(padding, str):
         padding = kernel // 2 if padding == "same" else 0
-    site.needs_map()
+    site.require_map()
     if site.shape[0] != inputs:
         site.refuse(f"takes {inputs} channels, but its input is {site.shape}.")
-    margin = site.one(padding, "padding")
+    margin = site.square_size(padding, "padding")
     node = arch.Conv(inputs, outputs, kernel, stride, margin, gated=False)
-    return WeightCall(node, weight_name, site.held_or_none(site.argument(2, "bias")))
+    return WeightCall(node, weight_name, site.optional_tensor_name(site.get_argument(2, "bias")))
 
 
-def _norm(site: CallSite) -> Operation:
+def _read_norm(site: CallSite) -> Operation:
     if len(site.args) > 3:  # torch.nn.functional passes these by keyword
         site.refuse("calls torch.batch_norm; use torch.nn.functional.batch_norm instead.")
-    mean, variance = site.argument(1, "running_mean"), site.argument(2, "running_var")
+    mean, variance = site.get_argument(1, "running_mean"), site.get_argument(2, "running_var")
     if site.kwargs.get("training", False) or mean is None or variance is None:
         site.refuse("couples the examples in training mode; call eval() first.")
     return NormCall(
         site.shape[0],
-        site.held(mean),
-        site.held(variance),
-        site.held_or_none(site.kwargs.get("weight")),
-        site.held_or_none(site.kwargs.get("bias")),
+        site.tensor_name(mean),
+        site.tensor_name(variance),
+        site.optional_tensor_name(site.kwargs.get("weight")),
+        site.optional_tensor_name(site.kwargs.get("bias")),
         float(site.kwargs.get("eps", 1e-5)),
     )
 
 
-def _clamp(site: CallSite) -> Operation:
-    if site.argument(1, "min") != 0 or site.argument(2, "max") is not None:
+def _read_clamp(site: CallSite) -> Operation:
+    if site.get_argument(1, "min") != 0 or site.get_argument(2, "max") is not None:
         site.refuse("clamps to other bounds than min=0, which is not supported.")
     return GateCall(0.0)
 
 
-def _dropout(site: CallSite) -> Operation | None:
-    p, training = site.argument(1, "p", 0.5), site.argument(2, "training", True)
+def _read_dropout(site: CallSite) -> Operation | None:
+    p, training = site.get_argument(1, "p", 0.5), site.get_argument(2, "training", True)
     if training and p > 0:
         site.refuse("is random in training mode; call eval() first.")
     return None
 
 
-def _average_pool(site: CallSite) -> Operation:
-    site.needs_map()
-    if site.argument(4, "ceil_mode", False) or site.argument(6, "divisor_override") is not None:
+def _read_average_pool(site: CallSite) -> Operation:
+    site.require_map()
+    if (
+        site.get_argument(4, "ceil_mode", False)
+        or site.get_argument(6, "divisor_override") is not None
+    ):
         site.refuse("uses ceil_mode or divisor_override, which is not supported.")
-    kernel = site.argument(1, "kernel_size")
+    kernel = site.get_argument(1, "kernel_size")
     if isinstance(kernel, Sequence) and tuple(kernel) == site.shape[1:]:
         return PoolCall(arch.GlobalAveragePool())
-    if site.one(site.argument(3, "padding", 0), "padding"):
+    if site.square_size(site.get_argument(3, "padding", 0), "padding"):
         site.refuse("has padded average pooling, which is not supported.")
-    stride = site.argument(2, "stride") or kernel
-    return PoolCall(arch.AveragePool(site.one(kernel, "kernel"), site.one(stride, "stride")))
+    stride = site.get_argument(2, "stride") or kernel
+    return PoolCall(
+        arch.AveragePool(site.square_size(kernel, "kernel"), site.square_size(stride, "stride"))
+    )
 
 
-def _max_pool(site: CallSite) -> Operation:
-    site.needs_map()
-    if site.argument(5, "ceil_mode", False):
+def _read_max_pool(site: CallSite) -> Operation:
+    site.require_map()
+    if site.get_argument(5, "ceil_mode", False):
         site.refuse("uses ceil_mode, which is not supported.")
-    if site.one(site.argument(4, "dilation", 1), "dilation") != 1:
+    if site.square_size(site.get_argument(4, "dilation", 1), "dilation") != 1:
         site.refuse("has dilation, which is not supported.")
-    kernel = site.argument(1, "kernel_size")
-    stride = site.argument(2, "stride") or kernel
-    padding = site.one(site.argument(3, "padding", 0), "padding")
-    sizes = site.one(kernel, "kernel"), site.one(stride, "stride")
+    kernel = site.get_argument(1, "kernel_size")
+    stride = site.get_argument(2, "stride") or kernel
+    padding = site.square_size(site.get_argument(3, "padding", 0), "padding")
+    sizes = site.square_size(kernel, "kernel"), site.square_size(stride, "stride")
     return PoolCall(arch.MaxPool(*sizes, padding))
 
 
-def _adaptive(site: CallSite) -> Operation | None:
+def _read_adaptive_pool(site: CallSite) -> Operation | None:
     average = site.function == "adaptive_avg_pool2d"
-    wanted = site.argument(1, "output_size")
+    wanted = site.get_argument(1, "output_size")
     pair = (wanted, wanted) if isinstance(wanted, int) or wanted is None else tuple(wanted)
     if site.flat and pair == (1, 1):
         return None
-    site.needs_map()
+    site.require_map()
     sides = site.shape[1:]
     sizes = tuple(side if size is None else size for size, side in zip(pair, sides, strict=True))
     if sizes == (1, 1):
@@ -362,8 +367,8 @@ def _adaptive(site: CallSite) -> Operation | None:
     return PoolCall(node(kernel[0], kernel[0]))
 
 
-def _mean(site: CallSite) -> Operation | None:
-    dim = site.argument(1, "dim")
+def _read_reduction(site: CallSite) -> Operation | None:
+    dim = site.get_argument(1, "dim")
     axes = (dim,) if isinstance(dim, int) else tuple(dim or ())
     if {axis % site.args[0].dim() for axis in axes} != {2, 3}:
         site.refuse(f"takes the {site.function} over axes {axes}, which is not supported.")
@@ -373,14 +378,14 @@ def _mean(site: CallSite) -> Operation | None:
     return PoolCall(node)
 
 
-def _sum(site: CallSite) -> Operation:
+def _read_sum(site: CallSite) -> Operation:
     if site.count != 2:
         site.refuse("adds something that does not depend on its inputs, which is not supported.")
     factor = float(site.kwargs.get("alpha", 1))
     return SumCall(-factor if site.function in ("sub", "subtract") else factor)
 
 
-def _scale(site: CallSite) -> Operation:
+def _read_scale(site: CallSite) -> Operation:
     if site.function in ("neg", "negative"):
         return ScaleCall(-1.0)
     factors = [argument for argument in site.args[:2] if not isinstance(argument, Tensor)]
@@ -395,51 +400,53 @@ def _scale(site: CallSite) -> Operation:
     return ScaleCall(1.0 / factor)
 
 
-def _pad(site: CallSite) -> Operation:
-    mode, value = site.argument(2, "mode", "constant"), site.argument(3, "value")
+def _read_pad(site: CallSite) -> Operation:
+    mode, value = site.get_argument(2, "mode", "constant"), site.get_argument(3, "value")
     if mode not in ("constant", "circular") or (mode == "constant" and value not in (None, 0)):
         what = f"'{mode}'" if mode != "constant" else f"with {value}"
         site.refuse(f"has padding mode {what}, which is not supported.")
-    site.needs_map()
-    sides = tuple(site.argument(1, "pad"))
+    site.require_map()
+    sides = tuple(site.get_argument(1, "pad"))
     if len(sides) != 4:
         site.refuse(f"pads by {sides}; only equal padding on all four sides is supported.")
     if min(sides) < 0:
         site.refuse(f"pads by {sides}; negative padding is not supported.")
-    return PadCall(site.one(sides, "padding"), mode == "circular")
+    return PadCall(site.square_size(sides, "padding"), mode == "circular")
 
 
-def _softmax(site: CallSite) -> Operation:
-    end = end_of(site.function, site.args, site.kwargs, site.args[0])
+def _read_softmax(site: CallSite) -> Operation:
+    end = softmax_kind(site.function, site.args, site.kwargs, site.args[0])
     if not end:
         site.refuse_call()
-    return EndCall(end)
+    return SoftmaxCall(end)
 
 
 OPERATIONS: dict[str, Callable[[CallSite], Operation | None]] = {
-    "linear": _linear,
-    "conv2d": _conv,
-    "batch_norm": _norm,
+    "linear": _read_linear,
+    "conv2d": _read_conv,
+    "batch_norm": _read_norm,
     "relu": lambda _: GateCall(0.0),
-    "clamp": _clamp,
-    "clamp_min": _clamp,
-    "leaky_relu": lambda site: GateCall(float(site.argument(1, "negative_slope", 0.01))),
-    "prelu": lambda site: GateCall(site.held(site.argument(1, "weight"))),
+    "clamp": _read_clamp,
+    "clamp_min": _read_clamp,
+    "leaky_relu": lambda site: GateCall(float(site.get_argument(1, "negative_slope", 0.01))),
+    "prelu": lambda site: GateCall(site.tensor_name(site.get_argument(1, "weight"))),
     "abs": lambda _: GateCall(-1.0),
     "absolute": lambda _: GateCall(-1.0),
-    "max_pool2d": _max_pool,
-    "avg_pool2d": _average_pool,
-    "adaptive_avg_pool2d": _adaptive,
-    "adaptive_max_pool2d": _adaptive,
-    "mean": _mean,
-    "amax": _mean,
-    "pad": _pad,
-    "softmax": _softmax,
-    "log_softmax": _softmax,
-    **dict.fromkeys(("dropout", "dropout2d", "feature_dropout", "alpha_dropout"), _dropout),
+    "max_pool2d": _read_max_pool,
+    "avg_pool2d": _read_average_pool,
+    "adaptive_avg_pool2d": _read_adaptive_pool,
+    "adaptive_max_pool2d": _read_adaptive_pool,
+    "mean": _read_reduction,
+    "amax": _read_reduction,
+    "pad": _read_pad,
+    "softmax": _read_softmax,
+    "log_softmax": _read_softmax,
+    **dict.fromkeys(("dropout", "dropout2d", "feature_dropout", "alpha_dropout"), _read_dropout),
     **dict.fromkeys(("contiguous", "clone", "to", "double", "type_as"), lambda _: None),
-    **dict.fromkeys(("add", "sub", "subtract"), _sum),
-    **dict.fromkeys(("mul", "multiply", "div", "divide", "true_divide", "neg", "negative"), _scale),
+    **dict.fromkeys(("add", "sub", "subtract"), _read_sum),
+    **dict.fromkeys(
+        ("mul", "multiply", "div", "divide", "true_divide", "neg", "negative"), _read_scale
+    ),
     **dict.fromkeys(
         ("flatten", "view", "reshape", "squeeze", "unsqueeze", "getitem", "view_as", "reshape_as"),
         lambda _: ReshapeCall(),

@@ -10,12 +10,12 @@ from torch import nn
 from dgn_engine.errors import UserError
 from dgn_engine.model import architecture as arch
 from dgn_engine.model.adapt.module_calls import (
-    EndCall,
     GateCall,
     NormCall,
     PadCall,
     PoolCall,
     ScaleCall,
+    SoftmaxCall,
     SumCall,
     WeightCall,
     parameters_of,
@@ -43,7 +43,7 @@ class ModuleChain:
     fed: tuple[int, ...]
     slopes: tuple[float | str, ...]
 
-    def stack(self, module: nn.Module, state: ModuleState | None = None) -> ModuleStack:
+    def make_stack(self, module: nn.Module, state: ModuleState | None = None) -> ModuleStack:
         """Create the weights of the network from a module.
 
         Args:
@@ -81,27 +81,27 @@ def chain_of(trace: ModuleTrace, input_shape: tuple[int, ...]) -> ModuleChain:
         UserError: A layer is not supported in its position.
     """
     makers = {call.output: call for call in trace.calls}
-    forks = _forks(trace)
+    forks = _find_forks(trace)
     try:
-        links = list(_links(0, trace.last, makers, forks, set()))
+        links = list(_pieces_between(0, trace.last, makers, forks, set()))
     except RecursionError:
         raise UserError(
             "The module has too many nested branches; only residual blocks are supported.",
             kind="not-supported",
         ) from None
     _check_parameters(links)
-    chain = _joined(links)
+    chain = _link_pieces(links)
     weighted = [link for link in chain if link.source is not None]
     slopes = tuple(link.slope for link in chain if arch.is_gated(link.node))
     return ModuleChain(
-        _architecture(input_shape, chain),
+        _make_architecture(input_shape, chain),
         tuple(link.source for link in weighted if link.source is not None),
         tuple(link.fed for link in weighted),
         slopes if any(slope != 0.0 for slope in slopes) else (),
     )
 
 
-def _forks(trace: ModuleTrace) -> list[int]:
+def _find_forks(trace: ModuleTrace) -> list[int]:
     """Find, for each value, the last earlier value that all paths from the input pass through."""
     forks = [0] * len(trace.values)
     for call in trace.calls:
@@ -116,7 +116,7 @@ def _forks(trace: ModuleTrace) -> list[int]:
 Piece = TracedCall | arch.Fork | arch.Skip | tuple[arch.Merge, str]
 
 
-def _links(
+def _pieces_between(
     start: int,
     end: int,
     makers: dict[int, TracedCall],
@@ -143,14 +143,16 @@ def _links(
             end = call.inputs[0]
             continue
         begin = forks[end]
-        block, skip = (list(_links(begin, value, makers, forks, seen)) for value in call.inputs)
+        block, skip = (
+            list(_pieces_between(begin, value, makers, forks, seen)) for value in call.inputs
+        )
         factors = [1.0, call.operation.factor]
         # By convention the skip is the branch with fewer layers: the identity or projection.
         if len(block) < len(skip):
             block, skip = skip, block
             factors.reverse()
         for index, branch in enumerate((block, skip)):
-            while branch and (factor := _factor(branch[-1])) is not None:
+            while branch and (factor := _scale_factor(branch[-1])) is not None:
                 factors[index] *= factor
                 branch.pop()
         if not all(factors):
@@ -164,7 +166,7 @@ def _links(
         yield from piece
 
 
-def _factor(piece: Piece) -> float | None:
+def _scale_factor(piece: Piece) -> float | None:
     """Return the constant of a scaling, or `None`."""
     if isinstance(piece, TracedCall) and isinstance(piece.operation, ScaleCall):
         return piece.operation.factor
@@ -187,7 +189,7 @@ def _check_parameters(pieces: Sequence[Piece]) -> None:
         owned.update(parameters_of(call.operation))
 
 
-def _joined(pieces: Sequence[Piece]) -> list[_Link]:
+def _link_pieces(pieces: Sequence[Piece]) -> list[_Link]:
     """Create one link per node, merging what follows a weight layer into it where possible."""
     chain: list[_Link] = []
     margin: TracedCall | None = None
@@ -208,13 +210,13 @@ def _joined(pieces: Sequence[Piece]) -> list[_Link]:
             case TracedCall(operation=PadCall()):
                 margin = piece
             case TracedCall(operation=WeightCall()):
-                chain.append(_weighted(piece, margin))
+                chain.append(_weight_link(piece, margin))
                 margin = None
             case TracedCall(operation=(NormCall() | ScaleCall())):
-                _scale(chain, piece)
+                _fold_scale(chain, piece)
             case TracedCall(operation=GateCall()):
-                _gate(chain, piece)
-            case TracedCall(operation=EndCall()):
+                _attach_gate(chain, piece)
+            case TracedCall(operation=SoftmaxCall()):
                 raise UserError(
                     f"{piece.where} calls softmax, which is supported only at the end of the "
                     "module.",
@@ -225,7 +227,7 @@ def _joined(pieces: Sequence[Piece]) -> list[_Link]:
     return chain
 
 
-def _weighted(call: TracedCall, padded: TracedCall | None) -> _Link:
+def _weight_link(call: TracedCall, padded: TracedCall | None) -> _Link:
     """Create the link of a weight layer, with the padding before it."""
     operation = call.operation
     assert isinstance(operation, WeightCall)
@@ -242,7 +244,7 @@ def _weighted(call: TracedCall, padded: TracedCall | None) -> _Link:
     return _Link(node, call.where, source, (padded or call).inputs[0])
 
 
-def _scale(chain: list[_Link], call: TracedCall) -> None:
+def _fold_scale(chain: list[_Link], call: TracedCall) -> None:
     """Fold a scaling or BatchNorm into the weight layer right before it, or into the addition."""
     operation = call.operation
     assert isinstance(operation, (NormCall, ScaleCall))
@@ -260,7 +262,7 @@ def _scale(chain: list[_Link], call: TracedCall) -> None:
         )
     if last is not None and last.source is not None and not arch.is_gated(last.node):
         last.source = replace(last.source, after=(*last.source.after, operation))
-    elif last is not None and isinstance(last.node, arch.Merge) and _factor(call):
+    elif last is not None and isinstance(last.node, arch.Merge) and _scale_factor(call):
         assert isinstance(operation, ScaleCall)
         last.node = replace(last.node, post=last.node.post * operation.factor)
     else:
@@ -269,7 +271,7 @@ def _scale(chain: list[_Link], call: TracedCall) -> None:
         chain.append(_Link(node, call.where, source, call.inputs[0]))
 
 
-def _gate(chain: list[_Link], call: TracedCall) -> None:
+def _attach_gate(chain: list[_Link], call: TracedCall) -> None:
     """Attach a gate to the weight layer before it, or insert a gate node.
 
     A ReLU commutes with max pooling and flattening; here gates come first.
@@ -293,7 +295,7 @@ def _gate(chain: list[_Link], call: TracedCall) -> None:
         chain.insert(index, _Link(arch.Gating(), call.where, slope=operation.slope))
 
 
-def _architecture(input_shape: tuple[int, ...], chain: Sequence[_Link]) -> arch.Architecture:
+def _make_architecture(input_shape: tuple[int, ...], chain: Sequence[_Link]) -> arch.Architecture:
     """Build the architecture, with the module's layer names in messages."""
     last = chain[-1] if chain else None
     if last is None or not isinstance(last.node, arch.Dense) or last.node.gated:

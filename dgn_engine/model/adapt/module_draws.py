@@ -93,7 +93,7 @@ def refuse_draws(draws_of_numpy: bool = False) -> Iterator[None]:
     guard = _DrawGuard()  # type: ignore[no-untyped-call] # torch leaves it so
     before = np.random.get_state(legacy=False)
     try:
-        with guard, guard.calls_seen():
+        with guard, guard.watch_calls():
             yield
     finally:
         if alone and _is_alone() and not is_same_state(before, np.random.get_state(legacy=False)):
@@ -139,7 +139,9 @@ class _DrawGuard(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch le
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        if torch.Tag.nondeterministic_seeded in func.tags and _draws(func, args, kwargs or {}):
+        if torch.Tag.nondeterministic_seeded in func.tags and _is_process_draw(
+            func, args, kwargs or {}
+        ):
             self.refuse(ModuleDrawsError())
         if func.namespace in _COLLECTIVE:
             self.refuse(ModuleCommunicatesError("exchanges messages with other processes"))
@@ -151,7 +153,7 @@ class _DrawGuard(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch le
         raise error
 
     @contextmanager
-    def calls_seen(self) -> Iterator[None]:
+    def watch_calls(self) -> Iterator[None]:
         """Watch calls of `random` and seeding of torch's generators.
 
         A Python profile function belongs to one thread, and an exception it raises stops the call.
@@ -193,7 +195,7 @@ class _DrawGuard(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch le
 _PYTHON: random.Random = random._inst  # behind random.random() and others
 
 
-def _draws(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+def _is_process_draw(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Check whether an operation that may draw does so, from a global generator."""
     names = [argument.name for argument in func._schema.arguments]
     given = dict(zip(names, args, strict=False)) | dict(kwargs)

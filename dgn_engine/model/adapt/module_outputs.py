@@ -37,7 +37,7 @@ def output_tensor(output: object) -> Tensor | None:
     return logits if isinstance(logits, Tensor) else None
 
 
-def returned(output: object) -> str:
+def describe_output(output: object) -> str:
     """Describe the output of a module.
 
     Args:
@@ -59,7 +59,7 @@ def returned(output: object) -> str:
     return f"a {kind} without a tensor 'logits'"
 
 
-def left_out(end: End) -> str:
+def softmax_remark(end: End) -> str:
     """Return the remark on a softmax that is skipped.
 
     Args:
@@ -71,7 +71,9 @@ def left_out(end: End) -> str:
     return f"The {end} at its end is left out: logits are shown." if end else ""
 
 
-def end_of(function: str, args: Sequence[Any], kwargs: Mapping[str, Any], given: Tensor) -> End:
+def softmax_kind(
+    function: str, args: Sequence[Any], kwargs: Mapping[str, Any], given: Tensor
+) -> End:
     """Identify a softmax over the classes.
 
     Args:
@@ -120,7 +122,7 @@ class SoftmaxInputs(TorchFunctionMode):
         self._made: Tensor | None = None
         self._given: Tensor | None = None
 
-    def before(self, output: Tensor) -> Tensor:
+    def logits_before(self, output: Tensor) -> Tensor:
         """Return the logits before the softmax that produced `output`, and set `end`.
 
         Args:
@@ -146,7 +148,7 @@ class SoftmaxInputs(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if name in _ENDS:
             given = args[0] if args else kwargs.get("input")
-            if isinstance(given, Tensor) and (end := end_of(name, args, kwargs, given)):
+            if isinstance(given, Tensor) and (end := softmax_kind(name, args, kwargs, given)):
                 self._made, self._given, self.end = result, given, end
         return result
 

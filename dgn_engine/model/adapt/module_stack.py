@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from dgn_engine.errors import ArgumentError, UserError
 from dgn_engine.model import architecture as arch
 from dgn_engine.model.adapt.module_calls import NormCall, ScaleCall
-from dgn_engine.model.adapt.module_trace import where_of
+from dgn_engine.model.adapt.module_trace import layer_label
 from dgn_engine.model.adapt.plain_access import copy_module, named_parts
 from dgn_engine.model.choices import Initialisation
 from dgn_engine.model.stack import LayerParameters, NormParameters, Stack
@@ -37,7 +37,7 @@ class ModuleState:
     volatile: frozenset[tuple[str, str]] = frozenset()
 
     @classmethod
-    def of(cls, module: nn.Module) -> ModuleState:
+    def from_module(cls, module: nn.Module) -> ModuleState:
         """Record the state of a module.
 
         Args:
@@ -48,7 +48,7 @@ class ModuleState:
         """
         numbers: dict[int, int] = {}
         parts = named_parts(module, remove_duplicate=False)
-        return cls({name: dict(_settings(part, numbers)) for name, part in parts})
+        return cls({name: dict(_layer_settings(part, numbers)) for name, part in parts})
 
     def changed_by(self, later: ModuleState) -> frozenset[tuple[str, str]]:
         """Compare with a later state.
@@ -71,7 +71,7 @@ class ModuleState:
             changes |= {(name, key) for key in earlier_layer.keys() - later_layer.keys()}
         return frozenset(changes) - self.volatile
 
-    def check(self, module: nn.Module) -> None:
+    def refuse_changes(self, module: nn.Module) -> None:
         """Check that a module has not changed.
 
         Args:
@@ -80,7 +80,7 @@ class ModuleState:
         Raises:
             ArgumentError: It has changed.
         """
-        now = ModuleState.of(module)
+        now = ModuleState.from_module(module)
         if now.layers == self.layers:
             return
         changes = self.changed_by(now)
@@ -89,7 +89,7 @@ class ModuleState:
             return
         name, key = changed[0]
         part = dict(module.named_modules(remove_duplicate=False)).get(name)
-        what = "the layers" if part is None else where_of(name, part)
+        what = "the layers" if part is None else layer_label(name, part)
         detail = f" ({key})" if key else ""
         raise ArgumentError(
             f"The module has changed since it was adapted: {what}{detail} is different; adapt it "
@@ -98,7 +98,7 @@ class ModuleState:
         )
 
 
-def _settings(part: nn.Module, seen: dict[int, int]) -> Iterator[tuple[str, Setting]]:
+def _layer_settings(part: nn.Module, seen: dict[int, int]) -> Iterator[tuple[str, Setting]]:
     """Yield the settings of one layer."""
     yield "kind", (type(part),)
     held = vars(part)
@@ -141,7 +141,7 @@ class LayerSource:
     bias: str | None
     after: tuple[NormCall | ScaleCall, ...] = ()
 
-    def own(self) -> tuple[str, ...]:
+    def parameter_names(self) -> tuple[str, ...]:
         """Return the names of weight, bias, γ and shifts.
 
         Returns:
@@ -151,14 +151,17 @@ class LayerSource:
         pairs = [(self.weight, self.bias), *((norm.scale, norm.shift) for norm in norms)]
         return tuple(name for pair in pairs for name in pair if name is not None)
 
-    def used(self) -> tuple[str, ...]:
+    def tensor_names(self) -> tuple[str, ...]:
         """Return the names of all parameters and BatchNorm statistics.
 
         Returns:
             The names.
         """
         norms = [step for step in self.after if isinstance(step, NormCall)]
-        return (*self.own(), *(name for norm in norms for name in (norm.mean, norm.variance)))
+        return (
+            *self.parameter_names(),
+            *(name for norm in norms for name in (norm.mean, norm.variance)),
+        )
 
     @property
     def has_bias(self) -> bool:
@@ -198,16 +201,18 @@ class ModuleStack(Stack):
         self._slopes = tuple(slopes)
         self._state = state
         self._module = (module,)  # in a tuple, so that torch does not register it
-        self._bind()
+        self._register_parameters()
 
-    def _bind(self) -> None:
+    def _register_parameters(self) -> None:
         """Register the current parameters of the module, which may have been replaced."""
         for layer, source in enumerate(self._sources):
             if source.weight is not None:
-                self.weights[layer] = _parameter(self._held(source.weight))
+                self.weights[layer] = _as_parameter(self._named_tensor(source.weight))
             if len(self.biases):
                 bias = source.bias
-                self.biases[layer] = None if bias is None else _parameter(self._held(bias))
+                self.biases[layer] = (
+                    None if bias is None else _as_parameter(self._named_tensor(bias))
+                )
 
     def __deepcopy__(self, memo: dict[int, object]) -> ModuleStack:
         """Copy the stack together with its module, without running code of the latter."""
@@ -216,7 +221,7 @@ class ModuleStack(Stack):
         vars(copied).update({name: deepcopy(value, memo) for name, value in vars(self).items()})
         return copied
 
-    def draw(
+    def init_weights(
         self,
         init: Initialisation,
         generator: torch.Generator,
@@ -231,18 +236,18 @@ class ModuleStack(Stack):
             sigma: As for `Stack.init_weights`.
             before_layer: As for `Stack.init_weights`.
         """
-        self._bind()
-        super().draw(init, generator, sigma, before_layer)
+        self._register_parameters()
+        super().init_weights(init, generator, sigma, before_layer)
 
-    def take(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> None:
+    def load_layers(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> None:
         """Copy weights into the module (see `Stack.load_layers`).
 
         Args:
             weights: As for `Stack.load_layers`.
             biases: As for `Stack.load_layers`.
         """
-        self._bind()
-        super().take(weights, biases)
+        self._register_parameters()
+        super().load_layers(weights, biases)
 
     def slopes(self) -> tuple[Tensor, ...] | None:
         """Return the current slopes of each gate layer.
@@ -252,9 +257,9 @@ class ModuleStack(Stack):
         """
         if not self._slopes:
             return None
-        like = self.tensors()[0][0].detach()
+        like = self.folded_tensors()[0][0].detach()
         return tuple(
-            self._held(slope) if isinstance(slope, str) else like.new_tensor([slope])
+            self._named_tensor(slope) if isinstance(slope, str) else like.new_tensor([slope])
             for slope in self._slopes
         )
 
@@ -265,23 +270,26 @@ class ModuleStack(Stack):
             One bool per gate layer.
         """
         return tuple(
-            isinstance(slope, str) and self._held(slope).requires_grad for slope in self._slopes
+            isinstance(slope, str) and self._named_tensor(slope).requires_grad
+            for slope in self._slopes
         )
 
-    def _held(self, name: str) -> Tensor:
-        return held(self._module[0], name)
+    def _named_tensor(self, name: str) -> Tensor:
+        return module_tensor(self._module[0], name)
 
-    def _scaled(self) -> tuple[list[Tensor], list[Tensor | None]]:
+    def _unnormalised_tensors(self) -> tuple[list[Tensor], list[Tensor | None]]:
         if self._state is not None:
-            self._state.check(self._module[0])
-        pairs = zip(self.architecture.weighted, self._sources, strict=True)
-        folded = [self._folded(layer, source) for layer, source in pairs]
+            self._state.refuse_changes(self._module[0])
+        pairs = zip(self.architecture.weight_layers, self._sources, strict=True)
+        folded = [self._fold_layer(layer, source) for layer, source in pairs]
         return [weight for weight, _ in folded], [bias for _, bias in folded]
 
-    def _folded(self, layer: arch.Weighted, source: LayerSource) -> tuple[Tensor, Tensor | None]:
+    def _fold_layer(
+        self, layer: arch.Weighted, source: LayerSource
+    ) -> tuple[Tensor, Tensor | None]:
         """Return weight and bias of a layer with everything that follows folded in."""
-        weight = self._weight(layer, source)
-        bias = None if source.bias is None else self._held(source.bias)
+        weight = self._layer_weight(layer, source)
+        bias = None if source.bias is None else self._named_tensor(source.bias)
         if weight.shape != arch.weight_shape(layer):
             raise UserError(
                 f"{source.where} now has weights of shape {tuple(weight.shape)}; adapt the module "
@@ -292,37 +300,38 @@ class ModuleStack(Stack):
             if isinstance(step, ScaleCall):
                 weight, bias = step.factor * weight, None if bias is None else step.factor * bias
                 continue
-            slope, mean, shift = self._norm(step)
+            slope, mean, shift = self._norm_factors(step)
             weight = weight * slope.reshape(-1, *[1] * (weight.dim() - 1))
             moved = -mean if bias is None else bias - mean
             bias = moved * slope if shift is None else moved * slope + shift
         return weight, bias
 
     def _trained_parameters(self) -> tuple[LayerParameters, ...]:
-        pairs = zip(self.architecture.weighted, self._sources, strict=True)
+        pairs = zip(self.architecture.weight_layers, self._sources, strict=True)
         return tuple(self._parameters_of(layer, source) for layer, source in pairs)
 
     def _parameters_of(self, layer: arch.Weighted, source: LayerSource) -> LayerParameters:
         """Collect a layer's trained parameters, with the factors that follow each of them."""
-        bias = None if source.bias is None else self._held(source.bias)
-        current: tuple[Tensor, Tensor | None] = (self._weight(layer, source), bias)
+        bias = None if source.bias is None else self._named_tensor(source.bias)
+        current: tuple[Tensor, Tensor | None] = (self._layer_weight(layer, source), bias)
         steps: list[tuple[Tensor, NormParameters | None]] = []
         for step_call in source.after:
             if isinstance(step_call, ScaleCall):
                 factor = current[0].new_full((1,), step_call.factor)
-                current = _scaled_by(factor, *current)
+                current = _scale_channels(factor, *current)
                 steps.append((factor, None))
                 continue
             # u = (Wz + b − μ)/√(σ² + ε);  γu + β
-            slope, mean, shift = self._norm(step_call)
+            slope, mean, shift = self._norm_factors(step_call)
             centred = (current[0], -mean if current[1] is None else current[1] - mean)
-            unit = _scaled_by(
-                torch.rsqrt(self._held(step_call.variance) + step_call.epsilon), *centred
+            unit = _scale_channels(
+                torch.rsqrt(self._named_tensor(step_call.variance) + step_call.epsilon), *centred
             )
             norm = NormParameters(
-                unit if self._trains(step_call.scale) else None, self._trains(step_call.shift)
+                unit if self._is_trained(step_call.scale) else None,
+                self._is_trained(step_call.shift),
             )
-            weight, moved = _scaled_by(slope, *centred)
+            weight, moved = _scale_channels(slope, *centred)
             current = (weight, moved if shift is None or moved is None else moved + shift)
             steps.append((slope, norm))
         # What follows a normalisation multiplies its gradient: accumulate factors from the end.
@@ -332,7 +341,12 @@ class ModuleStack(Stack):
             if step is not None and (step.unit is not None or step.shift):
                 norms.append(replace(step, scale=following))
             following = factor if following is None else factor * following
-        trained = (self._trains(source.bias), following, tuple(norms), self._trains(source.weight))
+        trained = (
+            self._is_trained(source.bias),
+            following,
+            tuple(norms),
+            self._is_trained(source.weight),
+        )
         return LayerParameters(*trained)
 
     def layer_parameters(self, folded: bool = False) -> tuple[LayerParameters, ...]:
@@ -347,7 +361,7 @@ class ModuleStack(Stack):
         Raises:
             UserError: `folded` is set, but some parameters are frozen.
         """
-        if folded and self.frozen:
+        if folded and self.is_partly_frozen:
             raise UserError(
                 "folded=True needs all parameters to train, but some are frozen.",
                 kind="frozen",
@@ -355,35 +369,37 @@ class ModuleStack(Stack):
         return super().layer_parameters(folded)
 
     @property
-    def frozen(self) -> bool:
+    def is_partly_frozen(self) -> bool:
         """Return whether some of the module's parameters are frozen.
 
         Returns:
             `True` if one does not require gradients.
         """
-        return not all(self._trains(name) for source in self._sources for name in source.own())
+        return not all(
+            self._is_trained(name) for source in self._sources for name in source.parameter_names()
+        )
 
-    def _trains(self, name: str | None) -> bool:
-        return name is not None and self._held(name).requires_grad
+    def _is_trained(self, name: str | None) -> bool:
+        return name is not None and self._named_tensor(name).requires_grad
 
-    def _weight(self, layer: arch.Weighted, source: LayerSource) -> Tensor:
+    def _layer_weight(self, layer: arch.Weighted, source: LayerSource) -> Tensor:
         """Return the module's weight; ones if channels are only scaled."""
         if source.weight is not None:
-            return self._held(source.weight)
+            return self._named_tensor(source.weight)
         last = self._sources[-1].weight
         assert last is not None
-        return self._held(last).detach().new_ones(layer.outputs)
+        return self._named_tensor(last).detach().new_ones(layer.outputs)
 
-    def _norm(self, norm: NormCall) -> tuple[Tensor, Tensor, Tensor | None]:
+    def _norm_factors(self, norm: NormCall) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return γ/√(σ² + ε), μ and β, `(C,)` each."""
-        slope = torch.rsqrt(self._held(norm.variance) + norm.epsilon)
+        slope = torch.rsqrt(self._named_tensor(norm.variance) + norm.epsilon)
         if norm.scale is not None:
-            slope = slope * self._held(norm.scale)
-        shift = None if norm.shift is None else self._held(norm.shift)
-        return slope, self._held(norm.mean), shift
+            slope = slope * self._named_tensor(norm.scale)
+        shift = None if norm.shift is None else self._named_tensor(norm.shift)
+        return slope, self._named_tensor(norm.mean), shift
 
 
-def held(module: nn.Module, name: str) -> Tensor:
+def module_tensor(module: nn.Module, name: str) -> Tensor:
     """Return the current parameter or buffer of a module.
 
     Args:
@@ -397,13 +413,15 @@ def held(module: nn.Module, name: str) -> Tensor:
     return cast(Tensor, getattr(module.get_submodule(owner), attribute))
 
 
-def _scaled_by(factor: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+def _scale_channels(
+    factor: Tensor, weight: Tensor, bias: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
     """Multiply the channels of a layer by `(C,)` or `(1,)` numbers."""
     by_channel = factor.reshape(-1, *[1] * (weight.dim() - 1))
     return weight * by_channel, None if bias is None else bias * factor
 
 
-def _parameter(tensor: Tensor) -> nn.Parameter:
+def _as_parameter(tensor: Tensor) -> nn.Parameter:
     """Return a tensor as a parameter; a buffer becomes one that does not train."""
     if isinstance(tensor, nn.Parameter):
         return tensor

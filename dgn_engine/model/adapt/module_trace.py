@@ -20,15 +20,15 @@ from dgn_engine.errors import UserError
 from dgn_engine.model.adapt.module_calls import (
     OPERATIONS,
     CallSite,
-    EndCall,
     Operation,
     PoolCall,
     ReshapeCall,
+    SoftmaxCall,
     parameters_of,
 )
 from dgn_engine.model.adapt.module_draws import PassRefusedError, refuse_draws
-from dgn_engine.model.adapt.module_outputs import End, output_tensor, returned
-from dgn_engine.model.adapt.plain_access import copy_module, named_parts, registry
+from dgn_engine.model.adapt.module_outputs import End, describe_output, output_tensor
+from dgn_engine.model.adapt.plain_access import copy_module, module_registry, named_parts
 from dgn_engine.model.architecture import Flatten, GlobalAveragePool, GlobalMaxPool
 
 # What code may query about a tensor without using its values.
@@ -111,7 +111,7 @@ class ModuleTrace:
     end: End
 
 
-def traced(module: nn.Module, input_shape: tuple[int, ...], examples: int = 2) -> ModuleTrace:
+def trace_module(module: nn.Module, input_shape: tuple[int, ...], examples: int = 2) -> ModuleTrace:
     """Trace a module.
 
     Args:
@@ -127,7 +127,7 @@ def traced(module: nn.Module, input_shape: tuple[int, ...], examples: int = 2) -
     """
     copy = float64_copy(module)
     tracer = _Tracer(copy, random_inputs(input_shape, examples, seed=0))
-    with _named_places(copy, tracer.places):
+    with _track_layers(copy, tracer.places):
         output = tracer.run()
     number = tracer.number_of(output)
     last, end = tracer.before_end(number)
@@ -162,13 +162,13 @@ def float64_copy(module: nn.Module) -> nn.Module:
         UserError: It cannot be copied or traced.
     """
     for name, part in named_parts(module):
-        where = where_of(name, part)
+        where = layer_label(name, part)
         if isinstance(part, torch.jit.ScriptModule):
             raise UserError(
                 f"{where} was compiled by torch.jit; pass the original module.",
                 kind="not-supported",
             )
-        if "_orig_mod" in registry(part, "_modules"):
+        if "_orig_mod" in module_registry(part, "_modules"):
             raise UserError(
                 f"{where} was compiled by torch.compile; pass the original module.",
                 kind="not-supported",
@@ -251,7 +251,7 @@ class _Tracer(TorchFunctionMode):
         tensor = output_tensor(output)
         if tensor is None:
             raise UserError(
-                f"The module returns {returned(output)}; expected logits.", kind="no-logits"
+                f"The module returns {describe_output(output)}; expected logits.", kind="no-logits"
             )
         if id(tensor) not in self._known:
             raise UserError(
@@ -264,14 +264,14 @@ class _Tracer(TorchFunctionMode):
                 "classes).",
                 kind="no-logits",
             )
-        return self._number(tensor, "The module")
+        return self._value_number(tensor, "The module")
 
     def before_end(self, number: int) -> tuple[int, End]:
         """Return the number of the logits and which softmax, if any, was applied to them."""
         call = self._ends.get(number)
         if call is None:
             return number, ""
-        assert isinstance(call.operation, EndCall)
+        assert isinstance(call.operation, SoftmaxCall)
         if self.values[call.inputs[0]] is None:
             raise UserError(
                 f"The logits of {call.where} are changed in place afterwards, which is not "
@@ -288,16 +288,18 @@ class _Tracer(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        traced_inputs = [tensor for tensor in _tensors((args, kwargs)) if id(tensor) in self._known]
-        if not traced_inputs or _asks(func):
+        traced_inputs = [
+            tensor for tensor in _nested_tensors((args, kwargs)) if id(tensor) in self._known
+        ]
+        if not traced_inputs or _is_query(func):
             return func(*args, **kwargs)
         try:
-            return self._followed(func, args, kwargs, traced_inputs)
+            return self._follow_call(func, args, kwargs, traced_inputs)
         except UserError as refusal:
             self._refusal = refusal
             raise
 
-    def _followed(
+    def _follow_call(
         self,
         func: Callable[..., Any],
         args: Sequence[Any],
@@ -306,10 +308,10 @@ class _Tracer(TorchFunctionMode):
     ) -> Any:
         """Check, run and record one call."""
         where = self.places[-1] if self.places else "The module"
-        name = _called(func)
-        numbers = tuple(self._number(tensor, where) for tensor in traced_inputs)
+        name = _function_name(func)
+        numbers = tuple(self._value_number(tensor, where) for tensor in traced_inputs)
         before = traced_inputs[0]
-        shape, flat = self._shape(before, numbers[0]), self._flat[numbers[0]]
+        shape, flat = self._network_shape(before, numbers[0]), self._flat[numbers[0]]
         site = CallSite(where, name, args, kwargs, shape, flat, self._names, len(traced_inputs))
         if name not in OPERATIONS or "out" in kwargs:
             site.refuse_call()
@@ -323,10 +325,10 @@ class _Tracer(TorchFunctionMode):
                 "its parameters train; set their requires_grad to False, or remove that."
             )
         result = func(*args, **kwargs)
-        self._check(site, before, result)
+        self._check_result(site, before, result)
         if isinstance(operation, ReshapeCall):
-            operation = _reshaped(site, before, result)
-        self._record(site, operation, numbers, result)
+            operation = _read_reshape(site, before, result)
+        self._record_call(site, operation, numbers, result)
         if operation is not None:
             self._trains.append(trains)
         return result
@@ -336,7 +338,7 @@ class _Tracer(TorchFunctionMode):
         names = () if operation is None else parameters_of(operation)
         return any(self._held[name].requires_grad for name in names)
 
-    def _check(self, site: CallSite, before: Tensor, result: Any) -> None:
+    def _check_result(self, site: CallSite, before: Tensor, result: Any) -> None:
         """Refuse a call whose result cannot be part of a network."""
         if not isinstance(result, Tensor):
             site.refuse(f"calls {site.function}, which does not return a single tensor.")
@@ -345,7 +347,7 @@ class _Tracer(TorchFunctionMode):
         if result.dim() < 2 or len(result) != len(before):
             site.refuse(f"calls {site.function}, which mixes the examples.")
 
-    def _record(
+    def _record_call(
         self, site: CallSite, operation: Operation | None, numbers: tuple[int, ...], result: Tensor
     ) -> None:
         """Number the result of a call."""
@@ -357,14 +359,14 @@ class _Tracer(TorchFunctionMode):
         self._known[id(result)] = (len(self.values), result._version, result)
         call = TracedCall(site.where, operation, numbers, len(self.values), result.shape[1])
         self.calls.append(call)
-        if isinstance(operation, EndCall):
+        if isinstance(operation, SoftmaxCall):
             self._ends[call.output] = call
         self.values.append(result)
         node = operation.node if isinstance(operation, PoolCall) else None
         flattens = isinstance(node, (Flatten, GlobalAveragePool, GlobalMaxPool))
         self._flat.append(self._flat[numbers[0]] or flattens)
 
-    def _number(self, tensor: Tensor, where: str) -> int:
+    def _value_number(self, tensor: Tensor, where: str) -> int:
         """Return the number of a value that was not changed in place since."""
         number, version, _ = self._known[id(tensor)]
         if tensor._version != version:
@@ -375,13 +377,13 @@ class _Tracer(TorchFunctionMode):
             )
         return number
 
-    def _shape(self, tensor: Tensor, number: int) -> tuple[int, ...]:
+    def _network_shape(self, tensor: Tensor, number: int) -> tuple[int, ...]:
         """Return a shape without the batch axis; a pooled map is a vector, whatever axes remain."""
         shape = tuple(tensor.shape[1:])
         return shape[:1] if self._flat[number] else shape
 
 
-def _reshaped(site: CallSite, before: Tensor, result: Tensor) -> Operation | None:
+def _read_reshape(site: CallSite, before: Tensor, result: Tensor) -> Operation | None:
     """Decide what a reshape is in the network: nothing, or flattening."""
     n = len(before)
     same = result.numel() == before.numel() and torch.equal(
@@ -399,19 +401,19 @@ def _reshaped(site: CallSite, before: Tensor, result: Tensor) -> Operation | Non
 
 
 @contextmanager
-def _named_places(copy: nn.Module, places: list[str]) -> Iterator[None]:
+def _track_layers(copy: nn.Module, places: list[str]) -> Iterator[None]:
     """Keep the layer whose forward is running as the last of `places`."""
     handles = []
     for name, part in copy.named_modules():
 
-        def enter(_: nn.Module, args: Any, where: str = where_of(name, part)) -> None:
+        def enter_layer(_: nn.Module, args: Any, where: str = layer_label(name, part)) -> None:
             places.append(where)
 
-        def leave(_: nn.Module, args: Any, output: Any) -> None:
+        def exit_layer(_: nn.Module, args: Any, output: Any) -> None:
             places.pop()
 
-        handles.append(part.register_forward_pre_hook(enter, prepend=True))
-        handles.append(part.register_forward_hook(leave, always_call=True))
+        handles.append(part.register_forward_pre_hook(enter_layer, prepend=True))
+        handles.append(part.register_forward_hook(exit_layer, always_call=True))
     try:
         yield
     finally:
@@ -419,7 +421,7 @@ def _named_places(copy: nn.Module, places: list[str]) -> Iterator[None]:
             handle.remove()
 
 
-def where_of(name: str, part: nn.Module) -> str:
+def layer_label(name: str, part: nn.Module) -> str:
     """Name a layer in messages.
 
     Args:
@@ -433,7 +435,7 @@ def where_of(name: str, part: nn.Module) -> str:
     return f"Layer {name} ({kind})" if name else f"The module ({kind})"
 
 
-def _called(func: Callable[..., Any]) -> str:
+def _function_name(func: Callable[..., Any]) -> str:
     """Return the name of a function without the underscores of operators and in-place variants."""
     name = getattr(func, "__name__", str(func))
     if name in ("__get__", "__set__", "__delete__"):
@@ -441,7 +443,7 @@ def _called(func: Callable[..., Any]) -> str:
     return name.strip("_")
 
 
-def _asks(func: Callable[..., Any]) -> bool:
+def _is_query(func: Callable[..., Any]) -> bool:
     """Check whether a call only queries a tensor."""
     name = getattr(func, "__name__", "")
     if name == "__get__":
@@ -449,15 +451,15 @@ def _asks(func: Callable[..., Any]) -> bool:
     return name.strip("_") in _QUERIES
 
 
-def _tensors(nested: Any) -> Iterator[Tensor]:
+def _nested_tensors(nested: Any) -> Iterator[Tensor]:
     """Yield the tensors in nested arguments."""
     if isinstance(nested, Tensor):
         yield nested
     elif isinstance(nested, (list, tuple)):
         for item in nested:
-            yield from _tensors(item)
+            yield from _nested_tensors(item)
     elif isinstance(nested, Mapping):
-        yield from _tensors(list(nested.values()))
+        yield from _nested_tensors(list(nested.values()))
 
 
 def first_line(error: Exception) -> str:

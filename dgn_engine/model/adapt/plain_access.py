@@ -52,7 +52,7 @@ def copy_module(module: nn.Module, memo: dict[int, object] | None = None) -> nn.
         for part in custom_parts:
             plain[id(part)] = object.__new__(type(part))
         for part in custom_parts:
-            _fill(plain[id(part)], part, plain)
+            _copy_attributes(plain[id(part)], part, plain)
         return deepcopy(module, plain)
     except Exception:
         return deepcopy(module, given)
@@ -75,11 +75,11 @@ def copies_itself(kind: type) -> bool:
     )
 
 
-def _fill(copy: nn.Module, part: nn.Module, memo: dict[int, Any]) -> None:
+def _copy_attributes(copy: nn.Module, part: nn.Module, memo: dict[int, Any]) -> None:
     """Copy the attributes and slots of a layer into an empty instance."""
-    copied = attributes(copy)
-    copied |= {name: deepcopy(value, memo) for name, value in attributes(part).items()}
-    for _, slot in slots(part):
+    copied = instance_attributes(copy)
+    copied |= {name: deepcopy(value, memo) for name, value in instance_attributes(part).items()}
+    for _, slot in slot_descriptors(part):
         try:
             value = slot.__get__(part)
         except AttributeError:  # an empty slot
@@ -142,7 +142,7 @@ def class_module(kind: type) -> str:
     return module_name if isinstance(module_name, str) else ""
 
 
-def defined(kind: type, name: str) -> Any:
+def lookup_attribute(kind: type, name: str) -> Any:
     """Look up an attribute of a class without invoking descriptors.
 
     Args:
@@ -194,7 +194,7 @@ def is_installed(path: str) -> bool:
     return bool({"site-packages", "dist-packages"} & set(Path(path or "").parts))
 
 
-def attributes(value: object) -> dict[str, Any]:
+def instance_attributes(value: object) -> dict[str, Any]:
     """Return the `__dict__` of an object.
 
     Args:
@@ -218,7 +218,7 @@ def attributes(value: object) -> dict[str, Any]:
     return entries if type(entries) is dict else {}
 
 
-def slots(value: object) -> Iterator[tuple[str, MemberDescriptorType]]:
+def slot_descriptors(value: object) -> Iterator[tuple[str, MemberDescriptorType]]:
     """Iterate over the `__slots__` of an object's own classes.
 
     Args:
@@ -252,7 +252,7 @@ def named_parts(
             return
         seen.add(id(part))
         yield name, part
-        for child_name, child in registry(part, "_modules").items():
+        for child_name, child in module_registry(part, "_modules").items():
             if child is not None:
                 yield from walk(child, f"{name}.{child_name}" if name else child_name)
 
@@ -271,13 +271,13 @@ def named_tensors(module: nn.Module, kind: str) -> Iterator[tuple[str, Tensor]]:
     """
     seen: set[int] = set()
     for name, part in named_parts(module):
-        for tensor_name, tensor in registry(part, kind).items():
+        for tensor_name, tensor in module_registry(part, kind).items():
             if tensor is not None and id(tensor) not in seen:
                 seen.add(id(tensor))
                 yield f"{name}.{tensor_name}" if name else tensor_name, tensor
 
 
-def registry(part: nn.Module, name: str) -> dict[str, Any]:
+def module_registry(part: nn.Module, name: str) -> dict[str, Any]:
     """Return the parameters, buffers or children that a module itself has.
 
     Args:
@@ -287,7 +287,7 @@ def registry(part: nn.Module, name: str) -> dict[str, Any]:
     Returns:
         A copy of the dictionary.
     """
-    entries = attributes(part).get(name)
+    entries = instance_attributes(part).get(name)
     if entries is None or is_kind(part, torch.jit.ScriptModule):  # not Python dictionaries
         entries = getattr(part, name)
     return dict(entries.items())

@@ -104,7 +104,7 @@ class OwnGates(StackedGates):
         if dz is not None and self._gate.soft and not self._gate.open:
             # dz_l/dq_l = G_l + q_l ∂γ(q_l)
             gates = passed.gates[layer]
-            return dz * (gates + passed.pre[layer] * self._gate.slope(gates))
+            return dz * (gates + passed.pre[layer] * self._gate.slope_from_gate(gates))
         return super().into_pre(passed, layer, dz)
 
 
@@ -222,7 +222,9 @@ class TrainedGates(StackedGates):
     def backward(self) -> None:
         """Write the gradients of the feature networks: route dL/dG back, then through γ and χ^f."""
         pending = [self._pending[layer] for layer in range(len(self._gates))]
-        deltas = self._wires.back(pending, self._made.shape).mul_(self._gate.slope(self._made))
+        deltas = self._wires.back(pending, self._made.shape).mul_(
+            self._gate.slope_from_gate(self._made)
+        )
 
         def into_pre(layer: int, dz: Tensor | None) -> Tensor:
             own = deltas[:, layer]  # through the gate: ∂γ ⊙ routed dL/dG

@@ -195,7 +195,7 @@ def path_steps(
     pace, subset = first_look(context, 1.0 + FIRST_DRAWS * reading.passes, clock)
     if subset is not None:
         estimator = _path_estimator(subset, reading, generator)
-        estimator.draw(FIRST_DRAWS)
+        estimator.add_draws(FIRST_DRAWS)
         yield WorkSlice(max(expected, SLICE), *reading.estimated(subset, estimator))
         yield from _fewest(context, reading, max(expected, SLICE), clock)
     yield from _passing(context, pace, expected)
@@ -261,7 +261,7 @@ def tangent_steps(
     pace, few = first_look(context, 1.0 + 2.0 * SWEEPS, spent.clock)
     if few is not None:
         estimator = _tangent_estimator(few, generator)
-        estimator.draw(2)
+        estimator.add_draws(2)
         yield WorkSlice(max(expected, SLICE), *made(few, estimator))
     yield from _passing(context, pace, expected)
     estimator = _tangent_estimator(context, generator)
@@ -270,7 +270,7 @@ def tangent_steps(
         for share in estimator.slices():
             yield WorkSlice(max((estimator.logits - estimator.draws - share) * per_logit, 1e-3))
         per_logit = (spent.seconds - before) / estimator.draws
-        if estimator.draws == 1 and not estimator.exact:  # one draw has no error
+        if estimator.draws == 1 and not estimator.is_exact:  # one draw has no error
             continue
         result, error = made(context, estimator)
         left = (estimator.logits - estimator.draws) * per_logit
@@ -301,7 +301,7 @@ def first_look(
     every = max(n // FEWEST, 1)
     few = context.subsample(every) if every > 1 else context
     began = clock()
-    for _ in few.kernels.passes(len(few.x)):
+    for _ in few.kernels.trace_in_slices(len(few.x)):
         pass
     pace = (clock() - began) / len(few.x)
     chosen = every
@@ -352,7 +352,7 @@ def _at_once(seconds: float) -> int:
 def _passing(context: ProbeContext, pace: float, after: float) -> Iterator[WorkSlice]:
     """Run the forward pass of all examples in slices."""
     whole = len(context.x) * pace
-    for share in context.kernels.passes(_at_once(pace)):
+    for share in context.kernels.trace_in_slices(_at_once(pace)):
         yield WorkSlice(after + (1.0 - share) * whole)
 
 

@@ -43,7 +43,7 @@ def pass_cost(architecture: Architecture, examples: int) -> float:
         if isinstance(node, Conv):
             weights = node.outputs * node.inputs * node.kernel**2
             cost += 2.0 * examples * weights * prod(shape[1:])
-    for layer in architecture.weighted:
+    for layer in architecture.weight_layers:
         if not isinstance(layer, Conv):
             cost += 2.0 * examples * layer.inputs * layer.outputs
     return cost

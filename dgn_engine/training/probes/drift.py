@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from dgn_engine import kernels as k
-from dgn_engine.kernels.gram import accumulator
+from dgn_engine.kernels.gram import accumulator_dtype
 from dgn_engine.kernels.path_drift import feature_moments, relative_drift, value_product
 from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
@@ -44,7 +44,7 @@ class _First:
 
         In the widest dtype of the device, since small drifts are differences of large numbers.
         """
-        wide = accumulator(self.x_value)
+        wide = accumulator_dtype(self.x_value)
         gates = [gate[rows].to(wide) for gate in self.gates]
         x = self.x_value[rows].to(wide)
         return k.PathInputs(gates, x, [mask[rows] for mask in self.masks])
@@ -84,7 +84,9 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
         moments = feature_moments(context.architecture, now.inputs(rows), first.inputs(rows))
         sums = (float(part.sum()) for part in (moments.now, moments.both, moments.then))
         scalars["features"], scalars["features_cosine"] = relative_drift(*sums)
-        drifts = torch.where(moments.then > 0, (moments.moved / moments.then).sqrt(), torch.nan)
+        drifts = torch.where(
+            moments.then > 0, (moments.squared_drift / moments.then).sqrt(), torch.nan
+        )
         arrays["features"] = numpy(drifts)
     scalars |= _values(context, now, first)
     known = {name: value for name, value in scalars.items() if np.isfinite(value)}
@@ -95,7 +97,7 @@ def _taken(context: ProbeContext) -> _First:
     """Copy the state that later readings are compared with."""
     soft = context.network.gate.soft
     gates = tuple(g.clone() if soft else g.to(torch.uint8) for g in context.gates)
-    weights = tuple(w.detach().clone() for w in context.network.value.tensors()[0])
+    weights = tuple(w.detach().clone() for w in context.network.value.folded_tensors()[0])
     shared = context.kernels
     return _First(gates, shared.x_value.clone(), tuple(shared.trace.value.masks), weights)
 

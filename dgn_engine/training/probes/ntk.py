@@ -76,7 +76,7 @@ def refine(
 
 def _made(context: ProbeContext, estimator: k.TangentEstimator) -> tuple[ProbeResult, float]:
     parts = estimator.kernels()
-    if estimator.exact:
+    if estimator.is_exact:
         return _exact(context, {name: part.kernel for name, part in parts.items()}), 0.0
     parts = {name: widened(part) for name, part in parts.items()}
     arrays = {"labels": numpy(context.labels), **with_errors(parts)}

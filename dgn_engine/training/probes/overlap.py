@@ -57,7 +57,7 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     shared = context.kernels
     arrays = {
         "active": numpy(shared.overlap("cosine")),
-        "sensitive": numpy(shared.sensitive("cosine")),
+        "sensitive": numpy(shared.sensitive_overlap("cosine")),
     }
     arrays |= _paths(context, shared.overlap("none"))
     return ProbeResult(arrays | _layers(context), facts=_facts(context))
@@ -91,7 +91,7 @@ def refine(
     def estimated(context: ProbeContext, estimator: k.PathEstimator) -> tuple[ProbeResult, float]:
         kernels = {
             "active": widened(estimator.kernel("cosine")),
-            "sensitive": widened(estimator.sensitive("cosine")),
+            "sensitive": widened(estimator.sensitive_overlap("cosine")),
         }
         error = max(kernel.relative for kernel in kernels.values())
         arrays = with_errors(kernels) | once(context)
@@ -100,7 +100,7 @@ def refine(
     def exact(context: ProbeContext, blocks: k.PathBlocks) -> ProbeResult:
         arrays = {
             "active": numpy(blocks.kernel("cosine")),
-            "sensitive": numpy(blocks.sensitive("cosine")),
+            "sensitive": numpy(blocks.sensitive_overlap("cosine")),
         }
         arrays |= _paths(context, blocks.kernel("none"))
         return ProbeResult(arrays | once(context), facts=_facts(context))

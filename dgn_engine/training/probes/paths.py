@@ -35,7 +35,7 @@ from torch import Tensor
 from dgn_engine import kernels as k
 from dgn_engine.kernels.path_counts import PathSums, is_plain_chain, path_sums
 from dgn_engine.model.architecture import Architecture, Dense
-from dgn_engine.model.stack import run
+from dgn_engine.model.stack import run_chain
 from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
 from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
@@ -67,11 +67,11 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
         Arrays, scalars and facts as above.
     """
     architecture = context.architecture
-    if architecture.residual:
+    if architecture.is_residual:
         return _shares(context, int(options.get("example", 0)))
     if not is_plain_chain(architecture) or not context.gates:
         return ProbeResult(facts={"fault": "other paths"}, absent=OTHER)
-    weights, biases = context.network.value.tensors()
+    weights, biases = context.network.value.folded_tensors()
     if any(bias is not None for bias in biases):
         return ProbeResult(facts={"fault": "biases"}, absent=BIASED)
     example = context.row_of(int(options.get("example", 0)))
@@ -198,10 +198,10 @@ def _shares(context: ProbeContext, chosen: int) -> ProbeResult:
     arrays: dict[str, Array] = {"shares": np.array(list(shares_by_kept.values()))}
     facts = {"blocks": ",".join(names)}
     parts = [k.sub_network(architecture, kept) for kept in shares_by_kept]
-    if all(isinstance(layer, Dense) for layer in architecture.weighted):
+    if all(isinstance(layer, Dense) for layer in architecture.weight_layers):
         counts = [_count(part.architecture) for part in parts]
         arrays["paths"] = np.array([count / sum(counts) for count in counts])
-    weights, biases = context.network.value.tensors()
+    weights, biases = context.network.value.folded_tensors()
     scalars: dict[str, float] = {}
     if all(bias is None for bias in biases):
         example = context.row_of(chosen)
@@ -216,7 +216,7 @@ def _shares(context: ProbeContext, chosen: int) -> ProbeResult:
 
 def _count(chain: Architecture) -> float:
     """Return the number of paths of a dense chain to one logit."""
-    widths = [float(layer.outputs) for layer in chain.weighted[:-1]]
+    widths = [float(layer.outputs) for layer in chain.weight_layers[:-1]]
     return math.prod(chain.input_shape) * math.prod(widths)
 
 
@@ -229,7 +229,7 @@ def _made(
     masks = [shared.trace.value.masks[index][row] for index in part.masks]
     own = [weights[index].double() for index in part.weights]
     x, none = shared.x_value[row].double(), [None] * len(own)
-    trace = run(part.architecture, own, none, x, lambda layer, _: gates[layer], masks)
+    trace = run_chain(part.architecture, own, none, x, lambda layer, _: gates[layer], masks)
     return math.sqrt(part.factor) * trace.output[0]
 
 
@@ -243,7 +243,7 @@ def cost(architecture: Architecture, examples: int) -> float:
     Returns:
         FLOP.
     """
-    if not architecture.residual:
+    if not architecture.is_residual:
         return 0.0
     blocks = k.residual_blocks(architecture)
     if blocks > MOST_SHARES:

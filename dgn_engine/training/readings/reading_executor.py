@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
-from dgn_engine.kernels.precision import products
+from dgn_engine.kernels.precision import float32_products
 from dgn_engine.training.readings.reading_jobs import (
     ExactAnswer,
     ExactJob,
@@ -108,7 +108,7 @@ class InlineReadings(ReadingExecutor):
             assert isinstance(job, ExactJob)
             context = contexts.part(job.every)
             result, error, busy = None, None, self._busy()
-            with products("ieee"):
+            with float32_products("ieee"):
                 began = self._clock()
                 try:
                     result = job.probe.read(context, job.options, job.memory)

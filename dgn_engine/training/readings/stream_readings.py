@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from dgn_engine.kernels.precision import products
+from dgn_engine.kernels.precision import float32_products
 from dgn_engine.training.probes import Probe, ProbeContext, all_probes
 from dgn_engine.training.readings.reading_child import ReadingServer
 from dgn_engine.training.readings.reading_executor import InlineReadings, ReadingExecutor
@@ -341,7 +341,7 @@ class StreamReadings(ReadingExecutor):
             self._take_orders()
             if not self._server.busy:
                 return 0.0
-            with products("ieee"):  # whatever the precision of training
+            with float32_products("ieee"):  # whatever the precision of training
                 began = self._clock()
                 self._server.work()
                 self._side.synchronize()

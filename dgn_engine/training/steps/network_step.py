@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dgn_engine.config import Precision, RunConfig
-from dgn_engine.kernels.precision import products
+from dgn_engine.kernels.precision import float32_products
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Flatten, GlobalAveragePool
 from dgn_engine.training.device_data import Batches
 from dgn_engine.training.metrics import RunningScore
@@ -39,7 +39,7 @@ def step_precision(kind: Precision, device: torch.device) -> AbstractContextMana
     if kind == "bf16":
         return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=False)
     if kind == "tf32" and device.type == "cuda":
-        return products("tf32")
+        return float32_products("tf32")
     return nullcontext()
 
 
@@ -165,9 +165,9 @@ class NetworkStep:
             # old layout.
             x = x.clone(memory_format=torch.channels_last)
         network, optimizer = self._control.network, self._control.optimizer
-        network.gather(True)
+        network.gather_statistics(True)
         logits = self._control.network_at(rows)(x)
-        network.gather(False)
+        network.gather_statistics(False)
         value = loss(self._config.training.loss, logits, y)
         value.backward()  # type: ignore[no-untyped-call]  # torch leaves it unannotated
         optimizer.step()

@@ -128,7 +128,13 @@ def test_shared_kernels_are_computed_on_a_card() -> None:
         shared = k.SharedKernels(call["network"], call["x"])
         tangent = shared.tangent
         parts = (tangent.value, tangent.feature)
-        kernels = [tangent.whole, *parts, shared.npk(), shared.overlap(), shared.sensitive()]
+        kernels = [
+            tangent.total_kernel,
+            *parts,
+            shared.npk(),
+            shared.overlap(),
+            shared.sensitive_overlap(),
+        ]
         return [kernel.cpu() for kernel in kernels if kernel is not None]
 
     expected = kernels_of(CALLS["SharedKernels"]())

@@ -208,7 +208,7 @@ def test_a_run_of_a_files_network_has_kernels_while_the_file_is_there(
     assert "layers.npz" in capsys.readouterr().out
     context = run.probed.context()
     live = copy.deepcopy(context.network).double()
-    whole = k.tangent_kernels(live, context.x.double()).whole
+    whole = k.tangent_kernels(live, context.x.double()).total_kernel
     np.testing.assert_array_equal(found["ntk"], whole.numpy())
     np.savez(layers, W1=np.ones((8, 64)), W2=np.ones((10, 8)))
     refused_command("kernels", source, "--examples", "probe")

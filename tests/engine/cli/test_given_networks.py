@@ -131,7 +131,7 @@ def test_gates_of_the_users_own_module_are_measured_by_processes_that_never_run_
     assert "Mine of own_nets.py" in made.title
     assert any("mine.pt" in each and "Mine of own_nets.py" in each for each in made.choices)
     assert made.details["own"]["percent"] == pytest.approx(100 * own_test_accuracy(module))
-    weights, biases = adapted_stack(module.double(), (1, 8, 8)).tensors()
+    weights, biases = adapted_stack(module.double(), (1, 8, 8)).folded_tensors()
     held = read_tensors(out / "units" / "FL-s0" / "weights.safetensors").arrays
     for place, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
         expected = weight.detach().numpy()
@@ -392,7 +392,7 @@ def test_gates_of_a_part_are_those_of_that_part_in_every_process(
     assert taken
     for name in taken:
         np.testing.assert_allclose(held[name], wanted[name], rtol=1e-6, atol=1e-7)
-    own = [tensor.detach().numpy() for tensor in adapted_stack(nets[1], shape).tensors()[0]]
+    own = [tensor.detach().numpy() for tensor in adapted_stack(nets[1], shape).folded_tensors()[0]]
     np.testing.assert_allclose(held["feature.weights.0"], own[0], rtol=1e-6, atol=1e-7)
     trained = (results / weights).stat().st_mtime_ns
     assert main([*found.command, *how]) == 0  # goes on: nothing is left to train

@@ -97,9 +97,9 @@ def test_a_step_is_taken_on_the_images_as_they_are_shown(make_run: Make, config:
         x = data.train_x[rows]
         if config is TINY:
             x = twin.show(x, rows, epoch)
-        network.gather(True)
+        network.gather_statistics(True)
         logits = network(x)
-        network.gather(False)
+        network.gather_statistics(False)
         loss("cross-entropy", logits, data.train_y[rows]).backward()  # type: ignore[no-untyped-call]
         optimisation.step()
         run.step()

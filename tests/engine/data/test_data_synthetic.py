@@ -67,7 +67,7 @@ def test_no_relu_network_without_biases_fits_the_hard_points() -> None:
     x = torch.from_numpy(examples.train_x)
     network = GatedNetwork(build_architecture(NetConfig("fc"), x.shape[1:], 1))
     for seed in range(5):
-        network.value.draw("kaiming", torch.Generator().manual_seed(seed))
+        network.value.init_weights("kaiming", torch.Generator().manual_seed(seed))
         whole, half = network(x)
         assert whole != 0
         assert torch.allclose(half, whole / 2, rtol=1e-5)

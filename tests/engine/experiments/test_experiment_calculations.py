@@ -164,7 +164,7 @@ def test_distances_of_wide_networks_from_their_limits() -> None:
     """Roots of the mean square of two draws each."""
     found = theory_infinite_width.distances(work(widths=[5, 9], seed=2, draws=2))
     x = initial.unit_inputs(10, (10,), 2)
-    limit = relu_limit(x, 4).averaged.numpy()
+    limit = relu_limit(x, 4).average_kernel.numpy()
     for place, width in enumerate((5, 9)):
         squares = []
         for seed in (4, 5):
@@ -188,7 +188,7 @@ def test_the_limit_of_the_expectation_is_that_of_ever_wider_networks() -> None:
     assert distance(beta * path_kernel(gates, x.numpy()), predicted) < 0.03
     found = theory_infinite_width.distances(work(widths=[5], seed=2, draws=1))["apart"]
     x = initial.unit_inputs(10, (10,), 2)
-    limit = relu_limit(x, 4).averaged.numpy()
+    limit = relu_limit(x, 4).average_kernel.numpy()
     assert found == near(distance(limit, theory_infinite_width.expected_limit(x, 4).numpy()))
 
 
@@ -224,7 +224,7 @@ def root_of_mean_square(network: GatedNetwork, x: torch.Tensor, seed: int) -> fl
     expected = expected_value_kernel(network.architecture, gates, x, sigmas).numpy()
     squares = []
     for draw in range(16):
-        network.value.draw("bernoulli", random_stream("value", 16 * seed + draw))
+        network.value.init_weights("bernoulli", random_stream("value", 16 * seed + draw))
         kernel = tangent_kernels(network, x, trains=("value",)).value
         squares.append(distance(kernel.numpy(), expected) ** 2)
     return math.sqrt(np.mean(squares))
@@ -307,7 +307,7 @@ def test_shares_of_sub_networks_are_those_of_all_sixteen_enumerated(
     assert found["product"] < 1e-12
     far = []
     for draw in (4, 5):
-        network.value.draw("bernoulli", random_stream("value", draw))
+        network.value.init_weights("bernoulli", random_stream("value", draw))
         kernel = tangent_kernels(network, x, trains=("value",)).value.numpy()
         far.append(distance(kernel, expected))
     assert far[0] != far[1]

@@ -245,7 +245,7 @@ def ridge_accuracy(kernel: np.ndarray, y: np.ndarray, seed: int) -> float:
 
 
 def kernels_of_ten(folder: Path, x: np.ndarray) -> dict[str, np.ndarray]:
-    found = {"gram": x @ x.T, "limit": relu_limit(torch.tensor(x), 5).averaged.numpy()}
+    found = {"gram": x @ x.T, "limit": relu_limit(torch.tensor(x), 5).average_kernel.numpy()}
     for epoch, when in ((0, "start"), (2, "end")):
         weights = kept_weights(folder, epoch)
         gates = relu_gates(weights, x)
@@ -285,7 +285,7 @@ def test_accuracies_of_the_convolutional_limit(folders: dict[str, Path]) -> None
     images = torch.tensor(x).reshape(-1, 1, 8, 8)
     three = (Conv(1, 8), Conv(8, 8), Conv(8, 8), GlobalAveragePool(), Dense(8, 10, gated=False))
     cntk = convolutional_limit(Architecture((1, 8, 8), three), images).tangent.numpy()
-    dense = relu_limit(torch.tensor(x), 5).averaged.numpy()
+    dense = relu_limit(torch.tensor(x), 5).average_kernel.numpy()
     assert found == {"cntk": ridge_accuracy(cntk, y, 5), "limit": ridge_accuracy(dense, y, 5)}
 
 

@@ -117,7 +117,7 @@ def test_another_process_builds_its_architecture_and_takes_its_gates(
     architecture = architecture_for(NetConfig(f"file:{file}"), SHAPE, 5)
     gates = matched(read_here(file.read_bytes(), file.name), architecture)
     assert gates.fits
-    weights, biases = adapted_stack(module_of(kind), SHAPE).tensors()
+    weights, biases = adapted_stack(module_of(kind), SHAPE).folded_tensors()
     assert len(gates.weights) == len(weights)
     for mine, theirs in zip(gates.weights, weights, strict=True):
         np.testing.assert_allclose(mine, theirs.detach().numpy(), rtol=1e-6, atol=1e-7)
@@ -186,7 +186,7 @@ JsonPath = tuple[str | int, ...]
 def stated() -> CheckpointContents:
     """A file with a node of nearly each kind, and values that are not the usual ones."""
     stack = Stack(EVERY_NODE, bias=True)
-    stack.draw("kaiming", torch.Generator().manual_seed(0))
+    stack.init_weights("kaiming", torch.Generator().manual_seed(0))
     network = AdaptedNetwork(stack, "Net of nets.py", False, "ReLU")
     listing = as_listing(network, "net.safetensors")
     tree = json.loads(listing.metadata[KEY])
@@ -317,9 +317,9 @@ def test_a_factor_and_a_batchnorm_of_the_layers_are_written_in_the_weights() -> 
         arch.Dense(5, 3, gated=False),
     )
     stack = Stack(arch.Architecture(SHAPE, nodes), bias=True)
-    stack.draw("kaiming", torch.Generator().manual_seed(0))
+    stack.init_weights("kaiming", torch.Generator().manual_seed(0))
     listing = as_listing(AdaptedNetwork(stack, "Net of nets.py", True), "net.safetensors")
     read = network_of(listing, SHAPE).network.value
-    assert not read.architecture.normalised
-    for wanted, found in zip(stack.tensors()[0], read.tensors()[0], strict=True):
+    assert not read.architecture.has_batch_norm
+    for wanted, found in zip(stack.folded_tensors()[0], read.folded_tensors()[0], strict=True):
         assert torch.equal(found, wanted)

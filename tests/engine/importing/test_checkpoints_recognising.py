@@ -55,7 +55,7 @@ def test_the_real_resnet_18_on_small_images_has_the_same_gates() -> None:
     x = torch.randn((2, 3, 32, 32), dtype=torch.float64)
     found = found_in(arrays_of(network), (3, 32, 32), TORCHVISION)
     holds(network, found, x)
-    assert len(found.network.architecture.gated) == 17
+    assert len(found.network.architecture.gated_nodes) == 17
 
 
 def test_a_resnet_for_small_images_in_a_lightning_file_sorted_by_name_is_read() -> None:
@@ -70,7 +70,7 @@ def test_a_resnet_for_small_images_in_a_lightning_file_sorted_by_name_is_read() 
     said = replace(RESNET, geometry="resnet,s1p1")
     found = found_in({name: other[name] for name in sorted(other)}, (3, 16, 16), said)
     holds(network, found, torch.randn((3, 3, 16, 16), dtype=torch.float64))
-    assert len(found.network.architecture.weighted) == 12
+    assert len(found.network.architecture.weight_layers) == 12
 
 
 def test_another_epsilon_of_batchnorm_can_be_said() -> None:

@@ -78,7 +78,7 @@ def read(path: Path) -> CheckpointContents:
 def parts(network: GatedNetwork, x: Tensor) -> list[Tensor]:
     shared = k.SharedKernels(network, x)
     tangent = shared.tangent
-    found = (tangent.value, tangent.feature, tangent.cross, tangent.whole)
+    found = (tangent.value, tangent.feature, tangent.cross, tangent.total_kernel)
     return [shared.npk(), shared.overlap(), *(part for part in found if part is not None)]
 
 

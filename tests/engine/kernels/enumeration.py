@@ -25,7 +25,7 @@ from dgn_engine.model.architecture import (
     is_gated,
     weight_shape,
 )
-from dgn_engine.model.stack import run
+from dgn_engine.model.stack import run_chain
 
 
 def bundles(architecture: Architecture) -> list[tuple[tuple[int, ...], ...]]:
@@ -104,7 +104,7 @@ def chain_features(
     """φ (n, bundles) for x (n, *input_shape); pooling sums, it does not average."""
     chains = bundles(architecture)
     weights = []
-    for place, layer in enumerate(architecture.weighted):
+    for place, layer in enumerate(architecture.weight_layers):
         stack = torch.zeros((len(chains), *weight_shape(layer)), dtype=x.dtype)
         for number, chain in enumerate(chains):
             stack[(number, *chain[place])] = 1.0
@@ -112,7 +112,7 @@ def chain_features(
     nothing: list[Tensor | None] = [None] * len(weights)
 
     def walk(chosen: list[Tensor]) -> Tensor:
-        trace = run(architecture, chosen, nothing, x, lambda place, _: gates[place], masks)
+        trace = run_chain(architecture, chosen, nothing, x, lambda place, _: gates[place], masks)
         return trace.output[:, 0]
 
     return torch.func.vmap(walk)(weights).T * architecture.pooled_paths

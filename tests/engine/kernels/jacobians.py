@@ -8,7 +8,7 @@ from torch.func import functional_call, jacrev
 
 import dgn_engine.kernels as k
 from dgn_engine.model.network import GatedNetwork
-from dgn_engine.model.stack import run
+from dgn_engine.model.stack import run_chain
 from tests.engine.kernels.tiny import images
 
 MODES = ("mean", "full", "perclass", "sumlogit")
@@ -28,10 +28,10 @@ def jacobian(network: GatedNetwork, part: str, x: Tensor, frozen_gates: bool) ->
             if not frozen_gates:
                 output: Tensor = self.inner(x)
                 return output
-            weights, biases = self.inner.value.tensors()
+            weights, biases = self.inner.value.folded_tensors()
             fed = self.inner.input_of_value(x)
             chain = network.architecture
-            return run(chain, weights, biases, fed, lambda i, _: gates[i], masks).output
+            return run_chain(chain, weights, biases, fed, lambda i, _: gates[i], masks).output
 
     wrapped = Fixed()
     parameters = {

@@ -129,7 +129,7 @@ def judged(seed: int) -> tuple[Verdict, str]:
     x = torch.randn((EXAMPLES, *found.shape), generator=generator, dtype=torch.float64)
     same(seed, "outputs", network(x), found.module(x.clone()))
     if any(p.requires_grad for p in found.module.parameters()):
-        whole = k.tangent_kernels(network, x).whole
+        whole = k.tangent_kernels(network, x).total_kernel
         same(seed, "K", whole, tangent_kernel(found.module, x))
         unheld = k.tangent_operator(network, x) @ np.eye(EXAMPLES)
         same(seed, "K that is never held", torch.from_numpy(unheld), whole)

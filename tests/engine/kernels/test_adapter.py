@@ -89,13 +89,15 @@ def test_an_adapted_network_has_the_outputs_and_the_kernel_of_the_module(name: s
     module, x, shape = built(name)
     network = k.adapt(module, shape)
     torch.testing.assert_close(network(x), module(x), rtol=1e-11, atol=1e-11)
-    torch.testing.assert_close(k.tangent_kernels(network, x).whole, tangent_kernel(module, x))
+    torch.testing.assert_close(
+        k.tangent_kernels(network, x).total_kernel, tangent_kernel(module, x)
+    )
     assert bool((k.SharedKernels(network, x).npk().diagonal() >= 0).all())
     module.train()  # which is how a loop leaves it: read as in evaluation, and left as it is
     statistics = [buffer.clone() for buffer in module.buffers()]
     expected = tangent_kernel(module.eval(), x)
     module.train()
-    torch.testing.assert_close(k.tangent_kernels(network, x).whole, expected)
+    torch.testing.assert_close(k.tangent_kernels(network, x).total_kernel, expected)
     assert all(part.training for part in module.modules())
     assert all(torch.equal(a, b) for a, b in zip(statistics, module.buffers(), strict=True))
 
@@ -210,7 +212,9 @@ def test_a_pre_activation_network_has_its_outputs_and_its_kernel() -> None:
     network = k.adapt(module, (2, 6, 6))
     x = torch.randn(3, 2, 6, 6, dtype=torch.float64)
     torch.testing.assert_close(network(x), module(x), rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(k.tangent_kernels(network, x).whole, tangent_kernel(module, x))
+    torch.testing.assert_close(
+        k.tangent_kernels(network, x).total_kernel, tangent_kernel(module, x)
+    )
     estimate = k.estimate_path_kernel(
         network.architecture,
         network.trace(x).value.gates,
@@ -350,8 +354,8 @@ def test_a_tangent_kernel_is_over_what_trains_now() -> None:
         parameter.requires_grad_(bool(torch.rand(1, generator=generator) < 0.5))
     which = [parameter.requires_grad for parameter in module.parameters()]
     expected = tangent_kernel(module, x)
-    torch.testing.assert_close(k.tangent_kernels(network, x).whole, expected)
-    full = k.tangent_kernels(network, x, logits="full").whole
+    torch.testing.assert_close(k.tangent_kernels(network, x).total_kernel, expected)
+    full = k.tangent_kernels(network, x, logits="full").total_kernel
     torch.testing.assert_close(torch.einsum("nkmk->nm", full) / 2, expected)
     assert trained_weights(network) != whole, "some are frozen"
     for ask in (

@@ -389,10 +389,10 @@ def test_what_makes_path_inputs_is_checked_as_elsewhere() -> None:
     network, x = make_network(DENSE, own=True), images(DENSE, N)
     for wrong, what in ((None, "network"), (x, "network")):
         with pytest.raises(ValueError, match=what):
-            k.PathInputs.of(wrong, x)  # type: ignore[arg-type]
+            k.PathInputs.from_network(wrong, x)  # type: ignore[arg-type]
     for bad in (x.numpy(), x[:, :-1], x.float(), x[:0]):
         with pytest.raises(ValueError, match=r"x (is|has)"):
-            k.PathInputs.of(network, bad)
+            k.PathInputs.from_network(network, bad)
 
 
 @pytest.mark.parametrize("kept", [None, 0, "a", [[0]], (0.5,), torch.zeros(2)])

@@ -42,7 +42,7 @@ def check_corners(network: GatedNetwork) -> None:
     how: k.Normalise
     for how in ("none", "width", "cosine"):
         equal(whole.overlap(how), block.overlap(how))
-        equal(whole.sensitive(how), block.sensitive(how))
+        equal(whole.sensitive_overlap(how), block.sensitive_overlap(how))
         equal(whole.npk(how), block.npk(how))
     equal(whole.gram, block.gram)
     if not network.own_gates:
@@ -73,7 +73,9 @@ def test_path_kernels_take_the_gates_of_the_other_examples(name: str) -> None:
     network = make_network(ARCHITECTURES[name], own=False)
     architecture = network.architecture
     both = images(architecture, TRAIN + TEST)
-    all_, test, train = (k.PathInputs.of(network, x) for x in (both, both[TRAIN:], both[:TRAIN]))
+    all_, test, train = (
+        k.PathInputs.from_network(network, x) for x in (both, both[TRAIN:], both[:TRAIN])
+    )
     one, two = ((p.gates, p.x_value, "none", p.masks) for p in (all_, test))
     corner = (slice(TRAIN, None), slice(None, TRAIN))
     expected = k.neural_path_kernel(architecture, *one)
@@ -95,7 +97,10 @@ def test_sub_networks_of_a_block_add_up_to_its_path_kernel() -> None:
     network = make_network(ARCHITECTURES["residual-dense"], own=False)
     architecture = network.architecture
     x = images(architecture, TRAIN + TEST)
-    test, train = k.PathInputs.of(network, x[TRAIN:]), k.PathInputs.of(network, x[:TRAIN])
+    test, train = (
+        k.PathInputs.from_network(network, x[TRAIN:]),
+        k.PathInputs.from_network(network, x[:TRAIN]),
+    )
     parts = [
         k.sub_network_kernel(architecture, test.gates, x[TRAIN:], kept, other=train)
         for kept in ((), (0,), (1,), (0, 1))
@@ -108,7 +113,7 @@ def test_a_block_has_no_trace() -> None:
     network = make_network(ARCHITECTURES["fc-deep"], own=False)
     x = images(network.architecture, TRAIN)
     shared = k.SharedKernels(network, x, other=x)
-    for kernel in (shared.npk, shared.overlap, shared.sensitive):
+    for kernel in (shared.npk, shared.overlap, shared.sensitive_overlap):
         with pytest.raises(ValueError, match="has no trace"):
             kernel("trace")
 
@@ -125,7 +130,7 @@ def test_gates_that_no_network_makes_have_no_block_with_other_inputs() -> None:
 def test_other_inputs_that_do_not_fit_are_refused() -> None:
     network = make_network(ARCHITECTURES["fc-deep"], own=False)
     architecture = network.architecture
-    paths = k.PathInputs.of(network, images(architecture, TRAIN))
+    paths = k.PathInputs.from_network(network, images(architecture, TRAIN))
     narrow = [gates[:, :2] for gates in paths.gates]
     for gates, kind in ((paths.gates[:2], "wrong-length"), (narrow, "wrong-shape")):
         with refused(kind):

@@ -139,7 +139,9 @@ def test_what_was_called_a_limit_has_the_kernel_of_autograd(name: str) -> None:
     torch.manual_seed(0)
     module = WORKS[name]().double().eval()
     network, x = k.adapt(module, MAPS), torch.randn((3, *MAPS), dtype=torch.float64)
-    torch.testing.assert_close(k.tangent_kernels(network, x).whole, k.empirical_ntk(module, x))
+    torch.testing.assert_close(
+        k.tangent_kernels(network, x).total_kernel, k.empirical_ntk(module, x)
+    )
     assert bool((k.SharedKernels(network, x).npk().diagonal() > 0).all())
 
 
@@ -160,7 +162,7 @@ def test_value_and_feature_kernels_are_gram_matrices_and_the_cross_term_is_none(
     assert parts.value is not None
     assert parts.feature is not None
     assert parts.cross is not None
-    for kernel in (parts.value, parts.feature, parts.whole):
+    for kernel in (parts.value, parts.feature, parts.total_kernel):
         smallest, largest = extremes(kernel)
         assert smallest > -1e-12 * largest
     smallest, largest = extremes(parts.cross)

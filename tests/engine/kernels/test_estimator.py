@@ -99,10 +99,10 @@ def inputs_of(
 
 def every_sign(architecture: Architecture, sensitive: bool) -> Iterator[PathSigns]:
     """All sign patterns of the hidden weights and, for S, of the gate layers' channels."""
-    shapes = [arch.weight_shape(layer) for layer in architecture.weighted[:-1]]
+    shapes = [arch.weight_shape(layer) for layer in architecture.weight_layers[:-1]]
     scales = [
         (layer.outputs * (layer.kernel**2 if isinstance(layer, Conv) else 1)) ** -0.5
-        for layer in architecture.weighted[:-1]
+        for layer in architecture.weight_layers[:-1]
     ]
     channels = [(shape[0], *[1] * (len(shape) - 1)) for shape in architecture.gated_shapes]
     sizes = [prod(shape) for shape in [*shapes, *(channels if sensitive else [])]]
@@ -123,7 +123,7 @@ def test_the_mean_over_all_signs_is_the_exact_kernel(
     architecture = FEW_SIGNS[name]
     inputs = inputs_of(architecture, 3, sensitive=sensitive)
     word: k.Normalise = "width" if by_width else "none"
-    scales = PathScales.of(architecture, by_width)
+    scales = PathScales.from_architecture(architecture, by_width)
     sums, count = [torch.zeros(3, 3), torch.zeros(3, 3)], 0
     for signs in every_sign(architecture, sensitive):
         for place, one in enumerate(random_pass(architecture, scales, signs, inputs, slice(0, 3))):
@@ -189,7 +189,7 @@ def calibration(
     for seed in range(seeds):
         generator = torch.Generator().manual_seed(1000 + seed)
         estimator = k.PathEstimator(architecture, inputs, generator, by_width=how == "width")
-        estimator.draw(draws)
+        estimator.add_draws(draws)
         for what, kernel in exact:
             found = getattr(estimator, what)(how)
             missed[what] = missed.get(what, 0.0) + float((found.kernel - kernel).square().sum())
@@ -248,10 +248,10 @@ def test_one_draw_has_no_error_bar_and_is_refused() -> None:
     with refused("out-of-bounds"):
         k.estimate_path_kernel(architecture, gates, x, 1, torch.Generator())
     estimator = k.PathEstimator(architecture, k.PathInputs(gates, x), torch.Generator())
-    estimator.draw(1)
+    estimator.add_draws(1)
     with refused("not-supported"):
         estimator.kernel()
-    estimator.draw(1)
+    estimator.add_draws(1)
     assert estimator.kernel().draws == 2
 
 
@@ -265,8 +265,8 @@ def test_examples_that_pass_in_parts_give_the_same_estimate(name: str) -> None:
         estimator.at_once = at_once
         shares = list(estimator.slices())
         assert shares == ([0.4, 0.8, 1.0] if at_once == 2 else [1.0])
-        estimator.draw(2)
-        found.append((estimator.kernel(), estimator.sensitive()))
+        estimator.add_draws(2)
+        found.append((estimator.kernel(), estimator.sensitive_overlap()))
     for one, two in zip(*found, strict=True):
         torch.testing.assert_close(one.kernel, two.kernel, rtol=1e-12, atol=0.0)
         torch.testing.assert_close(one.error, two.error, rtol=1e-9, atol=1e-12)
@@ -278,10 +278,10 @@ def test_an_estimate_that_goes_on_is_that_of_all_its_draws() -> None:
     whole = k.estimate_overlap(architecture, inputs, 12, torch.Generator().manual_seed(5), "cosine")
     estimator = k.PathEstimator(architecture, inputs, torch.Generator().manual_seed(5))
     for _ in range(3):
-        estimator.draw(4)
+        estimator.add_draws(4)
     assert whole[1] is not None
     assert torch.equal(whole[0].kernel, estimator.kernel("cosine").kernel)
-    assert torch.equal(whole[1].error, estimator.sensitive("cosine").error)
+    assert torch.equal(whole[1].error, estimator.sensitive_overlap("cosine").error)
 
 
 def test_a_block_of_two_sets_has_no_cosine() -> None:
@@ -290,7 +290,7 @@ def test_a_block_of_two_sets_has_no_cosine() -> None:
     estimator = k.PathEstimator(
         architecture, inputs, torch.Generator(), other=inputs_of(architecture, 2)
     )
-    estimator.draw(2)
+    estimator.add_draws(2)
     assert estimator.kernel().kernel.shape == (3, 2)
     with refused("not-supported"):
         estimator.kernel("cosine")

@@ -22,7 +22,7 @@ from dgn_engine.model.architecture import (
     Skip,
     weight_shape,
 )
-from dgn_engine.model.stack import run
+from dgn_engine.model.stack import run_chain
 from tests.engine.kernels.tiny import (
     images,
     make_network,
@@ -50,7 +50,7 @@ def test_the_mean_value_kernel_over_all_signs_is_beta_times_the_npk(
     network = make_network(architecture, own=False, soft=soft)
     x = images(architecture, 3)
     sigma_conv, sigma_dense = 0.6, 0.8
-    layers = list(zip(architecture.weighted, network.value.weights, strict=True))
+    layers = list(zip(architecture.weight_layers, network.value.weights, strict=True))
     sizes = [weight.numel() for _, weight in layers]
     assert sum(sizes) == 10
     total = torch.zeros((3, 3), dtype=torch.float64)
@@ -109,12 +109,14 @@ def mean_over_signs(
     architecture: Architecture, gates: list[Tensor], x: Tensor, sigmas: list[float]
 ) -> Tensor:
     """E[JJᵀ] (n, n) of the one logit, J by automatic differentiation, over every sign pattern."""
-    sizes = [torch.zeros(weight_shape(layer)) for layer in architecture.weighted]
+    sizes = [torch.zeros(weight_shape(layer)) for layer in architecture.weight_layers]
     bits = sum(size.numel() for size in sizes)
     nothing: list[Tensor | None] = [None] * len(sizes)
 
     def logits(weights: list[Tensor]) -> Tensor:
-        return run(architecture, weights, nothing, x, lambda place, _: gates[place]).output[:, 0]
+        return run_chain(architecture, weights, nothing, x, lambda place, _: gates[place]).output[
+            :, 0
+        ]
 
     def kernel(signs: Tensor) -> Tensor:
         parts = signs.split([size.numel() for size in sizes])

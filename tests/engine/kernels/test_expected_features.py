@@ -96,7 +96,7 @@ def test_a_deeper_network_lies_between_draws_within_their_standard_error() -> No
     x, draws = images(network.architecture, 3), []
     generator = torch.Generator().manual_seed(0)
     for _ in range(300):
-        network.value.draw("bernoulli", generator, sigma=0.6)
+        network.value.init_weights("bernoulli", generator, sigma=0.6)
         draws.append(k.tangent_kernels(network, x).feature)
     kernels = torch.stack([draw for draw in draws if draw is not None])
     error = kernels.std(0) / len(kernels) ** 0.5

@@ -38,8 +38,10 @@ class Linearised:
     def kernels(self, logits: k.Logits) -> dict[str, Tensor]:
         x = self.x
         return {
-            "kernel": k.tangent_kernels(self.network, x[:TRAIN], logits).whole,
-            "block": k.tangent_kernels(self.network, x[TRAIN:], logits, other=x[:TRAIN]).whole,
+            "kernel": k.tangent_kernels(self.network, x[:TRAIN], logits).total_kernel,
+            "block": k.tangent_kernels(
+                self.network, x[TRAIN:], logits, other=x[:TRAIN]
+            ).total_kernel,
             "initial": self.start[:TRAIN],
             "initial_test": self.start[TRAIN:],
         }

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import dgn_engine.kernels as k
-from dgn_engine.kernels.infinite import diagonal, expectations
+from dgn_engine.kernels.infinite import diagonal_expectation, gaussian_expectations
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
 from dgn_engine.model.gates import Gate
 from dgn_engine.model.network import GatedNetwork
@@ -45,7 +45,7 @@ def test_a_wide_relu_network_has_the_closed_form_as_its_kernel(output: float, ki
     ]
     expected = getattr(k.relu_limit(x, 3), kind)
     assert distance(torch.stack(draws).mean(0), expected) < 0.08
-    other = k.relu_limit(x, 3).averaged if kind == "tangent" else k.relu_limit(x, 3).tangent
+    other = k.relu_limit(x, 3).average_kernel if kind == "tangent" else k.relu_limit(x, 3).tangent
     assert distance(torch.stack(draws).mean(0), other) > 0.15
 
 
@@ -65,7 +65,7 @@ def test_a_wide_soft_relu_network_has_the_series_as_its_kernel_part_by_part() ->
         error = (found.double() - getattr(limit, part)).norm()
         assert float(error / limit.tangent.norm()) < 0.04, part
         assert distance(found, getattr(limit, part)) < 0.15, part
-    found = torch.stack([draw.whole for draw in draws]).mean(0) * 2 / w
+    found = torch.stack([draw.total_kernel for draw in draws]).mean(0) * 2 / w
     assert distance(found, limit.tangent) < 0.05
 
 
@@ -143,7 +143,7 @@ def test_the_series_is_the_gaussian_integral(std: float) -> None:
     grid = torch.linspace(-9, 9, 901, dtype=torch.float64)
     weight = torch.exp(-grid.square() / 2) / math.sqrt(2 * math.pi) * (grid[1] - grid[0])
     for f in (chi, slope):
-        (found,), bound = expectations([(f, chi)], one, many, rho)
+        (found,), bound = gaussian_expectations([(f, chi)], one, many, rho)
         assert bound < 1e-6
         for place, r in enumerate(rho[0].tolist()):
             q = std * grid[:, None].expand(-1, 901)
@@ -154,7 +154,7 @@ def test_the_series_is_the_gaussian_integral(std: float) -> None:
 
 def test_the_diagonal_is_the_one_dimensional_moment() -> None:
     std = torch.tensor([0.5, 2.0], dtype=torch.float64)
-    found = diagonal(lambda q: q, lambda q: q**3, std)
+    found = diagonal_expectation(lambda q: q, lambda q: q**3, std)
     torch.testing.assert_close(found, 3 * std**4, rtol=1e-12, atol=0.0)
 
 

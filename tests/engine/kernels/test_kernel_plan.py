@@ -42,7 +42,7 @@ def test_a_quantity_takes_at_most_what_is_said_of_it(seed: int, name: str, take:
     network, x = drawn.network, drawn.x
     labels = torch.arange(len(x)) % network.architecture.classes
     settings = KernelSettings("mean", "none", PLENTY, drawn.folded, (name,))
-    plan = settings.plan(network, x, labels)
+    plan = settings.make_plan(network, x, labels)
     taken = peak_bytes(partial(kernel_arrays, network, x, labels, settings, plan))
     assert taken <= plan.whole <= k.kernel_bytes(network, len(x))
 
@@ -69,7 +69,7 @@ def test_what_does_not_fit_is_left_out_and_the_rest_is_as_in_a_whole_report() ->
     network, x = large_maps(), torch.randn(2, 1, 40, 40)
     settings = KernelSettings(memory_bytes=60 << 20)
     labels = torch.arange(2)
-    plan = settings.plan(network, x, labels)
+    plan = settings.make_plan(network, x, labels)
     arrays = kernel_arrays(network, x, labels, settings, plan)
     whole = kernel_arrays(network, x, labels, KernelSettings())
     left = {"npk", "overlap", "sensitive"}
@@ -86,9 +86,9 @@ def test_what_does_not_fit_is_left_out_and_the_rest_is_as_in_a_whole_report() ->
     for name, array in arrays.items():
         np.testing.assert_array_equal(array, whole[name])
     enough = KernelSettings(memory_bytes=plan.whole)
-    assert enough.plan(network, x, labels).settings == {"left_out": {}}
+    assert enough.make_plan(network, x, labels).settings == {"left_out": {}}
     with pytest.raises(UserError):
-        KernelSettings(memory_bytes=60 << 20, only=("npk",)).plan(network, x, labels)
+        KernelSettings(memory_bytes=60 << 20, only=("npk",)).make_plan(network, x, labels)
 
 
 def test_a_quantity_that_fits_by_itself_is_computed_where_it_is_asked_for_alone() -> None:

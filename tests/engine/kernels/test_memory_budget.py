@@ -36,9 +36,9 @@ def everything(drawn: DrawnNetwork) -> list[object]:
     shared = k.SharedKernels(
         network, x, other=drawn.other, logits=drawn.logits, folded=drawn.folded
     )
-    found: list[object] = [shared.gram, shared.overlap(), shared.sensitive(), shared.npk()]
+    found: list[object] = [shared.gram, shared.overlap(), shared.sensitive_overlap(), shared.npk()]
     found += [shared.layer_overlap(layer) for layer in range(len(shared.gates))]
-    return [*found, shared.tangent, shared.tangent.whole]
+    return [*found, shared.tangent, shared.tangent.total_kernel]
 
 
 @pytest.mark.parametrize("seed", [*range(6), *nightly(*range(6, 24))])
@@ -62,7 +62,9 @@ def test_a_product_with_a_kernel_that_is_never_held_keeps_to_its_budget(seed: in
     operator = k.tangent_operator(network, x, drawn.other, logits=logits, budget_bytes=room)
     vector = np.ones(operator.shape[1])
     assert peak_bytes(lambda: operator @ vector) <= room
-    paths = k.path_operator(network.architecture, k.PathInputs.of(network, x), budget_bytes=room)
+    paths = k.path_operator(
+        network.architecture, k.PathInputs.from_network(network, x), budget_bytes=room
+    )
     assert peak_bytes(lambda: paths @ np.ones(len(x))) <= room
 
 
@@ -120,7 +122,7 @@ def test_the_bound_holds_for_a_module_with_trained_slopes_and_normalisations(
     for layers, n, shape in ((maps, 8, (3, 6, 6)), (vectors, 80, (50,))):
         network = k.adapt(nn.Sequential(*layers).double().eval(), shape)
         x = torch.randn((n, *shape), dtype=torch.float64)
-        assert not k.SharedKernels(network, x).sensitive().requires_grad
+        assert not k.SharedKernels(network, x).sensitive_overlap().requires_grad
         taken = peak_bytes(partial(kernel_arrays, network, x, None, settings))
         assert taken <= k.kernel_bytes(network, n, logits)
 
@@ -150,7 +152,7 @@ def test_rows_of_several_logits_share_what_an_example_takes_and_one_logit_shares
     fixed = []
     for logits in (1, 3):
         module = nn.Sequential(nn.Linear(40, 30), nn.ReLU(), nn.Linear(30, logits))
-        fixed.append(ModuleFunction(module, x).cost(x).fixed)
+        fixed.append(ModuleFunction(module, x).measure_cost(x).fixed)
     assert fixed[0] == 0 < fixed[1]
 
 

@@ -219,7 +219,7 @@ def test_what_follows_the_module_still_does() -> None:
     module.eval()
     torch.testing.assert_close(network(x), module(x))
     for one in (network, copy.deepcopy(network)):
-        kernel = k.SharedKernels(one, x).tangent.whole
+        kernel = k.SharedKernels(one, x).tangent.total_kernel
         torch.testing.assert_close(kernel, tangent_kernel(module, x))
 
 
@@ -228,7 +228,7 @@ def test_weights_are_drawn_into_the_parameters_that_the_module_has_now() -> None
     network = k.adapt(module, (5,))
     module.load_state_dict(copy.deepcopy(module.state_dict()), assign=True)
     before = module(x)
-    network.value.draw("kaiming", torch.Generator().manual_seed(0))
+    network.value.init_weights("kaiming", torch.Generator().manual_seed(0))
     assert not torch.allclose(module(x), before)
     torch.testing.assert_close(network(x), module(x))
 

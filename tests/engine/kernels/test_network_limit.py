@@ -144,7 +144,7 @@ UNPOOLED: dict[str, tuple[Node, ...]] = {
 def test_without_pooling_in_between_it_is_the_convolutional_limit_in_other_units(name: str) -> None:
     architecture, x = Architecture((2, 4, 4), UNPOOLED[name]), maps(0, 5)
     # There the first layer is N(0, 1/kernel²): σ_w² is the number of channels.
-    sigmas = [math.sqrt(2)] * len(architecture.weighted)
+    sigmas = [math.sqrt(2)] * len(architecture.weight_layers)
     for one, other in ((x, None), (x[:2], x[2:])):
         found = k.network_limit(architecture, one, other, sigma_w=sigmas)
         expected = k.convolutional_limit(architecture, one, other)

@@ -46,7 +46,7 @@ def test_a_network_with_one_number_that_is_not_finite_is_refused_by_every_kernel
     made = network(own)
     x = images(NORMAL, 3)
     part = "value" if own else "feature"
-    paths = k.PathInputs.of(made, x)
+    paths = k.PathInputs.from_network(made, x)
     shared = k.SharedKernels(made, x)
     spoil(made, f"{part}.{name}", value)
     place = f"{part} {1 if name.endswith('s.1') else 0}"
@@ -58,7 +58,7 @@ def test_a_network_with_one_number_that_is_not_finite_is_refused_by_every_kernel
         lambda: shared.tangent,  # of a network that was spoilt in between
         lambda: k.tangent_operator(made, x),
         lambda: k.tangent_diagonal(made, x),
-        lambda: k.PathInputs.of(made, x),
+        lambda: k.PathInputs.from_network(made, x),
         lambda: k.TangentEstimator(made, x, torch.Generator()),
     ):
         with refused("not-finite", value=place):

@@ -38,8 +38,10 @@ def test_the_npk_counts_every_bundle_of_paths(name: str, hard: bool) -> None:
     found = k.neural_path_kernel(architecture, gates, x, masks=masks)
     torch.testing.assert_close(found, phi @ phi.T, **TIGHT)
     ones = features(architecture, gates, torch.ones_like(x), masks)
-    counted = (ones @ ones.T) / architecture.weighted[0].inputs
-    if isinstance(architecture.weighted[0], Dense):  # Λ = Π τ_l, whatever pools the image first
+    counted = (ones @ ones.T) / architecture.weight_layers[0].inputs
+    if isinstance(
+        architecture.weight_layers[0], Dense
+    ):  # Λ = Π τ_l, whatever pools the image first
         counted /= architecture.pooled_paths**2
     torch.testing.assert_close(k.overlap(architecture, gates, masks=masks), counted, **TIGHT)
 
@@ -177,7 +179,7 @@ def counted_by_width(
     for chain, places, pooled, scale in without_skips(architecture):
         own = [masks[place] for place in pooled]
         phi = scale * chain_features(chain, [gates[place] for place in places], x, own)
-        total += phi @ phi.T / prod(layer.outputs for layer in chain.weighted[:-1])
+        total += phi @ phi.T / prod(layer.outputs for layer in chain.weight_layers[:-1])
     return total
 
 

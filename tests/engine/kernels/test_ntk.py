@@ -123,8 +123,8 @@ def test_the_kernel_of_the_sum_of_softmax_outputs_is_zero() -> None:
 def test_float32_agrees_with_float64_to_single_precision(name: str) -> None:
     network = make_network(ARCHITECTURES[name], soft=True)
     x = images(network.architecture, 4)
-    exact = k.tangent_kernels(network, x).whole
-    single = k.tangent_kernels(network.float(), x.float()).whole
+    exact = k.tangent_kernels(network, x).total_kernel
+    single = k.tangent_kernels(network.float(), x.float()).total_kernel
     assert single.dtype == torch.float32
     error = (single.double() - exact).norm() / exact.norm()
     assert float(error) < 1e-5
@@ -185,7 +185,7 @@ def test_a_channel_whose_scale_is_zero_still_has_its_gradient() -> None:
         network.value.normalisation.scales[1][3] = 0.0
     x = images(network.architecture, 3)
     J = jacobian(network, "value", x, frozen_gates=False)
-    kernel = k.tangent_kernels(network, x).whole
+    kernel = k.tangent_kernels(network, x).total_kernel
     torch.testing.assert_close(kernel, contracted(J, J, "mean"), **TIGHT)
 
 
@@ -204,14 +204,16 @@ def test_the_kernel_of_folded_weights_is_that_of_the_network_they_are_folded_int
         for node in network.architecture.nodes
     )
     plain = make_network(replace(network.architecture, nodes=nodes), bias=True, soft=True)
-    weights, biases = network.value.tensors()
-    plain.value.take(weights, biases)
-    expected = k.tangent_kernels(plain, x).whole
-    torch.testing.assert_close(k.tangent_kernels(network, x, folded=True).whole, expected, **TIGHT)
+    weights, biases = network.value.folded_tensors()
+    plain.value.load_layers(weights, biases)
+    expected = k.tangent_kernels(plain, x).total_kernel
     torch.testing.assert_close(
-        k.SharedKernels(network, x, folded=True).tangent.whole, expected, **TIGHT
+        k.tangent_kernels(network, x, folded=True).total_kernel, expected, **TIGHT
     )
-    assert not torch.allclose(k.tangent_kernels(network, x).whole, expected)
+    torch.testing.assert_close(
+        k.SharedKernels(network, x, folded=True).tangent.total_kernel, expected, **TIGHT
+    )
+    assert not torch.allclose(k.tangent_kernels(network, x).total_kernel, expected)
 
 
 def test_a_frozen_value_network_has_no_value_kernel() -> None:
@@ -221,11 +223,11 @@ def test_a_frozen_value_network_has_no_value_kernel() -> None:
     network.trains = ("feature",)
     kernels = k.tangent_kernels(network, x)
     assert kernels.value is None
-    torch.testing.assert_close(kernels.whole, both.feature, **TIGHT)
+    torch.testing.assert_close(kernels.total_kernel, both.feature, **TIGHT)
     block = k.tangent_kernels(network, x[:2], other=x)
-    torch.testing.assert_close(block.whole, kernels.whole[:2], **TIGHT)
+    torch.testing.assert_close(block.total_kernel, kernels.total_kernel[:2], **TIGHT)
     asked = k.tangent_kernels(network, x, trains=("value",))
-    torch.testing.assert_close(asked.whole, both.value, **TIGHT)
+    torch.testing.assert_close(asked.total_kernel, both.value, **TIGHT)
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -253,7 +255,7 @@ def test_k_is_the_sum_over_what_the_regime_trains(regime: str) -> None:
             continue
         J = leaf.flatten(2)
         expected += torch.einsum("nkp,mkp->nm", J, J) / J.shape[1]
-    torch.testing.assert_close(k.tangent_kernels(network, x).whole, expected, **TIGHT)
+    torch.testing.assert_close(k.tangent_kernels(network, x).total_kernel, expected, **TIGHT)
 
 
 @pytest.mark.wide

@@ -51,7 +51,7 @@ def check_tangent(
 ) -> None:
     x = images(network.architecture, N)
     operator = k.tangent_operator(network, x, logits=logits, budget_bytes=budget)
-    expected = square(k.tangent_kernels(network, x, logits).whole)
+    expected = square(k.tangent_kernels(network, x, logits).total_kernel)
     check_products(operator, expected)
     same(k.tangent_diagonal(network, x, logits=logits), expected.diagonal())
 
@@ -90,7 +90,7 @@ def test_a_block_of_a_tangent_kernel_multiplies_from_both_sides(
     network = make_network(ARCHITECTURES["conv-gap"], own=False, soft=True)
     x = images(network.architecture, N)
     operator = k.tangent_operator(network, x[3:], x[:3], logits=logits)
-    expected = square(k.tangent_kernels(network, x[3:], logits, other=x[:3]).whole)
+    expected = square(k.tangent_kernels(network, x[3:], logits, other=x[:3]).total_kernel)
     same(dense(operator), expected)
     same(dense(operator.T), expected.T)
 
@@ -113,7 +113,7 @@ def test_gates_that_were_given_go_with_their_examples() -> None:
 def test_the_operator_is_over_what_trains(trains: Any) -> None:
     network = make_network(ARCHITECTURES["fc-deep"], own=False, soft=True)
     x = images(network.architecture, N)
-    expected = k.tangent_kernels(network, x, trains=trains).whole
+    expected = k.tangent_kernels(network, x, trains=trains).total_kernel
     check_products(k.tangent_operator(network, x, trains=trains), expected)
     same(k.tangent_diagonal(network, x, trains=trains), expected.diagonal())
 
@@ -128,7 +128,7 @@ def test_the_operator_is_over_the_parameters_behind_what_is_folded(folded: bool)
     )
     network = make_network(Architecture((1, 4, 4), layers), own=False, soft=True)
     x = images(network.architecture, N)
-    expected = k.tangent_kernels(network, x, folded=folded).whole
+    expected = k.tangent_kernels(network, x, folded=folded).total_kernel
     check_products(k.tangent_operator(network, x, folded=folded), expected)
     same(k.tangent_diagonal(network, x, folded=folded), expected.diagonal())
 
@@ -141,7 +141,7 @@ def test_products_with_a_path_kernel_are_those_with_the_one_that_is_held(
 ) -> None:
     network = make_network(ARCHITECTURES[name], own=False, soft=True)
     architecture = network.architecture
-    paths = k.PathInputs.of(network, images(architecture, N))
+    paths = k.PathInputs.from_network(network, images(architecture, N))
     expected = k.neural_path_kernel(
         architecture, paths.gates, paths.x_value, normalise, paths.masks
     )
@@ -166,7 +166,7 @@ def test_features_and_tiles_give_the_same_products(
     network = make_network(ARCHITECTURES["fc-deep"], own=False, soft=True)
     architecture = network.architecture
     x = images(architecture, N)
-    both, test, train = (k.PathInputs.of(network, part) for part in (x, x[3:], x[:3]))
+    both, test, train = (k.PathInputs.from_network(network, part) for part in (x, x[3:], x[:3]))
     whole = k.neural_path_kernel(architecture, both.gates, x, normalise)
     one = k.path_operator(architecture, test, train, normalise=normalise, budget_bytes=budget)
     for _ in range(2):  # the second product is as the first
@@ -178,10 +178,10 @@ def test_features_and_tiles_give_the_same_products(
 def test_leading_eigenpairs_need_no_matrix() -> None:
     network = make_network(ARCHITECTURES["fc-deep"], own=False, soft=True)
     x = images(network.architecture, 30)
-    paths = k.PathInputs.of(network, x)
+    paths = k.PathInputs.from_network(network, x)
     start = np.ones(30)
     for operator, kernel in (
-        (k.tangent_operator(network, x), k.tangent_kernels(network, x).whole),
+        (k.tangent_operator(network, x), k.tangent_kernels(network, x).total_kernel),
         (k.path_operator(network.architecture, paths), k.SharedKernels(network, x).npk()),
     ):
         values, vectors = eigsh(operator, 3, v0=start)
@@ -202,13 +202,15 @@ def test_words_that_make_no_matrix_are_refused() -> None:
             ask(network, x, logits=wrong)
     scale: Any = "cosine"
     with refused("out-of-bounds"):
-        k.path_operator(network.architecture, k.PathInputs.of(network, x), normalise=scale)
+        k.path_operator(
+            network.architecture, k.PathInputs.from_network(network, x), normalise=scale
+        )
 
 
 def test_imaginary_parts_are_not_dropped_in_silence() -> None:
     network = make_network(ARCHITECTURES["fc-deep"], own=False)
     x = images(network.architecture, N)
-    paths = k.PathInputs.of(network, x)
+    paths = k.PathInputs.from_network(network, x)
     vector = np.ones(N) + 1j
     for operator in (k.tangent_operator(network, x), k.path_operator(network.architecture, paths)):
         for one in (operator, operator.T):

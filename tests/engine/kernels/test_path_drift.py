@@ -28,9 +28,9 @@ DRIFTED = [name for name in WALKED if name in HAND_WRITTEN]
 def all_values(architecture: Architecture, weights: list[Tensor]) -> list[float]:
     """v of every bundle of every sub-network, of logit 0."""
     found = []
-    numbers = {id(layer): place for place, layer in enumerate(architecture.weighted)}
+    numbers = {id(layer): place for place, layer in enumerate(architecture.weight_layers)}
     for chain, _, _, _ in without_skips(architecture):
-        places = [numbers[id(layer)] for layer in chain.weighted]
+        places = [numbers[id(layer)] for layer in chain.weight_layers]
         for bundle in bundles(chain):
             pairs = zip(places, bundle, strict=True)
             found.append(prod(float(weights[place][index]) for place, index in pairs))
@@ -52,7 +52,7 @@ def test_the_moments_of_features_are_sums_over_paths(name: str) -> None:
     torch.testing.assert_close(found.both, (phi[0] * phi[1]).sum(1), rtol=1e-10, atol=0)
     torch.testing.assert_close(found.then, (phi[1] ** 2).sum(1), rtol=1e-10, atol=0)
     moved = ((phi[0] - phi[1]) ** 2).sum(1)
-    torch.testing.assert_close(found.moved, moved, rtol=1e-8, atol=0)
+    torch.testing.assert_close(found.squared_drift, moved, rtol=1e-8, atol=0)
 
 
 @pytest.mark.parametrize("name", DRIFTED)
@@ -62,7 +62,7 @@ def test_the_product_of_values_is_a_sum_over_paths(name: str) -> None:
     sets = [
         [
             torch.randn(weight_shape(layer), generator=generator, dtype=torch.float64)
-            for layer in architecture.weighted
+            for layer in architecture.weight_layers
         ]
         for _ in range(2)
     ]

@@ -24,7 +24,7 @@ from tests.refusals import refused
 BLOCKS = (Fork(), Dense(3, 3), Merge(pre=0.5, post=2.0))
 TAIL = (Dense(3, 2, gated=False),)
 HEAD = (Dense(1, 1, gated=False),)
-RESIDUAL = [name for name, architecture in ARCHITECTURES.items() if architecture.residual]
+RESIDUAL = [name for name, architecture in ARCHITECTURES.items() if architecture.is_residual]
 
 
 def test_the_path_kernel_of_a_residual_network_is_a_product_over_its_blocks() -> None:

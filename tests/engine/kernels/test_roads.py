@@ -88,8 +88,8 @@ def test_either_library_multiplies_the_same(road: str, take: Take) -> None:
     take(road)
     one, two = torch.randn((40, 30)), torch.randn((20, 30))
     expected = (one.double() @ two.double().T).float()
-    torch.testing.assert_close(gram.product(one, two), expected)
-    torch.testing.assert_close(gram.product(one.double(), two.double()).float(), expected)
+    torch.testing.assert_close(gram.gram_product(one, two), expected)
+    torch.testing.assert_close(gram.gram_product(one.double(), two.double()).float(), expected)
 
 
 # Limits, pair by pair.
@@ -121,7 +121,7 @@ def test_expectations_in_small_blocks_are_the_closed_form(take: Take) -> None:
     std = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
     rho = torch.tensor([[1.0, 0.3, -0.9], [0.3, 1.0, 1.0], [-0.9, 1.0, 1.0]], dtype=torch.float64)
     take("limits in tiles")  # five pairs agree: three chunks, the last of one
-    found, bound = infinite.expectations([(torch.relu, torch.relu)], std, std, rho)
+    found, bound = infinite.gaussian_expectations([(torch.relu, torch.relu)], std, std, rho)
     assert bound < 1e-6
     angle = torch.acos(rho)  # 2E[χχ'], diagonal and all
     arc = (torch.sin(angle) + (torch.pi - angle) * rho) / (2 * torch.pi) * torch.outer(std, std)
@@ -136,7 +136,7 @@ def is_taken(architecture: Architecture, x: Tensor, gates: list[Tensor] | None) 
     if gates is None:
         variances = cntk.position_variances(architecture, x)
         return cntk.map_limits(architecture, x, variances) is not None
-    whole = gram.KernelBlock.whole(len(x))
+    whole = gram.KernelBlock.all_pairs(len(x))
     return popcount.packed_maps(architecture, gates, x, whole) is not None
 
 

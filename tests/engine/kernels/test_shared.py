@@ -30,9 +30,12 @@ def test_each_shared_kernel_equals_the_one_computed_alone(
     slopes = [network.gate.sensitivity(q) for q in trace.gate_pre]
     for found, alone in (
         (shared.overlap(how), k.overlap(architecture, gates, how, masks)),
-        (shared.sensitive(how), k.sensitive_overlap(architecture, gates, slopes, how, masks)),
+        (
+            shared.sensitive_overlap(how),
+            k.sensitive_overlap(architecture, gates, slopes, how, masks),
+        ),
         (shared.npk(how), k.neural_path_kernel(architecture, gates, x, how, masks)),
-        (shared.tangent.whole, k.tangent_kernels(network, x).whole),
+        (shared.tangent.total_kernel, k.tangent_kernels(network, x).total_kernel),
     ):
         assert torch.allclose(found, alone, rtol=1e-12, atol=0, equal_nan=True)
 
@@ -53,11 +56,11 @@ def test_the_expectation_lies_beside_the_measured_value_kernel(name: str) -> Non
     generator = torch.Generator().manual_seed(0)
     total = torch.zeros((3, 3), dtype=torch.float64)
     for _ in range(draws):
-        network.value.draw("bernoulli", generator, sigma=0.5)
+        network.value.init_weights("bernoulli", generator, sigma=0.5)
         shared = k.SharedKernels(network, x)
         total += shared.tangent.value
     expected = shared.expected_value()
-    sigmas = [0.5] * len(network.architecture.weighted)
+    sigmas = [0.5] * len(network.architecture.weight_layers)
     exact = k.expected_value_kernel(network.architecture, shared.gates, x, sigmas)
     assert torch.allclose(expected, exact, rtol=1e-12)
     assert torch.linalg.norm(total / draws - expected) < 0.4 * torch.linalg.norm(expected)
@@ -71,8 +74,8 @@ def test_the_expected_value_kernel_is_refused_where_what_trains_is_folded() -> N
         k.SharedKernels(network, x).expected_value()
     expected = k.SharedKernels(network, x, folded=True).expected_value()
     plain = make_network(Architecture((3,), (Dense(3, 4), nodes[1])), own=False)
-    plain.value.take(*network.value.tensors())
-    plain.feature.take(*network.feature.tensors())
+    plain.value.load_layers(*network.value.folded_tensors())
+    plain.feature.load_layers(*network.feature.folded_tensors())
     torch.testing.assert_close(expected, k.SharedKernels(plain, x).expected_value())
 
 
@@ -101,8 +104,8 @@ def test_a_network_without_gates_has_a_tangent_kernel_and_no_path_kernels() -> N
     for other in (None, x[:2]):
         shared = k.SharedKernels(network, x, other=other)
         columns = x if other is None else other
-        torch.testing.assert_close(shared.tangent.whole, x @ columns.T + 1)
-        for ask in (shared.npk, shared.overlap, shared.sensitive):
+        torch.testing.assert_close(shared.tangent.total_kernel, x @ columns.T + 1)
+        for ask in (shared.npk, shared.overlap, shared.sensitive_overlap):
             with refused("no-gates"):
                 ask()
 
@@ -128,7 +131,7 @@ def test_kernels_of_a_second_network_and_of_second_inputs_are_their_own() -> Non
     x = images(one.architecture, 3)
     asked = [(one, x), (two, x), (one, x + 1), (one, x)]
     found = [k.SharedKernels(network, inputs) for network, inputs in asked]
-    kernels = [(each.npk(), each.tangent.whole) for each in found]
+    kernels = [(each.npk(), each.tangent.total_kernel) for each in found]
     for a, b in zip(kernels[0], kernels[3], strict=True):
         assert torch.equal(a, b)
     for other in kernels[1:3]:

@@ -60,12 +60,14 @@ def test_the_tangent_kernel_counts_slopes_that_train_and_no_others(name: str) ->
     module, x = network_of(ACTS[name]())
     network = k.adapt(module, (4,))
     expected = tangent_kernel(module, x)
-    torch.testing.assert_close(k.tangent_kernels(network, x).whole, expected)
-    block = k.tangent_kernels(network, x[:2], other=x[2:]).whole
+    torch.testing.assert_close(k.tangent_kernels(network, x).total_kernel, expected)
+    block = k.tangent_kernels(network, x[:2], other=x[2:]).total_kernel
     torch.testing.assert_close(block, expected[:2, 2:])
     for parameter in module[1].parameters():
         parameter.requires_grad_(False)
-    torch.testing.assert_close(k.tangent_kernels(network, x).whole, tangent_kernel(module, x))
+    torch.testing.assert_close(
+        k.tangent_kernels(network, x).total_kernel, tangent_kernel(module, x)
+    )
 
 
 def test_a_slope_is_as_sensitive_as_it_may_change() -> None:
@@ -109,7 +111,9 @@ def test_an_absolute_value_of_nothing_has_no_slope() -> None:
     with torch.no_grad():
         module[0].bias.zero_()  # type: ignore[union-attr]
     network = k.adapt(module, (4,))
-    torch.testing.assert_close(k.tangent_kernels(network, x).whole, tangent_kernel(module, x))
+    torch.testing.assert_close(
+        k.tangent_kernels(network, x).total_kernel, tangent_kernel(module, x)
+    )
 
 
 @pytest.mark.parametrize("logits", MODES)
@@ -121,7 +125,7 @@ def test_every_slope_that_trains_counts(logits: k.Logits) -> None:
     module = nn.Sequential(*layers, nn.Linear(5, 2)).double()
     x = torch.randn(6, 5, dtype=torch.float64)
     network, J = k.adapt(module, (5,)), real_jacobian(module, x)
-    found = k.tangent_kernels(network, x, logits).whole
+    found = k.tangent_kernels(network, x, logits).total_kernel
     torch.testing.assert_close(found, contracted(J, J, logits))
     expected = contracted(J, J, "mean")
     held = torch.from_numpy(k.tangent_operator(network, x) @ np.eye(len(x)))

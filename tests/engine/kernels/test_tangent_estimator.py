@@ -46,8 +46,8 @@ def test_after_the_last_logit_the_tangent_kernels_are_exact(name: str, own: bool
     x = images(network.architecture, 3)
     exact = k.tangent_kernels(network, x)
     estimator = k.TangentEstimator(network, x, torch.Generator().manual_seed(0))
-    estimator.draw(network.architecture.classes)
-    assert estimator.exact
+    estimator.add_draws(network.architecture.classes)
+    assert estimator.is_exact
     found = estimator.kernels()
     for part in PARTS:
         whole = getattr(exact, part)
@@ -73,7 +73,7 @@ def test_standard_errors_of_some_logits_are_as_large_as_the_misses(name: str, dr
     for seed in range(seeds):
         generator = torch.Generator().manual_seed(seed)
         estimator = k.TangentEstimator(network, x, generator, trace=trace)
-        estimator.draw(draws)
+        estimator.add_draws(draws)
         for part, found in estimator.kernels().items():
             apart = found.kernel - getattr(exact, part)
             missed[part] += float(apart.square().sum())
@@ -89,11 +89,11 @@ def test_the_error_of_a_cosine_is_that_of_the_ratio() -> None:
     """Of its linear part: where the errors are not small, as in the dense one, it is less."""
     network = make_network(MANY["convolutions"])
     x = images(network.architecture, 3)
-    exact, trace = k.unit_diagonal(k.tangent_kernels(network, x).whole), network.trace(x)
+    exact, trace = k.unit_diagonal(k.tangent_kernels(network, x).total_kernel), network.trace(x)
     missed = expected = 0.0
     for seed in range(60):
         estimator = k.TangentEstimator(network, x, torch.Generator().manual_seed(seed), trace=trace)
-        estimator.draw(5)
+        estimator.add_draws(5)
         found = estimator.kernels("cosine")["value"]
         assert not found.error.diagonal().any()
         missed += float((found.kernel - exact).square().sum())
@@ -110,7 +110,7 @@ def test_no_more_logits_than_there_are_and_one_has_no_error() -> None:
     assert shares[-1] == 1.0
     with refused("not-supported"):
         estimator.kernels()
-    estimator.draw(100)
+    estimator.add_draws(100)
     assert estimator.draws == 6
 
 
@@ -119,9 +119,9 @@ def test_a_pass_in_parts_is_the_pass_of_all() -> None:
         network = make_network(ARCHITECTURES[name], own=False, soft=True)
         x = images(network.architecture, 5)
         shared, whole = k.SharedKernels(network, x), network.trace(x)
-        first = shared.passes(2)
+        first = shared.trace_in_slices(2)
         assert next(first) == 0.4
-        assert list(shared.passes(2)) == [0.8, 1.0]  # goes on with the one that was begun
+        assert list(shared.trace_in_slices(2)) == [0.8, 1.0]  # goes on with the one that was begun
         assert list(first) == []
         for one, two in ((shared.trace.value, whole.value), (shared.trace.feature, whole.feature)):
             assert one is not None
@@ -146,5 +146,5 @@ def test_gates_that_were_given_pass_in_parts() -> None:
     x = images(network.architecture, 5)
     view = network.with_gates(gates)
     shared = k.SharedKernels(view, x)
-    assert list(shared.passes(3)) == [0.6, 1.0]
+    assert list(shared.trace_in_slices(3)) == [0.6, 1.0]
     torch.testing.assert_close(shared.trace.value.output, view.trace(x).value.output)

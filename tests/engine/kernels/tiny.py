@@ -183,7 +183,7 @@ def _paths(architecture: Architecture) -> int:
             case Flatten() if shape != architecture.input_shape:  # which its first layer counts
                 number *= prod(shape[1:])
         shape = after
-    return number * architecture.weighted[0].inputs
+    return number * architecture.weight_layers[0].inputs
 
 
 def _reduced(architecture: Architecture, window: int, channels: int) -> Architecture:
@@ -226,7 +226,7 @@ ARCHITECTURES |= {name: smallest(name, net) for name, net in all_nets().items()}
 
 # Those whose every hidden weight layer has a gate layer of its own, and nothing else has one.
 ONE_GATE_A_LAYER = [
-    name for name, chain in ARCHITECTURES.items() if chain.gated == chain.weighted[:-1]
+    name for name, chain in ARCHITECTURES.items() if chain.gated_nodes == chain.weight_layers[:-1]
 ]
 
 every_architecture = pytest.mark.parametrize("name", HAND_WRITTEN + each(all_nets()))

@@ -136,9 +136,9 @@ CALLS: dict[str, Callable[[], Call]] = {
     "estimate_path_kernel": lambda: _paths(draws=2, generator=_generator(), normalise="width"),
     "expected_feature_kernel": lambda: {
         **_without(_network(), "logits", "trains", "folded"),
-        "sigmas": [0.5] * len(DENSE.weighted),
+        "sigmas": [0.5] * len(DENSE.weight_layers),
     },
-    "expected_value_kernel": lambda: _paths(sigmas=[0.5] * len(POOLED.weighted)),
+    "expected_value_kernel": lambda: _paths(sigmas=[0.5] * len(POOLED.weight_layers)),
     "gate_churn": lambda: {
         "before": random_gates(DENSE, N, hard=True), "after": random_gates(DENSE, N, hard=True),
     },

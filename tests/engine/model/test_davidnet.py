@@ -16,7 +16,7 @@ from dgn_engine.importing.from_config import build_architecture
 from dgn_engine.kernels import SharedKernels, tangent_kernels
 from dgn_engine.model.gates import HARD
 from dgn_engine.model.network import GatedNetwork
-from dgn_engine.model.stack import Stack, run
+from dgn_engine.model.stack import Stack, run_chain
 from dgn_engine.training.run import Run
 from dgn_engine.training.weight_keeper import save_trainer
 from tests.refusals import refused
@@ -69,7 +69,7 @@ def pair(double: None) -> tuple[GatedNetwork, Published, Tensor]:
     net = NetConfig("davidnet", (("width", 2),))
     network = GatedNetwork(build_architecture(net, (3, 16, 16), 5))
     for stack in (network.value, network.feature):
-        stack.draw("kaiming", generator)
+        stack.init_weights("kaiming", generator)
         unsettle(stack, generator)
     twin = Published(2, 3, 5)
     weights = [conv.weight for conv in twin.convs] + [twin.head.weight]
@@ -111,9 +111,9 @@ def test_the_relu_regime_is_the_published_network(
 ) -> None:
     network, twin, x = pair
     for part in (x[:6], x[6:]):  # training: each batch by its own statistics
-        network.gather(True)
+        network.gather_statistics(True)
         assert torch.allclose(network(part), twin(part), atol=1e-12)
-        network.gather(False)
+        network.gather_statistics(False)
     twin.eval()
     assert torch.allclose(network(x), twin(x), atol=1e-12)
 
@@ -122,9 +122,9 @@ def test_statistics_and_gradients_are_those_of_torch(
     pair: tuple[GatedNetwork, Published, Tensor],
 ) -> None:
     network, twin, x = pair
-    network.gather(True)
+    network.gather_statistics(True)
     network(x).square().sum().backward()
-    network.gather(False)
+    network.gather_statistics(False)
     twin(x).square().sum().backward()
     normal = network.value.normalisation
     assert normal is not None
@@ -252,31 +252,33 @@ def test_the_tangent_kernel_is_that_of_what_is_trained(
 ) -> None:
     network, twin, x = pair
     K = kernel_of(twin.eval(), x[:3], list(twin.parameters()))
-    assert torch.allclose(SharedKernels(network, x[:3]).tangent.whole, K)
+    assert torch.allclose(SharedKernels(network, x[:3]).tangent.total_kernel, K)
     before = buffers(network.value)
-    network.gather(True)  # as within a step: by the statistics of a batch there is no kernel
+    network.gather_statistics(
+        True
+    )  # as within a step: by the statistics of a batch there is no kernel
     for ask in (SharedKernels, tangent_kernels):
         with refused("couples-examples"):
             ask(network, x[:3])
     assert unchanged(before, buffers(network.value))
-    network.gather(False)
-    assert torch.allclose(tangent_kernels(network, x[:3]).whole, K)
+    network.gather_statistics(False)
+    assert torch.allclose(tangent_kernels(network, x[:3]).total_kernel, K)
 
 
 def test_the_tangent_kernel_of_the_folded_weights_is_given_when_asked_for(
     pair: tuple[GatedNetwork, Published, Tensor],
 ) -> None:
     network, _, x = pair
-    weights, biases = network.value.tensors()
+    weights, biases = network.value.folded_tensors()
     free = [t.detach().requires_grad_() for t in [*weights, *(b for b in biases if b is not None)]]
 
     def logits(example: Tensor) -> Tensor:
         shifts = [*free[len(weights) :], None]
         nodes = network.value.architecture
-        return run(nodes, free[: len(weights)], shifts, example, lambda _, q: HARD(q)).output
+        return run_chain(nodes, free[: len(weights)], shifts, example, lambda _, q: HARD(q)).output
 
     K = kernel_of(logits, x[:3], free)
-    assert torch.allclose(SharedKernels(network, x[:3], folded=True).tangent.whole, K)
+    assert torch.allclose(SharedKernels(network, x[:3], folded=True).tangent.total_kernel, K)
 
 
 def test_images_that_are_too_small_are_refused() -> None:

@@ -14,7 +14,7 @@ from dgn_engine.importing.torchvision_nets import place_weights
 from dgn_engine.model.architecture import Conv, Gating, Merge
 from dgn_engine.model.nets import all_nets
 from dgn_engine.model.stack import Stack
-from dgn_engine.model.tiling import tiled
+from dgn_engine.model.tiling import tile_architecture
 from dgn_engine.session.known_plug_ins import net_entries
 from tests.engine.conftest import SMALL
 from tests.plugins import each
@@ -50,11 +50,11 @@ def test_a_network_with_the_least_numbers_of_its_form_trains_and_is_finite(make_
 def test_a_dense_resnet_has_b_plus_two_blocks_and_two_to_the_b_sub_networks() -> None:
     net = NetConfig("resnet_fc", (("blocks", 3), ("depth", 2), ("pre", 0.5), ("width", 5)))
     architecture = build_architecture(net, (1, 2, 2), 3)
-    assert len(architecture.weighted) == (3 + 2) * 2
-    assert len(architecture.gated) == (3 + 2) * 2 - 1
+    assert len(architecture.weight_layers) == (3 + 2) * 2
+    assert len(architecture.gated_nodes) == (3 + 2) * 2 - 1
     assert k.residual_blocks(architecture) == 3
     x = torch.randn((4, 4), dtype=torch.float64)
-    gates = [(torch.rand(4, 5) > 0.5).double() for _ in architecture.gated]
+    gates = [(torch.rand(4, 5) > 0.5).double() for _ in architecture.gated_nodes]
     t = [k.layer_overlap(layer) for layer in gates]
     H = k.input_gram(x) * t[0] * t[1] * t[8]
     for block in (2, 4, 6):
@@ -107,9 +107,9 @@ def test_residual_networks_learn_under_every_kind_of_gate(make_run, net, regime)
 def test_tiling_needs_equal_numbers_where_layers_are_added() -> None:
     net = NetConfig("resnet18", (("stages", 2), ("width", 2)))
     architecture = build_architecture(net, (1, 8, 8), 10)
-    layers = len(architecture.gated)
+    layers = len(architecture.gated_nodes)
     with refused("tiled"):
-        tiled(architecture, (1, 1, *[2] * (layers - 2)))
+        tile_architecture(architecture, (1, 1, *[2] * (layers - 2)))
     dense = build_architecture(NetConfig("resnet_fc", (("width", 3),)), (1, 2, 2), 10)
-    wide = tiled(dense, (2,) * len(dense.gated))
+    wide = tile_architecture(dense, (2,) * len(dense.gated_nodes))
     assert set(wide.gated_shapes) == {(6,)}

@@ -138,7 +138,7 @@ def test_drawn_gates_that_do_not_fit_are_refused_before_any_is_drawn(
         random_gates.RandomGates(pair, 11, 0.5, generator, cpu)
     assert torch.equal(generator.get_state(), before)
     drawn = random_gates.RandomGates(pair, 10, 0.5, generator, cpu)
-    kept = drawn.at(torch.tensor([0, 9]), torch.float32)
+    kept = drawn.gates_of_rows(torch.tensor([0, 9]), torch.float32)
     assert [gates.shape for gates in kept] == [(2, 4), (2, 3)]
 
 

@@ -31,7 +31,7 @@ def generator(seed: int = 0) -> torch.Generator:
 
 
 def layer_of(stack: Stack, place: int) -> tuple[Tensor, Tensor | None]:
-    weights, biases = stack.tensors()
+    weights, biases = stack.folded_tensors()
     return weights[place], biases[place]
 
 
@@ -46,13 +46,13 @@ def test_scaled_channels_start_as_the_identity_and_all_other_layers_are_drawn(in
     with torch.no_grad():
         for parameter in stack.parameters():
             parameter.fill_(3.0)
-    stack.draw(init, generator())  # type: ignore[arg-type]
-    scaled = [place for place, layer in enumerate(SCALED.weighted) if layer == ChannelScale(5)]
+    stack.init_weights(init, generator())  # type: ignore[arg-type]
+    scaled = [place for place, layer in enumerate(SCALED.weight_layers) if layer == ChannelScale(5)]
     assert [p for p, weight in enumerate(copies(stack)) if bool((weight == 1).all())] == scaled
     assert all(not bool((weight == 3).any()) for weight in copies(stack))
     z = torch.randn(7, 5, generator=generator())
     for place in scaled:
-        assert torch.equal(apply_weight(SCALED.weighted[place], *layer_of(stack, place), z), z)
+        assert torch.equal(apply_weight(SCALED.weight_layers[place], *layer_of(stack, place), z), z)
 
 
 @pytest.mark.parametrize("init", ["kaiming", "bernoulli", "glorot"])
@@ -63,7 +63,7 @@ def test_drawing_is_a_function_of_the_seed_and_resets_biases(init: str) -> None:
         with torch.no_grad():
             for bias in stack.biases:
                 bias.fill_(3.0)
-        stack.draw(init, generator(seed))  # type: ignore[arg-type]
+        stack.init_weights(init, generator(seed))  # type: ignore[arg-type]
         assert all(not bool(bias.any()) for bias in stack.biases)
         drawn.append(copies(stack))
     assert all(torch.equal(a, b) for a, b in zip(drawn[0], drawn[1], strict=True))
@@ -75,15 +75,15 @@ def test_weights_have_the_spread_that_their_law_says(sigma: float) -> None:
     """Of a convolution fan-in is 3·9 = 27 and fan-out 50·9; of the dense layer 50 and 40."""
     stack = Stack(MAPS, bias=False)
     for place, (inputs, outputs) in enumerate(((27, 450), (50, 40))):
-        stack.draw("bernoulli", generator(), sigma)
+        stack.init_weights("bernoulli", generator(), sigma)
         expected = sigma or math.sqrt(2 / inputs)
         signs = stack.weights[place].detach() / expected
         assert torch.allclose(signs.abs(), torch.ones(()))
         assert abs(float(signs.mean())) < 0.1
-        stack.draw("kaiming", generator(), sigma)
+        stack.init_weights("kaiming", generator(), sigma)
         spread = float(stack.weights[place].detach().std())
         assert spread == pytest.approx(expected, rel=0.1)
-        stack.draw("glorot", generator(), sigma)
+        stack.init_weights("glorot", generator(), sigma)
         bound = math.sqrt(6 / (inputs + outputs))
         drawn = stack.weights[place].detach()
         assert float(drawn.max()) == pytest.approx(bound, rel=0.02)
@@ -93,28 +93,28 @@ def test_weights_have_the_spread_that_their_law_says(sigma: float) -> None:
 
 def test_taking_some_layers_leaves_the_others() -> None:
     stack = Stack(MAPS, bias=True)
-    stack.draw("kaiming", generator())
+    stack.init_weights("kaiming", generator())
     last = stack.weights[1].detach().clone()
-    stack.take([torch.full((50, 3, 3, 3), 2.0)], [torch.full((50,), 5.0)])
+    stack.load_layers([torch.full((50, 3, 3, 3), 2.0)], [torch.full((50,), 5.0)])
     assert bool((stack.weights[0] == 2).all())
     assert bool((stack.biases[0] == 5).all())
     assert torch.equal(stack.weights[1], last)
-    stack.take([torch.full((50, 3, 3, 3), 1.0)], [None])
+    stack.load_layers([torch.full((50, 3, 3, 3), 1.0)], [None])
     assert not bool(stack.biases[0].any())
 
 
 def test_biases_find_room_where_there_are_biases() -> None:
     some = [None, torch.zeros(40)]
-    assert Stack(MAPS, bias=True).has_room_for(some)
-    assert not Stack(MAPS, bias=False).has_room_for(some)
-    assert Stack(MAPS, bias=False).has_room_for([None, None])
+    assert Stack(MAPS, bias=True).accepts_biases(some)
+    assert not Stack(MAPS, bias=False).accepts_biases(some)
+    assert Stack(MAPS, bias=False).accepts_biases([None, None])
 
 
 def test_a_block_multiplies_its_branches_by_their_factors() -> None:
     nodes = (Dense(3, 3), Fork(), Dense(3, 3, gated=False), Merge(pre=0.5, post=3.0), Gating())
     chain = Architecture((3,), (*nodes, Dense(3, 2, gated=False)))
     stack = Stack(chain, bias=False).double()
-    stack.draw("kaiming", generator())
+    stack.init_weights("kaiming", generator())
     x = torch.randn((4, 3), generator=generator(), dtype=torch.float64)
     one, two, head = (weight.detach() for weight in stack.weights)
     z = torch.relu(x @ one.T)

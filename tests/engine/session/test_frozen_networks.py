@@ -362,7 +362,7 @@ def test_a_file_without_names_is_compared_as_the_network_that_is_said(
     comparison: Comparison, events: list[Event]
 ) -> None:
     run = NetConfig("cnn4", (("channels", 2),))
-    shapes = [weight_shape(node) for node in build_architecture(run, (1, 8, 8), 3).weighted]
+    shapes = [weight_shape(node) for node in build_architecture(run, (1, 8, 8), 3).weight_layers]
     given = inputs(1, 8, 8)
     comparison.open(of_listing(contents("x.npz", *shapes, net=run)), given)
     assert [layer.kind for layer in opened(events).layers] == ["conv"] * 4
@@ -378,7 +378,7 @@ def test_grey_examples_go_to_all_channels_of_a_network_of_colour_images(
     comparison: Comparison, events: list[Event]
 ) -> None:
     run = NetConfig("cnn4", (("channels", 2),))
-    shapes = [weight_shape(node) for node in build_architecture(run, (3, 8, 8), 3).weighted]
+    shapes = [weight_shape(node) for node in build_architecture(run, (3, 8, 8), 3).weight_layers]
     grey = inputs(1, 8, 8)
     comparison.open(of_listing(contents("x.npz", *shapes, net=run)), grey)
     network = comparison._network

@@ -296,8 +296,8 @@ def test_errors_of_two_draws_hold_as_often_as_those_of_many() -> None:
             random = torch.Generator().manual_seed(1000 * draws + seed)
             average = KernelAverage()
             for _ in range(draws):
-                average.add(torch.randn(1, 1, generator=random, dtype=torch.float64))
-            found = widened(average.plain())
+                average.add_sample(torch.randn(1, 1, generator=random, dtype=torch.float64))
+            found = widened(average.mean_estimate())
             held.append(abs(float(found.kernel)) <= float(found.error))
         assert abs(np.mean(held) - 0.6827) < 4 * (0.6827 * 0.3173 / 400) ** 0.5
 
@@ -307,7 +307,7 @@ def test_pictures_of_two_draws_have_widened_errors() -> None:
     context = context_of(network)
     inputs = npk_probe._inputs(context)
     plain = k.PathEstimator(network.architecture, inputs, torch.Generator().manual_seed(0))
-    plain.draw(2)
+    plain.add_draws(2)
     found, error = npk_probe._estimated(context, plain)
     expected = plain.kernel("trace")
     factor = 1.0 + 0.5 + 0.25 + 0.0625  # Student's 1.84, to two percent

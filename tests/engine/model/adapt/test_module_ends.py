@@ -45,8 +45,8 @@ def test_adapt_leaves_out_a_softmax_at_the_end_and_says_so(name: str, hold: str)
         network = k.adapt(module, (6,))
     close(network(x).detach(), module.body(x).detach())
     J = real_jacobian(module, x, module.body)
-    close(k.tangent_kernels(network, x).whole, contracted(J, J, "mean"))
-    close(k.tangent_kernels(network, x, logits="full").whole, contracted(J, J, "full"))
+    close(k.tangent_kernels(network, x).total_kernel, contracted(J, J, "mean"))
+    close(k.tangent_kernels(network, x, logits="full").total_kernel, contracted(J, J, "full"))
     assert "oftmax" in copy_stack(module, (6,)).remark
 
 

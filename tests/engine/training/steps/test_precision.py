@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from dgn_engine import kernels
 from dgn_engine.config import Precision, RunConfig
 from dgn_engine.kernels import precision
-from dgn_engine.kernels.precision import products, use_full_products
+from dgn_engine.kernels.precision import float32_products, use_full_products
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.training.batched.stack_groups import pack_key, why_not
 from dgn_engine.training.run import Run
@@ -67,7 +67,7 @@ def switches_put_back() -> Iterator[None]:
 def test_a_step_has_the_products_that_it_asks_for_and_leaves_what_was_there() -> None:
     with step_precision("tf32", CUDA):
         assert switches() == ("tf32", "tf32")
-        with products("ieee"):
+        with float32_products("ieee"):
             assert switches() == ("ieee", "ieee")
         assert switches() == ("tf32", "tf32")
     with switches_put_back():
@@ -89,9 +89,9 @@ def test_every_kernel_of_a_network_is_computed_in_full_float32(
     monkeypatch.setattr(GatedNetwork, "trace", watched)
     run = make_run()
     network, x = run.trainer.network, run.trainer.data.train_x[:6]
-    with products("tf32"):  # as whoever calls may have it
+    with float32_products("tf32"):  # as whoever calls may have it
         shared = kernels.SharedKernels(network, x)
-        for found in (shared.tangent.whole, shared.npk(), shared.overlap()):
+        for found in (shared.tangent.total_kernel, shared.npk(), shared.overlap()):
             assert found.shape == (6, 6)
         kernels.tangent_kernels(network, x)
     assert seen == {("ieee", "ieee")}
@@ -107,7 +107,7 @@ def test_probes_read_in_full_float32_while_a_step_elsewhere_waits() -> None:
 
     thread = threading.Thread(target=step)
     thread.start()
-    with products("ieee"):
+    with float32_products("ieee"):
         inside.set()
         thread.join(0.05)
         order.append(switches())
@@ -117,12 +117,12 @@ def test_probes_read_in_full_float32_while_a_step_elsewhere_waits() -> None:
 
 def test_readings_of_several_threads_do_not_wait_for_each_other() -> None:
     def read() -> None:
-        with products("ieee"):
+        with float32_products("ieee"):
             entered.append(switches())
 
     entered: list[tuple[str, str]] = []
     thread = threading.Thread(target=read)
-    with products("ieee"):
+    with float32_products("ieee"):
         thread.start()
         thread.join(10.0)
         assert entered == [("ieee", "ieee")]
@@ -142,7 +142,7 @@ def test_the_kernel_of_recurrent_layers_is_computed_in_the_process_of_a_card() -
 
 def test_what_holds_outside_is_not_undone_by_a_reading_that_began_before() -> None:
     with switches_put_back():
-        with products("tf32"):
+        with float32_products("tf32"):
             use_full_products()
             assert switches() == ("tf32", "tf32")
         assert switches() == ("ieee", "ieee")
